@@ -1,0 +1,138 @@
+"""Amounts of resources as exact integers.
+
+One convention for the whole library: ``cpu`` in milli-CPU, everything else in its own unit (``memory`` and
+storage in bytes, ``koordinator.sh/gpu-core`` and ratios in percent points, ``kubernetes.io/batch-cpu`` in
+milli-CPU as upstream counts it, devices and pods in pieces).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError, ModelError, Problem
+from koordcore.model.quantity import Scale, format_quantity, parse_quantity
+
+__all__ = [
+    "BATCH_CPU",
+    "BATCH_MEMORY",
+    "CPU",
+    "EPHEMERAL_STORAGE",
+    "MEMORY",
+    "MID_CPU",
+    "MID_MEMORY",
+    "NO_RESOURCES",
+    "PODS",
+    "Resources",
+    "add",
+    "covers",
+    "fits",
+    "format_resources",
+    "make_resources",
+    "maximum",
+    "parse_resources",
+    "scale_of",
+    "subtract",
+    "total",
+]
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+BATCH_CPU: Final = "kubernetes.io/batch-cpu"
+BATCH_MEMORY: Final = "kubernetes.io/batch-memory"
+MID_CPU: Final = "kubernetes.io/mid-cpu"
+MID_MEMORY: Final = "kubernetes.io/mid-memory"
+
+Resources: TypeAlias = immutabledict[str, int]
+"""Resource name to amount; a name that is absent is zero unless the place says otherwise."""
+
+NO_RESOURCES: Final[Resources] = immutabledict()
+
+
+def make_resources(amounts: Mapping[str, int] | Iterable[tuple[str, int]]) -> Resources:
+    """Freeze amounts, sorted by name so that equal contents are equal in every respect.
+
+    Raises
+    ------
+    ModelError
+        When an amount is not an integer.
+    """
+    pairs = sorted(dict(amounts).items())
+    for name, amount in pairs:
+        if type(amount) is not int:
+            raise ModelError(f"{name}: expected int, got {amount!r}")
+    return immutabledict(pairs)
+
+
+def scale_of(name: str) -> Scale:
+    """Tell the scale in which a resource is counted: thousandths for ``cpu``, units for the rest."""
+    return Scale.MILLI if name == CPU else Scale.UNIT
+
+
+def parse_resources(raw: Mapping[str, object]) -> Resources:
+    """Read a Kubernetes resource list.
+
+    Raises
+    ------
+    ManifestError
+        Names every entry that is no quantity.
+    """
+    amounts: dict[str, int] = {}
+    problems: list[Problem] = []
+    for name, text in raw.items():
+        try:
+            amounts[name] = parse_quantity(text, scale=scale_of(name))  # type: ignore[arg-type]  # checked inside
+        except ManifestError as error:
+            problems.extend(error.within(f"[{name}]").problems)
+    if problems:
+        raise ManifestError(problems)
+    return make_resources(amounts)
+
+
+def format_resources(resources: Mapping[str, int]) -> dict[str, str]:
+    """Write amounts as a Kubernetes resource list, sorted by name."""
+    return {
+        name: format_quantity(
+            amount, scale=scale_of(name), binary=name.endswith(("memory", "storage")) or "hugepages" in name
+        )
+        for name, amount in sorted(resources.items())
+    }
+
+
+def add(left: Mapping[str, int], right: Mapping[str, int]) -> Resources:
+    """Sum by name."""
+    return make_resources({name: left.get(name, 0) + right.get(name, 0) for name in {*left, *right}})
+
+
+def subtract(left: Mapping[str, int], right: Mapping[str, int]) -> Resources:
+    """Difference by name over all names of both; may be negative."""
+    return make_resources({name: left.get(name, 0) - right.get(name, 0) for name in {*left, *right}})
+
+
+def maximum(left: Mapping[str, int], right: Mapping[str, int]) -> Resources:
+    """Larger amount by name."""
+    names = {*left, *right}
+    return make_resources({name: max(left.get(name, 0), right.get(name, 0)) for name in names})
+
+
+def total(parts: Iterable[Mapping[str, int]]) -> Resources:
+    """Sum of many, by name."""
+    amounts: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return make_resources(amounts)
+
+
+def fits(request: Mapping[str, int], free: Mapping[str, int]) -> bool:
+    """Tell whether every positive amount asked for is there."""
+    return all(amount <= free.get(name, 0) for name, amount in request.items() if amount > 0)
+
+
+def covers(limit: Mapping[str, int], amounts: Mapping[str, int]) -> bool:
+    """Tell whether amounts stay within a limit that binds only the names it gives."""
+    return all(amounts.get(name, 0) <= bound for name, bound in limit.items())

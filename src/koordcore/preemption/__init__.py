@@ -1,0 +1,1 @@
+"""Who must leave so that a whole job fits."""

@@ -1,0 +1,1 @@
+"""May it: the rules of the quota tree, runtime quota, admission and overuse."""

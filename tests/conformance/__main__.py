@@ -1,0 +1,113 @@
+"""Run conformance cases and print how each subject came out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from tests.conformance.core import Judgement, Verdict, load_adapters, load_file, run_case
+
+HERE: Final = Path(__file__).resolve().parent
+OWN: Final = HERE / "cases"
+SHARED: Final = HERE.parents[2] / "shared" / "vectors"
+COLUMNS: Final = tuple(Verdict)
+
+
+def default_folders() -> list[Path]:
+    """The project's own cases, and the shared ones where the folder is there."""
+    return [folder for folder in (OWN, SHARED) if folder.is_dir()]
+
+
+def vector_files(folders: Iterable[Path], globs: Sequence[str]) -> list[Path]:
+    """Files whose subject (the name without ``.json``) matches one of the patterns."""
+    return [
+        path
+        for folder in folders
+        for path in sorted(folder.glob("*.json"))
+        if not globs or any(fnmatchcase(path.stem, glob) for glob in globs)
+    ]
+
+
+def judge_files(files: Iterable[Path], only: str | None = None) -> list[Judgement]:
+    """Run the cases of many files; ``only`` keeps the cases of that id."""
+    return [run_case(case) for path in files for case in load_file(path) if only is None or case.id == only]
+
+
+def _table(judgements: Sequence[Judgement]) -> str:
+    by_subject: dict[str, Counter[Verdict]] = {}
+    for judgement in judgements:
+        by_subject.setdefault(judgement.case.subject, Counter())[judgement.verdict] += 1
+    width = max([len(name) for name in by_subject] + [len("subject")])
+    head = f"{'subject':<{width}}" + "".join(f"{column:>9}" for column in (*COLUMNS, "total"))
+
+    def row(name: str, counts: Counter[Verdict]) -> str:
+        cells = [counts[column] for column in COLUMNS]
+        return f"{name:<{width}}" + "".join(f"{cell:>9}" for cell in (*cells, sum(cells)))
+
+    total: Counter[Verdict] = Counter()
+    for counts in by_subject.values():
+        total.update(counts)
+    return "\n".join([head, *(row(name, by_subject[name]) for name in sorted(by_subject)), row("all", total)])
+
+
+def _show(judgement: Judgement) -> str:
+    case = judgement.case
+    parts = [
+        f"{case.subject} {case.id}: {judgement.verdict}",
+        f"why: {case.why}",
+        "input: " + json.dumps(case.input, indent=1, ensure_ascii=False),
+        "expected: "
+        + json.dumps({k: v for k, v in case.raw.items() if k not in ("id", "why", "input")}, indent=1),
+        "answer: " + json.dumps(judgement.answer, indent=1, default=str),
+        judgement.detail,
+    ]
+    return "\n".join(parts)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run and print; 0 when nothing is wrong or missing, 1 otherwise, 2 when there is nothing to run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument("folders", nargs="*", type=Path, metavar="DIR")
+    parser.add_argument("--subject", action="append", default=[], metavar="GLOB")
+    parser.add_argument("--json", action="store_true", help="one JSON object per case that is not equal")
+    parser.add_argument("--show", metavar="ID", help="one case with input, answer and difference")
+    parser.add_argument("--wrong", action="store_true", help="list what is wrong or missing, with the reason")
+    arguments = parser.parse_args(argv)
+    load_adapters()
+    files = vector_files(arguments.folders or default_folders(), arguments.subject)
+    judgements = judge_files(files, arguments.show)
+    if not judgements:
+        print("no case matches", file=sys.stderr)
+        return 2
+    bad = [j for j in judgements if j.verdict in (Verdict.WRONG, Verdict.MISSING)]
+    if arguments.show:
+        print("\n\n".join(map(_show, judgements)))
+        return 1 if bad else 0
+    if arguments.json:
+        for j in judgements:
+            if j.verdict is not Verdict.EQUAL:
+                record = {
+                    "subject": j.case.subject,
+                    "id": j.case.id,
+                    "verdict": j.verdict,
+                    "detail": j.detail,
+                }
+                print(json.dumps(record))
+        return 1 if bad else 0
+    if arguments.wrong:
+        for j in bad:
+            print(
+                f"{j.verdict} {j.case.subject} {j.case.id}: {j.case.why}\n  " + j.detail.replace("\n", "\n  ")
+            )
+    print(_table(judgements))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
