@@ -13,9 +13,19 @@ from typing import Final
 
 from koordcore.errors import ManifestError
 
-__all__ = ["INT64_MAX", "Scale", "format_quantity", "parse_quantity"]
+__all__ = [
+    "INT64_MAX",
+    "NANO",
+    "Scale",
+    "format_exact_quantity",
+    "format_quantity",
+    "parse_exact_quantity",
+    "parse_quantity",
+]
 
 INT64_MAX: Final = 2**63 - 1
+NANO: Final = 10**9
+"""The finest step of a quantity: billionths of the unit."""
 
 _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -60,10 +70,14 @@ def parse_quantity(text: str | int | float, *, scale: Scale = Scale.UNIT) -> int
     >>> parse_quantity("1500m"), parse_quantity("1500m", scale=Scale.MILLI), parse_quantity("1.5Gi")
     (2, 1500, 1610612736)
     """
+    return _parse(text, scale)
+
+
+def _parse(text: str | int | float, scale: int) -> int:
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise ManifestError.at("", f"expected a quantity, got {type(text).__name__}")
     if isinstance(text, int):
-        return _capped(text * scale)
+        return _capped(text * scale, scale)
     if isinstance(text, float):
         if text != text or text in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN is unequal to itself
             raise ManifestError.at("", "expected a quantity, got a number that is not finite")
@@ -85,12 +99,47 @@ def parse_quantity(text: str | int | float, *, scale: Scale = Scale.UNIT) -> int
             digits *= 10**exponent
         else:
             denominator *= 10**-exponent
-    value = _capped(-(-digits // denominator))
+    value = _capped(-(-digits // denominator), scale)
     return -value if match["sign"] == "-" else value
 
 
-def _capped(value: int) -> int:
-    return max(-INT64_MAX, min(INT64_MAX, value))
+def parse_exact_quantity(text: str | int | float) -> int:
+    """Read a quantity in billionths of its unit, the finest step that a quantity can hold.
+
+    Where amounts are added up before they are rounded, as measured usage is, rounding each to
+    thousandths first would change the sum.
+
+    Raises
+    ------
+    ManifestError
+        When the text is no quantity.
+
+    Examples
+    --------
+    >>> parse_exact_quantity("1500m"), parse_exact_quantity("758090681n")
+    (1500000000, 758090681)
+    """
+    return _parse(text, NANO)
+
+
+def format_exact_quantity(value: int, *, binary: bool = False) -> str:
+    """Write an amount given in billionths as the canonical quantity.
+
+    Examples
+    --------
+    >>> format_exact_quantity(1_500_000_000), format_exact_quantity(758_090_681)
+    ('1500m', '758090681n')
+    """
+    for step, suffix in ((1, "n"), (1000, "u"), (1_000_000, "m")):
+        if value % (step * 1000):
+            return f"{value // step}{suffix}"
+    return format_quantity(value // NANO, binary=binary)
+
+
+def _capped(value: int, scale: int) -> int:
+    # A quantity of its own holds at most 2**63 - 1 units; in a coarse scale the *result* is an int64.
+    bound = INT64_MAX * (scale if scale > Scale.MILLI else 1)
+    return max(-bound, min(bound, value))
 
 
 def format_quantity(value: int, *, scale: Scale = Scale.UNIT, binary: bool = False) -> str:
