@@ -61,6 +61,8 @@ def make_resources(amounts: Mapping[str, int] | Iterable[tuple[str, int]]) -> Re
     ModelError
         When an amount is not an integer.
     """
+    if type(amounts) is immutabledict:
+        return amounts  # frozen by an earlier call
     pairs = sorted(dict(amounts).items())
     for name, amount in pairs:
         if type(amount) is not int:

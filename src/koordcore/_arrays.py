@@ -1,0 +1,198 @@
+"""Columns of the cluster: what the kernels read.
+
+Resource-major matrices ``(R, N)`` of int64, nodes in the order of their names. What does not change when a
+pod is bound stands in :class:`ClusterLayout`, what does in :class:`ClusterColumns`; a fork shares the layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from koordcore.errors import ModelError
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+
+__all__ = [
+    "AMOUNT_LIMIT",
+    "BoolVector",
+    "ClusterColumns",
+    "ClusterLayout",
+    "IntMatrix",
+    "IntVector",
+    "compile_columns",
+    "compile_layout",
+    "freeze",
+    "scored_row",
+]
+
+IntMatrix: TypeAlias = NDArray[np.int64]
+IntVector: TypeAlias = NDArray[np.int64]
+BoolVector: TypeAlias = NDArray[np.bool_]
+
+AMOUNT_LIMIT: Final = 2**53
+"""Largest amount in a column; a hundred times that still fits int64, and float64 holds it exactly."""
+
+FIRST_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+CPU_ROW, MEMORY_ROW, STORAGE_ROW, PODS_ROW = range(4)
+
+
+def freeze(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Make a read-only view; the caller drops the array itself."""
+    array.flags.writeable = False
+    return array[...]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class ClusterLayout:
+    """What the nodes are, apart from what runs on them.
+
+    Parameters
+    ----------
+    names
+        Node names in order; a node's *row* is its place here.
+    row_of
+        Name to row.
+    nodes
+        The nodes themselves, by row.
+    resources
+        Resource names; cpu, memory, ephemeral-storage and pods come first, the others by name.
+    index
+        Resource name to row of the matrices.
+    allocatable
+        ``(R, N)``: milli-CPU, bytes, counts; 0 where a node does not name the resource.
+    constraint_class
+        ``(N,)``: nodes with equal labels, taints and ``unschedulable`` have the same number.
+    class_rows
+        For each constraint class the row of its first node, which stands for all.
+    """
+
+    names: tuple[str, ...]
+    row_of: Mapping[str, int]
+    nodes: tuple[Node, ...]
+    resources: tuple[str, ...]
+    index: Mapping[str, int]
+    allocatable: IntMatrix
+    constraint_class: IntVector
+    class_rows: tuple[int, ...]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class ClusterColumns:
+    """What is taken, by resource and node.
+
+    Parameters
+    ----------
+    layout
+        The nodes.
+    requested
+        ``(R, N)``: sum of the bound pods' requests; the row of ``pods`` counts them.
+    scored
+        ``(R, N)``: the same with non-zero defaults for cpu and memory, as scores read it.
+    """
+
+    layout: ClusterLayout
+    requested: IntMatrix
+    scored: IntMatrix
+
+
+def compile_layout(states: Sequence[NodeState]) -> ClusterLayout:
+    """Build the static columns.
+
+    Parameters
+    ----------
+    states
+        Nodes in the order of their names.
+
+    Raises
+    ------
+    ModelError
+        When an amount exceeds ``AMOUNT_LIMIT``.
+    """
+    nodes = tuple(state.node for state in states)
+    names = {name for node in nodes for name in node.allocatable}
+    names.update(name for state in states for pod in state.pods for name in pod.requests)
+    resources = (*FIRST_RESOURCES, *sorted(names.difference(FIRST_RESOURCES)))
+    index = {name: row for row, name in enumerate(resources)}
+    allocatable = np.zeros((len(resources), len(nodes)), np.int64)
+    classes: dict[object, int] = {}
+    class_rows: list[int] = []
+    constraint_class = np.zeros(len(nodes), np.int64)
+    for row, node in enumerate(nodes):
+        for name, amount in node.allocatable.items():
+            _check(amount, f"node {node.name}: allocatable {name}")
+            allocatable[index[name], row] = amount
+        key = (node.labels, node.taints, node.unschedulable)
+        number = classes.setdefault(key, len(classes))
+        if number == len(class_rows):
+            class_rows.append(row)
+        constraint_class[row] = number
+    return ClusterLayout(
+        names=tuple(node.name for node in nodes),
+        row_of={node.name: row for row, node in enumerate(nodes)},
+        nodes=nodes,
+        resources=resources,
+        index=index,
+        allocatable=freeze(allocatable),
+        constraint_class=freeze(constraint_class),
+        class_rows=tuple(class_rows),
+    )
+
+
+def compile_columns(layout: ClusterLayout, states: Sequence[NodeState]) -> ClusterColumns:
+    """Build the dynamic columns from the bound pods.
+
+    Raises
+    ------
+    ModelError
+        When the sum on a node exceeds ``AMOUNT_LIMIT``.
+    """
+    requested = np.zeros(layout.allocatable.shape, np.int64)
+    scored = np.zeros(layout.allocatable.shape, np.int64)
+    for row, state in enumerate(states):
+        if state.pods:
+            requested[:, row], scored[:, row] = node_columns(layout, state.name, state.pods)
+    return ClusterColumns(layout=layout, requested=freeze(requested), scored=freeze(scored))
+
+
+def node_columns(layout: ClusterLayout, node: str, pods: Iterable[Pod]) -> tuple[list[int], list[int]]:
+    """Add up one node's pods: ``requested`` and ``scored``, one amount per resource of the layout."""
+    requested = [0] * len(layout.resources)
+    scored = [0] * len(layout.resources)
+    index = layout.index
+    for pod in pods:
+        for name, amount in pod.requests.items():
+            requested[index[name]] += amount
+        requested[PODS_ROW] += 1
+        for name, amount in pod.scored_requests.items():
+            scored[index[name]] += amount
+        scored[PODS_ROW] += 1
+    for name, amount in zip(layout.resources, requested, strict=True):
+        _check(amount, f"node {node}: {name} of its pods")
+    return requested, scored
+
+
+def scored_row(layout: ClusterLayout, pod: Pod) -> tuple[IntVector, IntVector]:
+    """Give one pod's amounts by resource of the layout, ``(requested, scored)``, one pod counted.
+
+    Resources that the layout does not know are left out; a filter has refused them before.
+    """
+    requested = np.zeros(len(layout.resources), np.int64)
+    scored = np.zeros(len(layout.resources), np.int64)
+    for target, amounts in ((requested, pod.requests), (scored, pod.scored_requests)):
+        for name, amount in amounts.items():
+            row = layout.index.get(name)
+            if row is not None:
+                target[row] = min(amount, AMOUNT_LIMIT)
+        target[PODS_ROW] += 1
+    return requested, scored
+
+
+def _check(amount: int, what: str) -> None:
+    if amount > AMOUNT_LIMIT:
+        raise ModelError(f"{what}: {amount} is more than {AMOUNT_LIMIT}")

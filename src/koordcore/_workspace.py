@@ -1,0 +1,163 @@
+"""The private scratch copy inside one call: mutable columns with an operation log.
+
+Nobody outside the call sees it. Every change is logged, so a gang, a dry run or a what-if rolls back to a
+checkpoint; ``freeze`` turns the end state into a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+
+from koordcore._arrays import ClusterColumns, ClusterLayout, freeze, scored_row
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["Workspace"]
+
+T = TypeVar("T")
+
+
+class Workspace:
+    """Mutable working state over a snapshot.
+
+    Attributes
+    ----------
+    snapshot
+        Where it started; never changed.
+    layout
+        The static columns, shared with the snapshot.
+    requested, scored
+        ``(R, N)`` working copies of the dynamic columns.
+    touched
+        Row of each change, appended only: a reader remembers how far it has read and refreshes those rows.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self.snapshot = snapshot
+        self.layout: ClusterLayout = snapshot.layout
+        self.requested = snapshot.columns.requested.copy()
+        self.scored = snapshot.columns.scored.copy()
+        self.touched: list[int] = []
+        self._pods: dict[int, dict[PodKey, Pod]] = {}
+        self._values: dict[Callable[..., Any], list[Any]] = {}
+        self._bound: dict[PodKey, Pod] = {}
+        self._gone: dict[PodKey, int] = {}
+        self._log: list[Callable[[], None]] = []
+
+    def pods_on(self, row: int) -> dict[PodKey, Pod]:
+        """Give the pods that hold room on a node now."""
+        pods = self._pods.get(row)
+        if pods is None:
+            pods = self._pods[row] = {pod.key: pod for pod in self.snapshot.nodes[row].pods}
+        return pods
+
+    def values(self, build: Callable[[ClusterSnapshot, NodeState], T]) -> list[T]:
+        """Give the working list of one value per node (see :meth:`ClusterSnapshot.node_values`).
+
+        Change it only through :meth:`put`, so that it can be undone.
+        """
+        values = self._values.get(build)
+        if values is None:
+            values = self._values[build] = list(self.snapshot.node_values(build))
+        return values
+
+    def put(self, values: list[T], row: int, value: T) -> None:
+        """Replace one node's value in a list that :meth:`values` gave."""
+        before = values[row]
+        values[row] = value
+        self.touched.append(row)
+
+        def undo() -> None:
+            values[row] = before
+            self.touched.append(row)
+
+        self._log.append(undo)
+
+    def log(self, undo: Callable[[], None]) -> None:
+        """Log how to undo a change made elsewhere, in a feature's own ledger."""
+        self._log.append(undo)
+
+    def bind(self, pod: Pod, row: int) -> None:
+        """Put a pod, with its node and annotations set, on its node; room is not checked."""
+        requested, scored = scored_row(self.layout, pod)
+        self.requested[:, row] += requested
+        self.scored[:, row] += scored
+        pods = self.pods_on(row)
+        pods[pod.key] = pod
+        self._bound[pod.key] = pod
+        self.touched.append(row)
+
+        def undo() -> None:
+            self.requested[:, row] -= requested
+            self.scored[:, row] -= scored
+            del pods[pod.key]
+            del self._bound[pod.key]
+            self.touched.append(row)
+
+        self._log.append(undo)
+
+    def evict(self, key: PodKey, row: int) -> Pod:
+        """Take a pod off its node."""
+        pods = self.pods_on(row)
+        pod = pods.pop(key)
+        requested, scored = scored_row(self.layout, pod)
+        self.requested[:, row] -= requested
+        self.scored[:, row] -= scored
+        fresh = self._bound.pop(key, None)
+        if fresh is None:
+            self._gone[key] = row
+        self.touched.append(row)
+
+        def undo() -> None:
+            self.requested[:, row] += requested
+            self.scored[:, row] += scored
+            pods[key] = pod
+            if fresh is None:
+                del self._gone[key]
+            else:
+                self._bound[key] = fresh
+            self.touched.append(row)
+
+        self._log.append(undo)
+        return pod
+
+    def checkpoint(self) -> int:
+        """Mark the present state."""
+        return len(self._log)
+
+    def rollback(self, mark: int) -> None:
+        """Go back to a mark."""
+        while len(self._log) > mark:
+            self._log.pop()()
+
+    def freeze(self) -> ClusterSnapshot:
+        """Give the snapshot of the present state, with columns and node values already in place.
+
+        The workspace must not be used afterwards.
+        """
+        rows = sorted(
+            {self.layout.row_of[str(pod.node_name)] for pod in self._bound.values()}
+            | set(self._gone.values())
+        )
+        if not rows:
+            return self.snapshot
+        nodes = list(self.snapshot.nodes)
+        for row in rows:
+            nodes[row] = NodeState(nodes[row].node, tuple(self.pods_on(row).values()))
+        pending = tuple(pod for pod in self.snapshot.pending if pod.key not in self._bound)
+        end = attrs.evolve(self.snapshot, nodes=tuple(nodes), pending=pending)
+        if any(name not in self.layout.index for pod in self._bound.values() for name in pod.requests):
+            return end
+        columns = ClusterColumns(
+            layout=self.layout, requested=freeze(self.requested), scored=freeze(self.scored)
+        )
+        object.__setattr__(end, "layout", self.layout)
+        object.__setattr__(end, "columns", columns)
+        object.__setattr__(
+            end, "_node_memo", {build: tuple(values) for build, values in self._values.items()}
+        )
+        return end

@@ -1,0 +1,104 @@
+"""Small objects of the cluster that several rooms read: namespaces, priority classes, budgets, workloads."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.pods import OwnerReference, PreemptionPolicy
+from koordcore.model.selectors import NOTHING, LabelSelector
+
+__all__ = ["ClusterRecord", "Namespace", "PodDisruptionBudget", "PriorityClass", "RawObject", "Workload"]
+
+
+class ClusterRecord(Protocol):
+    """Anything that a snapshot keeps beside nodes and pods: a frozen record with a name."""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace, empty for objects of the whole cluster."""
+
+    @property
+    def name(self) -> str:
+        """Unique among the records of its type and namespace."""
+
+
+@attrs.frozen
+class Namespace:
+    """A namespace with its labels and annotations."""
+
+    name: str
+    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    annotations: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    namespace: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class PriorityClass:
+    """A named priority."""
+
+    name: str
+    value: int
+    global_default: bool = False
+    preemption_policy: PreemptionPolicy = PreemptionPolicy.PREEMPT_LOWER_PRIORITY
+    namespace: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class PodDisruptionBudget:
+    """How many pods of a set may be away at once.
+
+    Parameters
+    ----------
+    selector
+        Which pods; ``None`` in the object selects none.
+    min_available, max_unavailable
+        A count, or a share in text form such as ``"50%"``; at most one of the two.
+    disruptions_allowed
+        ``status.disruptionsAllowed``: how many more may go now.
+    disrupted_pods
+        Names of pods whose eviction is under way and already counted.
+    """
+
+    name: str
+    namespace: str = "default"
+    selector: LabelSelector = NOTHING
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    disruptions_allowed: int = 0
+    expected_pods: int = 0
+    disrupted_pods: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Workload:
+    """An object that owns pods: Deployment, ReplicaSet, StatefulSet, Job, CronJob, DaemonSet or another.
+
+    Parameters
+    ----------
+    replicas
+        Pods wanted; ``None`` where the kind has no such number.
+    """
+
+    kind: str
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    annotations: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    owners: tuple[OwnerReference, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class RawObject:
+    """An object of a kind that no feature reads; kept as it came, as canonical JSON text."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    api_version: str = ""
+    text: str = ""

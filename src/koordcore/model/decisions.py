@@ -1,0 +1,198 @@
+"""What was decided about a pod: a closed union, to be consumed by ``match``."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.pods import PodKey
+
+__all__ = [
+    "Bound",
+    "NearMiss",
+    "Nominated",
+    "PodDecision",
+    "Rejection",
+    "Shortfall",
+    "Unschedulable",
+    "Victim",
+    "Waiting",
+]
+
+
+@attrs.frozen
+class Shortfall:
+    """Why something does not fit, with the numbers.
+
+    Parameters
+    ----------
+    reason
+        Upstream's wording, such as ``Insufficient cpu``.
+    resource
+        The resource that is short; empty where none is.
+    requested, available
+        Amounts in the resource's unit; both 0 where the reason is not about amounts.
+    resolvable
+        Evicting pods may help (Kubernetes ``Unschedulable``, not ``UnschedulableAndUnresolvable``).
+    """
+
+    reason: str
+    resource: str = ""
+    requested: int = 0
+    available: int = 0
+    resolvable: bool = True
+
+    @property
+    def lacking(self) -> int:
+        """How much is missing."""
+        return max(0, self.requested - self.available)
+
+
+@attrs.frozen
+class Rejection:
+    """A reason and the number of nodes that gave it.
+
+    Parameters
+    ----------
+    feature
+        The feature that refused, by its name in the policy.
+    reason
+        Upstream's wording.
+    nodes
+        How many nodes gave this reason; a node that lacks two things counts for both.
+    resolvable
+        Evicting pods may help.
+    """
+
+    feature: str
+    reason: str
+    nodes: int
+    resolvable: bool = True
+
+
+@attrs.frozen
+class NearMiss:
+    """The node that came closest: refused by the latest feature, lacking the least.
+
+    Parameters
+    ----------
+    node
+        Its name.
+    feature
+        The feature that refused there.
+    shortfalls
+        What it lacks.
+    """
+
+    node: str
+    feature: str
+    shortfalls: tuple[Shortfall, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Bound:
+    """The pod gets a node.
+
+    Parameters
+    ----------
+    pod, node
+        Who and where.
+    score
+        Weighted sum of all features' scores there.
+    feasible
+        How many nodes could have taken it.
+    annotations, labels
+        What is written on the pod: the exact devices, CPUs and NUMA amounts, in the cluster's own format.
+    reservation
+        Name of the reservation whose room is used; empty for none.
+    notes
+        What a user should know, such as that no card was chosen.
+    """
+
+    pod: PodKey
+    node: str
+    score: int = 0
+    feasible: int = 0
+    annotations: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    reservation: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Waiting:
+    """The pod waits and holds nothing.
+
+    Parameters
+    ----------
+    reason
+        What it waits for, such as a closed gate or the rest of its gang.
+    """
+
+    pod: PodKey
+    reason: str
+
+
+@attrs.frozen
+class Victim:
+    """A pod that has to leave.
+
+    Parameters
+    ----------
+    job
+        The gang (``namespace/name``) that it belongs to; the pod's own key for a pod without one.
+    """
+
+    pod: PodKey
+    node: str
+    priority: int
+    job: str
+
+
+@attrs.frozen(kw_only=True)
+class Nominated:
+    """The pod gets a node once the victims have left."""
+
+    pod: PodKey
+    node: str
+    victims: tuple[Victim, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Unschedulable:
+    """No node can take the pod.
+
+    Parameters
+    ----------
+    nodes
+        How many nodes were looked at.
+    rejections
+        Reasons with their counts, in the order of their text.
+    nearest
+        The node that came closest, where one did.
+    refusal
+        A reason that needs no node, such as a quota that is used up; empty where nodes refused.
+    """
+
+    pod: PodKey
+    nodes: int = 0
+    rejections: tuple[Rejection, ...] = ()
+    nearest: NearMiss | None = None
+    refusal: str = ""
+
+    @property
+    def message(self) -> str:
+        """The text of the FailedScheduling event, as ``kubectl describe`` shows it."""
+        head = f"0/{self.nodes} nodes are available"
+        if self.refusal:
+            return f"{head}: {self.refusal}."
+        if not self.rejections:
+            return head + "."
+        parts = sorted(f"{one.nodes} {one.reason}" for one in self.rejections)
+        return f"{head}: {', '.join(parts)}."
+
+
+PodDecision: TypeAlias = Bound | Waiting | Nominated | Unschedulable
+"""Exactly one of these for each pod."""

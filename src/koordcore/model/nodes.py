@@ -1,0 +1,89 @@
+"""Nodes: what offers room."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ModelError
+from koordcore.model.affinity import Taint
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
+
+__all__ = ["HOSTNAME_LABEL", "REGION_LABEL", "ZONE_LABEL", "Node", "NodeState"]
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+REGION_LABEL: Final = "topology.kubernetes.io/region"
+
+
+@attrs.frozen(kw_only=True)
+class Node:
+    """A node without what runs on it.
+
+    Parameters
+    ----------
+    name
+        Unique in a snapshot.
+    labels, annotations, taints, unschedulable
+        As on the object.
+    allocatable, capacity
+        What pods may ask for, and what there is (milli-CPU, bytes, counts). A node without ``pods`` in its
+        allocatable takes no pod.
+    images
+        Container image name to its size in bytes.
+    """
+
+    name: str
+    uid: str = ""
+    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    annotations: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    capacity: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    images: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
+    created: datetime | None = None
+    ready: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name:
+            raise ModelError("a node needs a name")
+        for name, amount in self.allocatable.items():
+            if amount < 0:
+                raise ModelError(f"node {self.name}: allocatable {name} is negative: {amount}")
+
+
+def _by_key(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    return tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
+
+
+@attrs.frozen
+class NodeState:
+    """A node with the pods that hold room on it, in the order of their keys.
+
+    Raises
+    ------
+    ModelError
+        When a pod is bound elsewhere or stands twice.
+    """
+
+    node: Node
+    pods: tuple[Pod, ...] = attrs.field(default=(), converter=_by_key)
+
+    def __attrs_post_init__(self) -> None:
+        before: PodKey | None = None
+        for pod in self.pods:
+            if pod.node_name != self.node.name:
+                raise ModelError(f"pod {pod.key} is bound to {pod.node_name}, not to {self.node.name}")
+            if pod.key == before:
+                raise ModelError(f"pod {pod.key} stands twice on {self.node.name}")
+            before = pod.key
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name

@@ -1,0 +1,321 @@
+"""Pods: what asks for room, and what holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ModelError
+from koordcore.model.affinity import Affinity, Toleration, TopologySpreadConstraint
+from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, add, make_resources, maximum
+
+__all__ = [
+    "DEFAULT_CPU_REQUEST",
+    "DEFAULT_MEMORY_REQUEST",
+    "Container",
+    "HostPort",
+    "OwnerReference",
+    "Pod",
+    "PodKey",
+    "PodPhase",
+    "PreemptionPolicy",
+    "effective_requests",
+]
+
+DEFAULT_CPU_REQUEST: Final = 100
+"""Milli-CPU that scoring assumes for a container that asks for none (Kubernetes' non-zero default)."""
+DEFAULT_MEMORY_REQUEST: Final = 200 * 1024 * 1024
+"""Bytes that scoring assumes for a container that asks for no memory."""
+
+_NON_ZERO: Final[Resources] = immutabledict({CPU: DEFAULT_CPU_REQUEST, MEMORY: DEFAULT_MEMORY_REQUEST})
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+CONFIG_SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
+
+
+@attrs.frozen(order=True)
+class PodKey:
+    """Namespace and name: what tells one pod from another within a snapshot."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class PodPhase(StrEnum):
+    """Where a pod is in its life."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+class PreemptionPolicy(StrEnum):
+    """Whether a pod may have others evicted."""
+
+    PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
+    NEVER = "Never"
+
+
+@attrs.frozen
+class OwnerReference:
+    """The object that made a pod."""
+
+    kind: str
+    name: str
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+
+
+@attrs.frozen(order=True)
+class HostPort:
+    """A port of the node that a container takes.
+
+    Parameters
+    ----------
+    port
+        1..65535.
+    protocol
+        ``TCP``, ``UDP`` or ``SCTP``.
+    ip
+        Host address; ``0.0.0.0`` stands for all.
+    """
+
+    port: int
+    protocol: str = "TCP"
+    ip: str = "0.0.0.0"
+
+    def conflicts(self, other: HostPort) -> bool:
+        """Tell whether both cannot be open on one node."""
+        return (
+            self.port == other.port
+            and self.protocol == other.protocol
+            and (self.ip == other.ip or "0.0.0.0" in (self.ip, other.ip))
+        )
+
+
+@attrs.frozen
+class Container:
+    """One container of a pod, as far as scheduling reads it.
+
+    Parameters
+    ----------
+    requests, limits
+        What it asks for and what it may use (milli-CPU, bytes, counts).
+    restarts_always
+        An init container with ``restartPolicy: Always``: a sidecar, which stays while the pod runs.
+    """
+
+    name: str = ""
+    requests: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    limits: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    image: str = ""
+    restarts_always: bool = False
+
+
+def effective_requests(
+    containers: Iterable[Container],
+    init_containers: Iterable[Container] = (),
+    *,
+    overhead: Mapping[str, int] = NO_RESOURCES,
+    pod_level: Mapping[str, int] = NO_RESOURCES,
+    defaults: Mapping[str, int] = NO_RESOURCES,
+    limits: bool = False,
+) -> Resources:
+    """Compute what a pod takes from its node.
+
+    Containers and sidecars add up; init containers run one after another beside the sidecars started before
+    them, so the largest of them counts; pod-level amounts replace the sum; overhead comes on top
+    (Kubernetes ``resource.PodRequests``).
+
+    Parameters
+    ----------
+    containers, init_containers
+        In the order of the pod's specification.
+    overhead, pod_level
+        Amounts of the pod as a whole.
+    defaults
+        What a container that does not name a resource is taken to ask for.
+    limits
+        Add up limits instead of requests; overhead then counts only for resources that are limited.
+    """
+
+    def asked(container: Container) -> Resources:
+        own = container.limits if limits else container.requests
+        missing = {name: amount for name, amount in defaults.items() if name not in own}
+        return add(own, missing) if missing else own
+
+    running: Resources = NO_RESOURCES
+    for container in containers:
+        running = add(running, asked(container)) if running else asked(container)
+    sidecars: Resources = NO_RESOURCES
+    starting: Resources = NO_RESOURCES
+    for container in init_containers:
+        if container.restarts_always:
+            sidecars = add(sidecars, asked(container))
+            starting = maximum(starting, sidecars)
+        else:
+            starting = maximum(starting, add(sidecars, asked(container)))
+    result = maximum(add(running, sidecars), starting) if starting or sidecars else running
+    if pod_level:
+        result = make_resources({**result, **pod_level})
+    if overhead:
+        counted = {name: amount for name, amount in overhead.items() if not limits or name in result}
+        result = add(result, counted)
+    return result
+
+
+def _requests(pod: Pod) -> Resources:
+    return effective_requests(
+        pod.containers, pod.init_containers, overhead=pod.overhead, pod_level=pod.pod_requests
+    )
+
+
+def _limits(pod: Pod) -> Resources:
+    return effective_requests(
+        pod.containers, pod.init_containers, overhead=pod.overhead, pod_level=pod.pod_limits, limits=True
+    )
+
+
+def _scored_requests(pod: Pod) -> Resources:
+    if not pod.containers and not pod.init_containers:
+        return make_resources({**_NON_ZERO, **pod.requests})
+    return effective_requests(
+        pod.containers,
+        pod.init_containers,
+        overhead=pod.overhead,
+        pod_level=pod.pod_requests,
+        defaults=_NON_ZERO,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Pod:
+    """A pod, waiting or bound.
+
+    A pod made by hand needs only a name and ``requests``; one that is read from a manifest has containers,
+    and its requests follow from them.
+
+    Parameters
+    ----------
+    name, namespace, uid
+        Identity; ``(namespace, name)`` is unique in a snapshot.
+    labels, annotations
+        As on the object. What a bound pod holds (cards, CPUs, reservation) is told by its annotations.
+    owners
+        Who made it.
+    containers, init_containers, overhead, pod_requests, pod_limits
+        Where requests and limits come from; ``pod_requests`` are the pod-level ones.
+    requests, limits
+        What the pod as a whole asks for (milli-CPU, bytes, counts); follows from the containers unless given.
+    scored_requests
+        The same with 100 milli-CPU and 200 MiB for each container that names none; only scores use it.
+    priority, priority_class, preemption_policy
+        ``priority`` is the resolved number.
+    scheduler_name
+        Which profile places it.
+    node_name, nominated_node
+        Where it runs; where room was made for it.
+    phase, created, started, scheduled, deleted, ready
+        Life of the pod; times carry a zone. ``deleted`` is set while it terminates.
+    node_selector, affinity, tolerations, spread_constraints, host_ports, claims
+        What its place must satisfy; ``claims`` are names of PersistentVolumeClaims in its namespace.
+    gates
+        Scheduling gates that are still closed.
+    """
+
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    annotations: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    owners: tuple[OwnerReference, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    pod_requests: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    pod_limits: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    requests: Resources = attrs.field(
+        default=attrs.Factory(_requests, takes_self=True), converter=make_resources
+    )
+    limits: Resources = attrs.field(default=attrs.Factory(_limits, takes_self=True), converter=make_resources)
+    scored_requests: Resources = attrs.field(
+        default=attrs.Factory(_scored_requests, takes_self=True), converter=make_resources
+    )
+    priority: int = 0
+    priority_class: str = ""
+    preemption_policy: PreemptionPolicy = PreemptionPolicy.PREEMPT_LOWER_PRIORITY
+    scheduler_name: str = "default-scheduler"
+    node_name: str | None = None
+    nominated_node: str | None = None
+    phase: PodPhase = PodPhase.PENDING
+    created: datetime | None = None
+    started: datetime | None = None
+    scheduled: datetime | None = None
+    deleted: datetime | None = None
+    ready: bool = False
+    node_selector: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    claims: tuple[str, ...] = ()
+    gates: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name:
+            raise ModelError("a pod needs a name")
+        for name, amount in self.requests.items():
+            if amount < 0:
+                raise ModelError(f"pod {self.key}: request of {name} is negative: {amount}")
+
+    @property
+    def key(self) -> PodKey:
+        """Namespace and name."""
+        return PodKey(self.namespace, self.name)
+
+    @property
+    def finished(self) -> bool:
+        """The pod has run to its end and holds nothing."""
+        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+    @property
+    def terminating(self) -> bool:
+        """The pod was deleted and still holds its room."""
+        return self.deleted is not None and not self.finished
+
+    @property
+    def bound(self) -> bool:
+        """The pod has a node and holds room there."""
+        return self.node_name is not None and not self.finished
+
+    @property
+    def gated(self) -> bool:
+        """A scheduling gate keeps the pod out of the queue."""
+        return bool(self.gates)
+
+    @property
+    def static(self) -> bool:
+        """A mirror or static pod: the kubelet's own, never scheduled and never evicted."""
+        return MIRROR_ANNOTATION in self.annotations or self.annotations.get(
+            CONFIG_SOURCE_ANNOTATION, "api"
+        ) not in ("api", "")
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages the pod."""
+        return next((owner for owner in self.owners if owner.controller), None)
+
+    @property
+    def daemon(self) -> bool:
+        """The pod belongs to a DaemonSet."""
+        return self.controller is not None and self.controller.kind == "DaemonSet"

@@ -1,0 +1,202 @@
+"""What a scheduler is told to care about: features, weights, strategies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ModelError
+from koordcore.model.resources import CPU, MEMORY
+
+__all__ = [
+    "BalancedArgs",
+    "FeatureSetting",
+    "FitArgs",
+    "FitPlusArgs",
+    "NodeAffinityArgs",
+    "Policy",
+    "ScarceArgs",
+    "ScoringStrategy",
+    "ShapePoint",
+]
+
+MAX_SCORE: Final = 100
+
+
+class ScoringStrategy(StrEnum):
+    """How free room becomes a score."""
+
+    LEAST_ALLOCATED = "LeastAllocated"
+    MOST_ALLOCATED = "MostAllocated"
+    REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
+
+
+@attrs.frozen
+class ShapePoint:
+    """A corner of the utilisation-to-score line: percent used (0..100) and score (0..10)."""
+
+    utilization: int
+    score: int
+
+
+def _weights(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    frozen = tuple(pairs)
+    for name, weight in frozen:
+        if not name:
+            raise ModelError("resources: a name is required")
+        if not 1 <= weight <= MAX_SCORE:
+            raise ModelError(f"resources: weight of {name} should be in the range [1, 100], got {weight}")
+    return frozen
+
+
+@attrs.frozen(kw_only=True)
+class FitArgs:
+    """Arguments of NodeResourcesFit.
+
+    Parameters
+    ----------
+    strategy
+        How it scores.
+    resources
+        Resource names with weights 1..100.
+    shape
+        Corners for ``RequestedToCapacityRatio``, utilisation strictly rising.
+    ignored, ignored_groups
+        Extended resources, by name or by the part before the slash, that the filter does not look at.
+    """
+
+    strategy: ScoringStrategy = ScoringStrategy.LEAST_ALLOCATED
+    resources: tuple[tuple[str, int], ...] = attrs.field(default=((CPU, 1), (MEMORY, 1)), converter=_weights)
+    shape: tuple[ShapePoint, ...] = ()
+    ignored: tuple[str, ...] = ()
+    ignored_groups: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        if self.strategy is not ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
+            return
+        if not self.shape:
+            raise ModelError("shape: at least one point must be specified")
+        used = [point.utilization for point in self.shape]
+        if any(left >= right for left, right in itertools.pairwise(used)):
+            raise ModelError("shape: utilization values must be sorted in increasing order")
+        if any(not 0 <= point.utilization <= 100 or not 0 <= point.score <= 10 for point in self.shape):
+            raise ModelError("shape: utilization is 0..100, score is 0..10")
+
+
+@attrs.frozen(kw_only=True)
+class BalancedArgs:
+    """Arguments of NodeResourcesBalancedAllocation: the resources whose use should be even."""
+
+    resources: tuple[tuple[str, int], ...] = attrs.field(default=((CPU, 1), (MEMORY, 1)), converter=_weights)
+
+
+@attrs.frozen(kw_only=True)
+class NodeAffinityArgs:
+    """Arguments of NodeAffinity: an affinity that every pod has in addition to its own."""
+
+    added: Any = None
+
+
+@attrs.frozen(kw_only=True)
+class FitPlusArgs:
+    """Arguments of NodeResourcesFitPlus: a strategy name and a weight for each resource.
+
+    A strategy other than LeastAllocated and MostAllocated scores 0, its weight counts all the same.
+    """
+
+    resources: immutabledict[str, tuple[str, int]] = attrs.field(
+        default=immutabledict(), converter=immutabledict
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ScarceArgs:
+    """Arguments of ScarceResourceAvoidance: names that pods without need for them should stay away from."""
+
+    resources: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class FeatureSetting:
+    """One feature in a policy.
+
+    Parameters
+    ----------
+    name
+        Upstream's plugin name, such as ``NodeResourcesFit``.
+    weight
+        Factor of its score, at least 1; irrelevant where it does not score.
+    filters, scores
+        Which of its questions are asked.
+    args
+        Its arguments, a frozen record of the feature's own; ``None`` for the defaults.
+    """
+
+    name: str
+    weight: int = 1
+    filters: bool = True
+    scores: bool = True
+    args: Any = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.weight < 1 and self.scores:
+            raise ModelError(f"{self.name}: weight must be at least 1, got {self.weight}")
+
+
+DEFAULT_FEATURES: Final = (
+    FeatureSetting(name="NodeUnschedulable", scores=False),
+    FeatureSetting(name="NodeName", scores=False),
+    FeatureSetting(name="TaintToleration", weight=3),
+    FeatureSetting(name="NodeAffinity", weight=2),
+    FeatureSetting(name="NodePorts", scores=False),
+    FeatureSetting(name="NodeResourcesFit"),
+    FeatureSetting(name="NodeResourcesBalancedAllocation", filters=False),
+)
+
+
+@attrs.frozen(kw_only=True)
+class Policy:
+    """Which features decide, in the order in which they filter.
+
+    Parameters
+    ----------
+    name
+        Scheduler name of the profile.
+    features
+        In filter order; a name stands once.
+    percentage_of_nodes
+        Share of feasible nodes after which the search stops, as upstream samples; 100 looks at all, 0 is
+        upstream's adaptive share.
+    """
+
+    name: str = "default-scheduler"
+    features: tuple[FeatureSetting, ...] = DEFAULT_FEATURES
+    percentage_of_nodes: int = 100
+
+    def __attrs_post_init__(self) -> None:
+        names = [feature.name for feature in self.features]
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ModelError(f"features: {twice} stands twice")
+        if not 0 <= self.percentage_of_nodes <= 100:
+            raise ModelError(f"percentage_of_nodes: expected 0..100, got {self.percentage_of_nodes}")
+
+    def feature(self, name: str) -> FeatureSetting | None:
+        """Give one feature's setting, or ``None``."""
+        return next((feature for feature in self.features if feature.name == name), None)
+
+    def with_feature(self, setting: FeatureSetting) -> Policy:
+        """Add a feature at the end, or replace the one of the same name in its place."""
+        if self.feature(setting.name) is None:
+            return attrs.evolve(self, features=(*self.features, setting))
+        features = tuple(setting if one.name == setting.name else one for one in self.features)
+        return attrs.evolve(self, features=features)
+
+    def without_feature(self, name: str) -> Policy:
+        """Leave a feature out."""
+        return attrs.evolve(self, features=tuple(one for one in self.features if one.name != name))

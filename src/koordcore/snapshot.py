@@ -1,0 +1,342 @@
+"""The cluster as a value, and what a scheduling call returns.
+
+A snapshot never changes. ``assume``, ``forget`` and the ``with_*`` methods give new ones that share what did
+not change; columns are made on first use and carried along where a fork can derive them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar, cast
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore._arrays import (
+    ClusterColumns,
+    ClusterLayout,
+    compile_columns,
+    compile_layout,
+    freeze,
+    node_columns,
+)
+from koordcore.errors import ModelError
+from koordcore.model.cluster import ClusterRecord
+from koordcore.model.decisions import Bound, PodDecision
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod, PodKey
+
+__all__ = ["ClusterSnapshot", "ScheduleResult", "bind"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+NodeValueBuilder: TypeAlias = "Callable[[ClusterSnapshot, NodeState], Any]"
+
+
+def _by_name(states: Iterable[NodeState | Node]) -> tuple[NodeState, ...]:
+    wrapped = [state if isinstance(state, NodeState) else NodeState(state) for state in states]
+    return tuple(sorted(wrapped, key=lambda state: state.name))
+
+
+def _by_key(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    return tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
+
+
+def _record_key(record: ClusterRecord) -> tuple[str, str, str, str]:
+    # Workloads and raw objects of several kinds share a type.
+    return (type(record).__name__, str(getattr(record, "kind", "")), record.namespace, record.name)
+
+
+def _by_record_key(records: Iterable[ClusterRecord]) -> tuple[ClusterRecord, ...]:
+    return tuple(sorted(records, key=_record_key))
+
+
+@attrs.frozen(kw_only=True)
+class ClusterSnapshot:
+    """Everything a decision may depend on; equal contents give equal snapshots in whatever order they come.
+
+    Parameters
+    ----------
+    nodes
+        Nodes with the pods that hold room on them; a plain :class:`Node` stands for an empty one.
+    pending
+        Pods that wait for a node.
+    records
+        Everything else as frozen records: gangs, quotas, reservations, devices, metrics, budgets, …
+
+    Raises
+    ------
+    ModelError
+        When a name stands twice, or a pending pod is bound.
+    """
+
+    nodes: tuple[NodeState, ...] = attrs.field(default=(), converter=_by_name)
+    pending: tuple[Pod, ...] = attrs.field(default=(), converter=_by_key)
+    records: tuple[ClusterRecord, ...] = attrs.field(default=(), converter=_by_record_key)
+
+    def __attrs_post_init__(self) -> None:
+        _unique([state.name for state in self.nodes], "node")
+        _unique([_record_key(record) for record in self.records], "record")
+        for pod in self.pending:
+            if pod.node_name is not None:
+                raise ModelError(f"pod {pod.key} is bound to {pod.node_name} and cannot be pending")
+        _unique([(pod.namespace, pod.name) for pod in self.pending], "pending pod")
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def layout(self) -> ClusterLayout:
+        """Static columns."""
+        return compile_layout(self.nodes)
+
+    @cached_property
+    def columns(self) -> ClusterColumns:
+        """Dynamic columns."""
+        return compile_columns(self.layout, self.nodes)
+
+    @cached_property
+    def location(self) -> Mapping[PodKey, str]:
+        """Which node holds which pod."""
+        return {pod.key: state.name for state in self.nodes for pod in state.pods}
+
+    @cached_property
+    def _records_by_type(self) -> Mapping[type, tuple[ClusterRecord, ...]]:
+        grouped: dict[type, list[ClusterRecord]] = {}
+        for record in self.records:
+            grouped.setdefault(type(record), []).append(record)
+        return {kind: tuple(records) for kind, records in grouped.items()}
+
+    @cached_property
+    def _memo(self) -> dict[Any, Any]:
+        return {}
+
+    def of(self, kind: type[R]) -> tuple[R, ...]:
+        """Give all records of one type, in the order of namespace and name."""
+        return cast("tuple[R, ...]", self._records_by_type.get(kind, ()))
+
+    def find(self, kind: type[R], name: str, namespace: str = "") -> R | None:
+        """Give one record, or ``None``."""
+        table: Mapping[tuple[str, str], R] = self.once(_index_of, kind)
+        return table.get((namespace, name))
+
+    def node(self, name: str) -> NodeState:
+        """Give a node by name.
+
+        Raises
+        ------
+        ModelError
+            When there is no such node.
+        """
+        row = self.layout.row_of.get(name)
+        if row is None:
+            raise ModelError(f"no node {name}")
+        return self.nodes[row]
+
+    def pod(self, key: PodKey) -> Pod | None:
+        """Give a pod, bound or pending, or ``None``."""
+        pods: Mapping[PodKey, Pod] = self.once(_pods_by_key)
+        return pods.get(key)
+
+    def bound_pods(self) -> Iterable[Pod]:
+        """Give every pod that holds room, by node and key."""
+        return (pod for state in self.nodes for pod in state.pods)
+
+    def once(self, compute: Callable[..., T], *arguments: Any) -> T:
+        """Compute ``compute(self, *arguments)`` once for this snapshot.
+
+        The function must be pure and defined at module level; the arguments must be hashable.
+        """
+        key = (compute, *arguments)
+        if key not in self._memo:
+            self._memo[key] = compute(self, *arguments)
+        return cast("T", self._memo[key])
+
+    def node_values(self, build: Callable[[ClusterSnapshot, NodeState], T]) -> tuple[T, ...]:
+        """Compute one value per node, by row, and carry it over to forks where the node did not change.
+
+        ``build`` must be pure, defined at module level, and read only the node, its pods and the records.
+        """
+        values = self._node_memo.get(build)
+        if values is None:
+            values = self._node_memo[build] = tuple(build(self, state) for state in self.nodes)
+        return cast("tuple[T, ...]", values)
+
+    @cached_property
+    def _node_memo(self) -> dict[NodeValueBuilder, tuple[Any, ...]]:
+        return {}
+
+    # -- forking ---------------------------------------------------------------------------------------
+
+    def assume(self, *pods: Pod) -> ClusterSnapshot:
+        """Bind pods, each to the node it names; they leave the pending ones.
+
+        Room is not checked: that is the allocators' and :func:`koordcore.verify`'s work.
+
+        Raises
+        ------
+        ModelError
+            When a pod names no node, an unknown one, or is bound already.
+        """
+        added: dict[str, list[Pod]] = {}
+        for pod in pods:
+            if pod.node_name is None:
+                raise ModelError(f"pod {pod.key} names no node")
+            if pod.key in self.location:
+                raise ModelError(f"pod {pod.key} is bound to {self.location[pod.key]} already")
+            added.setdefault(pod.node_name, []).append(pod)
+        changed = {name: (*self.node(name).pods, *more) for name, more in added.items()}
+        keys = {pod.key for pod in pods}
+        pending = tuple(pod for pod in self.pending if pod.key not in keys)
+        return self._fork(changed, pending)
+
+    def forget(self, *keys: PodKey) -> ClusterSnapshot:
+        """Take pods out of the cluster, wherever they are.
+
+        Raises
+        ------
+        ModelError
+            When a pod is unknown.
+        """
+        gone = set(keys)
+        unknown = [key for key in keys if self.pod(key) is None]
+        if unknown:
+            raise ModelError(f"no pod {unknown[0]}")
+        nodes = {self.location[key] for key in keys if key in self.location}
+        changed = {
+            name: tuple(pod for pod in self.node(name).pods if pod.key not in gone) for name in sorted(nodes)
+        }
+        pending = tuple(pod for pod in self.pending if pod.key not in gone)
+        return self._fork(changed, pending)
+
+    def with_pending(self, *pods: Pod) -> ClusterSnapshot:
+        """Add pending pods, or replace those of the same key."""
+        keys = {pod.key for pod in pods}
+        kept = tuple(pod for pod in self.pending if pod.key not in keys)
+        return self._fork({}, (*kept, *pods))
+
+    def with_nodes(self, *states: NodeState | Node) -> ClusterSnapshot:
+        """Add nodes, or replace those of the same name."""
+        merged = {state.name: state for state in self.nodes}
+        merged.update((state.name, state) for state in _by_name(states))
+        return attrs.evolve(self, nodes=tuple(merged.values()))
+
+    def without_nodes(self, *names: str) -> ClusterSnapshot:
+        """Take nodes away together with the pods on them.
+
+        Raises
+        ------
+        ModelError
+            When a node is unknown.
+        """
+        for name in names:
+            self.node(name)
+        return attrs.evolve(self, nodes=tuple(state for state in self.nodes if state.name not in names))
+
+    def with_records(self, *records: ClusterRecord) -> ClusterSnapshot:
+        """Add records, or replace those of the same type and name."""
+        merged = {_record_key(record): record for record in self.records}
+        merged.update((_record_key(record), record) for record in records)
+        return attrs.evolve(self, records=tuple(merged.values()))
+
+    def _fork(self, changed: Mapping[str, tuple[Pod, ...]], pending: tuple[Pod, ...]) -> ClusterSnapshot:
+        """Replace the pods of some nodes; carry columns and node values over for the rest."""
+        row_of = self.layout.row_of
+        nodes = list(self.nodes)
+        rows = [row_of[name] for name in changed]
+        for row, pods in zip(rows, changed.values(), strict=True):
+            nodes[row] = NodeState(nodes[row].node, pods)
+        fork = self._derived(tuple(nodes), _by_key(pending))
+        index = self.layout.index
+        if any(name not in index for row in rows for pod in nodes[row].pods for name in pod.requests):
+            return fork  # a resource nobody had named: the layout grows, so everything is compiled anew
+        object.__setattr__(fork, "layout", self.layout)
+        object.__setattr__(fork, "columns", self._columns_with(nodes, rows))
+        memo = {
+            build: _replace(values, {row: build(fork, nodes[row]) for row in rows})
+            for build, values in self._node_memo.items()
+        }
+        object.__setattr__(fork, "_node_memo", memo)
+        return fork
+
+    def _derived(self, nodes: tuple[NodeState, ...], pending: tuple[Pod, ...]) -> ClusterSnapshot:
+        """Make a snapshot of parts that are known to be sorted and unique, without looking at them again."""
+        made = object.__new__(ClusterSnapshot)
+        for name, value in (("nodes", nodes), ("pending", pending), ("records", self.records)):
+            object.__setattr__(made, name, value)
+        object.__setattr__(made, "_records_by_type", self._records_by_type)
+        return made
+
+    def _columns_with(self, nodes: list[NodeState], rows: list[int]) -> ClusterColumns:
+        if not rows:
+            return self.columns
+        requested, scored = self.columns.requested.copy(), self.columns.scored.copy()
+        for row in rows:
+            requested[:, row], scored[:, row] = node_columns(self.layout, nodes[row].name, nodes[row].pods)
+        return ClusterColumns(layout=self.layout, requested=freeze(requested), scored=freeze(scored))
+
+
+def _replace(values: tuple[T, ...], changes: Mapping[int, T]) -> tuple[T, ...]:
+    replaced = list(values)
+    for row, value in changes.items():
+        replaced[row] = value
+    return tuple(replaced)
+
+
+def _unique(keys: list[Any], what: str) -> None:
+    if len(set(keys)) == len(keys):
+        return
+    seen = set()
+    for key in keys:
+        if key in seen:
+            name = key if isinstance(key, str) else "/".join(part for part in key if part)
+            raise ModelError(f"{what} {name} stands twice")
+        seen.add(key)
+
+
+def _index_of(snapshot: ClusterSnapshot, kind: type[Any]) -> Mapping[tuple[str, str], Any]:
+    return {(record.namespace, record.name): record for record in snapshot.of(kind)}
+
+
+def _pods_by_key(snapshot: ClusterSnapshot) -> Mapping[PodKey, Pod]:
+    pods = {pod.key: pod for pod in snapshot.pending}
+    pods.update((pod.key, pod) for pod in snapshot.bound_pods())
+    return pods
+
+
+def bind(pod: Pod, decision: Bound) -> Pod:
+    """Give the pod as it stands after the decision: with its node and with what is written on it."""
+    changes: dict[str, Any] = {"node_name": decision.node, "nominated_node": None}
+    if decision.annotations:
+        changes["annotations"] = immutabledict({**pod.annotations, **decision.annotations})
+    if decision.labels:
+        changes["labels"] = immutabledict({**pod.labels, **decision.labels})
+    return attrs.evolve(pod, **changes)
+
+
+@attrs.frozen(kw_only=True)
+class ScheduleResult:
+    """What one call decided.
+
+    Parameters
+    ----------
+    decisions
+        One per pod, in the order in which they were taken.
+    snapshot
+        The cluster afterwards.
+    stats
+        Counts and deterministic work units by name; no wall time.
+    """
+
+    decisions: tuple[PodDecision, ...]
+    snapshot: ClusterSnapshot
+    stats: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
+
+    @property
+    def bound(self) -> tuple[Bound, ...]:
+        """The pods that got a node."""
+        return tuple(one for one in self.decisions if isinstance(one, Bound))
+
+    def decision(self, key: PodKey) -> PodDecision | None:
+        """Give one pod's decision, or ``None`` when it was not asked about."""
+        return next((one for one in self.decisions if one.pod == key), None)
