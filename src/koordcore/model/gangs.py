@@ -1,0 +1,285 @@
+"""Gangs: pods that start together or not at all, and how they want to be gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ModelError
+from koordcore.model.durations import SECOND
+
+__all__ = [
+    "DEFAULT_ARGS",
+    "DEFAULT_TIMEOUT",
+    "CoschedulingArgs",
+    "Gang",
+    "GangMode",
+    "GangPod",
+    "GangSource",
+    "GatherRule",
+    "GatherStrategy",
+    "MatchPolicy",
+    "NetworkTopologySpec",
+    "PodGroup",
+    "PodGroupPhase",
+    "PodGroupStatus",
+    "gang_group_id",
+]
+
+DEFAULT_TIMEOUT: Final = 600 * SECOND
+"""Permit wait of a gang that gives none, in nanoseconds."""
+
+
+_NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
+
+
+class GangMode(StrEnum):
+    """What the failure of one member means for those that wait already."""
+
+    STRICT = "Strict"
+    NON_STRICT = "NonStrict"
+
+
+class MatchPolicy(StrEnum):
+    """Which members count towards the minimum."""
+
+    ONLY_WAITING = "only-waiting"
+    WAITING_AND_RUNNING = "waiting-and-running"
+    ONCE_SATISFIED = "once-satisfied"
+
+
+class GangSource(StrEnum):
+    """What configured a gang."""
+
+    POD_ANNOTATION = "GangFromPodAnnotation"
+    POD_GROUP = "GangFromPodGroupCrd"
+
+
+class GatherStrategy(StrEnum):
+    """How binding the wish for one domain of a layer is."""
+
+    MUST_GATHER = "MustGather"
+    PREFER_GATHER = "PreferGather"
+
+
+@attrs.frozen
+class GatherRule:
+    """One entry of ``gatherStrategy``.
+
+    Parameters
+    ----------
+    layer
+        Name of a topology layer.
+    strategy
+        ``MustGather``; anything else acts as ``PreferGather``.
+    pod_count_multiple
+        Pods per domain of that layer come in multiples of it; 0 and 1 do not bind.
+    """
+
+    layer: str
+    strategy: str = GatherStrategy.PREFER_GATHER
+    pod_count_multiple: int = 0
+
+    @property
+    def must(self) -> bool:
+        """The rule is a constraint."""
+        return self.strategy == GatherStrategy.MUST_GATHER
+
+
+@attrs.frozen
+class NetworkTopologySpec:
+    """How a gang wants to lie in the network; without rules it is gathered as well as possible."""
+
+    gather_strategy: tuple[GatherRule, ...] = ()
+
+    @property
+    def multiples(self) -> immutabledict[str, int]:
+        """Binding pod-count multiple per layer; of several rules for a layer the last binding one counts."""
+        return immutabledict(
+            (rule.layer, rule.pod_count_multiple)
+            for rule in self.gather_strategy
+            if rule.pod_count_multiple > 1
+        )
+
+    def must_layer(self, layers: Sequence[str]) -> str:
+        """Deepest layer that has a MustGather rule, empty when there is none.
+
+        ``layers`` runs from the top to the nodes; a layer that is not declared counts as topmost, so that a
+        declared one wins over it, and of several such the first given is taken.
+        """
+        index = {layer: position for position, layer in enumerate(layers)}
+        musts = [rule.layer for rule in self.gather_strategy if rule.must]
+        return max(musts, key=lambda layer: index.get(layer, 0)) if musts else ""
+
+    def prefer_layers(self, layers: Sequence[str]) -> tuple[str, ...]:
+        """Declared layers with a PreferGather rule, in the order given, each once."""
+        wanted = (rule.layer for rule in self.gather_strategy if not rule.must and rule.layer in layers)
+        return tuple(dict.fromkeys(wanted))
+
+
+def gang_group_id(group: Sequence[str]) -> str:
+    """Join the sorted ids of a gang group with commas."""
+    return ",".join(sorted(group))
+
+
+@attrs.frozen(kw_only=True)
+class CoschedulingArgs:
+    """Arguments of the gang room.
+
+    Parameters
+    ----------
+    default_timeout
+        Permit wait when the gang gives none, in nanoseconds.
+    default_match_policy
+        Used when the gang gives none or an illegal one; not validated itself, as upstream.
+    controller_workers
+        Kept for configuration files; a library has no workers.
+    enable_preemption, aware_network_topology
+        Job preemption; planning of gangs with a topology spec as a whole.
+
+    Raises
+    ------
+    ModelError
+        With upstream's text for a negative timeout or less than one worker.
+    """
+
+    default_timeout: int = DEFAULT_TIMEOUT
+    default_match_policy: str = MatchPolicy.ONCE_SATISFIED
+    controller_workers: int = 1
+    enable_preemption: bool = False
+    aware_network_topology: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if self.default_timeout < 0:
+            raise ModelError("coeSchedulingArgs DefaultTimeoutSeconds invalid")
+        if self.controller_workers < 1:
+            raise ModelError("coeSchedulingArgs ControllerWorkers invalid")
+
+
+DEFAULT_ARGS: Final = CoschedulingArgs()
+
+
+@attrs.frozen(kw_only=True)
+class Gang:
+    """The configuration of one gang.
+
+    Parameters
+    ----------
+    id
+        ``namespace/name``.
+    source
+        What configured it.
+    initialised
+        False for a placeholder: a pod named the gang before anything configured it.
+    min_available, total
+        Members that must be placed together; members expected (informative).
+    mode, match_policy
+        See :class:`GangMode` and :class:`MatchPolicy`; a default policy that is none of them is kept.
+    wait_time
+        How long a member waits at Permit, in nanoseconds.
+    group
+        Sorted ids of the gangs that start together; usually this one alone.
+    topology_spec
+        The wish for gathering; None for a plain gang.
+    created
+        Creation time as the object gives it (RFC 3339); None where it gives none.
+    """
+
+    id: str
+    source: GangSource = GangSource.POD_ANNOTATION
+    initialised: bool = False
+    min_available: int = 0
+    total: int = 0
+    mode: GangMode = GangMode.STRICT
+    match_policy: str = MatchPolicy.ONCE_SATISFIED
+    wait_time: int = 0
+    group: tuple[str, ...] = attrs.field()
+    topology_spec: NetworkTopologySpec | None = None
+    created: str | None = None
+
+    @group.default
+    def _own_group(self) -> tuple[str, ...]:
+        return (self.id,)
+
+    @property
+    def group_id(self) -> str:
+        """Identity of the gang group."""
+        return ",".join(self.group)
+
+
+@attrs.frozen(kw_only=True)
+class GangPod:
+    """What the gang room needs to know of a pod.
+
+    Parameters
+    ----------
+    key, uid
+        ``namespace/name`` and the unique id.
+    gang_id
+        ``namespace/gangName``; empty for a pod without a gang.
+    by_crd
+        The pod names its gang by the label that leaves all configuration to the PodGroup.
+    node_name
+        Where it is bound; empty while it is pending.
+    terminated
+        Succeeded or failed.
+    config
+        What the pod's own annotations say about its gang; None when they say nothing usable.
+    """
+
+    key: str
+    uid: str = ""
+    gang_id: str = ""
+    by_crd: bool = False
+    node_name: str = ""
+    terminated: bool = False
+    config: Gang | None = None
+
+
+class PodGroupPhase(StrEnum):
+    """Phases of a PodGroup; a new one has none."""
+
+    NONE = ""
+    PENDING = "Pending"
+    PRE_SCHEDULING = "PreScheduling"
+    SCHEDULING = "Scheduling"
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    UNKNOWN = "Unknown"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+
+
+@attrs.frozen(kw_only=True)
+class PodGroupStatus:
+    """``status`` of a PodGroup; times are RFC 3339 texts, None where unset."""
+
+    phase: str = ""
+    occupied_by: str = ""
+    scheduled: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    schedule_start_time: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PodGroup:
+    """A PodGroup object (``scheduling.sigs.k8s.io/v1alpha1``)."""
+
+    namespace: str
+    name: str
+    min_member: int = 0
+    schedule_timeout_seconds: int | None = None
+    annotations: immutabledict[str, str] = _NO_TEXTS
+    created: str | None = None
+    status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def id(self) -> str:
+        """Id of the gang that the object configures."""
+        return f"{self.namespace}/{self.name}"

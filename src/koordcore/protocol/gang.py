@@ -1,0 +1,521 @@
+"""What pods and PodGroups say about gangs: labels, annotations, and the forgiving way they are read.
+
+A value that upstream silently drops or defaults is taken the same way here and reported as a
+:class:`~koordcore.errors.Problem` beside the result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError, Problem
+from koordcore.model.durations import SECOND, parse_duration
+from koordcore.model.gangs import (
+    DEFAULT_ARGS,
+    CoschedulingArgs,
+    Gang,
+    GangMode,
+    GangPod,
+    GangSource,
+    GatherRule,
+    MatchPolicy,
+    NetworkTopologySpec,
+    PodGroup,
+    PodGroupStatus,
+    gang_group_id,
+)
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_int,
+    as_list,
+    as_mapping,
+    as_str,
+    as_str_mapping,
+    collect,
+    load_json,
+    optional,
+    required,
+)
+
+__all__ = [
+    "ANNOTATION_GANG_NAME",
+    "ANNOTATION_GROUPS",
+    "ANNOTATION_MATCH_POLICY",
+    "ANNOTATION_MATCH_POLICY_ALIAS",
+    "ANNOTATION_MIN_AVAILABLE",
+    "ANNOTATION_MODE",
+    "ANNOTATION_TOPOLOGY_INDEX",
+    "ANNOTATION_TOPOLOGY_SELECTOR",
+    "ANNOTATION_TOPOLOGY_SPEC",
+    "ANNOTATION_TOTAL_NUMBER",
+    "ANNOTATION_WAITING_TIME",
+    "BIND_GANG_GROUP_ID",
+    "BIND_GANG_MEMBER_COUNT",
+    "GANG_PREFIX",
+    "LABEL_LIGHTWEIGHT_MIN_AVAILABLE",
+    "LABEL_LIGHTWEIGHT_NAME",
+    "LABEL_POD_GROUP",
+    "ParsedGang",
+    "ParsedGangPod",
+    "binding_annotations",
+    "format_pod_group_status",
+    "format_topology_spec",
+    "gang_from_pod_group",
+    "gang_name",
+    "parse_coscheduling_args",
+    "parse_gang_pod",
+    "parse_groups",
+    "parse_pod_group",
+    "parse_topology_index",
+    "parse_topology_spec",
+    "topology_selector",
+]
+
+GANG_PREFIX: Final = "gang.scheduling.koordinator.sh"
+LABEL_POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
+LABEL_LIGHTWEIGHT_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
+LABEL_LIGHTWEIGHT_MIN_AVAILABLE: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
+ANNOTATION_GANG_NAME: Final = f"{GANG_PREFIX}/name"
+ANNOTATION_MIN_AVAILABLE: Final = f"{GANG_PREFIX}/min-available"
+ANNOTATION_TOTAL_NUMBER: Final = f"{GANG_PREFIX}/total-number"
+ANNOTATION_MODE: Final = f"{GANG_PREFIX}/mode"
+ANNOTATION_MATCH_POLICY: Final = f"{GANG_PREFIX}/match-policy"
+ANNOTATION_MATCH_POLICY_ALIAS: Final = "pod-group.scheduling.sigs.k8s.io/match-policy"
+ANNOTATION_WAITING_TIME: Final = f"{GANG_PREFIX}/waiting-time"
+ANNOTATION_GROUPS: Final = f"{GANG_PREFIX}/groups"
+ANNOTATION_TOPOLOGY_SPEC: Final = f"{GANG_PREFIX}/network-topology-spec"
+ANNOTATION_TOPOLOGY_INDEX: Final = f"{GANG_PREFIX}/network-topology-index"
+ANNOTATION_TOPOLOGY_SELECTOR: Final = "scheduling.koordinator.sh/network-topology-selector"
+BIND_GANG_GROUP_ID: Final = "internal.scheduling.koordinator.sh/bind-gang-group-id"
+BIND_GANG_MEMBER_COUNT: Final = "internal.scheduling.koordinator.sh/bind-gang-member-count"
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
+NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()
+_INT32: Final = 2**31
+_INT64: Final = 2**63
+
+
+@attrs.frozen
+class ParsedGang:
+    """A gang's configuration, what could not be read, and what was silently defaulted.
+
+    ``unreadable`` is what upstream logs; ``defaulted`` is what it does not even log.
+    """
+
+    gang: Gang
+    unreadable: tuple[Problem, ...] = ()
+    defaulted: tuple[Problem, ...] = ()
+
+
+@attrs.frozen
+class ParsedGangPod:
+    """A pod as the gang room sees it, and what could not be read of it."""
+
+    pod: GangPod
+    unreadable: tuple[Problem, ...] = ()
+    defaulted: tuple[Problem, ...] = ()
+
+
+class _Notes:
+    """Problems met while one object is read."""
+
+    def __init__(self) -> None:
+        self.unreadable: list[Problem] = []
+        self.defaulted: list[Problem] = []
+
+    def cannot_read(self, key: str, message: str, *, where: str = "annotations") -> None:
+        self.unreadable.append(Problem(f"metadata.{where}[{key}]", message))
+
+    def took_default(self, key: str, message: str) -> None:
+        self.defaulted.append(Problem(f"metadata.annotations[{key}]", message))
+
+
+def _parse_int(text: str, limit: int) -> int:
+    """Read a base-10 integer as Go's strconv does; ``limit`` is one past the largest value."""
+    if not _INTEGER.fullmatch(text):
+        raise ManifestError.at("", f'expected an integer, got "{text}"')
+    value = int(text)
+    if not -limit <= value < limit:
+        raise ManifestError.at("", f"{text} is out of range")
+    return value
+
+
+def gang_name(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """Name the gang of a pod; empty for none. The CRD label wins, then the lightweight label."""
+    return (
+        labels.get(LABEL_POD_GROUP)
+        or labels.get(LABEL_LIGHTWEIGHT_NAME)
+        or annotations.get(ANNOTATION_GANG_NAME)
+        or ""
+    )
+
+
+def topology_selector(annotations: Mapping[str, str]) -> str:
+    """Key of the pods that want to be near each other; empty for none."""
+    return annotations.get(ANNOTATION_TOPOLOGY_SELECTOR, "")
+
+
+def parse_topology_index(annotations: Mapping[str, str]) -> int | None:
+    """Read a member's rank; None when it has none, a negative one counts as none.
+
+    Raises
+    ------
+    ManifestError
+        When the annotation is there and is no integer.
+    """
+    text = annotations.get(ANNOTATION_TOPOLOGY_INDEX)
+    if text is None:
+        return None
+    try:
+        index = _parse_int(text, _INT64)
+    except ManifestError as error:
+        raise error.within(f"metadata.annotations[{ANNOTATION_TOPOLOGY_INDEX}]") from None
+    return index if index >= 0 else None
+
+
+def parse_groups(value: Json) -> tuple[str, ...]:
+    """Read the list of gang ids that start together, in the order given.
+
+    A list is taken as well as its JSON text (people copy the YAML form); an empty text or null is an empty
+    list.
+
+    Raises
+    ------
+    ManifestError
+        When it is no list of strings.
+    """
+    if isinstance(value, str):
+        if not value:
+            return ()
+        value = load_json(value)
+    if value is None:
+        return ()
+    return tuple("" if item is None else as_str(item) for item in as_list(value))
+
+
+def _gather_rule(raw: Json) -> GatherRule:
+    entry = {} if raw is None else as_mapping(raw)
+    multiple = optional(entry, "podCountMultiple", as_int, 0, fold_case=True)
+    if not -_INT64 <= multiple < _INT64:
+        raise ManifestError.at("podCountMultiple", f"{multiple} is out of range")
+    return GatherRule(
+        optional(entry, "layer", as_str, "", fold_case=True),
+        optional(entry, "strategy", as_str, "", fold_case=True),
+        multiple,
+    )
+
+
+def parse_topology_spec(text: str) -> NetworkTopologySpec | None:
+    """Read the annotation ``network-topology-spec``; None for an empty text.
+
+    Raises
+    ------
+    ManifestError
+        When it is no JSON of the right shape; upstream then treats the gang as a plain one.
+    """
+    if not text:
+        return None
+    raw = load_json(text)
+    if raw is None:
+        return NetworkTopologySpec()
+    return NetworkTopologySpec(
+        optional(
+            as_mapping(raw),
+            "gatherStrategy",
+            lambda rules: collect(_gather_rule, as_list(rules)),
+            (),
+            fold_case=True,
+        )
+    )
+
+
+def format_topology_spec(spec: NetworkTopologySpec) -> dict[str, Json]:
+    """Write a spec in the shape of its JSON; what is empty is left out."""
+    rules = []
+    for rule in spec.gather_strategy:
+        entry: dict[str, Json] = {"layer": rule.layer, "strategy": str(rule.strategy)}
+        if rule.pod_count_multiple:
+            entry["podCountMultiple"] = rule.pod_count_multiple
+        rules.append(entry)
+    return {"gatherStrategy": rules} if rules else {}
+
+
+def _total(annotations: Mapping[str, str], least: int, notes: _Notes) -> int:
+    text = annotations.get(ANNOTATION_TOTAL_NUMBER) or ""
+    if not text:
+        return least
+    try:
+        total = _parse_int(text, _INT32)
+    except ManifestError as error:
+        notes.cannot_read(ANNOTATION_TOTAL_NUMBER, f"{error}; the minimum is taken")
+        return least
+    if total < least and total != 0:
+        notes.took_default(ANNOTATION_TOTAL_NUMBER, f"{total} is below the minimum, which is taken: {least}")
+    return least if total == 0 else max(total, least)
+
+
+def _mode(annotations: Mapping[str, str], notes: _Notes) -> GangMode:
+    text = annotations.get(ANNOTATION_MODE, "")
+    try:
+        return GangMode(text)
+    except ValueError:
+        if text:
+            notes.took_default(
+                ANNOTATION_MODE, f'expected Strict or NonStrict, got "{text}"; Strict is taken'
+            )
+        return GangMode.STRICT
+
+
+def _match_policy(annotations: Mapping[str, str], args: CoschedulingArgs, notes: _Notes) -> str:
+    key = ANNOTATION_MATCH_POLICY
+    text = annotations.get(key) or ""
+    if not text:
+        key = ANNOTATION_MATCH_POLICY_ALIAS
+        text = annotations.get(key) or ""
+    try:
+        return MatchPolicy(text)
+    except ValueError:
+        if text:
+            known = ", ".join(MatchPolicy)
+            notes.took_default(
+                key, f'expected one of {known}, got "{text}"; "{args.default_match_policy}" is taken'
+            )
+        return args.default_match_policy
+
+
+def _group(annotations: Mapping[str, str], own: str, notes: _Notes) -> tuple[str, ...]:
+    try:
+        group = parse_groups(annotations.get(ANNOTATION_GROUPS, ""))
+    except ManifestError as error:
+        notes.cannot_read(ANNOTATION_GROUPS, f"{error}; the gang stays alone")
+        return (own,)
+    return tuple(sorted(group)) or (own,)
+
+
+def _topology(annotations: Mapping[str, str], notes: _Notes) -> NetworkTopologySpec | None:
+    try:
+        return parse_topology_spec(annotations.get(ANNOTATION_TOPOLOGY_SPEC, ""))
+    except ManifestError as error:
+        notes.cannot_read(ANNOTATION_TOPOLOGY_SPEC, f"{error}; a plain gang is taken")
+        return None
+
+
+def _waiting_time(annotations: Mapping[str, str], args: CoschedulingArgs, notes: _Notes) -> int:
+    text = annotations.get(ANNOTATION_WAITING_TIME) or ""
+    if not text:
+        return args.default_timeout
+    try:
+        wait = parse_duration(text)
+    except ManifestError as error:
+        notes.cannot_read(ANNOTATION_WAITING_TIME, f"{error}; the default is taken")
+        return args.default_timeout
+    if wait <= 0:
+        notes.took_default(ANNOTATION_WAITING_TIME, f'"{text}" is not positive; the default is taken')
+        return args.default_timeout
+    return wait
+
+
+def _gang_from_pod(
+    gang_id: str,
+    *,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    created: str | None,
+    args: CoschedulingArgs,
+    notes: _Notes,
+) -> Gang | None:
+    """Read the configuration that a pod carries for its gang; None without a readable minimum."""
+    label = labels.get(LABEL_LIGHTWEIGHT_MIN_AVAILABLE) or ""
+    text = label or annotations.get(ANNOTATION_MIN_AVAILABLE, "")
+    try:
+        least: int | None = _parse_int(text, _INT32)
+    except ManifestError as error:
+        if label:
+            notes.cannot_read(LABEL_LIGHTWEIGHT_MIN_AVAILABLE, str(error), where="labels")
+        else:
+            notes.cannot_read(ANNOTATION_MIN_AVAILABLE, str(error))
+        least = None
+    gang = Gang(
+        id=gang_id,
+        source=GangSource.POD_ANNOTATION,
+        initialised=True,
+        min_available=least or 0,
+        total=_total(annotations, least or 0, notes),
+        mode=_mode(annotations, notes),
+        match_policy=_match_policy(annotations, args, notes),
+        wait_time=_waiting_time(annotations, args, notes),
+        group=_group(annotations, gang_id, notes),
+        topology_spec=_topology(annotations, notes),
+        created=created,
+    )
+    return None if least is None else gang
+
+
+def parse_gang_pod(
+    *,
+    namespace: str,
+    name: str,
+    uid: str = "",
+    labels: Mapping[str, str] = NO_TEXTS,
+    annotations: Mapping[str, str] = NO_TEXTS,
+    created: str | None = None,
+    node_name: str = "",
+    terminated: bool = False,
+    args: CoschedulingArgs = DEFAULT_ARGS,
+) -> ParsedGangPod:
+    """Read what a pod says about its gang.
+
+    The result's ``config`` is what the pod would configure a fresh gang with: None when its label leaves that
+    to the PodGroup, or when it carries no readable minimum.
+    """
+    gang = gang_name(labels, annotations)
+    notes = _Notes()
+    config = None
+    by_crd = bool(labels.get(LABEL_POD_GROUP))
+    if gang and not by_crd:
+        config = _gang_from_pod(
+            f"{namespace}/{gang}",
+            labels=labels,
+            annotations=annotations,
+            created=created,
+            args=args,
+            notes=notes,
+        )
+    try:
+        parse_topology_index(annotations)
+    except ManifestError as error:
+        notes.unreadable.extend(error.problems)
+    pod = GangPod(
+        key=f"{namespace}/{name}",
+        uid=uid,
+        gang_id=f"{namespace}/{gang}" if gang else "",
+        by_crd=by_crd,
+        node_name=node_name,
+        terminated=terminated,
+        config=config,
+    )
+    return ParsedGangPod(pod, tuple(notes.unreadable), tuple(notes.defaulted))
+
+
+def gang_from_pod_group(pod_group: PodGroup, args: CoschedulingArgs = DEFAULT_ARGS) -> ParsedGang:
+    """Read the configuration of a gang from its PodGroup."""
+    notes = _Notes()
+    annotations = pod_group.annotations
+    seconds = pod_group.schedule_timeout_seconds
+    gang = Gang(
+        id=pod_group.id,
+        source=GangSource.POD_GROUP,
+        initialised=True,
+        min_available=pod_group.min_member,
+        total=_total(annotations, pod_group.min_member, notes),
+        mode=_mode(annotations, notes),
+        match_policy=_match_policy(annotations, args, notes),
+        wait_time=seconds * SECOND if seconds is not None and seconds > 0 else args.default_timeout,
+        group=_group(annotations, pod_group.id, notes),
+        topology_spec=_topology(annotations, notes),
+        created=pod_group.created,
+    )
+    return ParsedGang(gang, tuple(notes.unreadable), tuple(notes.defaulted))
+
+
+def parse_pod_group(raw: Json) -> PodGroup:
+    """Read a PodGroup object; its ``groups`` annotation may be a YAML list.
+
+    Raises
+    ------
+    ManifestError
+        With the path of what has the wrong shape.
+    """
+    body = as_mapping(raw)
+    metadata = required(body, "metadata", as_mapping)
+    annotations = dict(optional(metadata, "annotations", as_mapping, NO_FIELDS))
+    groups = annotations.get(ANNOTATION_GROUPS)
+    if isinstance(groups, list):
+        annotations[ANNOTATION_GROUPS] = _json_list(parse_groups(groups))
+    spec = optional(body, "spec", as_mapping, NO_FIELDS)
+    return PodGroup(
+        namespace=optional(metadata, "namespace", as_str, "default"),
+        name=required(metadata, "name", as_str),
+        min_member=optional(spec, "minMember", as_int, 0),
+        schedule_timeout_seconds=optional(spec, "scheduleTimeoutSeconds", _maybe_int, None),
+        annotations=immutabledict(as_str_mapping(annotations)),
+        created=optional(metadata, "creationTimestamp", _maybe_str, None),
+        status=optional(body, "status", _pod_group_status, PodGroupStatus()),
+    )
+
+
+def _json_list(items: tuple[str, ...]) -> str:
+    import json
+
+    return json.dumps(list(items))
+
+
+def _maybe_int(value: Json) -> int | None:
+    return as_int(value)
+
+
+def _maybe_str(value: Json) -> str | None:
+    return as_str(value)
+
+
+def _pod_group_status(raw: Json) -> PodGroupStatus:
+    status = as_mapping(raw)
+    return PodGroupStatus(
+        phase=optional(status, "phase", as_str, ""),
+        occupied_by=optional(status, "occupiedBy", as_str, ""),
+        scheduled=optional(status, "scheduled", as_int, 0),
+        running=optional(status, "running", as_int, 0),
+        succeeded=optional(status, "succeeded", as_int, 0),
+        failed=optional(status, "failed", as_int, 0),
+        schedule_start_time=optional(status, "scheduleStartTime", _maybe_str, None),
+    )
+
+
+def format_pod_group_status(status: PodGroupStatus) -> dict[str, Json]:
+    """Write a PodGroup status in the shape of its JSON."""
+    return {
+        "phase": str(status.phase),
+        "occupiedBy": status.occupied_by,
+        "scheduled": status.scheduled,
+        "running": status.running,
+        "succeeded": status.succeeded,
+        "failed": status.failed,
+        "scheduleStartTime": status.schedule_start_time,
+    }
+
+
+def parse_coscheduling_args(raw: Json) -> CoschedulingArgs:
+    """Read CoschedulingArgs; what is absent takes its default.
+
+    Raises
+    ------
+    ManifestError
+        When a field has the wrong shape.
+    ModelError
+        When a value is refused, with upstream's text.
+    """
+    body = as_mapping(raw)
+    default = CoschedulingArgs()
+    return CoschedulingArgs(
+        default_timeout=optional(body, "defaultTimeout", _duration, default.default_timeout),
+        default_match_policy=optional(body, "defaultMatchPolicy", as_str, default.default_match_policy),
+        controller_workers=optional(body, "controllerWorkers", as_int, default.controller_workers),
+        enable_preemption=optional(body, "enablePreemption", as_bool, False),
+        aware_network_topology=optional(body, "awareNetworkTopology", as_bool, False),
+    )
+
+
+def _duration(value: Json) -> int:
+    return parse_duration(as_str(value))
+
+
+def binding_annotations(group: tuple[str, ...], members: int) -> dict[str, str]:
+    """Annotations that tell a bound pod its gang group and how many members started together."""
+    return {BIND_GANG_GROUP_ID: gang_group_id(group), BIND_GANG_MEMBER_COUNT: str(members)}
