@@ -1,0 +1,379 @@
+"""Colocation on the wire: the strategy's JSON, node annotations and labels, NUMA zones.
+
+Keys inside annotations match without case, as upstream's decoder does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError
+from koordcore.model.colocation import (
+    ColocationConfig,
+    ColocationStrategy,
+    NodeStrategy,
+    RawRequirement,
+    RawSelector,
+    ThirdPartyAllocation,
+    ZoneLoad,
+)
+from koordcore.model.metrics import NOTHING_MEASURED, Measured, parse_measured
+from koordcore.model.quantity import NANO
+from koordcore.model.resources import CPU, MEMORY
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_int,
+    as_mapping,
+    as_str,
+    as_str_mapping,
+    list_of,
+    load_json,
+    optional,
+)
+from koordcore.protocol.times import format_duration, parse_duration
+
+__all__ = [
+    "ANNOTATION_COLOCATION_STRATEGY",
+    "ANNOTATION_NODE_RESERVATION",
+    "ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE",
+    "ANNOTATION_RESOURCE_STATUS",
+    "ANNOTATION_THIRD_PARTY_ALLOCATIONS",
+    "STRATEGY_RATIO_LABELS",
+    "cpuset_size",
+    "format_config",
+    "format_strategy",
+    "numa_nodes_of",
+    "parse_config",
+    "parse_strategy",
+    "parse_zones",
+    "reserved_of",
+    "third_party_allocations_of",
+]
+
+ANNOTATION_COLOCATION_STRATEGY: Final = "node.koordinator.sh/colocation-strategy"
+ANNOTATION_NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
+ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE: Final = "node.koordinator.sh/originExtendedAllocatable"
+ANNOTATION_THIRD_PARTY_ALLOCATIONS: Final = "node.koordinator.sh/thirdPartyAllocations"
+ANNOTATION_RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
+
+STRATEGY_RATIO_LABELS: Final[Mapping[str, str]] = immutabledict(
+    {
+        "node.koordinator.sh/cpu-reclaim-ratio": "cpu_reclaim_threshold_percent",
+        "node.koordinator.sh/memory-reclaim-ratio": "memory_reclaim_threshold_percent",
+        "node.koordinator.sh/mid-static-cpu-reserved-ratio": "mid_static_cpu_reserved_percent",
+        "node.koordinator.sh/mid-static-memory-reserved-ratio": "mid_static_memory_reserved_percent",
+    }
+)
+"""Label of a node that gives a ratio, to the percent field of the strategy that it replaces."""
+
+T = TypeVar("T")
+
+_INT64: Final = 1 << 63
+_NO_ZONES: Final[tuple[ZoneLoad, ...]] = ()
+_NO_PAIRS: Final[tuple[tuple[str, Measured], ...]] = ()
+
+
+def _integer(value: Json) -> int:
+    number = as_int(value)
+    if not -_INT64 <= number < _INT64:
+        raise ManifestError.at("", f"expected an integer of 64 bits, got {number}")
+    return number
+
+
+def _number(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ManifestError.at("", f"expected a number, got {type(value).__name__}")
+    return float(value)
+
+
+def _durations(value: Json) -> tuple[int, ...] | None:
+    return optional(as_mapping(value), "durations", list_of(_duration), None, fold_case=True)
+
+
+def _duration(value: Json) -> int:
+    return parse_duration(as_str(value))
+
+
+def _extensions(value: Json) -> immutabledict[str, object]:
+    return immutabledict(as_mapping(value))
+
+
+_WIRE: Final[Mapping[str, tuple[str, Callable[[Json], object]]]] = immutabledict(
+    {
+        "enable": ("enable", as_bool),
+        "metricAggregateDurationSeconds": ("metric_aggregate_duration_seconds", _integer),
+        "metricReportIntervalSeconds": ("metric_report_interval_seconds", _integer),
+        "metricAggregatePolicy": ("metric_aggregate_durations", _durations),
+        "metricMemoryCollectPolicy": ("metric_memory_collect_policy", as_str),
+        "cpuReclaimThresholdPercent": ("cpu_reclaim_threshold_percent", _integer),
+        "cpuCalculatePolicy": ("cpu_calculate_policy", as_str),
+        "memoryReclaimThresholdPercent": ("memory_reclaim_threshold_percent", _integer),
+        "memoryCalculatePolicy": ("memory_calculate_policy", as_str),
+        "degradeTimeMinutes": ("degrade_time_minutes", _integer),
+        "updateTimeThresholdSeconds": ("update_time_threshold_seconds", _integer),
+        "resourceDiffThreshold": ("resource_diff_threshold", _number),
+        "midReclaimMode": ("mid_reclaim_mode", as_str),
+        "midCPUThresholdPercent": ("mid_cpu_threshold_percent", _integer),
+        "midMemoryThresholdPercent": ("mid_memory_threshold_percent", _integer),
+        "midUnallocatedPercent": ("mid_unallocated_percent", _integer),
+        "midStaticCPUReservedPercent": ("mid_static_cpu_reserved_percent", _integer),
+        "midStaticMemoryReservedPercent": ("mid_static_memory_reserved_percent", _integer),
+        "batchCPUThresholdPercent": ("batch_cpu_threshold_percent", _integer),
+        "batchMemoryThresholdPercent": ("batch_memory_threshold_percent", _integer),
+        "extensions": ("extensions", _extensions),
+    }
+)
+
+
+def parse_strategy(raw: Json) -> ColocationStrategy:
+    """Read a strategy; fields that are absent or null say nothing, unknown ones are ignored.
+
+    Raises
+    ------
+    ManifestError
+        When a known field has another type; a fraction or exponent is no integer.
+    """
+    fields = as_mapping(raw)
+    said: dict[str, object] = {}
+    for wire, (name, convert) in _WIRE.items():
+        value = optional(fields, wire, convert, None, fold_case=True)
+        if value is not None:
+            said[name] = value
+    return ColocationStrategy(**said)  # type: ignore[arg-type]  # each converter gives its field's type
+
+
+def format_strategy(strategy: ColocationStrategy) -> dict[str, Json]:
+    """Write what a strategy says."""
+    written: dict[str, Json] = {}
+    for wire, (name, _) in _WIRE.items():
+        value = getattr(strategy, name)
+        if value is None:
+            continue
+        if name == "metric_aggregate_durations":
+            written[wire] = {"durations": [format_duration(duration) for duration in value]}
+        elif name == "extensions":
+            written[wire] = dict(value)
+        else:
+            written[wire] = value
+    return written
+
+
+def _requirement(value: Json) -> RawRequirement:
+    raw = as_mapping(value)
+    return RawRequirement(
+        key=optional(raw, "key", as_str, "", fold_case=True),
+        operator=optional(raw, "operator", as_str, "", fold_case=True),
+        values=optional(raw, "values", list_of(as_str), (), fold_case=True),
+    )
+
+
+def _labels(value: Json) -> immutabledict[str, str]:
+    return immutabledict(as_str_mapping(value))
+
+
+def _selector(value: Json) -> RawSelector:
+    raw = as_mapping(value)
+    return RawSelector(
+        match_labels=optional(raw, "matchLabels", _labels, None, fold_case=True),
+        match_expressions=optional(raw, "matchExpressions", list_of(_requirement), None, fold_case=True),
+    )
+
+
+def parse_node_strategy(raw: Json) -> NodeStrategy:
+    """Read one entry of ``nodeConfigs``."""
+    fields = as_mapping(raw)
+    return NodeStrategy(
+        strategy=parse_strategy(fields),
+        name=optional(fields, "name", as_str, "", fold_case=True),
+        selector=optional(fields, "nodeSelector", _selector, None, fold_case=True),
+    )
+
+
+def parse_config(raw: Json) -> ColocationConfig:
+    """Read the content of the key ``colocation-config``, without defaults.
+
+    Raises
+    ------
+    ManifestError
+        With the path of what has another type.
+    """
+    fields = as_mapping(raw)
+    return ColocationConfig(
+        strategy=parse_strategy(fields),
+        node_strategies=optional(fields, "nodeConfigs", list_of(parse_node_strategy), (), fold_case=True),
+    )
+
+
+def _format_selector(selector: RawSelector) -> dict[str, Json]:
+    written: dict[str, Json] = {}
+    if selector.match_labels:
+        written["matchLabels"] = dict(selector.match_labels)
+    if selector.match_expressions:
+        written["matchExpressions"] = [
+            {"key": one.key, "operator": one.operator} | ({"values": list(one.values)} if one.values else {})
+            for one in selector.match_expressions
+        ]
+    return written
+
+
+def format_config(config: ColocationConfig) -> dict[str, Json]:
+    """Write a configuration as the content of ``colocation-config``."""
+    written = format_strategy(config.strategy)
+    entries: list[Json] = []
+    for entry in config.node_strategies:
+        fields = format_strategy(entry.strategy)
+        if entry.name:
+            fields["name"] = entry.name
+        if entry.selector is not None:
+            fields["nodeSelector"] = _format_selector(entry.selector)
+        entries.append(fields)
+    return written | ({"nodeConfigs": entries} if entries else {})
+
+
+_CPU_RANGE: Final = re.compile(r"(0*[0-9]{1,9})(?:-(0*[0-9]{1,9}))?\Z", re.ASCII)
+
+
+def cpuset_size(text: str) -> int:
+    """Count the cpus of a list such as ``0-3,8``; an id given twice counts once.
+
+    Raises
+    ------
+    ManifestError
+        When the text is no such list.
+
+    Examples
+    --------
+    >>> cpuset_size("0,2,4-7"), cpuset_size("0-3,2-5"), cpuset_size("")
+    (6, 6, 0)
+    """
+    if not text:
+        return 0
+    ranges: list[tuple[int, int]] = []
+    for part in text.split(","):
+        match = _CPU_RANGE.match(part)
+        first = int(match[1]) if match else 0
+        last = int(match[2] or match[1]) if match else -1
+        if last < first:
+            raise ManifestError.at("", f'expected cpus such as 0-3,8, got "{text[:60]}"')
+        ranges.append((first, last))
+    count, reached = 0, -1
+    for first, last in sorted(ranges):
+        count += max(last - max(first, reached + 1) + 1, 0)
+        reached = max(reached, last)
+    return count
+
+
+def _resource_list(value: Json) -> Measured:
+    return parse_measured(as_mapping(value))
+
+
+def _annotation(
+    annotations: Mapping[str, str], key: str, read: Callable[[Mapping[str, Json]], T]
+) -> T | None:
+    text = annotations.get(key)
+    if text is None:
+        return None
+    try:
+        value = load_json(text)
+        return read({} if value is None else as_mapping(value))
+    except ManifestError as error:
+        raise error.within(f"metadata.annotations[{key}]") from None
+
+
+def reserved_of(annotations: Mapping[str, str]) -> Measured:
+    """Give what a node's reservation annotation keeps back, exact.
+
+    The number of ``reservedCPUs`` replaces ``resources.cpu``; ``applyPolicy`` plays no part here.
+
+    Raises
+    ------
+    ManifestError
+        When the annotation cannot be read; upstream's overcommit then takes it as empty.
+    """
+
+    def read(raw: Mapping[str, Json]) -> Measured:
+        resources = optional(raw, "resources", _resource_list, NOTHING_MEASURED, fold_case=True)
+        cpus = optional(raw, "reservedCPUs", as_str, "", fold_case=True)
+        if not cpus:
+            return resources
+        return immutabledict({**resources, CPU: cpuset_size(cpus) * NANO})
+
+    return _annotation(annotations, ANNOTATION_NODE_RESERVATION, read) or NOTHING_MEASURED
+
+
+def numa_nodes_of(annotations: Mapping[str, str]) -> tuple[int, ...]:
+    """Give the NUMA nodes that a pod's resource status lists, in its order, repeated ones included.
+
+    Raises
+    ------
+    ManifestError
+        When the annotation cannot be read; upstream's overcommit then takes it as empty.
+    """
+
+    def node(value: Json) -> int:
+        return optional(as_mapping(value), "node", _integer, 0, fold_case=True)
+
+    def read(raw: Mapping[str, Json]) -> tuple[int, ...]:
+        return optional(raw, "numaNodeResources", list_of(node), (), fold_case=True)
+
+    return _annotation(annotations, ANNOTATION_RESOURCE_STATUS, read) or ()
+
+
+def third_party_allocations_of(annotations: Mapping[str, str]) -> tuple[ThirdPartyAllocation, ...]:
+    """Give what other systems have allocated on a node.
+
+    Raises
+    ------
+    ManifestError
+        When the annotation cannot be read.
+    """
+
+    def allocation(value: Json) -> ThirdPartyAllocation:
+        raw = as_mapping(value)
+        return ThirdPartyAllocation(
+            name=optional(raw, "name", as_str, "", fold_case=True),
+            priority=optional(raw, "priority", as_str, "", fold_case=True),
+            resources=optional(raw, "resources", _resource_list, NOTHING_MEASURED, fold_case=True),
+        )
+
+    def read(raw: Mapping[str, Json]) -> tuple[ThirdPartyAllocation, ...]:
+        return optional(raw, "allocations", list_of(allocation), (), fold_case=True)
+
+    return _annotation(annotations, ANNOTATION_THIRD_PARTY_ALLOCATIONS, read) or ()
+
+
+def parse_zones(raw: Mapping[str, Json] | None) -> tuple[ZoneLoad, ...]:
+    """Read the NUMA zones of a NodeResourceTopology object.
+
+    Returns
+    -------
+    tuple of ZoneLoad
+        In their order; empty unless some zone has cpu or memory.
+
+    Raises
+    ------
+    ManifestError
+        With the path of what cannot be read.
+    """
+
+    def resource(value: Json) -> tuple[str, Measured]:
+        fields = as_mapping(value)
+        name = optional(fields, "name", as_str, "")
+        amount = fields.get("allocatable")
+        return name, NOTHING_MEASURED if amount is None else parse_measured({name: amount})
+
+    def zone(value: Json) -> ZoneLoad:
+        fields = as_mapping(value)
+        amounts: dict[str, int] = {}
+        for name, amount in optional(fields, "resources", list_of(resource), _NO_PAIRS):
+            amounts[name] = amount.get(name, 0)
+        return ZoneLoad(optional(fields, "name", as_str, ""), immutabledict(amounts))
+
+    zones = optional(raw or {}, "zones", list_of(zone), _NO_ZONES)
+    known = any(CPU in one.allocatable or MEMORY in one.allocatable for one in zones)
+    return zones if known else ()
