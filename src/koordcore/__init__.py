@@ -1,3 +1,49 @@
 """GPU-cluster scheduling as a pure library: snapshots in, proven decisions out."""
 
+from koordcore.errors import KoordcoreError, ManifestError, MissingExtraError, ModelError, SolverError
+from koordcore.model.decisions import (
+    Bound,
+    NearMiss,
+    Nominated,
+    PodDecision,
+    Rejection,
+    Shortfall,
+    Unschedulable,
+    Victim,
+    Waiting,
+)
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Container, Pod, PodKey
+from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.schedule import schedule
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+
+__all__ = [
+    "Bound",
+    "ClusterSnapshot",
+    "Container",
+    "FeatureSetting",
+    "KoordcoreError",
+    "ManifestError",
+    "MissingExtraError",
+    "ModelError",
+    "NearMiss",
+    "Node",
+    "NodeState",
+    "Nominated",
+    "Pod",
+    "PodDecision",
+    "PodKey",
+    "Policy",
+    "Rejection",
+    "ScheduleResult",
+    "Shortfall",
+    "SolverError",
+    "Unschedulable",
+    "Victim",
+    "Waiting",
+    "__version__",
+    "schedule",
+]
+
 __version__ = "0.1.0"

@@ -57,7 +57,7 @@ class Requirement:
     operator
         Comparison.
     values
-        What ``In`` and ``NotIn`` compare with; one integer in text form for ``Gt`` and ``Lt``.
+        What ``In`` and ``NotIn`` compare with; one number in text form for ``Gt`` and ``Lt``.
 
     Raises
     ------
@@ -72,10 +72,15 @@ class Requirement:
     def __attrs_post_init__(self) -> None:
         if self.operator in _BY_VALUE and not self.values:
             raise ModelError(f"{self.key}: {self.operator} needs values")
-        if self.operator in _BY_NUMBER and (len(self.values) != 1 or _integer(self.values[0]) is None):
-            raise ModelError(f"{self.key}: {self.operator} needs one integer")
+        if self.operator in _BY_NUMBER and len(self.values) != 1:
+            raise ModelError(f"{self.key}: {self.operator} needs one value")
         if self.operator not in (*_BY_VALUE, *_BY_NUMBER) and self.values:
             raise ModelError(f"{self.key}: {self.operator} takes no values")
+
+    @property
+    def comparable(self) -> bool:
+        """``Gt`` and ``Lt`` have an integer to compare with; without one they match nothing."""
+        return self.operator not in _BY_NUMBER or _integer(self.values[0]) is not None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Tell whether labels satisfy the condition; ``NotIn`` holds where the label is absent."""

@@ -1,0 +1,311 @@
+"""Pod classes: what is known of all nodes for all pods that want the same.
+
+A class keeps, for every node, whether its pods fit and the weighted sum of its node-local scores. When a pod
+is bound somewhere, only that node's entry grows stale, and it is refreshed when the class is asked for next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector
+from koordcore._workspace import Workspace
+from koordcore.errors import ModelError
+from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable
+from koordcore.model.pods import Pod
+from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal, Rows, Scope
+from koordcore.schedule.features import FEATURES
+
+__all__ = ["FeatureSet", "PodClass", "RequestKey"]
+
+RequestKey: TypeAlias = tuple[Hashable, ...]
+
+_REFRESH_SHARE = 4
+"""Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
+
+
+@attrs.frozen(eq=False)
+class _Part:
+    """One feature's evaluator within a class."""
+
+    feature: Feature
+    setting: FeatureSetting
+    evaluator: Evaluator
+
+
+class FeatureSet:
+    """The features of a policy over one workspace, and the pod classes seen so far.
+
+    Raises
+    ------
+    ModelError
+        When the policy names a feature that does not exist.
+    """
+
+    def __init__(self, workspace: Workspace, policy: Policy) -> None:
+        self.workspace = workspace
+        self.settings = policy.features
+        self.features: list[Feature] = []
+        for setting in policy.features:
+            factory = FEATURES.get(setting.name)
+            if factory is None:
+                raise ModelError(f"policy {policy.name}: no feature {setting.name}")
+            self.features.append(factory(workspace, setting.args))
+        self._placing = [one for one in self.features if type(one).placed is not Feature.placed]
+        self._removing = [one for one in self.features if type(one).removed is not Feature.removed]
+        self._classes: dict[RequestKey, PodClass] = {}
+        # A class keeps some 40 bytes a node and feature; the oldest go when that becomes too much.
+        self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
+
+    def class_of(self, pod: Pod) -> PodClass | Refusal:
+        """Give the class of a pod, or why no node needs to be asked."""
+        requests: list[Hashable] = []
+        for feature in self.features:
+            request = feature.request_of(pod)
+            if isinstance(request, Refusal):
+                return request
+            requests.append(request)
+        key = tuple(requests)
+        found = self._classes.get(key)
+        if found is None:
+            if len(self._classes) >= self._most:
+                del self._classes[next(iter(self._classes))]
+            found = self._classes[key] = self._make(pod, key)
+        return found
+
+    def _make(self, pod: Pod, key: RequestKey) -> PodClass:
+        parts = [
+            _Part(feature, setting, feature.evaluator(pod, request))
+            for feature, setting, request in zip(self.features, self.settings, key, strict=True)
+            if request is not None
+        ]
+        return PodClass(self.workspace, parts)
+
+    def placed(self, pod: Pod, row: int) -> None:
+        """Tell every feature that keeps a ledger of a bound pod."""
+        for feature in self._placing:
+            feature.placed(pod, row)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        """Tell every feature that keeps a ledger of a pod taken off its node."""
+        for feature in self._removing:
+            feature.removed(pod, row)
+
+
+class PodClass:
+    """Answers for one class of equal pods over all nodes, kept up to date.
+
+    Attributes
+    ----------
+    parts
+        Features that have something to say about these pods, in filter order.
+    """
+
+    def __init__(self, workspace: Workspace, parts: list[_Part]) -> None:
+        self._workspace = workspace
+        self.parts = parts
+        number = len(workspace.layout.names)
+        filters = [part for part in parts if part.setting.filters]
+        scorers = [part for part in parts if part.setting.scores]
+        local = (Scope.STATIC, Scope.NODE)
+        self._node_filters = [part for part in filters if part.evaluator.scope is Scope.NODE]
+        self._cluster_filters = [part for part in filters if part.evaluator.scope is Scope.CLUSTER]
+        self._node_scorers = [
+            part for part in scorers if part.evaluator.scope is Scope.NODE and not part.evaluator.normalises
+        ]
+        self._whole_scorers = [
+            part for part in scorers if part.evaluator.normalises or part.evaluator.scope is Scope.CLUSTER
+        ]
+        self._refusing = [part for part in filters if type(part.evaluator).refuse is not Evaluator.refuse]
+        self._static_mask = np.ones(number, bool)
+        for part in filters:
+            if part.evaluator.scope is Scope.STATIC:
+                mask = part.evaluator.fits(ALL_ROWS)
+                if mask is not None:
+                    self._static_mask &= mask
+        self._static_score = np.zeros(number, np.int64)
+        for part in scorers:
+            if part.evaluator.scope is Scope.STATIC and not part.evaluator.normalises:
+                score = part.evaluator.scores(ALL_ROWS)
+                if score is not None:
+                    self._static_score += part.setting.weight * score
+        self._drop_even_scorers(local)
+        self._feasible = self._static_mask.copy()
+        self._score = self._static_score.copy()
+        self._read = len(workspace.touched)
+        self._refresh(ALL_ROWS)
+
+    def _drop_even_scorers(self, local: tuple[Scope, ...]) -> None:
+        """A static score that is the same on every possible node shifts all alike: add it once, for good."""
+        kept = []
+        for part in self._whole_scorers:
+            evaluator = part.evaluator
+            raw = evaluator.scores(ALL_ROWS) if evaluator.scope is Scope.STATIC and local else None
+            possible = raw[self._static_mask] if raw is not None else None
+            if (
+                raw is not None
+                and possible is not None
+                and (not possible.size or (possible == possible[0]).all())
+            ):
+                self._static_score += part.setting.weight * evaluator.normalise(raw, self._static_mask)
+            elif evaluator.scope is not Scope.STATIC or raw is not None:
+                kept.append(part)
+        self._whole_scorers = kept
+
+    def _refresh(self, rows: Rows) -> None:
+        feasible = self._static_mask[rows]
+        for part in self._node_filters:
+            mask = part.evaluator.fits(rows)
+            if mask is not None:
+                feasible = feasible & mask
+        self._feasible[rows] = feasible
+        score = self._static_score[rows]
+        for part in self._node_scorers:
+            one = part.evaluator.scores(rows)
+            if one is not None:
+                score = score + (one if part.setting.weight == 1 else part.setting.weight * one)
+        # Scores are never negative, so -1 keeps a node that does not fit behind all others.
+        self._score[rows] = np.where(feasible, score, -1)
+
+    def update(self) -> None:
+        """Bring the nodes that changed since the last call up to date."""
+        touched = self._workspace.touched
+        end = len(touched)
+        if self._read == end:
+            return
+        stale = touched[self._read : end]
+        self._read = end
+        if len(stale) * _REFRESH_SHARE > len(self._score):
+            self._refresh(ALL_ROWS)
+        elif len(stale) == 1:
+            self._refresh(slice(stale[0], stale[0] + 1))
+        else:
+            self._refresh(np.array(stale, np.int64))
+
+    def refuse(self) -> tuple[Feature, Refusal] | None:
+        """Give the first feature that refuses the pod whatever the node."""
+        for part in self._refusing:
+            refusal = part.evaluator.refuse()
+            if refusal is not None:
+                return part.feature, refusal
+        return None
+
+    def feasible(self) -> BoolVector:
+        """Tell which nodes can take such a pod now: ``(N,)``."""
+        self.update()
+        mask = self._feasible
+        for part in self._cluster_filters:
+            one = part.evaluator.fits(ALL_ROWS)
+            if one is not None:
+                mask = mask & one
+        return mask
+
+    def totals(self, feasible: BoolVector) -> IntVector:
+        """Give the weighted sum of all scores, -1 where the pod does not fit: ``(N,)``.
+
+        Parameters
+        ----------
+        feasible
+            What :meth:`feasible` gave, or a part of it.
+        """
+        total = self._score
+        if self._whole_scorers:
+            total = total.copy()
+            for part in self._whole_scorers:
+                raw = part.evaluator.scores(ALL_ROWS)
+                if raw is not None:
+                    total += part.setting.weight * part.evaluator.normalise(raw, feasible)
+        if feasible is not self._feasible:
+            return np.where(feasible, total, -1)
+        if total is not self._score:
+            total[~feasible] = -1
+        return total
+
+    def score_table(self, feasible: BoolVector) -> dict[str, IntVector]:
+        """Give each feature's score after normalisation, before its weight, for all nodes."""
+        table = {}
+        for part in self.parts:
+            raw = part.evaluator.scores(ALL_ROWS) if part.setting.scores else None
+            if raw is not None:
+                table[part.feature.name] = part.evaluator.normalise(raw, feasible)
+        return table
+
+    def failure(self, pod: Pod) -> Unschedulable:
+        """Count why every node refused, and find the one that came closest."""
+        number = len(self._workspace.layout.names)
+        alive = np.ones(number, bool)
+        rejections: list[Rejection] = []
+        latest: tuple[_Part, BoolVector] | None = None
+        for part in self.parts:
+            mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+            if mask is None or mask[alive].all():
+                continue
+            refused = alive & ~mask
+            hopeless = part.evaluator.unresolvable(ALL_ROWS)
+            for reason, holds in part.evaluator.reasons(ALL_ROWS):
+                here = holds & refused
+                count = int(np.count_nonzero(here))
+                if count:
+                    resolvable = hopeless is None or bool((here & ~hopeless).any())
+                    rejections.append(Rejection(part.feature.name, reason, count, resolvable))
+            latest = (part, refused)
+            alive &= mask
+        merged = tuple(sorted(rejections, key=lambda one: (one.reason, one.feature)))
+        return Unschedulable(pod=pod.key, nodes=number, rejections=merged, nearest=self._nearest(latest))
+
+    def _nearest(self, latest: tuple[_Part, BoolVector] | None) -> NearMiss | None:
+        """Of the nodes that got furthest, the one that lacks the least share of anything."""
+        if latest is None:
+            return None
+        part, refused = latest
+        best: tuple[tuple[int, int], int, tuple[Shortfall, ...]] | None = None
+        for row in np.flatnonzero(refused)[:_LOOKED_AT].tolist():
+            shortfalls = part.evaluator.shortfalls(row)
+            if not shortfalls:
+                continue
+            lacking = sum(one.lacking * 1000 // max(1, one.requested) for one in shortfalls)
+            rank = (len(shortfalls), lacking)
+            if best is None or rank < best[0]:
+                best = (rank, row, shortfalls)
+        if best is None:
+            return None
+        return NearMiss(self._workspace.layout.names[best[1]], part.feature.name, best[2])
+
+    def decide(self, pod: Pod, row: int, score: int, number: int) -> Bound | Shortfall:
+        """Take everything that the pod gets on the node, or say what could not be taken."""
+        annotations: dict[str, str] = {}
+        labels: dict[str, str] = {}
+        notes: tuple[str, ...] = ()
+        reservation = ""
+        for part in self._allocating:
+            holding = part.evaluator.allocate(pod, row)
+            if isinstance(holding, Shortfall):
+                return holding
+            if holding is not None:
+                annotations.update(holding.annotations)
+                labels.update(holding.labels)
+                notes += holding.notes
+                reservation = holding.reservation or reservation
+        return Bound(
+            pod=pod.key,
+            node=self._workspace.layout.names[row],
+            score=score,
+            feasible=number,
+            annotations=annotations,
+            labels=labels,
+            reservation=reservation,
+            notes=notes,
+        )
+
+    @property
+    def _allocating(self) -> list[_Part]:
+        return [part for part in self.parts if type(part.evaluator).allocate is not Evaluator.allocate]
+
+
+_LOOKED_AT = 256
+"""How many refused nodes are searched for the nearest miss; more would cost more than the decision."""

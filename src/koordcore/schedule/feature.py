@@ -1,0 +1,172 @@
+"""What a feature is: one reason why a pod may or may not sit on a node, or why one node is better.
+
+The loop in :mod:`koordcore.schedule.loop` knows nothing else about features than what stands here. A feature
+is made once per call over a workspace. For each class of equal pods it makes one *evaluator*, which answers
+for all nodes at once or for the few that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from enum import StrEnum
+from typing import Any, ClassVar, Final, TypeAlias
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+
+from koordcore._arrays import BoolVector, IntVector
+from koordcore._workspace import Workspace
+from koordcore.model.decisions import Shortfall
+from koordcore.model.pods import Pod
+
+__all__ = [
+    "ALL_ROWS",
+    "Evaluator",
+    "Feature",
+    "FeatureFactory",
+    "Holding",
+    "Refusal",
+    "Rows",
+    "Scope",
+    "default_normalise",
+]
+
+Rows: TypeAlias = "IntVector | slice"
+"""Rows of the nodes asked about: an index vector, or a slice."""
+
+ALL_ROWS: Final = slice(None)
+
+
+class Scope(StrEnum):
+    """What makes an evaluator's answer for a node out of date."""
+
+    STATIC = "static"
+    """Nothing, while the nodes are the same."""
+    NODE = "node"
+    """A pod that is bound to, or taken off, that very node."""
+    CLUSTER = "cluster"
+    """Any pod anywhere; the answer is asked for anew each time."""
+
+
+@attrs.frozen
+class Refusal:
+    """A pod that no node needs to be asked about, such as one with an illegal request.
+
+    Parameters
+    ----------
+    reason
+        Upstream's wording.
+    resolvable
+        Evicting pods may help.
+    """
+
+    reason: str
+    resolvable: bool = False
+
+
+@attrs.frozen
+class Holding:
+    """What a pod gets on its node from one feature, as it is written on the pod."""
+
+    annotations: immutabledict[str, str] = immutabledict()  # noqa: RUF009 - immutable
+    labels: immutabledict[str, str] = immutabledict()  # noqa: RUF009 - immutable
+    notes: tuple[str, ...] = ()
+    reservation: str = ""
+
+
+def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = False) -> IntVector:
+    """Scale raw scores so that the largest feasible one becomes 100 (``DefaultNormalizeScore``)."""
+    top = int(raw[feasible].max(initial=0))
+    if top == 0:
+        return np.full_like(raw, 100 if reverse else 0)
+    scaled: IntVector = raw * 100 // top
+    return 100 - scaled if reverse else scaled
+
+
+class Evaluator:
+    """One feature's answers for one class of equal pods; the defaults say "any node, no preference".
+
+    ``fits`` and ``scores`` are called for all rows first and later for rows that changed, as ``scope`` says.
+    Scores are raw; ``normalise`` maps them to 0..100 over the feasible nodes.
+    """
+
+    scope: ClassVar[Scope] = Scope.STATIC
+    normalises: ClassVar[bool] = False
+
+    def refuse(self) -> Refusal | None:
+        """Tell whether the pod is refused before any node is looked at, now."""
+        return None
+
+    def fits(self, rows: Rows) -> BoolVector | None:
+        """Tell which of the nodes can take the pod; ``None`` stands for all of them."""
+        return None
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        """Give each reason with the nodes that it holds for; a node may have several."""
+        return ()
+
+    def unresolvable(self, rows: Rows) -> BoolVector | None:
+        """Tell at which of the nodes no eviction would help; ``None`` stands for none of them."""
+        return None
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        """Tell in numbers what one node lacks."""
+        return ()
+
+    def scores(self, rows: Rows) -> IntVector | None:
+        """Score the nodes; ``None`` where the feature has no preference about this pod."""
+        return None
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        """Map raw scores of all nodes to 0..100; only the feasible ones count."""
+        return raw
+
+    def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
+        """Take exactly what the pod gets on the node; ``None`` where there is nothing to choose.
+
+        Changes the feature's own ledger through the workspace's log, so that it can be undone. A shortfall
+        after ``fits`` said yes is a defect of the feature.
+        """
+        return None
+
+
+class Feature:
+    """One feature over one workspace; the defaults say "this pod does not concern me".
+
+    Parameters
+    ----------
+    workspace
+        The working state of the call.
+    args
+        The feature's arguments from the policy, or ``None`` for its defaults.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        self.workspace = workspace
+        self.args = args
+
+    def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        """Read what the pod wants of this feature: a hashable value that tells pod classes apart.
+
+        ``None``: the feature is skipped for this pod.
+        """
+        return None
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        """Make the evaluator of a pod class; ``pod`` is any pod of it."""
+        return Evaluator()
+
+    def placed(self, pod: Pod, row: int) -> None:
+        """Take note of a pod that was bound to a node, of any class, also where ``request_of`` gave ``None``.
+
+        Changes of the feature's ledger go through the workspace's log.
+        """
+
+    def removed(self, pod: Pod, row: int) -> None:
+        """Take note of a pod that was taken off a node."""
+
+
+FeatureFactory: TypeAlias = Callable[[Workspace, Any], Feature]

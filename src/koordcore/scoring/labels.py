@@ -1,0 +1,123 @@
+"""Label kernels: taints and node affinity, judged once per constraint class and spread over the nodes.
+
+Nodes with equal labels, taints and ``unschedulable`` form a constraint class (``ClusterLayout``), so a
+selector is evaluated as often as there are kinds of nodes, not nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore.model.affinity import PreferredNodeTerm, Taint, TaintEffect, Toleration, tolerated
+from koordcore.model.nodes import Node
+from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
+
+__all__ = [
+    "by_class",
+    "count_soft_taints",
+    "fit_selector",
+    "fit_taints",
+    "fit_unschedulable",
+    "named_nodes",
+    "score_preferred",
+    "untolerated_taint",
+]
+
+_HARD: Final = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable")
+
+
+def by_class(layout: ClusterLayout, judge: Callable[[Node], int]) -> IntVector:
+    """Evaluate a function of labels, taints and ``unschedulable`` on all nodes, once per class: ``(N,)``."""
+    values = np.array([judge(layout.nodes[row]) for row in layout.class_rows], np.int64)
+    result: IntVector = values[layout.constraint_class] if len(values) else np.zeros(0, np.int64)
+    return result
+
+
+def untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
+    """Give the first taint that keeps the pod away, or ``None``."""
+    return next((one for one in taints if one.effect in _HARD and not tolerated(one, tolerations)), None)
+
+
+def fit_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> BoolVector:
+    """Tell which nodes have no NoSchedule or NoExecute taint that the pod does not tolerate."""
+    return by_class(layout, lambda node: untolerated_taint(node.taints, tolerations) is None).astype(bool)
+
+
+def count_soft_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> IntVector:
+    """Count each node's PreferNoSchedule taints that the pod does not tolerate."""
+    soft = tuple(
+        one for one in tolerations if one.effect is None or one.effect is TaintEffect.PREFER_NO_SCHEDULE
+    )
+    return by_class(
+        layout,
+        lambda node: sum(
+            one.effect is TaintEffect.PREFER_NO_SCHEDULE and not tolerated(one, soft) for one in node.taints
+        ),
+    )
+
+
+def fit_unschedulable(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> BoolVector:
+    """Tell which nodes are schedulable, or cordoned in a way that the pod tolerates."""
+    allowed = tolerated(UNSCHEDULABLE_TAINT, tolerations)
+    return by_class(layout, lambda node: allowed or not node.unschedulable).astype(bool)
+
+
+def _fit_field(layout: ClusterLayout, requirement: Requirement) -> BoolVector:
+    mask = np.zeros(len(layout.names), bool)
+    if requirement.key != "metadata.name":
+        return mask
+    for name in requirement.values:
+        row = layout.row_of.get(name)
+        if row is not None:
+            mask[row] = True
+    return mask if requirement.operator is SelectorOperator.IN else ~mask
+
+
+def fit_term(layout: ClusterLayout, term: NodeSelectorTerm) -> BoolVector:
+    """Tell which nodes satisfy one term; an empty term is satisfied by none."""
+    if not term.expressions and not term.fields:
+        return np.zeros(len(layout.names), bool)
+    mask: BoolVector = by_class(
+        layout, lambda node: all(one.matches(node.labels) for one in term.expressions)
+    ).astype(bool)
+    for requirement in term.fields:
+        mask &= _fit_field(layout, requirement)
+    return mask
+
+
+def fit_selector(layout: ClusterLayout, selector: NodeSelector) -> BoolVector:
+    """Tell which nodes satisfy one of the terms."""
+    mask = np.zeros(len(layout.names), bool)
+    for term in selector.terms:
+        mask |= fit_term(layout, term)
+    return mask
+
+
+def named_nodes(selector: NodeSelector) -> tuple[str, ...] | None:
+    """Give the node names that the terms allow when every term names some, else ``None`` (no restriction).
+
+    An empty tuple means that the terms contradict themselves.
+    """
+    allowed: set[str] = set()
+    for term in selector.terms:
+        names: set[str] | None = None
+        for one in term.fields:
+            if one.key == "metadata.name" and one.operator is SelectorOperator.IN:
+                names = set(one.values) if names is None else names & set(one.values)
+        if names is None:
+            return None
+        allowed |= names
+    return tuple(sorted(allowed))
+
+
+def score_preferred(layout: ClusterLayout, preferred: Iterable[PreferredNodeTerm]) -> IntVector:
+    """Add up the weights of the preferred terms that each node satisfies (not normalised)."""
+    score = np.zeros(len(layout.names), np.int64)
+    for one in preferred:
+        score += np.where(fit_term(layout, one.term), one.weight, 0)
+    return score

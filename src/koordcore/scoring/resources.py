@@ -1,0 +1,175 @@
+"""Resource kernels: what fits, and how good the rest of a node would look.
+
+Shapes: matrices are ``(K, N)`` with one row per resource looked at and one column per node looked at. Amounts
+are int64 within ``_arrays.AMOUNT_LIMIT``. Scores are int64 0..100. Formulas are those of the Kubernetes 1.35
+scheduler libraries and of Koordinator's NodeResourcesFitPlus and ScarceResourceAvoidance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.model.policy import ShapePoint
+
+__all__ = [
+    "least_percent",
+    "most_percent",
+    "ratio_table",
+    "score_balanced",
+    "score_ratio",
+    "score_scarce",
+    "used_percent",
+    "weighted_mean",
+]
+
+MAX_SCORE: Final = 100
+FLOAT_EXACT: Final = 2**46
+"""Up to this capacity ``floor(100 * part / whole)`` in float64 is the integer quotient: ``100 * part`` is
+below 2**53, and a true quotient below an integer k <= 100 stays away from it by 1/whole >= 2**-46, which is
+more than the rounding error k * 2**-53."""
+
+
+def percent(part: IntMatrix, whole: IntMatrix) -> IntMatrix:
+    """Compute ``100 * part // whole`` for ``0 <= part <= whole``; 0 where ``whole`` is 0."""
+    if whole.size and whole.max() > FLOAT_EXACT:
+        return (part * MAX_SCORE) // np.maximum(whole, 1)
+    quotient = part * float(MAX_SCORE)
+    quotient /= np.maximum(whole, 1)
+    return quotient.astype(np.int64)
+
+
+def least_percent(used: IntMatrix, capacity: IntMatrix) -> IntMatrix:
+    """Score what stays free: ``100 * (capacity - used) // capacity``; 0 where more is used than there is."""
+    return percent(np.maximum(capacity - used, 0), capacity)
+
+
+def most_percent(used: IntMatrix, capacity: IntMatrix) -> IntMatrix:
+    """Score what is used: ``100 * min(used, capacity) // capacity``; 0 where there is no capacity."""
+    return percent(np.minimum(used, capacity), capacity)
+
+
+def used_percent(used: IntMatrix, capacity: IntMatrix) -> IntMatrix:
+    """Percent used, 100 where more is used than there is or there is none."""
+    return np.where(used > capacity, MAX_SCORE, percent(np.minimum(used, capacity), capacity))
+
+
+def weighted_mean(scores: IntMatrix, weights: IntMatrix, *, empty: int = 0) -> IntVector:
+    """Average scores by weight, rounded down; ``empty`` where no weight is left.
+
+    Parameters
+    ----------
+    scores, weights
+        ``(K, N)``; a weight of 0 leaves the resource out on that node.
+    """
+    total = weights.sum(0)
+    mean: IntVector = (scores * weights).sum(0) // np.maximum(total, 1)
+    if not total.all():
+        mean[total == 0] = empty
+    return mean
+
+
+def ratio_table(shape: Sequence[ShapePoint]) -> IntVector:
+    """Tabulate a broken line: score 0..100 for each percent used 0..100.
+
+    Between corners it is linear with integer division towards zero, outside them it is constant
+    (``BuildBrokenLinearFunction``); scores of the corners are 0..10 and count tenfold.
+    """
+    corners = [(point.utilization, point.score * 10) for point in shape]
+    table = np.zeros(101, np.int64)
+    for used in range(101):
+        after = next((i for i, corner in enumerate(corners) if used <= corner[0]), None)
+        if after is None:
+            table[used] = corners[-1][1]
+        elif after == 0:
+            table[used] = corners[0][1]
+        else:
+            (x0, y0), (x1, y1) = corners[after - 1], corners[after]
+            rise, run = (y1 - y0) * (used - x0), x1 - x0
+            table[used] = y0 + (rise // run if rise >= 0 else -(-rise // run))
+    return table
+
+
+def score_ratio(used: IntMatrix, capacity: IntMatrix, weights: IntMatrix, table: IntVector) -> IntVector:
+    """Score by a broken line over the percent used; a resource that scores 0 is left out with its weight.
+
+    Parameters
+    ----------
+    used, capacity, weights
+        ``(K, N)``.
+    table
+        ``(101,)`` of :func:`ratio_table`.
+    """
+    scores = table[used_percent(used, capacity)]
+    counted = np.where(scores > 0, weights, 0)
+    total = counted.sum(0)
+    weighted = (scores * counted).sum(0)
+    # Round half away from zero; both are positive, so the integer form is exact.
+    result: IntVector = (2 * weighted + total) // np.maximum(2 * total, 1)
+    return result
+
+
+def score_balanced(used: IntMatrix, capacity: IntMatrix) -> IntVector:
+    """Score how even the used fractions are: ``trunc(100 * (1 - standard deviation))``.
+
+    Floats, as upstream defines it; a resource with no capacity is left out.
+
+    Parameters
+    ----------
+    used, capacity
+        ``(K, N)``, the pod included in ``used``.
+    """
+    present = capacity > 0
+    fractions = np.minimum(used / np.maximum(capacity, 1), 1.0)
+    count = len(used)
+    if count == 2 and present.all():
+        deviation: NDArray[np.float64] = np.abs((fractions[0] - fractions[1]) / 2)
+        return ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
+    number = present.sum(0)
+    fractions = np.where(present, fractions, 0.0)
+    total = np.zeros(used.shape[1])
+    for row in fractions:  # in the order of the resources, because float addition is not associative
+        total = total + row
+    mean = total / np.maximum(number, 1)
+    squares = np.zeros(used.shape[1])
+    for row, there in zip(fractions, present, strict=True):
+        squares = squares + np.where(there, (row - mean) * (row - mean), 0.0)
+    deviation = np.sqrt(squares / np.maximum(number, 1))
+    if (number == 2).any():
+        # Two fractions: half their difference, which rounding makes differ from the root now and then.
+        signed = np.zeros(used.shape[1])
+        seen = np.zeros(used.shape[1], np.int64)
+        for row, there in zip(fractions, present, strict=True):
+            signed = signed + np.where(there, np.where(seen == 0, row, -row), 0.0)
+            seen = seen + there
+        deviation = np.where(number == 2, np.abs(signed / 2), deviation)
+    deviation = np.where(number < 2, 0.0, deviation)
+    return ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
+
+
+def score_scarce(offered: NDArray[np.bool_], asked: BoolVector, scarce: BoolVector) -> IntVector:
+    """Score how few scarce resources a pod would leave idle beside it (ScarceResourceAvoidance).
+
+    Parameters
+    ----------
+    offered
+        ``(R, N)``: the node has some of the resource; the row of ``pods`` is not among them.
+    asked, scarce
+        ``(R,)``: the pod asks for it; the policy calls it scarce.
+
+    Returns
+    -------
+    IntVector
+        ``(|D| - |I|) * 100 // |D|`` with D offered and not asked for, I the scarce ones of D; 100 where
+        either is empty.
+    """
+    idle = offered & ~asked[:, None]
+    number = idle.sum(0)
+    bad = (idle & scarce[:, None]).sum(0)
+    score: IntVector = (number - bad) * MAX_SCORE // np.maximum(number, 1)
+    score[bad == 0] = MAX_SCORE
+    return score
