@@ -49,6 +49,7 @@ __all__ = [
     "format_strategy",
     "numa_nodes_of",
     "parse_config",
+    "parse_node_strategy",
     "parse_strategy",
     "parse_zones",
     "reserved_of",

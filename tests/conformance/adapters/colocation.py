@@ -8,13 +8,34 @@ from typing import Any
 from immutabledict import immutabledict
 
 from koordcore.colocation.batch import Batch, Degraded, Failed, batch_of_node
+from koordcore.colocation.config import (
+    CONFIG_KEY,
+    START,
+    Admitted,
+    ConfigState,
+    admit_config,
+    config_absent,
+    config_read,
+    effective_strategy,
+    is_disabled,
+    is_node_strategy_valid,
+    is_strategy_valid,
+)
 from koordcore.colocation.mid import Mid, mid_of_node
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import NodeLoad, PodLoad
 from koordcore.model.metrics import NOTHING_MEASURED, parse_measured
 from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordcore.protocol import qos
-from koordcore.protocol.colocation import numa_nodes_of, parse_strategy, parse_zones, reserved_of
+from koordcore.protocol.colocation import (
+    format_config,
+    format_strategy,
+    numa_nodes_of,
+    parse_node_strategy,
+    parse_strategy,
+    parse_zones,
+    reserved_of,
+)
 from koordcore.protocol.node_metric import parse_node_metric
 from koordcore.protocol.times import parse_timestamp
 from tests.conformance.adapters.colocation_qos import (
@@ -22,7 +43,7 @@ from tests.conformance.adapters.colocation_qos import (
     kubernetes_qos_of_pod,
     request_of_pod,
 )
-from tests.conformance.core import Case, subject
+from tests.conformance.core import Case, Missing, subject
 
 
 def lenient(read: Callable[[Mapping[str, str]], Any], annotations: Mapping[str, str], default: Any) -> Any:
@@ -117,3 +138,71 @@ def mid(case: Case) -> Any:
         case Failed(message):
             expected = case.raw.get("expect") or {}
             return {"result": "error"} | ({"error": message} if "error" in expected else {})
+
+
+def state_answer(state: ConfigState) -> dict[str, Any]:
+    return {
+        "available": state.available,
+        "errorStatus": state.error,
+        "config": format_config(state.config),
+    }
+
+
+def config_load(given: Mapping[str, Any]) -> Any:
+    state, answers = START, []
+    for index, step in enumerate(given["steps"]):
+        before = state
+        state = config_absent(state) if step is None else config_read(state, step.get("text"))
+        changed = {"changed": state.config != before.config} if index else {}
+        answers.append(state_answer(state) | changed)
+    return answers
+
+
+def config_effective(given: Mapping[str, Any]) -> Any:
+    state = config_read(START, given["text"])
+    if not state.available:
+        return {"available": False}
+    metadata = given["node"]["metadata"]
+    strategy = effective_strategy(
+        state.config, metadata.get("labels") or {}, metadata.get("annotations") or {}
+    )
+    return {
+        "available": True,
+        "disabled": is_disabled(state.config, strategy),
+        "strategy": format_strategy(strategy),
+    }
+
+
+def config_admit(given: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
+    nodes = [(node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in given["nodes"]]
+    verdict = admit_config(given["text"], old=given.get("old"), nodes=nodes)
+    if isinstance(verdict, Admitted):
+        return {"allowed": True}
+    answer: dict[str, Any] = {"allowed": False, "reason": str(verdict.reason)}
+    if verdict.strategies:
+        answer["message"] = {"config": CONFIG_KEY, "strategies": list(verdict.strategies)} | (
+            {"exampleNodes": list(verdict.example_nodes)} if verdict.example_nodes else {}
+        )
+    elif "message" in expected:
+        answer["message"] = dict(verdict.fields) or verdict.message
+    return answer
+
+
+@subject("colocation.config")
+def config(case: Case) -> Any:
+    given = case.input
+    match given["op"]:
+        case "load":
+            return config_load(given)
+        case "effective":
+            return config_effective(given)
+        case "valid":
+            strategy = given["strategy"]
+            return {"valid": strategy is not None and is_strategy_valid(parse_strategy(strategy))}
+        case "nodeCfgValid":
+            entry = given["nodeConfig"]
+            return {"valid": is_node_strategy_valid(None if entry is None else parse_node_strategy(entry))}
+        case "admit":
+            return config_admit(given, case.raw.get("expect") or {})
+        case _:
+            raise Missing(given["op"])
