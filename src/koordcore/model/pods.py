@@ -225,8 +225,11 @@ class Pod:
         Which profile places it.
     node_name, nominated_node
         Where it runs; where room was made for it.
-    phase, created, started, scheduled, deleted, ready
-        Life of the pod; times carry a zone. ``deleted`` is set while it terminates.
+    phase, created, started, scheduled, initialized, deleted, ready
+        Life of the pod; times carry a zone. ``scheduled`` and ``initialized`` are the moments at which the
+        conditions PodScheduled and Initialized became true; ``deleted`` is set while the pod terminates.
+    kubernetes_qos
+        ``status.qosClass`` where the object says it; empty where it follows from the containers.
     node_selector, affinity, tolerations, spread_constraints, host_ports, claims
         What its place must satisfy; ``claims`` are names of PersistentVolumeClaims in its namespace.
     gates
@@ -261,8 +264,10 @@ class Pod:
     created: datetime | None = None
     started: datetime | None = None
     scheduled: datetime | None = None
+    initialized: datetime | None = None
     deleted: datetime | None = None
     ready: bool = False
+    kubernetes_qos: str = ""
     node_selector: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()

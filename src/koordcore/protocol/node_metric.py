@@ -18,7 +18,7 @@ from koordcore.model.metrics import (
     PodMetric,
     parse_measured,
 )
-from koordcore.protocol.fields import Json, as_int, as_mapping, as_str, list_of, optional
+from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, collect, list_of, optional
 from koordcore.protocol.times import SECOND, parse_duration, parse_timestamp
 
 __all__ = ["parse_node_metric"]
@@ -66,6 +66,11 @@ def _pod(value: Json) -> PodMetric:
     )
 
 
+def _pods(value: Json) -> tuple[PodMetric, ...]:
+    # The list holds pointers upstream; a null among them is passed over.
+    return collect(_pod, [one for one in as_list(value) if one is not None])
+
+
 def _host_application(value: Json) -> HostApplicationMetric:
     raw = as_mapping(value)
     return HostApplicationMetric(
@@ -95,7 +100,7 @@ def _status(value: Json) -> NodeMetric:
         system_usage=_at("nodeMetric", _system_usage, inner),
         aggregated_node_usages=_at("nodeMetric", _aggregated_node, inner),
         aggregated_system_usages=_at("nodeMetric", _aggregated_system, inner),
-        pods=optional(status, "podsMetric", list_of(_pod), ()),
+        pods=optional(status, "podsMetric", _pods, ()),
         host_applications=optional(status, "hostApplicationMetric", list_of(_host_application), ()),
         prod_reclaimable=optional(status, "prodReclaimableMetric", _reclaimable, None),
     )
