@@ -6,21 +6,31 @@ from enum import StrEnum
 from typing import Final
 
 import attrs
+from immutabledict import immutabledict
 
-from koordcore.model.resources import Resources
-from koordcore.topology.cpu import NO_CPUS, CPUSet
+from koordcore.errors import ModelError
+from koordcore.model.policy import ScoringStrategy
+from koordcore.model.resources import CPU, MEMORY, Resources
+from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
+from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
 __all__ = [
+    "DEFAULT_NUMA_ARGS",
     "NO_CPU_HOLDINGS",
+    "NO_CPU_MANAGER",
     "CPUAllocation",
     "CPUBindPolicy",
     "CPUExclusivePolicy",
     "CPUHoldings",
+    "CPUSharedPool",
+    "KubeletCPUManager",
     "NUMAAllocateStrategy",
+    "NUMAArgs",
     "NUMAExclusive",
     "NUMANodeResource",
     "NUMATopologyPolicy",
     "NodeCPUBindPolicy",
+    "NodeResourceTopology",
 ]
 
 
@@ -58,23 +68,6 @@ class NUMAAllocateStrategy(StrEnum):
     MOST_ALLOCATED = "MostAllocated"
     LEAST_ALLOCATED = "LeastAllocated"
     DISTRIBUTE_EVENLY = "DistributeEvenly"
-
-
-class NUMATopologyPolicy(StrEnum):
-    """How closely everything that a pod gets must lie together."""
-
-    NONE = ""
-    BEST_EFFORT = "BestEffort"
-    RESTRICTED = "Restricted"
-    SINGLE_NUMA_NODE = "SingleNUMANode"
-
-
-class NUMAExclusive(StrEnum):
-    """Whether pods on one NUMA node and pods across several may share one."""
-
-    NONE = ""
-    PREFERRED = "Preferred"
-    REQUIRED = "Required"
 
 
 @attrs.frozen
@@ -174,3 +167,138 @@ class CPUHoldings:
 
 
 NO_CPU_HOLDINGS: Final = CPUHoldings()
+
+
+@attrs.frozen(kw_only=True)
+class KubeletCPUManager:
+    """What the kubelet's CPU manager on a node does.
+
+    Parameters
+    ----------
+    policy
+        ``static`` or ``none``, as the kubelet names it; empty where nothing is known.
+    options
+        Options of the policy with their texts.
+    reserved_cpus
+        CPUs that the kubelet keeps for the system.
+    """
+
+    policy: str = ""
+    options: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    reserved_cpus: CPUSet = NO_CPUS
+
+    @property
+    def full_pcpus_only(self) -> bool:
+        """Tell whether the kubelet admits whole cores only."""
+        return self.policy == "static" and self.options.get("full-pcpus-only") == "true"
+
+
+NO_CPU_MANAGER: Final = KubeletCPUManager()
+
+
+@attrs.frozen(kw_only=True)
+class CPUSharedPool:
+    """CPUs of one NUMA node that pods without a cpuset run on."""
+
+    socket: int
+    node: int
+    cpuset: CPUSet
+
+
+@attrs.frozen(kw_only=True)
+class NodeResourceTopology:
+    """CPUs and NUMA nodes of one node as its NodeResourceTopology object tells them.
+
+    Parameters
+    ----------
+    name
+        Of the node.
+    topology
+        Where each CPU sits; :data:`~koordcore.topology.cpu.NO_TOPOLOGY` where the object does not say.
+    zones
+        Allocatable amounts per NUMA node, ascending by id; CPU without the reserved CPUs, so it may be
+        negative.
+    reserved_cpus
+        CPUs that are never handed out: the kubelet's, its Guaranteed pods', the node reservation's and those
+        of exclusive SYSTEM pods.
+    policy
+        What the kubelet's topology manager does, as far as it binds the scheduler.
+    kubelet
+        The kubelet's CPU manager; ``None`` where what the node reports cannot be read.
+    max_ref_count
+        How many pods may be bound to one CPU.
+    amplification_ratios
+        Where the object gives them, the zones are amplified already; empty otherwise.
+    shared_pools, be_shared_pools
+        CPUs that LS pods and BE pods run on, as the node reports them.
+    """
+
+    name: str
+    namespace: str = ""
+    topology: CPUTopology = NO_TOPOLOGY
+    zones: tuple[NUMANodeResource, ...] = ()
+    reserved_cpus: CPUSet = NO_CPUS
+    policy: NUMATopologyPolicy = NUMATopologyPolicy.NONE
+    kubelet: KubeletCPUManager | None = NO_CPU_MANAGER
+    max_ref_count: int = 1
+    amplification_ratios: immutabledict[str, float] = attrs.field(
+        default=immutabledict(), converter=immutabledict
+    )
+    shared_pools: tuple[CPUSharedPool, ...] = ()
+    be_shared_pools: tuple[CPUSharedPool, ...] = ()
+
+
+def _known_strategy(
+    args: NUMAArgs, attribute: attrs.Attribute[ScoringStrategy], value: ScoringStrategy
+) -> None:
+    if value not in (ScoringStrategy.LEAST_ALLOCATED, ScoringStrategy.MOST_ALLOCATED):
+        raise ModelError(f"{attribute.name}: expected LeastAllocated or MostAllocated, got {value}")
+
+
+@attrs.frozen(kw_only=True)
+class NUMAArgs:
+    """Arguments of the NodeNUMAResource feature.
+
+    Parameters
+    ----------
+    default_bind_policy
+        What a pod that may have a cpuset gets when it names no policy; ``None`` binds only those that do.
+    scoring
+        How free room of a node, or of the NUMA nodes that a pod would use, becomes its score.
+    numa_scoring
+        How free room of NUMA nodes becomes the score of one choice of them; ``MOST_ALLOCATED`` also makes
+        the accumulator fill the fullest first, unless the node's label says otherwise.
+    weights
+        Resource name and weight (1..100); both scorings use them, as upstream does.
+
+    Raises
+    ------
+    ModelError
+        For another strategy or policy, or a weight out of range.
+    """
+
+    default_bind_policy: CPUBindPolicy | None = CPUBindPolicy.FULL_PCPUS
+    scoring: ScoringStrategy = attrs.field(default=ScoringStrategy.LEAST_ALLOCATED, validator=_known_strategy)
+    numa_scoring: ScoringStrategy = attrs.field(
+        default=ScoringStrategy.LEAST_ALLOCATED, validator=_known_strategy
+    )
+    weights: tuple[tuple[str, int], ...] = ((CPU, 1), (MEMORY, 1))
+
+    def __attrs_post_init__(self) -> None:
+        if self.default_bind_policy not in (None, CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS):
+            raise ModelError(
+                f"default_bind_policy: expected FullPCPUs or SpreadByPCPUs, got {self.default_bind_policy}"
+            )
+        for name, weight in self.weights:
+            if not name or not 1 <= weight <= 100:
+                raise ModelError(f"weights: expected a name and 1..100, got {name!r} and {weight}")
+
+    @property
+    def allocate_strategy(self) -> NUMAAllocateStrategy:
+        """Which NUMA nodes the accumulator fills first where the node does not say."""
+        if self.numa_scoring is ScoringStrategy.MOST_ALLOCATED:
+            return NUMAAllocateStrategy.MOST_ALLOCATED
+        return NUMAAllocateStrategy.LEAST_ALLOCATED
+
+
+DEFAULT_NUMA_ARGS: Final = NUMAArgs()

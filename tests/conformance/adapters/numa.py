@@ -12,7 +12,16 @@ from koordcore.model.numa import (
     NUMAAllocateStrategy,
 )
 from koordcore.topology.cpu import CPUTopology, format_cpulist, parse_cpulist
-from tests.conformance.core import Case, subject
+from koordcore.topology.numa import (
+    NUMAExclusive,
+    NUMAHint,
+    NUMAStatus,
+    NUMATopologyPolicy,
+    mask_of,
+    merge_hints,
+    numa_ids,
+)
+from tests.conformance.core import Case, Verdict, equality, subject
 
 
 def _known(kind: Any, text: str, default: Any) -> Any:
@@ -46,3 +55,46 @@ def take(case: Case) -> Any:
     if isinstance(taken, CPUShortage):
         return answer | {"error": str(taken)}
     return answer | {"cpuset": format_cpulist(taken), "size": taken.bit_count()}
+
+
+def _hint_of(raw: Any) -> NUMAHint:
+    mask = None if raw["mask"] is None else mask_of(raw["mask"])
+    return NUMAHint(mask, raw["preferred"], raw["score"], raw["unsatisfied"])
+
+
+def _free_reasons(case: Case, answer: Any) -> tuple[Verdict, str]:
+    """Judge by equality; an expected reason ``?`` leaves the text free."""
+    expected = case.raw.get("expect")
+    if isinstance(expected, dict) and expected.get("reasons") == ["?"] and answer["reasons"]:
+        answer = answer | {"reasons": ["?"]}
+    return equality(case, answer)
+
+
+@subject("numa.merge", judge=_free_reasons)
+def merge(case: Case) -> Any:
+    given = case.input
+    policy = NUMATopologyPolicy.NONE if given["policy"] == "none" else NUMATopologyPolicy(given["policy"])
+    providers = [
+        provider
+        and {
+            name: None if hints is None else [_hint_of(hint) for hint in hints]
+            for name, hints in provider.items()
+        }
+        for provider in given["providers"]
+    ]
+    merged = merge_hints(
+        policy,
+        given["numaNodes"],
+        providers,
+        exclusive=NUMAExclusive(given["exclusive"]),
+        status={numa: NUMAStatus(text) for numa, text in enumerate(given["numaStatus"])},
+    )
+    answer: dict[str, Any] = {"admit": merged.admitted, "reasons": list(merged.reasons)}
+    if merged.admitted:
+        mask = merged.hint.mask
+        answer["hint"] = {
+            "mask": None if mask is None else list(numa_ids(mask)),
+            "preferred": merged.hint.preferred,
+            "score": merged.hint.score,
+        }
+    return answer

@@ -1,0 +1,400 @@
+"""CPUs and NUMA nodes of a node: its labels, annotations and NodeResourceTopology object.
+
+Shapes, keys and defaults follow ``apis/extension/{node,numa_aware,cpu_normalization}.go`` and upstream's
+reader of NodeResourceTopology objects; JSON keys match without case and unknown ones are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError
+from koordcore.model.numa import (
+    NO_CPU_MANAGER,
+    CPUSharedPool,
+    KubeletCPUManager,
+    NodeCPUBindPolicy,
+    NodeResourceTopology,
+    NUMAAllocateStrategy,
+    NUMANodeResource,
+    NUMATopologyPolicy,
+)
+from koordcore.model.resources import (
+    BATCH_CPU,
+    BATCH_MEMORY,
+    CPU,
+    NO_RESOURCES,
+    Resources,
+    make_resources,
+    parse_resources,
+)
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_int,
+    as_list,
+    as_mapping,
+    as_str,
+    at,
+    collect,
+    load_json,
+    optional,
+)
+from koordcore.protocol.numa import read_annotation
+from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology, parse_cpulist
+
+__all__ = [
+    "ANNOTATION_BE_CPU_SHARED_POOLS",
+    "ANNOTATION_CPU_MANAGER_POLICY",
+    "ANNOTATION_CPU_SHARED_POOLS",
+    "ANNOTATION_CPU_TOPOLOGY",
+    "ANNOTATION_NODE_AMPLIFICATION_RATIO",
+    "ANNOTATION_NODE_RAW_ALLOCATABLE",
+    "ANNOTATION_NODE_RESERVATION",
+    "ANNOTATION_POD_CPU_ALLOCS",
+    "ANNOTATION_SYSTEM_QOS_RESOURCE",
+    "LABEL_NODE_CPU_BIND_POLICY",
+    "LABEL_NODE_NUMA_ALLOCATE_STRATEGY",
+    "LABEL_NODE_NUMA_TOPOLOGY_POLICY",
+    "amplify",
+    "format_amplification_ratios",
+    "node_allocate_strategy",
+    "node_amplification_ratios",
+    "node_bind_policy",
+    "node_resource_topology_of",
+    "node_topology_policy",
+    "parse_cpu_topology",
+    "trimmed_allocatable",
+]
+
+LABEL_NODE_NUMA_TOPOLOGY_POLICY: Final = "node.koordinator.sh/numa-topology-policy"
+LABEL_NODE_CPU_BIND_POLICY: Final = "node.koordinator.sh/cpu-bind-policy"
+LABEL_NODE_NUMA_ALLOCATE_STRATEGY: Final = "node.koordinator.sh/numa-allocate-strategy"
+ANNOTATION_NODE_AMPLIFICATION_RATIO: Final = "node.koordinator.sh/resource-amplification-ratio"
+ANNOTATION_NODE_RAW_ALLOCATABLE: Final = "node.koordinator.sh/raw-allocatable"
+ANNOTATION_NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
+
+ANNOTATION_CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
+ANNOTATION_CPU_SHARED_POOLS: Final = "node.koordinator.sh/cpu-shared-pools"
+ANNOTATION_BE_CPU_SHARED_POOLS: Final = "node.koordinator.sh/be-cpu-shared-pools"
+ANNOTATION_POD_CPU_ALLOCS: Final = "node.koordinator.sh/pod-cpu-allocs"
+ANNOTATION_SYSTEM_QOS_RESOURCE: Final = "node.koordinator.sh/system-qos-resource"
+ANNOTATION_CPU_MANAGER_POLICY: Final = "kubelet.koordinator.sh/cpu-manager-policy"
+
+T = TypeVar("T")
+
+_RESERVED_CPUS_ONLY: Final = "ReservedCPUsOnly"
+_KUBELET_POLICIES: Final = immutabledict(
+    {
+        "BestEffort": NUMATopologyPolicy.BEST_EFFORT,
+        "Restricted": NUMATopologyPolicy.RESTRICTED,
+        "SingleNUMANodePodLevel": NUMATopologyPolicy.SINGLE_NUMA_NODE,
+    }
+)
+"""Names of the kubelet's policies that count. Those that its own exporter writes for the first two
+(``BestEffortPodLevel``, ``RestrictedPodLevel``) and all of container scope are not among them upstream."""
+
+_ZONE_NUMBER: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
+
+
+_EMPTY: Final[Mapping[str, Json]] = {}
+_NOTHING: Final[list[Json]] = []
+_NO_ROWS: Final[tuple[tuple[int, int, int, int], ...]] = ()
+_NO_POOLS: Final[tuple[CPUSharedPool, ...]] = ()
+_NO_RATIOS: Final[immutabledict[str, float]] = immutabledict()
+
+
+def node_bind_policy(
+    labels: Mapping[str, str], kubelet: KubeletCPUManager | None = None
+) -> NodeCPUBindPolicy:
+    """What a node requires of every pod that requests CPUs.
+
+    The kubelet's option ``full-pcpus-only`` binds like the label ``FullPCPUsOnly``; a label with another text
+    says nothing.
+    """
+    label = labels.get(LABEL_NODE_CPU_BIND_POLICY, "")
+    if label == NodeCPUBindPolicy.FULL_PCPUS_ONLY or (kubelet and kubelet.full_pcpus_only):
+        return NodeCPUBindPolicy.FULL_PCPUS_ONLY
+    if label == NodeCPUBindPolicy.SPREAD_BY_PCPUS:
+        return NodeCPUBindPolicy.SPREAD_BY_PCPUS
+    return NodeCPUBindPolicy.NONE
+
+
+def node_topology_policy(labels: Mapping[str, str], kubelet: NUMATopologyPolicy) -> str:
+    """Topology policy of a node: the label where it says something, else what the kubelet does.
+
+    Returns
+    -------
+    str
+        One of :class:`~koordcore.model.numa.NUMATopologyPolicy`, or the label's text as it is: a node with an
+        unknown text (``None`` is one) refuses every pod.
+    """
+    return labels.get(LABEL_NODE_NUMA_TOPOLOGY_POLICY, "") or kubelet
+
+
+def node_allocate_strategy(
+    labels: Mapping[str, str], default: NUMAAllocateStrategy = NUMAAllocateStrategy.LEAST_ALLOCATED
+) -> NUMAAllocateStrategy:
+    """Which NUMA nodes the accumulator of a node fills first; any unknown text orders as LeastAllocated."""
+    text = labels.get(LABEL_NODE_NUMA_ALLOCATE_STRATEGY)
+    if text is None:
+        return default
+    if text in list(NUMAAllocateStrategy):
+        return NUMAAllocateStrategy(text)
+    return NUMAAllocateStrategy.LEAST_ALLOCATED
+
+
+def node_amplification_ratios(annotations: Mapping[str, str]) -> immutabledict[str, float]:
+    """By how much a node's resources are amplified; empty without the annotation.
+
+    Raises
+    ------
+    ManifestError
+        When the annotation is no JSON object of numbers.
+    """
+    raw = read_annotation(annotations, ANNOTATION_NODE_AMPLIFICATION_RATIO)
+    try:
+        pairs = [(name, at(f"[{name}]", _as_float, value)) for name, value in (raw or _EMPTY).items()]
+    except ManifestError as error:
+        raise error.within(f"metadata.annotations[{ANNOTATION_NODE_AMPLIFICATION_RATIO}]") from None
+    return immutabledict(pairs)
+
+
+def _as_float(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ManifestError.at("", f"expected number, got {value!r}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ManifestError.at("", "expected a finite number")
+    return number
+
+
+def format_amplification_ratios(ratios: Mapping[str, float]) -> str:
+    """Write amplification ratios with two decimals, sorted by name.
+
+    Examples
+    --------
+    >>> format_amplification_ratios({"cpu": 1.222})
+    '{"cpu":1.22}'
+    """
+    return "{" + ",".join(f"{json.dumps(name)}:{ratio:.2f}" for name, ratio in sorted(ratios.items())) + "}"
+
+
+def amplify(amount: int, ratio: float) -> int:
+    """Amplify an amount: the product in double precision, rounded up; unchanged for a ratio up to 1.
+
+    The floating product is upstream's own: 3000 at 1.1 is 3301.
+    """
+    return amount if ratio <= 1 else math.ceil(float(amount) * ratio)
+
+
+def trimmed_allocatable(allocatable: Mapping[str, int], annotations: Mapping[str, str]) -> Resources:
+    """Take what the node reservation keeps off a node's allocatable amounts.
+
+    Listed CPUs count instead of the CPU quantity. Amounts stay at zero or above, batch amounts are untouched
+    and appear even where they are zero. A reservation for CPUs only, or one that cannot be read, takes
+    nothing (upstream ``TrimNodeAllocatableByNodeReservation``).
+    """
+    try:
+        raw = read_annotation(annotations, ANNOTATION_NODE_RESERVATION)
+        if raw is None or optional(raw, "applyPolicy", as_str, "", fold_case=True) == _RESERVED_CPUS_ONLY:
+            return make_resources(allocatable)
+        reserved = dict(optional(raw, "resources", _resource_list, NO_RESOURCES, fold_case=True))
+        listed = optional(raw, "reservedCPUs", as_str, "", fold_case=True)
+        if listed:
+            reserved[CPU] = 1000 * parse_cpulist(listed).bit_count()
+    except ManifestError:
+        return make_resources(allocatable)
+    if not reserved:
+        return make_resources(allocatable)
+    left = dict(allocatable)
+    for name, amount in reserved.items():
+        if name in left:
+            left[name] = max(0, left[name] - amount)
+    for name in (BATCH_CPU, BATCH_MEMORY):
+        left[name] = allocatable.get(name, 0)
+    return make_resources(left)
+
+
+def parse_cpu_topology(text: str) -> CPUTopology:
+    """Read the text of a cpu-topology annotation.
+
+    Raises
+    ------
+    ManifestError
+        When it is no JSON object or an entry is no set of numbers.
+    """
+    value = load_json(text)
+    raw = {} if value is None else as_mapping(value)
+    return CPUTopology.of(optional(raw, "detail", _cpu_rows, _NO_ROWS, fold_case=True))
+
+
+def _cpu_rows(value: Json) -> tuple[tuple[int, int, int, int], ...]:
+    return collect(_cpu_row, as_list(value))
+
+
+def _cpu_row(value: Json) -> tuple[int, int, int, int]:
+    raw = as_mapping(value)
+    cpu, core, socket, node = (
+        optional(raw, name, _as_small_int, 0, fold_case=True) for name in ("id", "core", "socket", "node")
+    )
+    return cpu, core, node, socket
+
+
+def _as_small_int(value: Json) -> int:
+    number = as_int(value)
+    if not 0 <= number <= 1 << 20:
+        raise ManifestError.at("", f"expected a number of 0..{1 << 20}, got {number}")
+    return number
+
+
+def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
+    """Read a NodeResourceTopology object.
+
+    Annotations that cannot be read count as absent, as upstream takes them.
+
+    Raises
+    ------
+    ManifestError
+        When the object itself is malformed: no name, or an amount of a zone that is no quantity.
+    """
+    metadata = optional(raw, "metadata", as_mapping, _EMPTY)
+    annotations = {
+        key: text
+        for key, text in optional(metadata, "annotations", as_mapping, _EMPTY).items()
+        if isinstance(text, str)
+    }
+    name = optional(metadata, "name", as_str, "")
+    if not name:
+        raise ManifestError.at("metadata.name", "required")
+    topology = _lenient(annotations, ANNOTATION_CPU_TOPOLOGY, parse_cpu_topology, NO_TOPOLOGY)
+    kubelet: KubeletCPUManager | None = NO_CPU_MANAGER
+    if ANNOTATION_CPU_MANAGER_POLICY in annotations:
+        kubelet = _lenient(annotations, ANNOTATION_CPU_MANAGER_POLICY, _cpu_manager, None)
+    reserved = (
+        (kubelet.reserved_cpus if kubelet else NO_CPUS)
+        | _lenient(annotations, ANNOTATION_POD_CPU_ALLOCS, _kubelet_cpus, NO_CPUS)
+        | _lenient(annotations, ANNOTATION_NODE_RESERVATION, _listed_cpus, NO_CPUS)
+        | _lenient(annotations, ANNOTATION_SYSTEM_QOS_RESOURCE, _system_cpus, NO_CPUS)
+    )
+    try:
+        ratios = node_amplification_ratios(annotations)
+    except ManifestError:
+        ratios = _NO_RATIOS
+    return NodeResourceTopology(
+        name=name,
+        topology=topology,
+        zones=_zones(optional(raw, "zones", as_list, _NOTHING), topology, reserved),
+        reserved_cpus=reserved,
+        policy=_kubelet_policy(optional(raw, "topologyPolicies", as_list, _NOTHING)),
+        kubelet=kubelet,
+        amplification_ratios=ratios,
+        shared_pools=_lenient(annotations, ANNOTATION_CPU_SHARED_POOLS, _pools, _NO_POOLS),
+        be_shared_pools=_lenient(annotations, ANNOTATION_BE_CPU_SHARED_POOLS, _pools, _NO_POOLS),
+    )
+
+
+def _lenient(annotations: Mapping[str, str], key: str, parse: Callable[[str], T], default: T) -> T:
+    """Read an annotation that counts as absent where it cannot be read."""
+    text = annotations.get(key)
+    if text is None:
+        return default
+    try:
+        return parse(text)
+    except ManifestError:
+        return default
+
+
+def _kubelet_policy(names: Iterable[Json]) -> NUMATopologyPolicy:
+    for name in names:
+        if isinstance(name, str) and name in _KUBELET_POLICIES:
+            return _KUBELET_POLICIES[name]
+    return NUMATopologyPolicy.NONE
+
+
+def _zones(values: Iterable[Json], topology: CPUTopology, reserved: CPUSet) -> tuple[NUMANodeResource, ...]:
+    zones: dict[int, dict[str, int]] = {}
+    for index, value in enumerate(values):
+        zone = at(f"zones[{index}]", as_mapping, value)
+        parts = optional(zone, "name", as_str, "").split("node-")
+        if (
+            optional(zone, "type", as_str, "") != "Node"
+            or len(parts) != 2
+            or not _ZONE_NUMBER.match(parts[1])
+        ):
+            continue
+        amounts: dict[str, int] = {}
+        for entry in optional(zone, "resources", as_list, _NOTHING):
+            resource = at(f"zones[{index}].resources", as_mapping, entry)
+            resource_name = optional(resource, "name", as_str, "")
+            path = f"zones[{index}].resources[{resource_name}]"
+            amounts.update(at(path, _resource_list, {resource_name: resource.get("allocatable") or 0}))
+        zones[int(parts[1])] = amounts
+    for numa, amounts in zones.items():
+        if amounts.get(CPU):
+            amounts[CPU] -= 1000 * (reserved & topology.on_node(numa)).bit_count()
+    return tuple(NUMANodeResource(numa, make_resources(zones[numa])) for numa in sorted(zones))
+
+
+def _cpu_manager(text: str) -> KubeletCPUManager | None:
+    raw = as_mapping(load_json(text))
+    options = optional(raw, "options", as_mapping, _EMPTY, fold_case=True)
+    listed = optional(raw, "reservedCPUs", as_str, "", fold_case=True)
+    return KubeletCPUManager(
+        policy=optional(raw, "policy", as_str, "", fold_case=True),
+        options=immutabledict({name: as_str(value) for name, value in options.items()}),
+        reserved_cpus=_cpus_or_none(listed),
+    )
+
+
+def _cpus_or_none(text: str) -> CPUSet:
+    try:
+        return parse_cpulist(text)
+    except ManifestError:
+        return NO_CPUS
+
+
+def _kubelet_cpus(text: str) -> CPUSet:
+    """CPUs of the pods whose CPUs the kubelet itself handed out."""
+    found = NO_CPUS
+    for value in as_list(load_json(text)):
+        entry = as_mapping(value)
+        managed = optional(entry, "managedByKubelet", as_bool, False, fold_case=True)
+        uid = optional(entry, "uid", as_str, "", fold_case=True)
+        if managed and uid:
+            found |= _cpus_or_none(optional(entry, "cpuset", as_str, "", fold_case=True))
+    return found
+
+
+def _listed_cpus(text: str) -> CPUSet:
+    return _cpus_or_none(optional(as_mapping(load_json(text)), "reservedCPUs", as_str, "", fold_case=True))
+
+
+def _system_cpus(text: str) -> CPUSet:
+    raw = as_mapping(load_json(text))
+    if not optional(raw, "cpusetExclusive", as_bool, True, fold_case=True):
+        return NO_CPUS
+    return _cpus_or_none(optional(raw, "cpuset", as_str, "", fold_case=True))
+
+
+def _pools(text: str) -> tuple[CPUSharedPool, ...]:
+    return collect(_pool, as_list(load_json(text)))
+
+
+def _pool(value: Json) -> CPUSharedPool:
+    raw = as_mapping(value)
+    return CPUSharedPool(
+        socket=optional(raw, "socket", as_int, 0, fold_case=True),
+        node=optional(raw, "node", as_int, 0, fold_case=True),
+        cpuset=parse_cpulist(optional(raw, "cpuset", as_str, "", fold_case=True)),
+    )
+
+
+def _resource_list(value: Json) -> Resources:
+    return parse_resources(as_mapping(value))

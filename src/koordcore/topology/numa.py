@@ -1,0 +1,279 @@
+"""NUMA masks, hints and their merging by policy.
+
+A NUMA mask is an ``int`` whose bit *i* stands for NUMA node *i*. Which masks can serve a pod is asked of the
+allocators; here their answers become one choice. Upstream: ``frameworkext/topologymanager``; which of several
+feasible masks wins follows one total order instead of upstream's order of enumeration (see
+``docs/deviations/numa.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from itertools import combinations
+from typing import Final, TypeAlias
+
+import attrs
+from immutabledict import immutabledict
+
+__all__ = [
+    "MAX_NUMA_NODE",
+    "NUMAExclusive",
+    "NUMAHint",
+    "NUMAHints",
+    "NUMAMask",
+    "NUMAMerge",
+    "NUMAStatus",
+    "NUMATopologyPolicy",
+    "exclusive_allows",
+    "format_numa_mask",
+    "mask_of",
+    "masks_by_size",
+    "merge_hints",
+    "numa_ids",
+    "preference",
+    "unaligned_reason",
+]
+
+NUMAMask: TypeAlias = int
+"""Set of NUMA nodes as a bit mask."""
+
+MAX_NUMA_NODE: Final = 63
+"""Highest id that a mask may hold upstream."""
+
+
+class NUMATopologyPolicy(StrEnum):
+    """How closely everything that a pod gets must lie together."""
+
+    NONE = ""
+    BEST_EFFORT = "BestEffort"
+    RESTRICTED = "Restricted"
+    SINGLE_NUMA_NODE = "SingleNUMANode"
+
+
+class NUMAExclusive(StrEnum):
+    """Whether pods on one NUMA node and pods across several may share one."""
+
+    NONE = ""
+    PREFERRED = "Preferred"
+    REQUIRED = "Required"
+
+
+class NUMAStatus(StrEnum):
+    """Whose cpusets a NUMA node holds: nobody's, only those of pods on it alone, or also of pods across."""
+
+    IDLE = "idle"
+    SINGLE = "single"
+    SHARED = "shared"
+
+
+@attrs.frozen
+class NUMAHint:
+    """One set of NUMA nodes that can serve a resource.
+
+    Parameters
+    ----------
+    mask
+        The NUMA nodes; ``None`` where the resource does not care.
+    preferred
+        Whether no smaller set would do.
+    score
+        Higher is better among sets of one size.
+    unsatisfied
+        The resource cannot be served at all.
+    """
+
+    mask: NUMAMask | None
+    preferred: bool
+    score: int = 0
+    unsatisfied: bool = False
+
+
+NUMAHints: TypeAlias = Mapping[str, Sequence[NUMAHint] | None]
+"""Resource to its hints: ``None`` where it does not care, empty where nothing can serve it."""
+
+
+@attrs.frozen
+class NUMAMerge:
+    """What the hints of all providers come to.
+
+    Parameters
+    ----------
+    admitted
+        Whether the policy lets the pod in.
+    hint
+        The choice; its mask is ``None`` where NUMA nodes do not matter.
+    reasons
+        Why the pod is not let in; upstream's texts, sorted.
+    """
+
+    admitted: bool
+    hint: NUMAHint
+    reasons: tuple[str, ...] = ()
+
+
+def mask_of(ids: Iterable[int]) -> NUMAMask:
+    """Make a mask of NUMA node ids."""
+    mask = 0
+    for numa in ids:
+        mask |= 1 << numa
+    return mask
+
+
+@lru_cache(maxsize=4096)
+def numa_ids(mask: NUMAMask) -> tuple[int, ...]:
+    """List the NUMA nodes of a mask in ascending order."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def masks_by_size(ids: tuple[int, ...], size: int) -> tuple[NUMAMask, ...]:
+    """All masks of one size over some NUMA nodes, in lexicographic order of their ids."""
+    return tuple(mask_of(chosen) for chosen in combinations(ids, size))
+
+
+def format_numa_mask(mask: NUMAMask | None) -> str:
+    """Write a mask as upstream's messages do: binary, padded to an even width.
+
+    Examples
+    --------
+    >>> [format_numa_mask(mask) for mask in (0b1, 0b11, 0b101, 0b1000, None)]
+    ['01', '11', '0101', '1000', '<nil>']
+    """
+    if mask is None:
+        return "<nil>"
+    width = 2
+    while mask > 1 << width:
+        width += 2
+    return f"{mask:0{width}b}"
+
+
+def exclusive_allows(mask: NUMAMask, exclusive: NUMAExclusive, status: Mapping[int, NUMAStatus]) -> bool:
+    """Tell whether required exclusiveness lets a pod use a mask.
+
+    A pod across NUMA nodes keeps off those that hold pods of one NUMA node, and the other way round; a node
+    without status is idle.
+    """
+    if exclusive is not NUMAExclusive.REQUIRED:
+        return True
+    taboo = NUMAStatus.SINGLE if mask & (mask - 1) else NUMAStatus.SHARED
+    return all(status.get(numa, NUMAStatus.IDLE) is not taboo for numa in numa_ids(mask))
+
+
+def preference(mask: NUMAMask, preferred: bool, score: int) -> tuple[bool, int, int, int]:
+    """Sort key of a choice, best first: preferred, fewer NUMA nodes, higher score, smaller value."""
+    return not preferred, mask.bit_count(), -score, mask
+
+
+def unaligned_reason(providers: Iterable[NUMAHints | None], policy: NUMATopologyPolicy) -> str:
+    """Say why hints cannot be aligned: per resource the preferred masks among all, sorted by text."""
+    parts = []
+    for hints in providers:
+        for name, listed in (hints or {}).items():
+            if listed is None:
+                continue
+            shown = [hint for hint in listed if not hint.unsatisfied]
+            preferred = " ".join(format_numa_mask(hint.mask) for hint in shown if hint.preferred)
+            among = " ".join(format_numa_mask(hint.mask) for hint in shown)
+            parts.append(f"{name} prefer [{preferred}] among [{among}]")
+    glue = "," if policy is NUMATopologyPolicy.SINGLE_NUMA_NODE else " & "
+    return f"Unaligned NUMA Hint cause {glue.join(sorted(parts))}"
+
+
+def merge_hints(
+    policy: NUMATopologyPolicy,
+    numa_nodes: Sequence[int],
+    providers: Sequence[NUMAHints | None],
+    *,
+    exclusive: NUMAExclusive = NUMAExclusive.NONE,
+    status: Mapping[int, NUMAStatus] = immutabledict(),
+) -> NUMAMerge:
+    """Choose the NUMA nodes of a pod from the hints of all its resources.
+
+    Only one and the same mask for every resource that cares satisfies them all, so each mask is looked at
+    once instead of every combination of hints. The best is preferred, then has the fewest NUMA nodes, the
+    highest score (the sum of the scores of the hints that name it), the smallest value.
+
+    Parameters
+    ----------
+    policy
+        ``RESTRICTED`` and ``SINGLE_NUMA_NODE`` let in preferred choices only; the latter looks at single NUMA
+        nodes only; ``BEST_EFFORT`` lets in anything and falls back to all NUMA nodes.
+    numa_nodes
+        Ids of the node's NUMA nodes.
+    providers
+        Hints by resource, one mapping per provider; ``None`` or an empty one has no preference.
+    exclusive, status
+        See :func:`exclusive_allows`; a mask that it refuses is not preferred.
+    """
+    everything = mask_of(numa_nodes)
+    if policy is NUMATopologyPolicy.NONE:
+        return NUMAMerge(True, NUMAHint(None, False))
+    single = policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
+    if policy is not NUMATopologyPolicy.BEST_EFFORT:
+        unsatisfied = sorted(
+            f"Unsatisfied NUMA {name}"
+            for hints in providers
+            for name, listed in (hints or {}).items()
+            if listed is not None and not listed
+        )
+        if unsatisfied:
+            fallback = None if single else everything
+            return NUMAMerge(False, NUMAHint(fallback, False), tuple(unsatisfied))
+    lists = [
+        [hint for hint in listed if not hint.unsatisfied and (not single or _of_one(hint))]
+        for hints in providers
+        for listed in (hints or {}).values()
+        if listed is not None
+    ]
+    best = _best_mask(everything, lists, exclusive, status)
+    if single and best.mask == everything:
+        best = NUMAHint(None, best.preferred)
+    if policy is NUMATopologyPolicy.BEST_EFFORT or best.preferred:
+        return NUMAMerge(True, best)
+    return NUMAMerge(False, best, (unaligned_reason(providers, policy),))
+
+
+def _of_one(hint: NUMAHint) -> bool:
+    return hint.preferred and (hint.mask is None or hint.mask.bit_count() == 1)
+
+
+def _best_mask(
+    everything: NUMAMask,
+    lists: Sequence[Sequence[NUMAHint]],
+    exclusive: NUMAExclusive,
+    status: Mapping[int, NUMAStatus],
+) -> NUMAHint:
+    """Choose the best mask that every list offers; all NUMA nodes, not preferred, where there is none."""
+    candidates = {hint.mask for hints in lists for hint in hints if hint.mask is not None}
+    choices = [NUMAHint(everything, False)]
+    for mask in sorted({*candidates, everything}):
+        if mask & ~everything or not mask:
+            continue
+        allowed = exclusive_allows(mask, exclusive, status)
+        for only_preferred in (True, False):
+            score = _joint_score(mask, lists, only_preferred=only_preferred)
+            if score is not None:
+                choices.append(NUMAHint(mask, only_preferred and allowed, score))
+    return min(choices, key=lambda hint: preference(hint.mask or 0, hint.preferred, hint.score))
+
+
+def _joint_score(mask: NUMAMask, lists: Sequence[Sequence[NUMAHint]], *, only_preferred: bool) -> int | None:
+    """Best sum of scores with which every list offers a mask; ``None`` where one does not."""
+    total = 0
+    for hints in lists:
+        offers = [
+            hint.score if hint.mask == mask else 0
+            for hint in hints
+            if hint.mask in (mask, None) and (hint.preferred or not only_preferred)
+        ]
+        if not offers:
+            return None
+        total += max(offers)
+    return total
