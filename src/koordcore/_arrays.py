@@ -25,15 +25,17 @@ __all__ = [
     "ClusterLayout",
     "IntMatrix",
     "IntVector",
+    "Rows",
     "compile_columns",
     "compile_layout",
     "freeze",
-    "scored_row",
 ]
 
 IntMatrix: TypeAlias = NDArray[np.int64]
 IntVector: TypeAlias = NDArray[np.int64]
 BoolVector: TypeAlias = NDArray[np.bool_]
+Rows: TypeAlias = IntVector | slice
+"""Rows of the nodes asked about: an index vector, or a slice."""
 
 AMOUNT_LIMIT: Final = 2**53
 """Largest amount in a column; a hundred times that still fits int64, and float64 holds it exactly."""
@@ -174,22 +176,6 @@ def node_columns(layout: ClusterLayout, node: str, pods: Iterable[Pod]) -> tuple
         scored[PODS_ROW] += 1
     for name, amount in zip(layout.resources, requested, strict=True):
         _check(amount, f"node {node}: {name} of its pods")
-    return requested, scored
-
-
-def scored_row(layout: ClusterLayout, pod: Pod) -> tuple[IntVector, IntVector]:
-    """Give one pod's amounts by resource of the layout, ``(requested, scored)``, one pod counted.
-
-    Resources that the layout does not know are left out; a filter has refused them before.
-    """
-    requested = np.zeros(len(layout.resources), np.int64)
-    scored = np.zeros(len(layout.resources), np.int64)
-    for target, amounts in ((requested, pod.requests), (scored, pod.scored_requests)):
-        for name, amount in amounts.items():
-            row = layout.index.get(name)
-            if row is not None:
-                target[row] = min(amount, AMOUNT_LIMIT)
-        target[PODS_ROW] += 1
     return requested, scored
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from koordcore._arrays import ClusterColumns, ClusterLayout, freeze, scored_row
+from koordcore._arrays import PODS_ROW, ClusterColumns, ClusterLayout, freeze
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.snapshot import ClusterSnapshot
@@ -32,6 +32,8 @@ class Workspace:
         The static columns, shared with the snapshot.
     requested, scored
         ``(R, N)`` working copies of the dynamic columns.
+    free
+        ``(R, N)``: allocatable less requested; negative where a node is overcommitted.
     touched
         Row of each change, appended only: a reader remembers how far it has read and refreshes those rows.
     """
@@ -41,6 +43,7 @@ class Workspace:
         self.layout: ClusterLayout = snapshot.layout
         self.requested = snapshot.columns.requested.copy()
         self.scored = snapshot.columns.scored.copy()
+        self.free = snapshot.layout.allocatable - self.requested
         self.touched: list[int] = []
         self._pods: dict[int, dict[PodKey, Pod]] = {}
         self._values: dict[Callable[..., Any], list[Any]] = {}
@@ -81,22 +84,34 @@ class Workspace:
         """Log how to undo a change made elsewhere, in a feature's own ledger."""
         self._log.append(undo)
 
+    def _add(self, pod: Pod, row: int, sign: int) -> None:
+        """Count a pod's amounts on a node, or take them off again."""
+        index = self.layout.index
+        for name, amount in pod.requests.items():
+            resource = index.get(name)
+            if resource is not None:
+                self.requested[resource, row] += sign * amount
+                self.free[resource, row] -= sign * amount
+        for name, amount in pod.scored_requests.items():
+            resource = index.get(name)
+            if resource is not None:
+                self.scored[resource, row] += sign * amount
+        self.requested[PODS_ROW, row] += sign
+        self.free[PODS_ROW, row] -= sign
+        self.scored[PODS_ROW, row] += sign
+        self.touched.append(row)
+
     def bind(self, pod: Pod, row: int) -> None:
         """Put a pod, with its node and annotations set, on its node; room is not checked."""
-        requested, scored = scored_row(self.layout, pod)
-        self.requested[:, row] += requested
-        self.scored[:, row] += scored
         pods = self.pods_on(row)
         pods[pod.key] = pod
         self._bound[pod.key] = pod
-        self.touched.append(row)
+        self._add(pod, row, 1)
 
         def undo() -> None:
-            self.requested[:, row] -= requested
-            self.scored[:, row] -= scored
             del pods[pod.key]
             del self._bound[pod.key]
-            self.touched.append(row)
+            self._add(pod, row, -1)
 
         self._log.append(undo)
 
@@ -104,23 +119,18 @@ class Workspace:
         """Take a pod off its node."""
         pods = self.pods_on(row)
         pod = pods.pop(key)
-        requested, scored = scored_row(self.layout, pod)
-        self.requested[:, row] -= requested
-        self.scored[:, row] -= scored
         fresh = self._bound.pop(key, None)
         if fresh is None:
             self._gone[key] = row
-        self.touched.append(row)
+        self._add(pod, row, -1)
 
         def undo() -> None:
-            self.requested[:, row] += requested
-            self.scored[:, row] += scored
             pods[key] = pod
             if fresh is None:
                 del self._gone[key]
             else:
                 self._bound[key] = fresh
-            self.touched.append(row)
+            self._add(pod, row, 1)
 
         self._log.append(undo)
         return pod

@@ -24,6 +24,7 @@ from koordcore._arrays import (
 from koordcore.errors import ModelError
 from koordcore.model.cluster import ClusterRecord
 from koordcore.model.decisions import Bound, PodDecision
+from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 
@@ -306,12 +307,7 @@ def _pods_by_key(snapshot: ClusterSnapshot) -> Mapping[PodKey, Pod]:
 
 def bind(pod: Pod, decision: Bound) -> Pod:
     """Give the pod as it stands after the decision: with its node and with what is written on it."""
-    changes: dict[str, Any] = {"node_name": decision.node, "nominated_node": None}
-    if decision.annotations:
-        changes["annotations"] = immutabledict({**pod.annotations, **decision.annotations})
-    if decision.labels:
-        changes["labels"] = immutabledict({**pod.labels, **decision.labels})
-    return attrs.evolve(pod, **changes)
+    return pod.at(decision.node, annotations=decision.annotations, labels=decision.labels)
 
 
 @attrs.frozen(kw_only=True)
@@ -330,7 +326,7 @@ class ScheduleResult:
 
     decisions: tuple[PodDecision, ...]
     snapshot: ClusterSnapshot
-    stats: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
+    stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
 
     @property
     def bound(self) -> tuple[Bound, ...]:

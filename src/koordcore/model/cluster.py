@@ -7,6 +7,7 @@ from typing import Protocol
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import OwnerReference, PreemptionPolicy
 from koordcore.model.selectors import NOTHING, LabelSelector
 
@@ -30,8 +31,8 @@ class Namespace:
     """A namespace with its labels and annotations."""
 
     name: str
-    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
-    annotations: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     namespace: str = ""
 
 
@@ -88,8 +89,8 @@ class Workload:
     uid: str = ""
     replicas: int | None = None
     selector: LabelSelector | None = None
-    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
-    annotations: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     owners: tuple[OwnerReference, ...] = ()
 
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import PodKey
 
 __all__ = [
@@ -115,8 +116,8 @@ class Bound:
     node: str
     score: int = 0
     feasible: int = 0
-    annotations: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
-    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     reservation: str = ""
     notes: tuple[str, ...] = ()
 

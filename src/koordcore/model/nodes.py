@@ -10,6 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
+from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 
@@ -39,13 +40,13 @@ class Node:
 
     name: str
     uid: str = ""
-    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
-    annotations: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     allocatable: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     capacity: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    images: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
+    images: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     created: datetime | None = None
     ready: bool = True
 

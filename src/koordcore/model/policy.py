@@ -11,6 +11,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.resources import CPU, MEMORY
 
 __all__ = [
@@ -109,9 +110,7 @@ class FitPlusArgs:
     A strategy other than LeastAllocated and MostAllocated scores 0, its weight counts all the same.
     """
 
-    resources: immutabledict[str, tuple[str, int]] = attrs.field(
-        default=immutabledict(), converter=immutabledict
-    )
+    resources: immutabledict[str, tuple[str, int]] = attrs.field(default=EMPTY, converter=frozen)
 
 
 @attrs.frozen(kw_only=True)

@@ -10,6 +10,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.mappings import EMPTY, frozen
 
 __all__ = [
     "EVERYTHING",
@@ -114,7 +115,7 @@ class LabelSelector:
         Further conditions.
     """
 
-    match_labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    match_labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:

@@ -12,13 +12,13 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntVector
+from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._workspace import Workspace
 from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable
 from koordcore.model.pods import Pod
 from koordcore.model.policy import FeatureSetting, Policy
-from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal, Rows, Scope
+from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal, Scope
 from koordcore.schedule.features import FEATURES
 
 __all__ = ["FeatureSet", "PodClass", "RequestKey"]
@@ -36,6 +36,43 @@ class _Part:
     feature: Feature
     setting: FeatureSetting
     evaluator: Evaluator
+
+
+@attrs.frozen(eq=False)
+class _Ground:
+    """What the static features of a class say together.
+
+    Parameters
+    ----------
+    mask, score
+        ``(N,)``: nodes that they allow, and their weighted score where it needs no normalisation.
+    uneven
+        The ones whose score has to be normalised over the nodes that are feasible at the time.
+    """
+
+    mask: BoolVector
+    score: IntVector
+    uneven: tuple[_Part, ...]
+
+    @classmethod
+    def of(cls, parts: tuple[_Part, ...], number: int) -> _Ground:
+        mask = np.ones(number, bool)
+        for part in parts:
+            allowed = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+            if allowed is not None:
+                mask &= allowed
+        score = np.zeros(number, np.int64)
+        uneven = []
+        for part in parts:
+            raw = part.evaluator.scores(ALL_ROWS) if part.setting.scores else None
+            if raw is None:
+                continue
+            # A raw score that is the same on every node that can ever be feasible normalises to a constant.
+            if part.evaluator.normalises and mask.any() and np.ptp(raw[mask]):
+                uneven.append(part)
+            else:
+                score += part.setting.weight * part.evaluator.normalise(raw, mask)
+        return cls(mask, score, tuple(uneven))
 
 
 class FeatureSet:
@@ -59,6 +96,8 @@ class FeatureSet:
         self._placing = [one for one in self.features if type(one).placed is not Feature.placed]
         self._removing = [one for one in self.features if type(one).removed is not Feature.removed]
         self._classes: dict[RequestKey, PodClass] = {}
+        self._static: dict[tuple[int, Hashable], Evaluator] = {}
+        self._grounds: dict[tuple[int, ...], _Ground] = {}
         # A class keeps some 40 bytes a node and feature; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 
@@ -79,12 +118,22 @@ class FeatureSet:
         return found
 
     def _make(self, pod: Pod, key: RequestKey) -> PodClass:
-        parts = [
-            _Part(feature, setting, feature.evaluator(pod, request))
-            for feature, setting, request in zip(self.features, self.settings, key, strict=True)
-            if request is not None
-        ]
-        return PodClass(self.workspace, parts)
+        parts = []
+        for number, (feature, request) in enumerate(zip(self.features, key, strict=True)):
+            if request is None:
+                continue
+            # What does not depend on the pods that are bound is shared by all classes that ask the same.
+            known = self._static.get((number, request))
+            evaluator = known or feature.evaluator(pod, request)
+            if known is None and evaluator.scope is Scope.STATIC:
+                self._static[number, request] = evaluator
+            parts.append(_Part(feature, self.settings[number], evaluator))
+        static = tuple(part for part in parts if part.evaluator.scope is Scope.STATIC)
+        signature = tuple(id(part.evaluator) for part in static)
+        ground = self._grounds.get(signature)
+        if ground is None:
+            ground = self._grounds[signature] = _Ground.of(static, len(self.workspace.layout.names))
+        return PodClass(self.workspace, parts, ground)
 
     def placed(self, pod: Pod, row: int) -> None:
         """Tell every feature that keeps a ledger of a bound pod."""
@@ -106,65 +155,35 @@ class PodClass:
         Features that have something to say about these pods, in filter order.
     """
 
-    def __init__(self, workspace: Workspace, parts: list[_Part]) -> None:
+    def __init__(self, workspace: Workspace, parts: list[_Part], ground: _Ground) -> None:
         self._workspace = workspace
         self.parts = parts
-        number = len(workspace.layout.names)
+        self._ground = ground
         filters = [part for part in parts if part.setting.filters]
         scorers = [part for part in parts if part.setting.scores]
-        local = (Scope.STATIC, Scope.NODE)
+        moving = [part for part in scorers if part.evaluator.scope is not Scope.STATIC]
         self._node_filters = [part for part in filters if part.evaluator.scope is Scope.NODE]
         self._cluster_filters = [part for part in filters if part.evaluator.scope is Scope.CLUSTER]
         self._node_scorers = [
-            part for part in scorers if part.evaluator.scope is Scope.NODE and not part.evaluator.normalises
+            part for part in moving if part.evaluator.scope is Scope.NODE and not part.evaluator.normalises
         ]
-        self._whole_scorers = [
-            part for part in scorers if part.evaluator.normalises or part.evaluator.scope is Scope.CLUSTER
-        ]
-        self._refusing = [part for part in filters if type(part.evaluator).refuse is not Evaluator.refuse]
-        self._static_mask = np.ones(number, bool)
-        for part in filters:
-            if part.evaluator.scope is Scope.STATIC:
-                mask = part.evaluator.fits(ALL_ROWS)
-                if mask is not None:
-                    self._static_mask &= mask
-        self._static_score = np.zeros(number, np.int64)
-        for part in scorers:
-            if part.evaluator.scope is Scope.STATIC and not part.evaluator.normalises:
-                score = part.evaluator.scores(ALL_ROWS)
-                if score is not None:
-                    self._static_score += part.setting.weight * score
-        self._drop_even_scorers(local)
-        self._feasible = self._static_mask.copy()
-        self._score = self._static_score.copy()
+        self._whole_scorers = [part for part in moving if part not in self._node_scorers]
+        self._whole_scorers += ground.uneven
+        self._refusing = [part for part in filters if _says(part, "refuse")]
+        self._allocating = [part for part in parts if _says(part, "allocate")]
+        self._feasible = np.empty_like(ground.mask)
+        self._score = np.empty_like(ground.score)
         self._read = len(workspace.touched)
         self._refresh(ALL_ROWS)
 
-    def _drop_even_scorers(self, local: tuple[Scope, ...]) -> None:
-        """A static score that is the same on every possible node shifts all alike: add it once, for good."""
-        kept = []
-        for part in self._whole_scorers:
-            evaluator = part.evaluator
-            raw = evaluator.scores(ALL_ROWS) if evaluator.scope is Scope.STATIC and local else None
-            possible = raw[self._static_mask] if raw is not None else None
-            if (
-                raw is not None
-                and possible is not None
-                and (not possible.size or (possible == possible[0]).all())
-            ):
-                self._static_score += part.setting.weight * evaluator.normalise(raw, self._static_mask)
-            elif evaluator.scope is not Scope.STATIC or raw is not None:
-                kept.append(part)
-        self._whole_scorers = kept
-
     def _refresh(self, rows: Rows) -> None:
-        feasible = self._static_mask[rows]
+        feasible = self._ground.mask[rows]
         for part in self._node_filters:
             mask = part.evaluator.fits(rows)
             if mask is not None:
                 feasible = feasible & mask
         self._feasible[rows] = feasible
-        score = self._static_score[rows]
+        score = self._ground.score[rows]
         for part in self._node_scorers:
             one = part.evaluator.scores(rows)
             if one is not None:
@@ -302,9 +321,10 @@ class PodClass:
             notes=notes,
         )
 
-    @property
-    def _allocating(self) -> list[_Part]:
-        return [part for part in self.parts if type(part.evaluator).allocate is not Evaluator.allocate]
+
+def _says(part: _Part, question: str) -> bool:
+    """Tell whether an evaluator answers a question itself instead of by the default."""
+    return getattr(type(part.evaluator), question) is not getattr(Evaluator, question)
 
 
 _LOOKED_AT = 256

@@ -15,9 +15,10 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._arrays import BoolVector, IntVector
+from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._workspace import Workspace
 from koordcore.model.decisions import Shortfall
+from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod
 
 __all__ = [
@@ -31,9 +32,6 @@ __all__ = [
     "Scope",
     "default_normalise",
 ]
-
-Rows: TypeAlias = "IntVector | slice"
-"""Rows of the nodes asked about: an index vector, or a slice."""
 
 ALL_ROWS: Final = slice(None)
 
@@ -69,8 +67,8 @@ class Refusal:
 class Holding:
     """What a pod gets on its node from one feature, as it is written on the pod."""
 
-    annotations: immutabledict[str, str] = immutabledict()  # noqa: RUF009 - immutable
-    labels: immutabledict[str, str] = immutabledict()  # noqa: RUF009 - immutable
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     notes: tuple[str, ...] = ()
     reservation: str = ""
 

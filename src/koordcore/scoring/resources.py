@@ -8,15 +8,17 @@ scheduler libraries and of Koordinator's NodeResourcesFitPlus and ScarceResource
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
 from koordcore.model.policy import ShapePoint
 
 __all__ = [
+    "Capacity",
     "least_percent",
     "most_percent",
     "ratio_table",
@@ -27,6 +29,8 @@ __all__ = [
     "weighted_mean",
 ]
 
+FloatMatrix: TypeAlias = NDArray[np.float64]
+
 MAX_SCORE: Final = 100
 FLOAT_EXACT: Final = 2**46
 """Up to this capacity ``floor(100 * part / whole)`` in float64 is the integer quotient: ``100 * part`` is
@@ -34,28 +38,54 @@ below 2**53, and a true quotient below an integer k <= 100 stays away from it by
 more than the rounding error k * 2**-53."""
 
 
-def percent(part: IntMatrix, whole: IntMatrix) -> IntMatrix:
-    """Compute ``100 * part // whole`` for ``0 <= part <= whole``; 0 where ``whole`` is 0."""
-    if whole.size and whole.max() > FLOAT_EXACT:
-        return (part * MAX_SCORE) // np.maximum(whole, 1)
-    quotient = part * float(MAX_SCORE)
-    quotient /= np.maximum(whole, 1)
-    return quotient.astype(np.int64)
+@attrs.frozen(eq=False)
+class Capacity:
+    """What some resources amount to on all nodes, made ready for division.
+
+    Parameters
+    ----------
+    amounts
+        ``(K, N)`` allocatable.
+    """
+
+    amounts: IntMatrix
+    divisor: IntMatrix | FloatMatrix = attrs.field(init=False)
+    """The amounts with 1 for 0, as float64 where that is exact."""
+    present: NDArray[np.bool_] = attrs.field(init=False)
+    everywhere: bool = attrs.field(init=False)
+    """Every node has some of every resource."""
+
+    def __attrs_post_init__(self) -> None:
+        exact = not self.amounts.size or self.amounts.max() <= FLOAT_EXACT
+        divisor = np.maximum(self.amounts, 1)
+        object.__setattr__(self, "divisor", divisor.astype(np.float64) if exact else divisor)
+        object.__setattr__(self, "present", self.amounts > 0)
+        object.__setattr__(self, "everywhere", bool(self.present.all()))
+
+    def percent(self, part: IntMatrix, rows: Rows) -> IntMatrix:
+        """Compute ``100 * part // whole`` on some nodes, for parts up to the whole; negative parts give 0."""
+        divisor = self.divisor[:, rows]
+        if divisor.dtype == np.float64:
+            quotient: IntMatrix = ((part * 100.0) / divisor).astype(np.int64)
+        else:
+            quotient = np.floor_divide(part * MAX_SCORE, divisor, dtype=np.int64)
+        return np.maximum(quotient, 0, out=quotient)
 
 
-def least_percent(used: IntMatrix, capacity: IntMatrix) -> IntMatrix:
+def least_percent(used: IntMatrix, capacity: Capacity, rows: Rows) -> IntMatrix:
     """Score what stays free: ``100 * (capacity - used) // capacity``; 0 where more is used than there is."""
-    return percent(np.maximum(capacity - used, 0), capacity)
+    return capacity.percent(capacity.amounts[:, rows] - used, rows)
 
 
-def most_percent(used: IntMatrix, capacity: IntMatrix) -> IntMatrix:
+def most_percent(used: IntMatrix, capacity: Capacity, rows: Rows) -> IntMatrix:
     """Score what is used: ``100 * min(used, capacity) // capacity``; 0 where there is no capacity."""
-    return percent(np.minimum(used, capacity), capacity)
+    return capacity.percent(np.minimum(used, capacity.amounts[:, rows]), rows)
 
 
-def used_percent(used: IntMatrix, capacity: IntMatrix) -> IntMatrix:
-    """Percent used, 100 where more is used than there is or there is none."""
-    return np.where(used > capacity, MAX_SCORE, percent(np.minimum(used, capacity), capacity))
+def used_percent(used: IntMatrix, capacity: Capacity, rows: Rows) -> IntMatrix:
+    """Percent used, 100 where more is used than there is."""
+    amounts = capacity.amounts[:, rows]
+    return np.where(used > amounts, MAX_SCORE, capacity.percent(np.minimum(used, amounts), rows))
 
 
 def weighted_mean(scores: IntMatrix, weights: IntMatrix, *, empty: int = 0) -> IntVector:
@@ -94,17 +124,19 @@ def ratio_table(shape: Sequence[ShapePoint]) -> IntVector:
     return table
 
 
-def score_ratio(used: IntMatrix, capacity: IntMatrix, weights: IntMatrix, table: IntVector) -> IntVector:
+def score_ratio(
+    used: IntMatrix, capacity: Capacity, weights: IntMatrix, table: IntVector, rows: Rows
+) -> IntVector:
     """Score by a broken line over the percent used; a resource that scores 0 is left out with its weight.
 
     Parameters
     ----------
-    used, capacity, weights
-        ``(K, N)``.
+    used, weights
+        ``(K, n)`` for the n nodes of ``rows``.
     table
         ``(101,)`` of :func:`ratio_table`.
     """
-    scores = table[used_percent(used, capacity)]
+    scores = table[used_percent(used, capacity, rows)]
     counted = np.where(scores > 0, weights, 0)
     total = counted.sum(0)
     weighted = (scores * counted).sum(0)
@@ -113,22 +145,22 @@ def score_ratio(used: IntMatrix, capacity: IntMatrix, weights: IntMatrix, table:
     return result
 
 
-def score_balanced(used: IntMatrix, capacity: IntMatrix) -> IntVector:
+def score_balanced(used: IntMatrix, capacity: Capacity, rows: Rows) -> IntVector:
     """Score how even the used fractions are: ``trunc(100 * (1 - standard deviation))``.
 
     Floats, as upstream defines it; a resource with no capacity is left out.
 
     Parameters
     ----------
-    used, capacity
-        ``(K, N)``, the pod included in ``used``.
+    used
+        ``(K, n)`` for the n nodes of ``rows``, the pod included.
     """
-    present = capacity > 0
-    fractions = np.minimum(used / np.maximum(capacity, 1), 1.0)
-    count = len(used)
-    if count == 2 and present.all():
-        deviation: NDArray[np.float64] = np.abs((fractions[0] - fractions[1]) / 2)
-        return ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
+    fractions: FloatMatrix = used / capacity.divisor[:, rows]
+    np.minimum(fractions, 1.0, out=fractions)
+    if len(used) == 2 and capacity.everywhere:
+        difference: FloatMatrix = np.abs(fractions[0] - fractions[1])
+        return ((1.0 - difference / 2) * MAX_SCORE).astype(np.int64)
+    present = capacity.present[:, rows]
     number = present.sum(0)
     fractions = np.where(present, fractions, 0.0)
     total = np.zeros(used.shape[1])

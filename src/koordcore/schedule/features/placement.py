@@ -8,14 +8,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore._arrays import BoolVector, ClusterLayout, IntVector, Rows
 from koordcore.model.affinity import NodeAffinity
 from koordcore.model.decisions import Shortfall
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import HostPort, Pod
 from koordcore.model.policy import NodeAffinityArgs
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
-from koordcore.schedule.feature import Evaluator, Feature, Refusal, Rows, Scope, default_normalise
+from koordcore.schedule.feature import Evaluator, Feature, Refusal, Scope, default_normalise
 from koordcore.scoring.labels import (
     count_soft_taints,
     fit_selector,

@@ -5,20 +5,21 @@ Filter and formulas as in the Kubernetes 1.35 scheduler libraries and Koordinato
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from functools import cached_property
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, BoolVector, IntMatrix, IntVector
+from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector, Rows
 from koordcore._workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.policy import BalancedArgs, FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
-from koordcore.schedule.feature import Evaluator, Feature, Rows, Scope
+from koordcore.schedule.feature import Evaluator, Feature, Scope
 from koordcore.scoring.resources import (
+    MAX_SCORE,
+    Capacity,
     least_percent,
     most_percent,
     ratio_table,
@@ -49,99 +50,110 @@ class FitEvaluator(Evaluator):
 
     scope = Scope.NODE
 
-    def __init__(self, workspace: Workspace, pod: Pod, args: FitArgs) -> None:
+    def __init__(self, workspace: Workspace, pod: Pod, args: FitArgs, scored: ScoredResources) -> None:
         layout = workspace.layout
         self._workspace = workspace
         self._args = args
-        self._pod = pod
         asked = {
             name: min(amount, AMOUNT_LIMIT)
             for name, amount in pod.requests.items()
             if amount > 0 and name != PODS and not _ignored(args, name)
         }
-        self._names = tuple(name for name in asked if name in layout.index)
-        self._absent = tuple(name for name in asked if name not in layout.index)
-        self._rows = np.array([PODS_ROW, *(layout.index[name] for name in self._names)], np.int64)
-        self._want = np.array([1, *(asked[name] for name in self._names)], np.int64)[:, None]
-        # What may be in use at most for the pod to fit beside it.
-        self._limit = layout.allocatable[self._rows] - self._want
+        self._absent = {name: amount for name, amount in asked.items() if name not in layout.index}
+        self._asked = [(PODS, PODS_ROW, 1)]
+        self._asked += [(name, layout.index[name], asked[name]) for name in asked if name in layout.index]
+        self._scored = scored
+        own = [min(pod.scored_requests.get(name, 0), AMOUNT_LIMIT) for name in scored.names]
+        self._own = np.array(own, np.int64)[:, None]
+
+    def _each_fits(self, rows: Rows) -> list[BoolVector]:
+        free = self._workspace.free
+        return [free[resource, rows] >= amount for _, resource, amount in self._asked]
 
     def fits(self, rows: Rows) -> BoolVector:
+        first, *others = self._each_fits(rows)
+        for one in others:
+            first &= one
         if self._absent:
-            return np.zeros(self._limit[0, rows].shape, bool)
-        below = take(self._workspace.requested, self._rows, rows) <= self._limit[:, rows]
-        fitting: BoolVector = np.logical_and.reduce(below)
-        return fitting
+            first[:] = False
+        return first
 
     def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        short = take(self._workspace.requested, self._rows, rows) > self._limit[:, rows]
-        names = ("Too many pods", *(f"Insufficient {name}" for name in self._names))
-        found = list(zip(names, short, strict=True))
-        found += [(f"Insufficient {name}", np.ones(short.shape[1], bool)) for name in self._absent]
+        found = [
+            (_reason(name), ~fitting)
+            for (name, _, _), fitting in zip(self._asked, self._each_fits(rows), strict=True)
+        ]
+        found += [(_reason(name), np.ones_like(found[0][1])) for name in self._absent]
         return found
 
     def unresolvable(self, rows: Rows) -> BoolVector:
+        whole = self._workspace.layout.allocatable
+        never = np.zeros(whole[0, rows].shape, bool)
+        for _, resource, amount in self._asked[1:]:
+            never |= whole[resource, rows] < amount
         if self._absent:
-            return np.ones(self._limit[0, rows].shape, bool)
-        never: BoolVector = np.logical_or.reduce(self._limit[1:, rows] < 0)
+            never[:] = True
         return never
 
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        free = (
-            self._workspace.layout.allocatable[self._rows, row] - self._workspace.requested[self._rows, row]
-        )
-        found = []
-        for name, want, rest in zip((PODS, *self._names), self._want[:, 0], free, strict=True):
-            if want > rest:
-                reason = "Too many pods" if name == PODS else f"Insufficient {name}"
-                found.append(Shortfall(reason, name, int(want), int(rest)))
+        free = self._workspace.free[:, row]
+        found = [
+            Shortfall(_reason(name), name, amount, int(free[resource]))
+            for name, resource, amount in self._asked
+            if amount > free[resource]
+        ]
         found += [
-            Shortfall(f"Insufficient {name}", name, self._pod.requests[name], 0, resolvable=False)
-            for name in self._absent
+            Shortfall(_reason(name), name, amount, 0, resolvable=False)
+            for name, amount in self._absent.items()
         ]
         return tuple(found)
 
-    @cached_property
-    def _scoring(self) -> tuple[IntVector, IntMatrix, IntMatrix, IntMatrix]:
-        """Resources scored, what the pod adds to each, capacity, and weight per node."""
-        layout, pod = self._workspace.layout, self._pod
-        rows, own, weights = [], [], []
-        for name, weight in self._args.resources:
-            scalar = name not in NATIVE
-            if name in layout.index and (not scalar or pod.requests.get(name, 0) > 0):
-                rows.append(layout.index[name])
-                own.append(min(pod.scored_requests.get(name, 0), AMOUNT_LIMIT))
-                weights.append(weight)
-        index = np.array(rows, np.int64)
-        capacity = layout.allocatable[index]
-        weight_matrix = np.where(capacity > 0, np.array(weights, np.int64)[:, None], 0)
-        return index, np.array(own, np.int64)[:, None], capacity, weight_matrix
-
-    @cached_property
-    def _table(self) -> IntVector:
-        return ratio_table(self._args.shape)
-
-    @cached_property
-    def _even_weight(self) -> int:
-        """The weight that all resources have on all nodes, 0 where they differ."""
-        weights = self._scoring[3]
-        first = int(weights.flat[0]) if weights.size else 0
-        return first if (weights == first).all() else 0
-
     def scores(self, rows: Rows) -> IntVector:
-        index, own, capacity, weights = self._scoring
-        used = take(self._workspace.scored, index, rows) + own
-        capacity = capacity[:, rows]
-        if self._args.strategy is ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
-            return score_ratio(used, capacity, weights[:, rows], self._table)
-        if self._args.strategy is ScoringStrategy.LEAST_ALLOCATED:
-            score = least_percent(used, capacity)
-        else:
-            score = most_percent(used, capacity)
-        if self._even_weight:
-            mean: IntVector = score.sum(0) // len(index)
-            return mean
-        return weighted_mean(score, weights[:, rows])
+        scored = self._scored
+        used = take(self._workspace.scored, scored.index, rows)
+        used += self._own
+        match self._args.strategy:
+            case ScoringStrategy.LEAST_ALLOCATED:
+                return scored.mean(least_percent(used, scored.capacity, rows), rows)
+            case ScoringStrategy.MOST_ALLOCATED:
+                return scored.mean(most_percent(used, scored.capacity, rows), rows)
+            case ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
+                return score_ratio(used, scored.capacity, scored.weights[:, rows], scored.table, rows)
+
+
+def _reason(name: str) -> str:
+    return "Too many pods" if name == PODS else f"Insufficient {name}"
+
+
+class ScoredResources:
+    """The resources that a score looks at, on all nodes; shared by all classes that ask for the same names.
+
+    Parameters
+    ----------
+    layout
+        The nodes.
+    resources
+        Resource names with weights; names that no node has are left out.
+    args
+        Where the shape of a broken line comes from.
+    """
+
+    def __init__(self, layout: ClusterLayout, resources: Iterable[tuple[str, int]], args: FitArgs) -> None:
+        kept = [(name, weight) for name, weight in resources if name in layout.index]
+        self.names = tuple(name for name, _ in kept)
+        self.index = np.array([layout.index[name] for name in self.names], np.int64)
+        self.capacity = Capacity(layout.allocatable[self.index])
+        weights = np.array([weight for _, weight in kept], np.int64)[:, None]
+        self.weights = np.where(self.capacity.present, weights, 0)
+        self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
+        self._even = self.capacity.everywhere and len(set(weights.flat)) == 1
+
+    def mean(self, scores: IntMatrix, rows: Rows) -> IntVector:
+        """Average by weight, leaving out what a node does not have."""
+        if not self._even:
+            return weighted_mean(scores, self.weights[:, rows])
+        total: IntVector = np.add.reduce(scores)
+        return total // len(self.names)
 
 
 class ResourceFit(Feature):
@@ -149,11 +161,25 @@ class ResourceFit(Feature):
 
     name = "NodeResourcesFit"
 
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self._settings: FitArgs = args or FitArgs()
+        self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
+
     def request_of(self, pod: Pod) -> Hashable:
-        return (pod.requests, pod.scored_requests)
+        return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return FitEvaluator(self.workspace, pod, self.args or FitArgs())
+        # A scalar that the pod does not ask for is left out with its weight.
+        names = tuple(
+            (name, weight)
+            for name, weight in self._settings.resources
+            if name in NATIVE or pod.requests.get(name, 0) > 0
+        )
+        scored = self._scored.get(names)
+        if scored is None:
+            scored = self._scored[names] = ScoredResources(self.workspace.layout, names, self._settings)
+        return FitEvaluator(self.workspace, pod, self._settings, scored)
 
 
 class BalancedEvaluator(Evaluator):
@@ -161,22 +187,16 @@ class BalancedEvaluator(Evaluator):
 
     scope = Scope.NODE
 
-    def __init__(self, workspace: Workspace, requests: Resources, args: BalancedArgs) -> None:
-        layout = workspace.layout
+    def __init__(self, workspace: Workspace, requests: Resources, scored: ScoredResources) -> None:
         self._workspace = workspace
-        names = [
-            name
-            for name, _ in args.resources
-            if name in layout.index and (name in NATIVE or requests.get(name, 0) > 0)
-        ]
-        self._rows = np.array([layout.index[name] for name in names], np.int64)
-        own = [min(requests.get(name, 0), AMOUNT_LIMIT) for name in names]
+        self._scored = scored
+        own = [min(requests.get(name, 0), AMOUNT_LIMIT) for name in scored.names]
         self._own = np.array(own, np.int64)[:, None]
-        self._capacity = layout.allocatable[self._rows]
 
     def scores(self, rows: Rows) -> IntVector:
-        used = take(self._workspace.requested, self._rows, rows) + self._own
-        return score_balanced(used, self._capacity[:, rows])
+        used = take(self._workspace.requested, self._scored.index, rows)
+        used += self._own
+        return score_balanced(used, self._scored.capacity, rows)
 
 
 class BalancedAllocation(Feature):
@@ -184,12 +204,26 @@ class BalancedAllocation(Feature):
 
     name = "NodeResourcesBalancedAllocation"
 
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self._settings: BalancedArgs = args or BalancedArgs()
+        self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
+
     def request_of(self, pod: Pod) -> Hashable | None:
-        args = self.args or BalancedArgs()
-        return pod.requests if any(pod.requests.get(name, 0) for name, _ in args.resources) else None
+        if not any(pod.requests.get(name, 0) for name, _ in self._settings.resources):
+            return None
+        return tuple(pod.requests.items())
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return BalancedEvaluator(self.workspace, request, self.args or BalancedArgs())
+        names = tuple(
+            (name, 1)
+            for name, _ in self._settings.resources
+            if name in NATIVE or pod.requests.get(name, 0) > 0
+        )
+        scored = self._scored.get(names)
+        if scored is None:
+            scored = self._scored[names] = ScoredResources(self.workspace.layout, names, FitArgs())
+        return BalancedEvaluator(self.workspace, pod.requests, scored)
 
 
 class FitPlusEvaluator(Evaluator):
@@ -206,21 +240,21 @@ class FitPlusEvaluator(Evaluator):
         self._rows = np.array([layout.index[name] for name in self._names], np.int64)
         own = [min(pod.scored_requests.get(name, 0), AMOUNT_LIMIT) for name in self._names]
         self._own = np.array(own, np.int64)[:, None]
-        self._capacity = layout.allocatable[self._rows]
+        self._capacity = [Capacity(layout.allocatable[row : row + 1]) for row in self._rows.tolist()]
         self._settings = [args.resources[name] for name in self._names]
         self._weight = sum(args.resources[name][1] for name in names)
 
     def scores(self, rows: Rows) -> IntVector:
-        used = take(self._workspace.scored, self._rows, rows) + self._own
-        capacity = self._capacity[:, rows]
+        total = np.zeros(self._workspace.scored[0, rows].shape, np.int64)
         if self._weight == 0:
-            return np.full(self._workspace.requested[0, rows].shape, 100, np.int64)
-        total = np.zeros(used.shape[1], np.int64)
-        for one, whole, (strategy, weight) in zip(used, capacity, self._settings, strict=True):
+            return total + MAX_SCORE
+        used = take(self._workspace.scored, self._rows, rows) + self._own
+        for number, (strategy, weight) in enumerate(self._settings):
+            capacity, one = self._capacity[number], used[number : number + 1]
             if strategy == ScoringStrategy.LEAST_ALLOCATED:
-                total += weight * least_percent(one, whole)
+                total += weight * least_percent(one, capacity, rows)[0]
             elif strategy == ScoringStrategy.MOST_ALLOCATED:
-                total += weight * most_percent(one, whole)
+                total += weight * most_percent(one, capacity, rows)[0]
         return total // self._weight
 
 
@@ -230,7 +264,7 @@ class FitPlus(Feature):
     name = "NodeResourcesFitPlus"
 
     def request_of(self, pod: Pod) -> Hashable:
-        return (pod.requests, pod.scored_requests)
+        return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return FitPlusEvaluator(self.workspace, pod, self.args or FitPlusArgs())
