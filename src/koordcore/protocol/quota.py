@@ -1,0 +1,327 @@
+"""Labels and annotations of elastic quotas, of their profiles, and of the pods that they govern."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError, Problem
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaProfile, QuotaUsage, Spelling
+from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, Resources
+from koordcore.protocol.exact import (
+    ExactList,
+    ExactQuantity,
+    Notation,
+    amounts_of,
+    exact_list,
+    exact_pod_requests,
+    parse_exact_list,
+)
+from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, as_str_mapping, at, load_json
+from koordcore.protocol.times import moment_of, parse_timestamp
+
+__all__ = [
+    "ADMISSION",
+    "ALLOW_FORCE_UPDATE",
+    "ALLOW_LENT_RESOURCE",
+    "CHILD_REQUEST",
+    "GUARANTEED",
+    "IGNORE_DEFAULT_TREE",
+    "IS_PARENT",
+    "IS_ROOT",
+    "MAX_STRICT_CHECK",
+    "NAMESPACES",
+    "PARENT",
+    "PREEMPTIBLE",
+    "PROFILE",
+    "QUOTA_NAME",
+    "RESOURCE_KEYS",
+    "SHARED_WEIGHT",
+    "TOTAL_RESOURCE",
+    "TREE_ID",
+    "UNSCHEDULABLE_RESOURCE",
+    "annotations_of",
+    "elastic_quota_from_object",
+    "is_preemptible",
+    "labels_of",
+    "metadata_of",
+    "quota_label",
+    "quota_namespaces",
+    "quota_pod_from_object",
+    "quota_pod_of",
+    "quota_profile_from_object",
+    "quota_usage_from_object",
+    "resource_list_annotation",
+]
+
+PREFIX: Final = "quota.scheduling.koordinator.sh/"
+QUOTA_NAME: Final = PREFIX + "name"
+PREEMPTIBLE: Final = PREFIX + "preemptible"
+IS_PARENT: Final = PREFIX + "is-parent"
+PARENT: Final = PREFIX + "parent"
+ALLOW_LENT_RESOURCE: Final = PREFIX + "allow-lent-resource"
+TREE_ID: Final = PREFIX + "tree-id"
+IS_ROOT: Final = PREFIX + "is-root"
+IGNORE_DEFAULT_TREE: Final = PREFIX + "ignore-default-tree"
+ALLOW_FORCE_UPDATE: Final = PREFIX + "allow-force-update"
+PROFILE: Final = PREFIX + "profile"
+SHARED_WEIGHT: Final = PREFIX + "shared-weight"
+NAMESPACES: Final = PREFIX + "namespaces"
+TOTAL_RESOURCE: Final = PREFIX + "total-resource"
+UNSCHEDULABLE_RESOURCE: Final = PREFIX + "unschedulable-resource"
+ADMISSION: Final = PREFIX + "admission"
+MAX_STRICT_CHECK: Final = PREFIX + "max-strict-check-resource-keys"
+RESOURCE_KEYS: Final = PREFIX + "resource-keys"
+CHILD_REQUEST: Final = PREFIX + "child-request"
+GUARANTEED: Final = PREFIX + "guaranteed"
+
+_RENAMED: Final = {"koordinator.sh/batch-cpu": BATCH_CPU, "koordinator.sh/batch-memory": BATCH_MEMORY}
+
+
+def metadata_of(raw: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Metadata of an object; empty where it has none."""
+    return as_mapping(raw.get("metadata") or {})
+
+
+def labels_of(raw: Mapping[str, Json]) -> dict[str, str]:
+    """Labels of an object."""
+    return as_str_mapping(metadata_of(raw).get("labels") or {})
+
+
+def annotations_of(raw: Mapping[str, Json]) -> dict[str, str]:
+    """Annotations of an object."""
+    return as_str_mapping(metadata_of(raw).get("annotations") or {})
+
+
+def quota_label(labels: Mapping[str, str]) -> str:
+    """Quota that a pod or reservation names; empty for none."""
+    return labels.get(QUOTA_NAME, "")
+
+
+def is_preemptible(labels: Mapping[str, str]) -> bool:
+    """Only the literal ``false`` makes a pod non-preemptible."""
+    return labels.get(PREEMPTIBLE) != "false"
+
+
+def resource_list_annotation(annotations: Mapping[str, str], key: str) -> ExactList:
+    """Read an annotation that holds a resource list; empty where it is absent or empty.
+
+    Raises
+    ------
+    ManifestError
+        When the text is no resource list; the path names the annotation.
+    """
+    text = annotations.get(key, "")
+    if not text:
+        return immutabledict()
+    try:
+        return parse_exact_list(load_json(text))
+    except ManifestError as error:
+        raise error.within(f"metadata.annotations[{key}]") from None
+
+
+def quota_namespaces(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Namespaces bound to a quota.
+
+    Raises
+    ------
+    ManifestError
+        When the annotation is no list of strings; upstream then binds none.
+    """
+    text = annotations.get(NAMESPACES, "")
+    if not text:
+        return ()
+    try:
+        raw = load_json(text)
+        return tuple("" if item is None else as_str(item) for item in as_list(raw if raw is not None else []))
+    except ManifestError as error:
+        raise error.within(f"metadata.annotations[{NAMESPACES}]") from None
+
+
+@attrs.frozen
+class _Reader:
+    """Reads what upstream defaults silently, and keeps what is wrong with it as warnings (ruling 20)."""
+
+    annotations: Mapping[str, str]
+    warnings: list[Problem]
+
+    def resource_list(self, key: str) -> Resources | None:
+        if key not in self.annotations:
+            return None
+        try:
+            exact = resource_list_annotation(self.annotations, key)
+        except ManifestError as error:
+            self.warnings.extend(error.problems)
+            return None
+        return amounts_of(exact)
+
+    def namespaces(self) -> tuple[str, ...]:
+        try:
+            return quota_namespaces(self.annotations)
+        except ManifestError as error:
+            self.warnings.extend(error.problems)
+            return ()
+
+
+def _renamed(exact: ExactList) -> ExactList:
+    if not exact.keys() & _RENAMED.keys():
+        return exact
+    return exact_list({_RENAMED.get(name, name): quantity for name, quantity in exact.items()})
+
+
+def _spelling(exact: Mapping[str, ExactQuantity]) -> Spelling:
+    return immutabledict({name: str(quantity) for name, quantity in exact.items()})
+
+
+def elastic_quota_from_object(raw: Mapping[str, Json]) -> tuple[ElasticQuota, tuple[Problem, ...]]:
+    """Read an ElasticQuota object the way the scheduler takes it in.
+
+    Returns
+    -------
+    quota, warnings
+        The quota, and one warning for each annotation that upstream ignores because it cannot read it.
+
+    Raises
+    ------
+    ManifestError
+        When ``spec`` itself cannot be read.
+    """
+    metadata, spec = metadata_of(raw), as_mapping(raw.get("spec") or {})
+    labels = labels_of(raw)
+    reader = _Reader(annotations_of(raw), [])
+    name = as_str(metadata.get("name") or "")
+    limits = {key: _renamed(_list_at(spec, key)) for key in ("max", "min")}
+    total = reader.resource_list(TOTAL_RESOURCE)
+    quota = ElasticQuota(
+        name=name,
+        namespace=as_str(metadata.get("namespace") or ""),
+        parent="" if name == ROOT_QUOTA else labels.get(PARENT) or ROOT_QUOTA,
+        tree=labels.get(TREE_ID, ""),
+        max=amounts_of(limits["max"]),
+        min=amounts_of(limits["min"]),
+        shared_weight=reader.resource_list(SHARED_WEIGHT),
+        allow_lent=labels.get(ALLOW_LENT_RESOURCE) != "false",
+        is_parent=labels.get(IS_PARENT) == "true",
+        is_root=labels.get(IS_ROOT) == "true",
+        ignore_default_tree=labels.get(IGNORE_DEFAULT_TREE) == "true",
+        allow_force_update=labels.get(ALLOW_FORCE_UPDATE) == "true",
+        profile=labels.get(PROFILE, ""),
+        namespaces=reader.namespaces(),
+        total=total,
+        unschedulable=reader.resource_list(UNSCHEDULABLE_RESOURCE),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        written_max=_spelling(limits["max"]),
+        written_min=_spelling(limits["min"]),
+    )
+    return quota, tuple(reader.warnings)
+
+
+def _list_at(spec: Mapping[str, Json], key: str) -> ExactList:
+    try:
+        return parse_exact_list(spec.get(key))
+    except ManifestError as error:
+        raise error.within(f"spec.{key}") from None
+
+
+def quota_usage_from_object(raw: Mapping[str, Json]) -> QuotaUsage:
+    """Read per-quota sums: ``request``, ``used`` and their non-preemptible parts, each a resource list.
+
+    ``used`` is part of ``request``, so an absent ``request`` is what is used.
+    """
+    lists = {
+        key: parse_exact_list(raw.get(key))
+        for key in ("request", "used", "nonPreemptibleRequest", "nonPreemptibleUsed")
+    }
+    used = lists["used"]
+    request = lists["request"] if raw.get("request") is not None else used
+    non_preemptible_used = lists["nonPreemptibleUsed"]
+    return QuotaUsage(
+        request=amounts_of(request),
+        used=amounts_of(used),
+        non_preemptible_request=amounts_of(lists["nonPreemptibleRequest"]),
+        non_preemptible_used=amounts_of(non_preemptible_used),
+        binary=_binary(used),
+        non_preemptible_binary=_binary(non_preemptible_used),
+    )
+
+
+def _binary(exact: ExactList) -> immutabledict[str, bool]:
+    """Which sums are in powers of two; a sum of nothing but zeros was never written down."""
+    if not any(quantity.nano for quantity in exact.values()):
+        return immutabledict()
+    return immutabledict({name: one.notation is Notation.BINARY_SI for name, one in exact.items()})
+
+
+def quota_pod_from_object(raw: Mapping[str, Json], *, overhead: bool = True) -> QuotaPod:
+    """Read of a Pod object what quotas need.
+
+    ``overhead=False`` is the gate ``ElasticQuotaIgnorePodOverhead``.
+    """
+    metadata, spec = metadata_of(raw), as_mapping(raw.get("spec") or {})
+    status = as_mapping(raw.get("status") or {})
+    labels = labels_of(raw)
+    exact = exact_pod_requests(raw, overhead=overhead)
+    namespace = as_str(metadata.get("namespace") or "")
+    priority, start = spec.get("priority"), status.get("startTime")
+    return QuotaPod(
+        key=PodKey(namespace, as_str(metadata.get("name") or "")),
+        quota=quota_label(labels),
+        request=amounts_of(exact),
+        preemptible=is_preemptible(labels),
+        priority=priority if isinstance(priority, int) else 0,
+        start=None if start is None else at("status.startTime", _moment, start),
+        node=as_str(spec.get("nodeName") or ""),
+        labels=immutabledict(labels),
+        terminating=metadata.get("deletionTimestamp") is not None,
+        finished=status.get("phase") in ("Succeeded", "Failed"),
+        written=_spelling(exact),
+    )
+
+
+def _moment(raw: Json) -> int:
+    return parse_timestamp(as_str(raw))
+
+
+def quota_pod_of(pod: Pod) -> QuotaPod:
+    """Give of a pod what quotas need."""
+    return QuotaPod(
+        key=pod.key,
+        quota=quota_label(pod.labels),
+        request=pod.requests,
+        preemptible=is_preemptible(pod.labels),
+        priority=pod.priority,
+        start=None if pod.started is None else moment_of(pod.started),
+        node=pod.node_name or "",
+        labels=pod.labels,
+        terminating=pod.deleted is not None,
+        finished=pod.finished,
+    )
+
+
+def quota_profile_from_object(raw: Mapping[str, Json]) -> QuotaProfile:
+    """Read an ElasticQuotaProfile object; its node selector stays with the caller, who knows nodes."""
+    metadata, spec = metadata_of(raw), as_mapping(raw.get("spec") or {})
+    ratio = spec.get("resourceRatio")
+    return QuotaProfile(
+        name=as_str(metadata.get("name") or ""),
+        namespace=as_str(metadata.get("namespace") or ""),
+        quota_name=as_str(spec.get("quotaName") or ""),
+        quota_labels=immutabledict(as_str_mapping(spec.get("quotaLabels") or {})),
+        labels=immutabledict(labels_of(raw)),
+        resource_ratio=None if ratio is None else as_str(ratio),
+        resource_keys=_resource_keys(annotations_of(raw)),
+    )
+
+
+def _resource_keys(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    text = annotations.get(RESOURCE_KEYS, "")
+    if not text:
+        return (CPU, MEMORY)
+    try:
+        return tuple(as_str(item) for item in as_list(load_json(text)))
+    except ManifestError:
+        return (CPU, MEMORY)

@@ -1,0 +1,330 @@
+"""Does a pod fit its quota: the scheduler's check, with the reasons that upstream prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, Protocol, TypeAlias
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.quotas import BUILTIN_QUOTAS, NO_SPELLING, ROOT_QUOTA, QuotaPod, Spelling
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
+from koordcore.protocol.exact import ExactQuantity, Notation, exact_of, print_list
+from koordcore.quota.ledger import QuotaLedger
+
+__all__ = [
+    "Admission",
+    "Admitted",
+    "QuotaCheck",
+    "QuotaCheckKind",
+    "QuotaRefusal",
+    "Ungoverned",
+    "admit",
+    "limit_of",
+    "masked_request",
+]
+
+
+class QuotaCheckKind(StrEnum):
+    """Which check refused."""
+
+    RUNTIME = "runtime"
+    NON_PREEMPTIBLE = "nonPreemptible"
+    HOOK = "hook"
+    PARENT = "parent"
+    ERROR = "error"
+
+
+@attrs.frozen(kw_only=True)
+class Admitted:
+    """The pod fits its quota.
+
+    Parameters
+    ----------
+    quota
+        The quota that it belongs to.
+    request
+        What it counts for there: its request in the resources of the quota's ``max``.
+    used, limit
+        What the quota used before, and what it may use; a resource absent from ``limit`` is unlimited.
+    """
+
+    quota: str
+    request: Resources
+    used: Resources
+    limit: Resources
+
+
+@attrs.frozen
+class Ungoverned:
+    """No quota has a say in the pod."""
+
+
+@attrs.frozen(kw_only=True)
+class QuotaRefusal:
+    """The pod does not fit.
+
+    Parameters
+    ----------
+    quota
+        The quota that the pod belongs to.
+    kind
+        Which check refused; ``ERROR`` is a broken chain of parents, which evictions cannot mend.
+    exceeded
+        Resources that are exceeded, sorted.
+    request, used, limit
+        Amounts of the check that refused; a resource absent from ``limit`` is unlimited.
+    ancestor
+        The quota whose limit it is: the pod's own, or one above it.
+    message
+        Upstream's text.
+    """
+
+    quota: str
+    kind: QuotaCheckKind
+    exceeded: tuple[str, ...] = ()
+    request: Resources = NO_RESOURCES
+    used: Resources = NO_RESOURCES
+    limit: Resources = NO_RESOURCES
+    ancestor: str = ""
+    message: str = ""
+
+    @property
+    def resolvable(self) -> bool:
+        """Whether less use by others would help."""
+        return self.kind is not QuotaCheckKind.ERROR
+
+    @property
+    def lacking(self) -> Resources:
+        """How much is missing, by exceeded resource."""
+        return make_resources(
+            {
+                name: self.used.get(name, 0) + self.request.get(name, 0) - self.limit[name]
+                for name in self.exceeded
+                if name in self.limit
+            }
+        )
+
+
+Admission: TypeAlias = Admitted | Ungoverned | QuotaRefusal
+
+
+class QuotaCheck(Protocol):
+    """A rule of the embedder's own, asked after the limits of the quota itself (upstream's hook plugins)."""
+
+    @property
+    def key(self) -> str:
+        """Name of the rule, for messages."""
+
+    def check_pod(self, ledger: QuotaLedger, quota: str, pod: QuotaPod) -> str:
+        """Say why the pod may not be admitted to the quota; empty where it may."""
+
+
+def masked_request(ledger: QuotaLedger, quota: str, pod: QuotaPod) -> Resources:
+    """Give what a pod counts for in a quota: its request in the resources of the quota's ``max``."""
+    limit = ledger.max_of(quota)
+    request = pod.request
+    if all(name in limit for name in request):
+        return request
+    return immutabledict({name: amount for name, amount in request.items() if name in limit})
+
+
+def limit_of(ledger: QuotaLedger, quota: str) -> Resources:
+    """Give what a quota may use now; a resource that is absent is unlimited.
+
+    It is the runtime, or ``max`` where runtime quotas are off. The default and the system quota have no
+    runtime; their ``max`` binds all the same (ruling 22). The root limits nothing.
+    """
+    if quota == ROOT_QUOTA:
+        return NO_RESOURCES
+    if not ledger.policy.enable_runtime_quota or quota in BUILTIN_QUOTAS:
+        return ledger.max_of(quota)
+    runtime = ledger.runtime_of(quota)
+    return NO_RESOURCES if runtime is None else runtime
+
+
+def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = ()) -> Admission:
+    """Check a pod against its quota, before it is placed.
+
+    The pod should be tracked (:meth:`QuotaLedger.track`): an idle quota that lends has no runtime to give.
+
+    Parameters
+    ----------
+    checks
+        Rules of the embedder's own.
+
+    Notes
+    -----
+    In order: everything the quota uses with the pod against its limit; for a non-preemptible pod, what
+    such pods use against ``min``; the embedder's rules; and, if the policy says so, the pod's own
+    resources against every ancestor from the nearest up. After ``plugin.go: PreFilter`` and
+    ``plugin_helper.go`` of upstream's elastic quota plugin.
+    """
+    name = ledger.resolve(pod)
+    if name is None:
+        return Ungoverned()
+    request, used, limit = masked_request(ledger, name, pod), ledger.used_of(name), limit_of(ledger, name)
+    if name == ROOT_QUOTA:
+        request, used = NO_RESOURCES, NO_RESOURCES
+    exceeded = exceeding(used, request, limit)
+    if exceeded:
+        refusal = QuotaRefusal(
+            quota=name,
+            kind=QuotaCheckKind.RUNTIME,
+            exceeded=exceeded,
+            request=request,
+            used=used,
+            limit=limit,
+            ancestor=name,
+        )
+        return _refused(ledger, pod, refusal)
+    if not pod.preemptible:
+        held, least = ledger.held_of(name), ledger.min_of(name)
+        exceeded = exceeding(held, request, least)
+        if exceeded:
+            refusal = QuotaRefusal(
+                quota=name,
+                kind=QuotaCheckKind.NON_PREEMPTIBLE,
+                exceeded=exceeded,
+                request=request,
+                used=held,
+                limit=least,
+                ancestor=name,
+            )
+            return _refused(ledger, pod, refusal)
+    for check in checks:
+        problem = check.check_pod(ledger, name, pod)
+        if problem:
+            return QuotaRefusal(
+                quota=name,
+                kind=QuotaCheckKind.HOOK,
+                request=request,
+                used=used,
+                limit=limit,
+                ancestor=name,
+                message=f"CheckPod failed for hook plugin {check.key}, err: {problem}",
+            )
+    if ledger.policy.enable_check_parent_quota:
+        above = _check_ancestors(ledger, pod, name, request)
+        if above is not None:
+            return above
+    return Admitted(quota=name, request=request, used=used, limit=limit)
+
+
+def exceeding(used: Resources, request: Resources, limit: Resources) -> tuple[str, ...]:
+    """Resources in which use and request together exceed a limit, sorted.
+
+    A resource that neither names is not looked at; one that the limit does not name is unlimited.
+    """
+    return tuple(
+        sorted(
+            name
+            for name, bound in limit.items()
+            if (name in used or name in request) and used.get(name, 0) + request.get(name, 0) > bound
+        )
+    )
+
+
+def _check_ancestors(
+    ledger: QuotaLedger, pod: QuotaPod, name: str, request: Resources
+) -> QuotaRefusal | None:
+    trail = [name]
+    at = name
+    while True:
+        above = ledger.quotas[at].parent if at in ledger.quotas else ROOT_QUOTA
+        if at == ROOT_QUOTA:
+            above = ""
+        if above == ROOT_QUOTA:
+            return None
+        trail.insert(0, above)
+        if above not in ledger.quotas or ledger.find(above) is None:
+            return QuotaRefusal(
+                quota=name,
+                kind=QuotaCheckKind.ERROR,
+                request=request,
+                ancestor=above,
+                message=f"Could not find the elasticQuota {above}, quotaNameTopo: [{' '.join(trail)}]",
+            )
+        used, limit = ledger.used_of(above), limit_of(ledger, above)
+        mine = immutabledict({key: amount for key, amount in used.items() if key in request})
+        exceeded = exceeding(mine, request, limit)
+        if exceeded:
+            refusal = QuotaRefusal(
+                quota=name,
+                kind=QuotaCheckKind.PARENT,
+                exceeded=exceeded,
+                request=request,
+                used=used,
+                limit=limit,
+                ancestor=above,
+            )
+            return _refused(ledger, pod, refusal, trail)
+        at = above
+
+
+def _refused(
+    ledger: QuotaLedger,
+    pod: QuotaPod,
+    refusal: QuotaRefusal,
+    trail: Sequence[str] = (),
+) -> QuotaRefusal:
+    """Put upstream's message on a refusal; ``trail`` names the quotas from the one that refused down."""
+    quota = ledger.quotas.get(refusal.ancestor)
+    guarded = refusal.kind is QuotaCheckKind.NON_PREEMPTIBLE
+    asked = print_list(_as_written(refusal.request, pod.written), empty=EMPTY)
+    spent = print_list(_spent(ledger, refusal.ancestor, refusal.used, guarded=guarded), empty=EMPTY)
+    written = NO_SPELLING
+    if quota is not None and guarded:
+        written = quota.written_min
+    elif quota is not None and not ledger.policy.enable_runtime_quota:
+        written = quota.written_max
+    bound = print_list(_as_written(refusal.limit, written), empty=EMPTY)
+    tail = f"pod's request: {asked}, exceedDimensions: [{' '.join(refusal.exceeded)}]"
+    if guarded:
+        head = f"Insufficient non-preemptible quotas, quotaName: {refusal.quota}, min: {bound}"
+        return attrs.evolve(refusal, message=f"{head}, nonPreemptibleUsed: {spent}, {tail}")
+    where = f"quotaNameTopo: [{' '.join(trail)}]" if trail else f"quotaName: {refusal.quota}"
+    head = f"Insufficient quotas, {where}, runtime: {bound}"
+    return attrs.evolve(refusal, message=f"{head}, used: {spent}, {tail}")
+
+
+def _as_written(amounts: Resources, written: Spelling) -> dict[str, str]:
+    exact = exact_of(amounts)
+    return {name: written.get(name) or str(exact[name]) for name in amounts}
+
+
+def _spent(ledger: QuotaLedger, name: str, used: Resources, *, guarded: bool) -> dict[str, ExactQuantity]:
+    """Used amounts as upstream prints them: sums keep the notation of their first operand, and its zeros."""
+    result = dict(exact_of(used))
+    for key, binary in _notation_below(ledger, name, guarded=guarded).items():
+        nano = result[key].nano if key in result else 0
+        result[key] = ExactQuantity(nano, Notation.BINARY_SI if binary else Notation.DECIMAL_SI)
+    return result
+
+
+def _notation_below(ledger: QuotaLedger, name: str, *, guarded: bool) -> dict[str, bool]:
+    own = ledger.own_of(name)
+    parts = [(name, own.non_preemptible_used if guarded else own.used)]
+    found = ledger.find(name)
+    below = -1 if found is None else found[0].tree.group_below[found[1]]
+    if found is not None and below >= 0:
+        for row in found[0].tree.groups[below]:
+            child = found[0].tree.quotas[row].name
+            parts.append((child, ledger.held_of(child) if guarded else ledger.used_of(child)))
+    result: dict[str, bool] = {}
+    settled: set[str] = set()
+    for part, amounts in parts:
+        limit, notations = ledger.max_of(part), ledger.notations.get(part)
+        if notations is None or not amounts:
+            continue
+        for key, binary in notations[guarded].items():
+            if key not in settled and key in limit:
+                result[key] = binary
+                if amounts.get(key):
+                    settled.add(key)
+    return result
+
+
+EMPTY: Final = "<empty>"

@@ -1,0 +1,578 @@
+"""The quotas of a cluster with what they hold: one immutable value to ask and to fork."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+
+from koordcore.errors import ModelError
+from koordcore.model.quotas import (
+    BUILTIN_QUOTAS,
+    DEFAULT_QUOTA,
+    ROOT_QUOTA,
+    SYSTEM_QUOTA,
+    ElasticQuota,
+    QuotaPod,
+    QuotaPolicy,
+    QuotaUsage,
+    by_name,
+)
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, subtract, total
+from koordcore.quota.rollup import Pool, Shares, Sums, TreeState, roll_up
+from koordcore.quota.runtime import LARGEST, arrays_of, runtimes_of
+from koordcore.quota.tree import QuotaTree, Vector, compile_tree, split_trees
+
+__all__ = ["Notation", "QuotaLedger", "QuotaStatus", "open_ledger"]
+
+Notation: TypeAlias = immutabledict[str, bool]
+"""Resource name to whether its sum is printed in powers of two."""
+
+NO_NOTATIONS: Final[immutabledict[str, tuple[Notation, Notation]]] = immutabledict()
+
+
+@attrs.frozen(kw_only=True)
+class QuotaStatus:
+    """One quota with everything that follows for it, amounts by resource.
+
+    Parameters
+    ----------
+    quota, tree, parent
+        Which one, in which tree, below whom.
+    max, min
+        As given.
+    scaled_min
+        ``min`` after scaling (upstream's AutoScaleMin).
+    child_request, request, limit_request
+        What its pods and children ask for; that, raised to ``min`` where it does not lend; that, clipped
+        by ``max``.
+    used, non_preemptible_request, non_preemptible_used
+        Plain sums over its pods and everybody's below.
+    allocated, guaranteed
+        Kept under the usage guarantee only; else empty.
+    runtime
+        What it may use now, for the resources in its ``max`` that its parent hands out. ``None`` for the
+        built-in quotas and where the chain of parents is broken.
+    """
+
+    quota: str
+    tree: str = ""
+    parent: str = ""
+    max: Resources = NO_RESOURCES
+    min: Resources = NO_RESOURCES
+    scaled_min: Resources = NO_RESOURCES
+    child_request: Resources = NO_RESOURCES
+    request: Resources = NO_RESOURCES
+    limit_request: Resources = NO_RESOURCES
+    used: Resources = NO_RESOURCES
+    non_preemptible_request: Resources = NO_RESOURCES
+    non_preemptible_used: Resources = NO_RESOURCES
+    allocated: Resources = NO_RESOURCES
+    guaranteed: Resources = NO_RESOURCES
+    runtime: Resources | None = None
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class QuotaLedger:
+    """Quotas, what their pods ask for and use, and what there is to share.
+
+    Made by :func:`open_ledger`. Every change gives a new ledger that shares what did not change; work goes
+    with the depth of the tree. ``track`` and ``untrack`` count a pod in requests, and so move runtimes;
+    ``assume`` and ``forget`` only place a pod that is already counted, and leave all runtimes as they are.
+
+    Parameters
+    ----------
+    policy
+        How quotas are enforced.
+    quotas
+        By name, without the built-in ones unless their objects were given.
+    total
+        What the nodes of the cluster offer together.
+    notations
+        For messages, by quota: resources that its own used amounts name, and whether in powers of two; the
+        same for what its non-preemptible pods use.
+    """
+
+    policy: QuotaPolicy
+    quotas: immutabledict[str, ElasticQuota]
+    total: Resources
+    notations: immutabledict[str, tuple[Notation, Notation]] = NO_NOTATIONS
+    _states: immutabledict[str, TreeState]
+    _builtin: immutabledict[str, QuotaUsage]
+    _namespaces: immutabledict[str, str]
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    @property
+    def trees(self) -> tuple[str, ...]:
+        """Ids of the trees, sorted; the default tree is the empty one."""
+        return tuple(self._states)
+
+    def state(self, tree_id: str = "") -> TreeState:
+        """Give one tree with its sums.
+
+        Raises
+        ------
+        ModelError
+            When there is no such tree.
+        """
+        try:
+            return self._states[tree_id]
+        except KeyError:
+            raise ModelError(f'no quota tree "{tree_id}"') from None
+
+    def find(self, name: str) -> tuple[TreeState, int] | None:
+        """Give the tree of an ordinary quota and its row there; ``None`` for built-in and unknown ones."""
+        quota = self.quotas.get(name)
+        if quota is None:
+            return None
+        state = self._states.get(quota.tree if self.policy.multi_quota_tree else "")
+        row = None if state is None else state.tree.row_of.get(name)
+        return None if state is None or row is None else (state, row)
+
+    def known(self, name: str) -> bool:
+        """Tell whether pods may belong to it; the root only where its own object was given."""
+        return name in (DEFAULT_QUOTA, SYSTEM_QUOTA) or name in self.quotas
+
+    def resolve(self, pod: QuotaPod) -> str | None:
+        """Find the quota of a pod; ``None`` where it is not governed.
+
+        The label comes first; without one the quota named like the namespace inside that namespace, then a
+        quota that lists the namespace, then the default quota, which also takes pods of unknown quotas.
+        """
+        if self.policy.disable_default_quota:
+            return pod.quota if pod.quota and self.known(pod.quota) else None
+        name = pod.quota or self._namespaces.get(pod.namespace, DEFAULT_QUOTA)
+        return name if self.known(name) else DEFAULT_QUOTA
+
+    def tree_of(self, name: str) -> str:
+        """Id of the tree that a quota is in."""
+        if name in BUILTIN_QUOTAS or not self.policy.multi_quota_tree or name not in self.quotas:
+            return ""
+        return self.quotas[name].tree
+
+    def max_of(self, name: str) -> Resources:
+        """What a quota may reach at most."""
+        if name in self.quotas:
+            return self.quotas[name].max
+        if name == DEFAULT_QUOTA:
+            return self.policy.default_quota_group_max
+        return self.policy.system_quota_group_max if name == SYSTEM_QUOTA else NO_RESOURCES
+
+    def min_of(self, name: str) -> Resources:
+        """What a quota is promised; nothing for the built-in ones."""
+        return self.quotas[name].min if name in self.quotas else NO_RESOURCES
+
+    def used_of(self, name: str) -> Resources:
+        """What the pods of a quota and of everybody below it use."""
+        found = self.find(name)
+        if found is None:
+            return self._builtin.get(name, QuotaUsage()).used
+        return _named(found[0].tree, found[0].tally(found[1]).used, zeros=False)
+
+    def held_of(self, name: str) -> Resources:
+        """What the non-preemptible pods of a quota and of everybody below it use."""
+        found = self.find(name)
+        if found is None:
+            return self._builtin.get(name, QuotaUsage()).non_preemptible_used
+        return _named(found[0].tree, found[0].tally(found[1]).non_preemptible_used, zeros=False)
+
+    def own_of(self, name: str) -> QuotaUsage:
+        """Sums over the pods of a quota itself."""
+        found = self.find(name)
+        if found is None:
+            return self._builtin.get(name, QuotaUsage())
+        tree, own = found[0].tree, found[0].tally(found[1]).own
+        return QuotaUsage(
+            request=_named(tree, own.request, zeros=False),
+            used=_named(tree, own.used, zeros=False),
+            non_preemptible_request=_named(tree, own.non_preemptible_request, zeros=False),
+            non_preemptible_used=_named(tree, own.non_preemptible_used, zeros=False),
+        )
+
+    def runtime_of(self, name: str) -> Resources | None:
+        """Runtime of a quota; see :class:`QuotaStatus`."""
+        found = self.find(name)
+        if found is None:
+            return None
+        state, row = found
+        runtime = state.runtime(row)
+        if runtime is None:
+            return None
+        tree = state.tree
+        handed, counted = tree.handled[tree.group_of[row]], tree.counted[row]
+        return make_resources(
+            {
+                name: amount
+                for name, amount, given, counts in zip(tree.resources, runtime, handed, counted, strict=True)
+                if given and counts
+            }
+        )
+
+    def status(self, name: str) -> QuotaStatus:
+        """Give one quota with everything that follows for it.
+
+        Raises
+        ------
+        ModelError
+            When there is no such quota.
+        """
+        if not self.known(name):
+            raise ModelError(f"no elastic quota {name}")
+        found = self.find(name)
+        if found is None:
+            own = self._builtin.get(name, QuotaUsage())
+            return QuotaStatus(
+                quota=name,
+                parent="" if name == ROOT_QUOTA else ROOT_QUOTA,
+                max=self.max_of(name),
+                child_request=own.request,
+                request=own.request,
+                limit_request=own.request,
+                used=own.used,
+                non_preemptible_request=own.non_preemptible_request,
+                non_preemptible_used=own.non_preemptible_used,
+            )
+        state, row = found
+        return _status(state, row, state.scaled_min(row), self.runtime_of(name))
+
+    def statuses(self) -> dict[str, QuotaStatus]:
+        """Give all ordinary quotas, by name, computed in one pass over each tree."""
+        result: dict[str, QuotaStatus] = {}
+        for state in self._states.values():
+            result.update(_all_statuses(state))
+        return dict(sorted(result.items()))
+
+    def pool_of(self, tree_id: str = "") -> Resources:
+        """What a tree has to share: its total without what the default and system quotas use."""
+        if tree_id:
+            return _tree_totals(self.quotas, self.policy).get(tree_id, NO_RESOURCES)
+        return _default_pool(self.quotas, self.policy, self.total, self._builtin)
+
+    # --- changing -----------------------------------------------------------------------------------------
+
+    def track(self, pod: QuotaPod) -> QuotaLedger:
+        """Count a pod in the request of its quota, and in what is used where it is already placed."""
+        return self._changed(pod, requested=1, placed=1 if pod.assigned else 0)
+
+    def untrack(self, pod: QuotaPod) -> QuotaLedger:
+        """Take a tracked pod out again, with what it uses where it is placed."""
+        return self._changed(pod, requested=-1, placed=-1 if pod.assigned else 0)
+
+    def assume(self, pod: QuotaPod) -> QuotaLedger:
+        """Count a tracked pod as placed."""
+        return self._changed(pod, requested=0, placed=1)
+
+    def forget(self, pod: QuotaPod) -> QuotaLedger:
+        """Count a tracked pod as not placed any more."""
+        return self._changed(pod, requested=0, placed=-1)
+
+    def with_total(self, amounts: Mapping[str, int]) -> QuotaLedger:
+        """Share another total."""
+        return attrs.evolve(self, total=make_resources(amounts)).repooled()
+
+    def _changed(self, pod: QuotaPod, *, requested: int, placed: int) -> QuotaLedger:
+        name = self.resolve(pod)
+        if name is None or name == ROOT_QUOTA:
+            return self
+        found = self.find(name)
+        if found is None:
+            usage = _builtin_usage(
+                self.max_of(name), self._builtin.get(name, QuotaUsage()), pod, requested, placed
+            )
+            changed = attrs.evolve(self, builtin=immutabledict({**self._builtin, name: usage}))
+            return changed.repooled() if placed else changed
+        state, row = found
+        request = state.tree.vector(row, pod.request)
+        own = state.tally(row).own
+        nothing = (0,) * len(request)
+        if requested:
+            guarded = nothing if pod.preemptible else request
+            own = own.plus(Sums(request, nothing, guarded, nothing), requested)
+        if placed:
+            guarded = nothing if pod.preemptible else request
+            own = own.plus(Sums(nothing, request, nothing, guarded), placed)
+        states = immutabledict({**self._states, state.tree.tree_id: state.with_sums(row, own)})
+        return attrs.evolve(self, states=states)
+
+    def repooled(self) -> QuotaLedger:
+        """Work the pools out again, after the total or what the built-in quotas use has changed."""
+        states = {
+            tree_id: state.with_pool(_pool(state.tree, self.pool_of(tree_id)))
+            for tree_id, state in self._states.items()
+        }
+        return attrs.evolve(self, states=immutabledict(states))
+
+
+def open_ledger(
+    quotas: Iterable[ElasticQuota],
+    *,
+    total: Mapping[str, int],
+    policy: QuotaPolicy | None = None,
+    pods: Iterable[QuotaPod] = (),
+    usage: Mapping[str, QuotaUsage] = immutabledict(),
+) -> QuotaLedger:
+    """Build a ledger.
+
+    Parameters
+    ----------
+    quotas
+        All elastic quotas. Of two with one name the first one counts.
+    total
+        What the nodes offer together: the sum of allocatable of all nodes that are not being deleted.
+    policy
+        Upstream's defaults where it is left out.
+    pods
+        Pods, and pending Reservations that name a quota; bound ones count as using what they ask for.
+    usage
+        Sums by quota for pods that are not listed one by one.
+
+    Raises
+    ------
+    ModelError
+        When the parents of quotas form a cycle.
+    """
+    policy = QuotaPolicy() if policy is None else policy
+    table = by_name(quota for quota in quotas if not quota.deleting)
+    empty = QuotaLedger(
+        policy=policy,
+        quotas=table,
+        total=make_resources(total),
+        states=immutabledict(),
+        builtin=immutabledict(),
+        namespaces=_namespaces(table),
+    )
+    sums: dict[str, QuotaUsage] = {name: usage[name] for name in sorted(usage) if empty.known(name)}
+    _add_pods(empty, pods, sums)
+    notations = {name: (each.binary, each.non_preemptible_binary) for name, each in sums.items()}
+    builtin = {name: _masked(empty.max_of(name), sums[name]) for name in sorted(sums.keys() & BUILTIN_QUOTAS)}
+    states: dict[str, TreeState] = {}
+    for tree_id, members in split_trees(table, policy).items():
+        tree = compile_tree(tree_id, members, guarantee_usage=policy.guarantee_usage)
+        own = {
+            tree.row_of[name]: _sums(tree, tree.row_of[name], each)
+            for name, each in sums.items()
+            if name in tree.row_of
+        }
+        states[tree_id] = roll_up(tree, policy, own, _pool(tree, NO_RESOURCES))
+    ledger = attrs.evolve(
+        empty,
+        states=immutabledict(states),
+        builtin=immutabledict(builtin),
+        notations=immutabledict(sorted(notations.items())),
+    )
+    return ledger.repooled()
+
+
+def _add_pods(ledger: QuotaLedger, pods: Iterable[QuotaPod], sums: dict[str, QuotaUsage]) -> None:
+    grouped: dict[str, list[QuotaPod]] = {}
+    for pod in pods:
+        name = ledger.resolve(pod)
+        if name is not None and name != ROOT_QUOTA:
+            grouped.setdefault(name, []).append(pod)
+    for name, members in sorted(grouped.items()):
+        here, guarded = sums.get(name, QuotaUsage()), [pod for pod in members if not pod.preemptible]
+        placed, held = [pod for pod in members if pod.assigned], [pod for pod in guarded if pod.assigned]
+        sums[name] = QuotaUsage(
+            request=total([here.request, *(pod.request for pod in members)]),
+            used=total([here.used, *(pod.request for pod in placed)]),
+            non_preemptible_request=total([here.non_preemptible_request, *(pod.request for pod in guarded)]),
+            non_preemptible_used=total([here.non_preemptible_used, *(pod.request for pod in held)]),
+            binary=_notation(placed, here.binary),
+            non_preemptible_binary=_notation(held, here.non_preemptible_binary),
+        )
+
+
+def _notation(placed: Iterable[QuotaPod], known: Notation) -> Notation:
+    """Tell which sums are in powers of two: a sum keeps the notation of its first operand but zero."""
+    result, settled = dict(known), set(known)
+    for pod in placed:
+        if not pod.written or not any(pod.request.values()):
+            continue
+        for name, amount in pod.request.items():
+            if name not in settled:
+                result[name] = pod.written.get(name, "").endswith("i")
+                if amount:
+                    settled.add(name)
+    return immutabledict(sorted(result.items()))
+
+
+def _namespaces(quotas: Mapping[str, ElasticQuota]) -> immutabledict[str, str]:
+    """Map namespaces to quotas: one inside it of its name, else the first that lists it."""
+    bound: dict[str, str] = {}
+    for quota in sorted(quotas.values(), key=lambda quota: (quota.namespace, quota.name)):
+        for namespace in quota.namespaces:
+            bound.setdefault(namespace, quota.name)
+    bound.update({quota.namespace: quota.name for quota in quotas.values() if quota.namespace == quota.name})
+    return immutabledict(bound)
+
+
+def _masked(limit: Resources, usage: QuotaUsage) -> QuotaUsage:
+    def mask(amounts: Resources) -> Resources:
+        return make_resources({name: amount for name, amount in amounts.items() if name in limit})
+
+    return QuotaUsage(
+        request=mask(usage.request),
+        used=mask(usage.used),
+        non_preemptible_request=mask(usage.non_preemptible_request),
+        non_preemptible_used=mask(usage.non_preemptible_used),
+    )
+
+
+def _sums(tree: QuotaTree, row: int, usage: QuotaUsage) -> Sums:
+    return Sums(
+        tree.vector(row, usage.request),
+        tree.vector(row, usage.used),
+        tree.vector(row, usage.non_preemptible_request),
+        tree.vector(row, usage.non_preemptible_used),
+    )
+
+
+def _builtin_usage(
+    limit: Resources, old: QuotaUsage, pod: QuotaPod, requested: int, placed: int
+) -> QuotaUsage:
+    def shifted(amounts: Resources, sign: int) -> Resources:
+        changed = dict(amounts)
+        for name, amount in pod.request.items():
+            if name in limit:
+                changed[name] = max(0, changed.get(name, 0) + sign * amount)
+        return make_resources(changed)
+
+    guarded = not pod.preemptible
+    return QuotaUsage(
+        request=shifted(old.request, requested) if requested else old.request,
+        used=shifted(old.used, placed) if placed else old.used,
+        non_preemptible_request=(
+            shifted(old.non_preemptible_request, requested)
+            if requested and guarded
+            else old.non_preemptible_request
+        ),
+        non_preemptible_used=(
+            shifted(old.non_preemptible_used, placed) if placed and guarded else old.non_preemptible_used
+        ),
+    )
+
+
+def _tree_totals(quotas: Mapping[str, ElasticQuota], policy: QuotaPolicy) -> dict[str, Resources]:
+    """Capacity of every tree but the default one, as its root says; of two roots the first by name counts."""
+    totals: dict[str, Resources] = {}
+    if policy.multi_quota_tree:
+        for name in sorted(quotas):
+            quota = quotas[name]
+            if quota.is_root and quota.tree and quota.total is not None:
+                totals.setdefault(quota.tree, quota.total)
+    return totals
+
+
+def _default_pool(
+    quotas: Mapping[str, ElasticQuota],
+    policy: QuotaPolicy,
+    offered: Resources,
+    builtin: Mapping[str, QuotaUsage],
+) -> Resources:
+    pool = offered
+    ignored = {quota.tree for quota in quotas.values() if quota.is_root and quota.ignore_default_tree}
+    for tree_id, amounts in _tree_totals(quotas, policy).items():
+        if tree_id not in ignored:
+            pool = subtract(pool, amounts)
+    for name in (DEFAULT_QUOTA, SYSTEM_QUOTA):
+        if name in builtin:
+            pool = subtract(pool, builtin[name].used)
+    return pool
+
+
+def _pool(tree: QuotaTree, amounts: Mapping[str, int]) -> Pool:
+    return Pool(
+        tuple([amounts.get(name, 0) for name in tree.resources]),
+        tuple([name in amounts for name in tree.resources]),
+    )
+
+
+def _named(tree: QuotaTree, vector: Vector, *, zeros: bool = True) -> Resources:
+    pairs = zip(tree.resources, vector, strict=True)
+    return make_resources({name: amount for name, amount in pairs if zeros or amount})
+
+
+def _status(state: TreeState, row: int, scaled: Vector, runtime: Resources | None) -> QuotaStatus:
+    tree, tally, quota = state.tree, state.tally(row), state.tree.quotas[row]
+    guarantee = state.policy.guarantee_usage
+
+    def named(vector: Vector) -> Resources:
+        return _named(tree, vector, zeros=False)
+
+    return QuotaStatus(
+        quota=quota.name,
+        tree=tree.tree_id,
+        parent=quota.parent or ROOT_QUOTA,
+        max=quota.max,
+        min=quota.min,
+        scaled_min=named(scaled),
+        child_request=named(tally.child),
+        request=named(tally.request),
+        limit_request=named(tally.limit),
+        used=named(tally.used),
+        non_preemptible_request=named(tally.non_preemptible_request),
+        non_preemptible_used=named(tally.non_preemptible_used),
+        allocated=named(tally.allocated) if guarantee else NO_RESOURCES,
+        guaranteed=named(tally.guaranteed) if guarantee else NO_RESOURCES,
+        runtime=runtime,
+    )
+
+
+def _all_statuses(state: TreeState) -> dict[str, QuotaStatus]:
+    tree = state.tree
+    got = _all_shares(state)
+    result: dict[str, QuotaStatus] = {}
+    for row, quota in enumerate(tree.quotas):
+        shares = got[tree.group_of[row]]
+        place = tree.place_of[row]
+        if shares is None:
+            result[quota.name] = _status(state, row, tree.min[row], None)
+            continue
+        handed = tree.handled[tree.group_of[row]]
+        runtime = make_resources(
+            {
+                name: amount
+                for name, amount, given in zip(tree.resources, shares.runtime[place], handed, strict=True)
+                if given and name in quota.max
+            }
+        )
+        result[quota.name] = _status(state, row, shares.scaled[place], runtime)
+    return result
+
+
+def _all_shares(state: TreeState) -> list[Shares | None]:
+    """Share out everywhere: in arrays where they can hold the amounts, else group by group."""
+    tree = state.tree
+    arrays = arrays_of(tree)
+    limits = [state.tally(row).limit for row in range(len(tree.quotas))]
+    floors = [state.tally(row).guaranteed for row in range(len(tree.quotas))]
+    spread = [
+        max((sum(vector[k] for vector in both)) for both in (limits, floors))
+        for k in range(len(tree.resources))
+    ]
+    largest = max([*spread, *map(abs, state.pool.amounts)], default=0)
+    if arrays is None or largest >= LARGEST // 2:
+        return [state.shares(group) for group in range(len(tree.groups))]
+    rows, width = arrays.rows, len(tree.resources)
+    matrix = np.array(limits, dtype=np.int64).reshape(len(limits), width).T[:, rows]
+    guaranteed = np.array(floors, dtype=np.int64).reshape(len(floors), width).T[:, rows]
+    scaled, runtime = runtimes_of(
+        arrays,
+        np.ascontiguousarray(matrix),
+        np.array(state.pool.amounts, dtype=np.int64),
+        np.array(state.pool.present, dtype=np.bool_),
+        scale=state.policy.enable_min_quota_scale,
+        guaranteed=np.ascontiguousarray(guaranteed) if state.policy.guarantee_usage else None,
+    )
+    scaled_of = dict(zip(rows.tolist(), map(tuple, scaled.T.tolist()), strict=True))
+    runtime_of = dict(zip(rows.tolist(), map(tuple, runtime.T.tolist()), strict=True))
+    return [
+        Shares(tuple(scaled_of[row] for row in members), tuple(runtime_of[row] for row in members))
+        if all(row in runtime_of for row in members)
+        else None
+        for members in tree.groups
+    ]

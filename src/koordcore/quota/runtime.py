@@ -1,0 +1,368 @@
+"""The runtime quota of a whole tree in one top-down pass over arrays, exact to the unit.
+
+Products of a weight and an amount leave 64 bits. The quotient is therefore guessed in double precision and
+put right by its remainder, which is small enough to be exact in wrapping 64-bit arithmetic; where even
+that bound fails, the weights of the group are reduced by their common divisor, and what still fails is
+divided by Python's integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from koordcore.quota.distribution import share_out
+from koordcore.quota.tree import DETACHED, TOP, QuotaTree
+
+__all__ = [
+    "LARGEST",
+    "VECTOR_WORTHWHILE",
+    "TreeArrays",
+    "arrays_of",
+    "limits_of",
+    "runtimes_of",
+    "share_out_columns",
+]
+
+IntVector: TypeAlias = NDArray[np.int64]
+IntMatrix: TypeAlias = NDArray[np.int64]
+BoolVector: TypeAlias = NDArray[np.bool_]
+BoolMatrix: TypeAlias = NDArray[np.bool_]
+
+LARGEST: Final = 2**62
+"""Amounts and their sums below this are safe in arrays; larger ones are for Python's integers."""
+
+VECTOR_WORTHWHILE: Final = 48
+"""Siblings from which arrays beat plain loops."""
+
+
+# --- one batch of sibling groups --------------------------------------------------------------------------
+
+
+def _deal(
+    totals: IntVector,
+    starts: IntVector,
+    *,
+    floors: IntVector,
+    needs: IntVector,
+    weights: IntVector,
+    lends: BoolVector,
+) -> IntVector:
+    """Share out in many groups at once; group ``g`` is ``starts[g]`` up to the next start, in name order."""
+    size = floors.size
+    borrows = needs > floors
+    runtime = np.where(borrows | ~lends, floors, needs)
+    left = totals - np.add.reduceat(runtime, starts)
+    group = np.repeat(np.arange(starts.size), np.diff(starts, append=size))
+    active = np.flatnonzero(borrows & (left > 0)[group])
+    while active.size:
+        group_now = group[active]
+        first = np.flatnonzero(np.diff(group_now, prepend=-1))
+        local = np.repeat(np.arange(first.size), np.diff(first, append=active.size))
+        here = group_now[first]
+        amount = left[here]
+        weight = weights[active]
+        granted = _granted(weight, amount, first, local)
+        reached = runtime[active] + granted
+        surplus = reached - needs[active]
+        done = surplus >= 0
+        runtime[active] = np.where(done, needs[active], reached)
+        again = np.add.reduceat(np.where(done, surplus, 0), first)
+        # A group whose weights are used up grants nothing; what it had left stays undistributed.
+        left[here] = again
+        active = active[~done & (again > 0)[local]]
+    return runtime
+
+
+def _granted(weight: IntVector, amount: IntVector, first: IntVector, local: IntVector) -> IntVector:
+    """Deal ``amount`` of each group out by largest remainder; ties go to the earlier member."""
+    quotient, remainder = _divided(weight, amount, first, local)
+    remainder[weight <= 0] = -1
+    residue = amount - np.add.reduceat(quotient, first)
+    wanted = residue > 0
+    weight_sum = np.add.reduceat(weight.astype(np.float64), first)
+    wanted &= weight_sum > 0
+    if not wanted.any():
+        return quotient
+    stride = int(remainder.max()) + 2
+    if stride < LARGEST // (first.size + 1):
+        order = np.argsort(local * stride + (stride - 2 - remainder), kind="stable")
+    else:
+        order = np.lexsort((-remainder, local))
+    position = np.arange(order.size) - first[local]
+    extra = np.zeros(order.size, dtype=np.int64)
+    extra[order] = (position < residue[local]) & wanted[local]
+    return quotient + extra
+
+
+def _divided(
+    weight: IntVector, amount: IntVector, first: IntVector, local: IntVector
+) -> tuple[IntVector, IntVector]:
+    """Divide ``weight * amount`` by the group's sum of weights, exactly; 0 where nothing can be dealt."""
+    rough_sum = np.add.reduceat(weight.astype(np.float64), first)
+    rough_span = np.add.reduceat(np.abs(weight).astype(np.float64), first)
+    limit = float(LARGEST)
+    error = amount.astype(np.float64) * 2.0**-49 + 4.0
+    safe = (rough_span * error < limit) | (rough_sum <= 0)
+    if not safe.all():
+        divisor = np.gcd.reduceat(weight, first)
+        weight = weight // np.maximum(divisor, 1)[local]
+        rough_span = np.add.reduceat(np.abs(weight).astype(np.float64), first)
+        safe = (rough_span * error < limit) | (rough_sum <= 0)
+    weight_sum = np.add.reduceat(weight, first)
+    usable = safe & (rough_sum > 0) & (weight_sum > 0)
+    spread, mine = np.where(usable, weight_sum, 1)[local], np.where(usable[local] & (weight > 0), weight, 0)
+    dealt = amount[local]
+    quotient = (mine.astype(np.float64) * dealt / spread).astype(np.int64)
+    remainder = mine * dealt - quotient * spread
+    off = remainder // spread
+    quotient += off
+    remainder -= off * spread
+    for index in np.flatnonzero(~safe):
+        end = first[index + 1] if index + 1 < first.size else local.size
+        span = slice(int(first[index]), int(end))
+        _divide_exactly(weight[span], int(amount[index]), quotient[span], remainder[span])
+    return quotient, remainder
+
+
+def _divide_exactly(weight: IntVector, amount: int, quotient: IntVector, remainder: IntVector) -> None:
+    """Fill in one group by Python's integers; remainders become ranks, which keep their order."""
+    weights = [int(each) for each in weight]
+    spread = sum(weights)
+    if spread <= 0:
+        return
+    parts = [divmod(each * amount, spread) if each > 0 else (0, -1) for each in weights]
+    ranks = {value: rank for rank, value in enumerate(sorted({part[1] for part in parts}))}
+    quotient[:] = [part[0] for part in parts]
+    remainder[:] = [ranks[part[1]] for part in parts]
+
+
+def share_out_columns(
+    totals: Sequence[int],
+    floors: Sequence[Sequence[int]],
+    needs: Sequence[Sequence[int]],
+    weights: Sequence[Sequence[int]],
+    lends: Sequence[bool],
+) -> list[list[int]]:
+    """Share several resources out among the same siblings, each as :func:`~.distribution.share_out` does.
+
+    Amounts that arrays cannot hold are shared out one resource at a time.
+    """
+    if not totals:
+        return []
+    size = len(lends)
+    sums = [sum(map(abs, column)) for columns in (floors, needs) for column in columns]
+    bound = max([*sums, *map(abs, totals), *(max(map(abs, column), default=0) for column in weights)])
+    if bound >= LARGEST // 2:
+        return [
+            share_out(total, floor, need, weight, lends)
+            for total, floor, need, weight in zip(totals, floors, needs, weights, strict=True)
+        ]
+    runtime = _deal(
+        np.array(totals, dtype=np.int64),
+        np.arange(len(totals), dtype=np.int64) * size,
+        floors=np.array(floors, dtype=np.int64).reshape(-1),
+        needs=np.array(needs, dtype=np.int64).reshape(-1),
+        weights=np.array(weights, dtype=np.int64).reshape(-1),
+        lends=np.tile(np.array(lends, dtype=np.bool_), len(totals)),
+    )
+    columns: list[list[int]] = runtime.reshape(len(totals), size).tolist()
+    return columns
+
+
+# --- a whole tree -----------------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class _Level:
+    """Rows of one depth, and the sibling groups in them."""
+
+    rows: slice
+    starts: IntVector
+    parents: IntVector
+    handled: BoolMatrix
+    """Shape (R, groups): resources that the parent of the group hands out."""
+    present: BoolMatrix | None
+    """Shape (R, groups): resources that the parent itself was given; ``None`` at the top, where the pool
+    says it."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class TreeArrays:
+    """A compiled tree as columns, for the quotas whose chain of parents reaches the root.
+
+    Parameters
+    ----------
+    tree
+        Where it comes from; rows and columns are the same.
+    rows
+        Row in the tree of each row here.
+    min, max, weight
+        Shape (R, Q). ``max`` is beyond reach where a quota has none.
+    lends
+        Shape (Q,).
+    """
+
+    tree: QuotaTree
+    rows: IntVector
+    min: IntMatrix
+    max: IntMatrix
+    weight: IntMatrix
+    lends: BoolVector
+    levels: tuple[_Level, ...]
+
+
+def arrays_of(tree: QuotaTree) -> TreeArrays | None:
+    """Lay a tree out in arrays; ``None`` where an amount is too large for them."""
+    kept = [row for row in range(len(tree.quotas)) if tree.attached(row)] if tree.groups[DETACHED] else None
+    rows = list(range(len(tree.quotas))) if kept is None else kept
+    counted = [tree.counted[row] for row in rows]
+    ceilings = [
+        [min(amount, LARGEST) if here else LARGEST for amount, here in zip(tree.max[row], has, strict=True)]
+        for row, has in zip(rows, counted, strict=True)
+    ]
+    mins, weights = [tree.min[row] for row in rows], [tree.weight[row] for row in rows]
+    width = len(tree.resources)
+    promised = [sum(abs(vector[k]) for vector in mins) for k in range(width)]
+    largest = max((abs(amount) for vector in weights for amount in vector), default=0)
+    lowest = min((amount for vector in ceilings for amount in vector), default=0)
+    if largest >= LARGEST or lowest <= -LARGEST or max(promised, default=0) >= LARGEST // 2:
+        return None
+    return TreeArrays(
+        tree=tree,
+        rows=np.array(rows, dtype=np.int64),
+        min=_columns(mins, width),
+        max=_columns(ceilings, width),
+        weight=_columns(weights, width),
+        lends=np.array([tree.lends[row] for row in rows], dtype=np.bool_),
+        levels=tuple(_levels(tree, rows)),
+    )
+
+
+def _columns(vectors: Sequence[Sequence[int]], width: int) -> IntMatrix:
+    matrix = np.array(vectors, dtype=np.int64).reshape(len(vectors), width).T
+    return np.ascontiguousarray(matrix)
+
+
+def _levels(tree: QuotaTree, rows: Sequence[int]) -> Iterable[_Level]:
+    here_of = {row: here for here, row in enumerate(rows)}
+    at = 0
+    groups = [TOP] if rows else []
+    while groups:
+        starts: list[int] = []
+        end = at
+        for group in groups:
+            starts.append(end - at)
+            end += len(tree.groups[group])
+        top = groups[0] == TOP
+        above = [tree.group_of[tree.parent_of_group[group]] for group in groups] if not top else []
+        yield _Level(
+            rows=slice(at, end),
+            starts=np.array(starts, dtype=np.int64),
+            parents=np.array(
+                [] if top else [here_of[tree.parent_of_group[group]] for group in groups], dtype=np.int64
+            ),
+            handled=np.array([tree.handled[group] for group in groups], dtype=np.bool_).T,
+            present=None if top else np.array([tree.handled[group] for group in above], dtype=np.bool_).T,
+        )
+        members = [row for group in groups for row in tree.groups[group]]
+        groups = [tree.group_below[row] for row in members if tree.group_below[row] >= 0]
+        at = end
+
+
+def limits_of(arrays: TreeArrays, own: IntMatrix) -> IntMatrix:
+    """Roll requests up: what each quota asks of its parent.
+
+    Parameters
+    ----------
+    own
+        Shape (R, Q): what the pods of each quota itself ask for; sums stay below :data:`LARGEST`.
+    """
+    child = own.copy()
+    limit = np.empty_like(child)
+    for level in reversed(arrays.levels):
+        rows = level.rows
+        asked = np.where(arrays.lends[rows], child[:, rows], np.maximum(child[:, rows], arrays.min[:, rows]))
+        limit[:, rows] = np.minimum(asked, arrays.max[:, rows])
+        if level.parents.size:
+            child[:, level.parents] += np.add.reduceat(limit[:, rows], level.starts, axis=1)
+    return limit
+
+
+def runtimes_of(
+    arrays: TreeArrays,
+    limits: IntMatrix,
+    pool: IntVector,
+    present: BoolVector,
+    *,
+    scale: bool = True,
+    guaranteed: IntMatrix | None = None,
+) -> tuple[IntMatrix, IntMatrix]:
+    """Compute all scaled mins and runtimes of a tree, level by level.
+
+    Parameters
+    ----------
+    limits
+        Shape (R, Q), see :func:`limits_of`.
+    pool, present
+        Shape (R,): what the tree has, and which resources it has a total for.
+    scale
+        Whether mins are scaled (``enableMinQuotaScale``).
+    guaranteed
+        Shape (R, Q): floors that are never taken back, under the usage guarantee.
+
+    Returns
+    -------
+    scaled, runtime
+        Shape (R, Q) each. The runtime is zero in resources that the parent does not hand out.
+    """
+    runtime = np.zeros_like(limits)
+    scaled_min = arrays.min.copy()
+    for level in arrays.levels:
+        rows, width, groups = level.rows, limits.shape[0], level.starts.size
+        if not width:
+            break
+        if level.present is None:
+            share, given = pool.reshape(width, 1), present.reshape(width, 1)
+        else:
+            share, given = runtime[:, level.parents], level.present
+        size = rows.stop - rows.start
+        group = np.repeat(np.arange(groups), np.diff(level.starts, append=size))
+        promised = arrays.min[:, rows]
+        scaled = _scaled(promised, share, given, level.starts, group) if scale else promised
+        scaled_min[:, rows] = scaled
+        floors = scaled if guaranteed is None else np.maximum(scaled, guaranteed[:, rows])
+        needs = limits[:, rows]
+        if not level.handled.all():
+            handed = level.handled[:, group]
+            share = np.where(level.handled, share, 0)
+            floors, needs = np.where(handed, floors, 0), np.where(handed, needs, 0)
+        offsets = (np.arange(width, dtype=np.int64)[:, None] * size + level.starts).reshape(-1)
+        runtime[:, rows] = _deal(
+            np.ascontiguousarray(share).reshape(-1),
+            offsets,
+            floors=np.ascontiguousarray(floors).reshape(-1),
+            needs=np.ascontiguousarray(needs).reshape(-1),
+            weights=np.ascontiguousarray(arrays.weight[:, rows]).reshape(-1),
+            lends=np.tile(arrays.lends[rows], width),
+        ).reshape(width, size)
+    return scaled_min, runtime
+
+
+def _scaled(
+    promised: IntMatrix, share: IntMatrix, given: BoolMatrix, starts: IntVector, group: IntVector
+) -> IntMatrix:
+    promised_sum = np.add.reduceat(promised, starts, axis=1)
+    short = given & (share < promised_sum)
+    if not short.any():
+        return promised
+    nothing = short & ((share <= 0) | (promised_sum <= 0))
+    whole = np.where(short & ~nothing, promised_sum, 1)[:, group].astype(np.float64)
+    part = np.where(short & ~nothing, share, 0)[:, group].astype(np.float64)
+    # Upstream's order of operations in double precision: product first, then quotient, then truncation.
+    shrunk = (part * promised.astype(np.float64) / whole).astype(np.int64)
+    return np.where(short[:, group], shrunk, promised)
