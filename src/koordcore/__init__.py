@@ -17,6 +17,7 @@ from koordcore.model.pods import Container, Pod, PodKey
 from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify import Violation, ViolationKind, verify
 
 __all__ = [
     "Bound",
@@ -41,9 +42,12 @@ __all__ = [
     "SolverError",
     "Unschedulable",
     "Victim",
+    "Violation",
+    "ViolationKind",
     "Waiting",
     "__version__",
     "schedule",
+    "verify",
 ]
 
 __version__ = "0.1.0"

@@ -27,6 +27,7 @@ from koordcore.model.decisions import Bound, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
 
 __all__ = ["ClusterSnapshot", "ScheduleResult", "bind"]
 
@@ -320,12 +321,15 @@ class ScheduleResult:
         One per pod, in the order in which they were taken.
     snapshot
         The cluster afterwards.
+    policy
+        What was asked of the decisions; :func:`koordcore.verify` holds them to it.
     stats
         Counts and deterministic work units by name; no wall time.
     """
 
     decisions: tuple[PodDecision, ...]
     snapshot: ClusterSnapshot
+    policy: Policy = Policy()
     stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
 
     @property

@@ -189,6 +189,11 @@ class Policy:
         """Give one feature's setting, or ``None``."""
         return next((feature for feature in self.features if feature.name == name), None)
 
+    def filters(self, name: str) -> bool:
+        """Tell whether a feature of that name filters nodes."""
+        setting = self.feature(name)
+        return setting is not None and setting.filters
+
     def with_feature(self, setting: FeatureSetting) -> Policy:
         """Add a feature at the end, or replace the one of the same name in its place."""
         if self.feature(setting.name) is None:

@@ -79,7 +79,9 @@ def schedule(
         "waiting": sum(isinstance(one, Waiting) for one in decisions),
         "nodes": len(workspace.layout.names),
     }
-    return ScheduleResult(decisions=tuple(decisions), snapshot=workspace.freeze(), stats=counts)
+    return ScheduleResult(
+        decisions=tuple(decisions), snapshot=workspace.freeze(), policy=policy, stats=counts
+    )
 
 
 def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:

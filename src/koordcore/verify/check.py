@@ -1,0 +1,103 @@
+"""The checks of a whole result, in the order in which a reader would ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from koordcore.model.decisions import Bound, Nominated, PodDecision
+from koordcore.model.pods import Pod, PodKey
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify.nodes import check_nodes
+from koordcore.verify.placement import check_placements
+from koordcore.verify.violation import Violation, ViolationKind
+
+__all__ = ["verify"]
+
+Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
+
+CHECKS: Final[tuple[Check, ...]] = (check_nodes, check_placements)
+"""One function per rule book; each reads only the snapshot before and the result."""
+
+
+def verify(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation, ...]:
+    """Check a result against the snapshot that it was made from.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster before.
+    result
+        What :func:`koordcore.schedule` returned, or any plan in that form.
+
+    Returns
+    -------
+    tuple of Violation
+        Every broken rule, sorted; empty when the result is legal. A node that was overcommitted before is not
+        held against the result unless it got worse.
+    """
+    found = list(_check_decisions(snapshot, result))
+    known = {violation.subject for violation in found}
+    for check in CHECKS:
+        found.extend(violation for violation in check(snapshot, result) if violation.subject not in known)
+    found.extend(_check_snapshot(snapshot, result))
+    return tuple(sorted(set(found)))
+
+
+def _check_decisions(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Every decision is about a pod that waits, once, and names a node that exists."""
+    pending = {pod.key: pod for pod in (*result.snapshot.pending, *snapshot.pending)}
+    after = {pod.key: pod for state in result.snapshot.nodes for pod in state.pods}
+    nodes = {state.name for state in snapshot.nodes}
+    bound = {pod.key for state in snapshot.nodes for pod in state.pods}
+    seen: set[PodKey] = set()
+    for decision in result.decisions:
+        key = decision.pod
+        if key in seen:
+            yield Violation(ViolationKind.DECIDED_TWICE, str(key), "has more than one decision")
+        seen.add(key)
+        if key in bound:
+            yield Violation(ViolationKind.ALREADY_BOUND, str(key), "was bound before")
+        pod = pending.get(key) or after.get(key)
+        if pod is None:
+            yield Violation(ViolationKind.UNKNOWN_POD, str(key), "is in neither snapshot")
+        elif pod.gated and isinstance(decision, Bound | Nominated):
+            yield Violation(ViolationKind.GATED, str(key), f"is held by gate {pod.gates[0]}")
+        if isinstance(decision, Bound | Nominated) and decision.node not in nodes:
+            yield Violation(ViolationKind.UNKNOWN_NODE, str(key), f"no node {decision.node}")
+
+
+def _check_snapshot(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """The snapshot afterwards differs from the one before by exactly the decisions."""
+    before = {pod.key: pod for state in snapshot.nodes for pod in state.pods}
+    after = {pod.key: pod for state in result.snapshot.nodes for pod in state.pods}
+    decided: Mapping[PodKey, PodDecision] = {one.pod: one for one in result.decisions}
+    if [state.node for state in snapshot.nodes] != [state.node for state in result.snapshot.nodes]:
+        yield Violation(ViolationKind.SNAPSHOT, "nodes", "are not the same before and after")
+    if snapshot.records != result.snapshot.records:
+        yield Violation(ViolationKind.SNAPSHOT, "records", "are not the same before and after")
+    for key in sorted({*before, *after}):
+        decision = decided.get(key)
+        if key in before and after.get(key) != before[key]:
+            message = "is gone" if key not in after else "is not as it was"
+            yield Violation(ViolationKind.SNAPSHOT, str(key), message)
+        elif key not in before and not isinstance(decision, Bound):
+            yield Violation(ViolationKind.NOT_DECIDED, str(key), "is bound without a decision")
+        elif key not in before and isinstance(decision, Bound):
+            yield from _check_written(after[key], decision)
+    waiting = {pod.key for pod in result.snapshot.pending}
+    for pod in snapshot.pending:
+        if pod.key not in waiting and pod.key not in after:
+            yield Violation(ViolationKind.SNAPSHOT, str(pod.key), "is lost")
+    for decision in result.decisions:
+        if isinstance(decision, Bound) and decision.pod not in after:
+            yield Violation(ViolationKind.SNAPSHOT, str(decision.pod), "is decided but not bound")
+
+
+def _check_written(pod: Pod, decision: Bound) -> Iterator[Violation]:
+    if pod.node_name != decision.node:
+        message = f"is on {pod.node_name}, the decision says {decision.node}"
+        yield Violation(ViolationKind.SNAPSHOT, str(pod.key), message)
+    for key, value in decision.annotations.items():
+        if pod.annotations.get(key) != value:
+            yield Violation(ViolationKind.SNAPSHOT, str(pod.key), f"annotation {key} is not as decided")

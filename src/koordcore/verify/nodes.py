@@ -1,0 +1,61 @@
+"""Sums on nodes: resources, pod counts and host ports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from koordcore.model.nodes import NodeState
+from koordcore.model.policy import FitArgs, Policy
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify.violation import Violation, ViolationKind
+
+__all__ = ["check_nodes"]
+
+
+def check_nodes(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """No node holds more than it has, unless it did so before and got no worse."""
+    before = {state.name: state for state in snapshot.nodes}
+    for state in result.snapshot.nodes:
+        earlier = before.get(state.name)
+        if earlier is None or earlier.pods == state.pods:
+            continue
+        if result.policy.filters("NodeResourcesFit"):
+            yield from _check_sums(earlier, state, result.policy)
+        if result.policy.filters("NodePorts"):
+            yield from _check_ports(earlier, state)
+
+
+def _sums(state: NodeState) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for pod in state.pods:
+        for name, amount in pod.requests.items():
+            sums[name] += amount
+    sums[PODS] = len(state.pods)
+    return sums
+
+
+def _check_sums(earlier: NodeState, state: NodeState, policy: Policy) -> Iterator[Violation]:
+    setting = policy.feature("NodeResourcesFit")
+    args = setting.args if setting and setting.args else FitArgs()
+    old, new = _sums(earlier), _sums(state)
+    for name in sorted(new):
+        if name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS) and (
+            name in args.ignored or name.split("/", 1)[0] in args.ignored_groups
+        ):
+            continue
+        limit = state.node.allocatable.get(name, 0)
+        if new[name] > limit and new[name] > old[name]:
+            kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
+            yield Violation(kind, state.name, f"{name}: {new[name]} requested, {limit} allocatable")
+
+
+def _check_ports(earlier: NodeState, state: NodeState) -> Iterator[Violation]:
+    old = {pod.key for pod in earlier.pods}
+    taken = [(pod.key, port) for pod in state.pods for port in pod.host_ports]
+    for index, (key, port) in enumerate(taken):
+        for other, second in taken[:index]:
+            if key != other and (key not in old or other not in old) and port.conflicts(second):
+                message = f"port {port.port}/{port.protocol} is open for {other} and {key}"
+                yield Violation(ViolationKind.PORT, state.name, message)

@@ -1,0 +1,58 @@
+"""What can be wrong with a result."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import attrs
+
+__all__ = ["Violation", "ViolationKind"]
+
+
+class ViolationKind(StrEnum):
+    """Kinds of illegality."""
+
+    UNKNOWN_POD = "unknown pod"
+    UNKNOWN_NODE = "unknown node"
+    DECIDED_TWICE = "decided twice"
+    NOT_DECIDED = "not decided"
+    ALREADY_BOUND = "already bound"
+    GATED = "gated"
+    SNAPSHOT = "snapshot"
+    RESOURCE = "resource"
+    POD_COUNT = "pod count"
+    TAINT = "taint"
+    CORDON = "cordon"
+    AFFINITY = "node affinity"
+    PORT = "host port"
+    SPREAD = "topology spread"
+    POD_AFFINITY = "pod affinity"
+    DEVICE = "device"
+    CPU = "cpu"
+    NUMA = "NUMA"
+    QUOTA = "quota"
+    GANG = "gang"
+    RESERVATION = "reservation"
+    VICTIM = "victim"
+
+
+@attrs.frozen(order=True)
+class Violation:
+    """One thing that is not legal.
+
+    Parameters
+    ----------
+    kind
+        What rule is broken.
+    subject
+        The pod, node, gang or quota concerned.
+    message
+        What is wrong, with numbers.
+    """
+
+    kind: ViolationKind
+    subject: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.subject}: {self.message}"
