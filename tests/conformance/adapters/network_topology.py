@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.errors import ManifestError, ModelError
 from koordcore.protocol.gang import (
     ANNOTATION_TOPOLOGY_SPEC,
     format_topology_spec,
     parse_topology_spec,
+    topology_selector,
 )
 from koordcore.protocol.network_topology import format_detail_status, parse_cluster_network_topology
 from koordcore.topology.network import (
@@ -74,3 +77,19 @@ def topology_spec(case: Case) -> Any:
         layers = order_layers(parse_cluster_network_topology(case.input["topology"]))
         answer["mustLayer"] = spec.must_layer([layer.layer for layer in layers])
     return answer
+
+
+@subject("topology.score")
+def topology_score(case: Case) -> Any:
+    selector = topology_selector(case.input["pod"]["metadata"].get("annotations") or {})
+    if not selector:
+        return {"code": "Skip", "message": ""}
+    topology = case.input["topology"]
+    tree = read_tree(topology, case.input["nodes"]) if topology is not None else None
+    existing = Counter(
+        template["spec"]["nodeName"]
+        for _, template, _ in expand(case.input["existingPods"])
+        if topology_selector(template["metadata"].get("annotations") or {}) == selector
+    )
+    positions = nearness_positions(tree, case.input["candidates"], existing)
+    return {"code": "Success", "position": positions, "score": nearness_scores(positions)}
