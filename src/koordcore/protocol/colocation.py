@@ -50,6 +50,7 @@ __all__ = [
     "numa_nodes_of",
     "parse_config",
     "parse_node_strategy",
+    "parse_selector",
     "parse_strategy",
     "parse_zones",
     "reserved_of",
@@ -177,7 +178,8 @@ def _labels(value: Json) -> immutabledict[str, str]:
     return immutabledict(as_str_mapping(value))
 
 
-def _selector(value: Json) -> RawSelector:
+def parse_selector(value: Json) -> RawSelector:
+    """Read a label selector as written; whether it can be evaluated is decided where it is used."""
     raw = as_mapping(value)
     return RawSelector(
         match_labels=optional(raw, "matchLabels", _labels, None, fold_case=True),
@@ -191,7 +193,7 @@ def parse_node_strategy(raw: Json) -> NodeStrategy:
     return NodeStrategy(
         strategy=parse_strategy(fields),
         name=optional(fields, "name", as_str, "", fold_case=True),
-        selector=optional(fields, "nodeSelector", _selector, None, fold_case=True),
+        selector=optional(fields, "nodeSelector", parse_selector, None, fold_case=True),
     )
 
 

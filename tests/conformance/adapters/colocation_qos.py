@@ -53,8 +53,9 @@ def shown_amount(name: str, amount: int) -> int | str:
 
 
 def decimal_text(amount: int) -> str:
+    """Billionths as a decimal text of at least three places, as the vectors print a broken byte."""
     sign, whole, part = "-" if amount < 0 else "", abs(amount) // NANO, abs(amount) % NANO
-    return f"{sign}{whole}" + (f".{part:09d}".rstrip("0") if part else "")
+    return f"{sign}{whole}.{f'{part:09d}'.rstrip('0'):0<3}"
 
 
 @subject("qos.priority")
