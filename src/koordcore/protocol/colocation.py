@@ -5,6 +5,7 @@ Keys inside annotations match without case, as upstream's decoder does.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
@@ -22,8 +23,8 @@ from koordcore.model.colocation import (
     ZoneLoad,
 )
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, parse_measured
-from koordcore.model.quantity import NANO
-from koordcore.model.resources import CPU, MEMORY
+from koordcore.model.quantity import NANO, format_quantity
+from koordcore.model.resources import BATCH_MEMORY, CPU, MEMORY
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -46,6 +47,7 @@ __all__ = [
     "STRATEGY_RATIO_LABELS",
     "cpuset_size",
     "format_config",
+    "format_origin_allocatable",
     "format_strategy",
     "numa_nodes_of",
     "parse_config",
@@ -76,6 +78,7 @@ STRATEGY_RATIO_LABELS: Final[Mapping[str, str]] = immutabledict(
 T = TypeVar("T")
 
 _INT64: Final = 1 << 63
+_NOTHING: Final[Mapping[str, Json]] = immutabledict()
 _NO_ZONES: Final[tuple[ZoneLoad, ...]] = ()
 _NO_PAIRS: Final[tuple[tuple[str, Measured], ...]] = ()
 
@@ -348,6 +351,32 @@ def third_party_allocations_of(annotations: Mapping[str, str]) -> tuple[ThirdPar
         return optional(raw, "allocations", list_of(allocation), (), fold_case=True)
 
     return _annotation(annotations, ANNOTATION_THIRD_PARTY_ALLOCATIONS, read) or ()
+
+
+def format_origin_allocatable(annotations: Mapping[str, str], batch: Mapping[str, int]) -> tuple[str, str]:
+    """Give key and text of the annotation that records batch amounts before third parties take theirs.
+
+    Parameters
+    ----------
+    annotations
+        Annotations of the node; other names in the old record are kept, a broken one is replaced.
+    batch
+        Milli-cores and bytes by batch resource name.
+    """
+
+    def read(raw: Mapping[str, Json]) -> Mapping[str, Json]:
+        return optional(raw, "resources", as_mapping, _NOTHING, fold_case=True)
+
+    try:
+        kept = dict(_annotation(annotations, ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE, read) or {})
+        parse_measured(kept)
+    except ManifestError:
+        kept = {}
+    kept.update(
+        (name, format_quantity(amount, binary=name == BATCH_MEMORY)) for name, amount in batch.items()
+    )
+    text = json.dumps({"resources": dict(sorted(kept.items()))}, separators=(",", ":"))
+    return ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE, text
 
 
 def parse_zones(raw: Mapping[str, Json] | None) -> tuple[ZoneLoad, ...]:

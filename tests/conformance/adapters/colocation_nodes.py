@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from immutabledict import immutabledict
+
 from koordcore.colocation.batch import Failed
 from koordcore.colocation.normalization import (
     amplification_changed,
@@ -13,10 +15,25 @@ from koordcore.colocation.normalization import (
     normalization_changed,
     normalization_ratio,
 )
+from koordcore.colocation.sync import (
+    NodeResource,
+    NodeStatus,
+    ZoneResource,
+    ZoneStatus,
+    needs_meta_sync,
+    needs_status_sync,
+    prepare_node,
+    run_cycle,
+    update_zones,
+)
 from koordcore.errors import ManifestError
+from koordcore.model.colocation import DEFAULT_STRATEGY, ColocationConfig, overlay
 from koordcore.model.metrics import Measured, parse_measured
+from koordcore.model.quantity import NANO, parse_exact_quantity
+from koordcore.protocol.colocation import parse_config, parse_strategy
 from koordcore.protocol.fields import load_json
 from koordcore.protocol.normalization import (
+    ANNOTATION_NORMALIZATION_RATIO,
     ANNOTATION_RAW_ALLOCATABLE,
     AmplificationConfig,
     NormalizationConfig,
@@ -25,6 +42,8 @@ from koordcore.protocol.normalization import (
     parse_normalization_config,
     parse_raw_allocatable,
 )
+from koordcore.protocol.times import parse_timestamp
+from tests.conformance.adapters.colocation import node_load
 from tests.conformance.adapters.colocation_qos import shown_amount
 from tests.conformance.core import Case, Missing, Verdict, equality, subject
 
@@ -124,3 +143,162 @@ def normalization(case: Case) -> Any:
             return sync_answer(case.input)
         case _:
             raise Missing(case.input["op"])
+
+
+def resource_list(raw: Mapping[str, Any] | None) -> Measured:
+    """Amounts by name; null means the same as absent."""
+    return parse_measured({name: text for name, text in (raw or {}).items() if text is not None})
+
+
+def status_of(node: Mapping[str, Any]) -> NodeStatus:
+    status = node.get("status") or {}
+    notes = (node.get("metadata") or {}).get("annotations")
+    return NodeStatus(
+        capacity=parse_measured(status.get("capacity") or {}),
+        allocatable=allocatable(node),
+        annotations=None if notes is None else immutabledict(notes),
+    )
+
+
+def resource_of(raw: Mapping[str, Any]) -> NodeResource:
+    return NodeResource(
+        resources=resource_list(raw.get("resources")),
+        resets=tuple(raw.get("resets") or ()),
+        annotations=immutabledict(raw.get("annotations") or {}),
+        zone_resources=immutabledict(
+            {zone: resource_list(amounts) for zone, amounts in (raw.get("zoneResources") or {}).items()}
+        ),
+    )
+
+
+def json_or_text(text: str, key: str) -> Any:
+    if key == ANNOTATION_NORMALIZATION_RATIO:
+        return text
+    try:
+        value = load_json(text)
+    except ManifestError:
+        return text
+    return value if isinstance(value, Mapping) else text
+
+
+def extended(amounts: Measured | None) -> dict[str, int]:
+    return {
+        name: amount // NANO for name, amount in (amounts or {}).items() if name.startswith("kubernetes.io/")
+    }
+
+
+def prepared_answer(node: NodeStatus) -> dict[str, Any]:
+    notes: Mapping[str, str] = node.annotations or {}
+    answer = {
+        "allocatable": extended(node.allocatable),
+        "annotations": {key: json_or_text(text, key) for key, text in notes.items()},
+    }
+    capacity = extended(node.capacity)
+    return answer | ({"capacity": capacity} if capacity != answer["allocatable"] else {})
+
+
+def moment(text: str | None) -> int | None:
+    return None if text is None else parse_timestamp(text)
+
+
+def needs_sync(given: Mapping[str, Any]) -> Any:
+    old, new = status_of(given["oldNode"]), status_of(given["newNode"])
+    return {
+        "syncStatus": needs_status_sync(
+            parse_strategy(given.get("strategy") or {}),
+            old.allocatable,
+            new.allocatable,
+            last_sync=moment(given["lastSync"]),
+            now=parse_timestamp(given["now"]),
+        ),
+        "syncMeta": needs_meta_sync(old.annotations or {}, new.annotations or {}),
+    }
+
+
+def zone_status(raw: Mapping[str, Any]) -> ZoneStatus:
+    def amount(one: Mapping[str, Any], field: str) -> int:
+        return parse_exact_quantity(one.get(field) or 0)
+
+    return ZoneStatus(
+        raw["name"],
+        tuple(
+            ZoneResource(
+                one["name"], amount(one, "capacity"), amount(one, "allocatable"), amount(one, "available")
+            )
+            for one in raw.get("resources") or []
+        ),
+    )
+
+
+def zones_answer(given: Mapping[str, Any]) -> Any:
+    update = update_zones(
+        tuple(zone_status(raw) for raw in (given["nodeResourceTopology"] or {}).get("zones", [])),
+        resource_of(given["nodeResource"]),
+        parse_strategy(given.get("strategy") or {}),
+        last_update=moment(given["lastSync"]),
+        now=parse_timestamp(given["now"]),
+    )
+
+    if given["nodeResourceTopology"] is None:
+        return {"updated": update.updated}
+
+    def shown_number(amount: int) -> int | float | str:
+        return amount // NANO if amount % NANO == 0 else amount / NANO
+
+    return {
+        "updated": update.updated,
+        "zones": {
+            zone.name: [
+                {
+                    "name": one.name,
+                    "capacity": shown_number(one.capacity),
+                    "allocatable": shown_number(one.allocatable),
+                    "available": shown_number(one.available),
+                }
+                for one in zone.resources
+            ]
+            for zone in update.zones
+        },
+    }
+
+
+def cycle_answer(given: Mapping[str, Any]) -> Any:
+    topology = given.get("nodeResourceTopology")
+    config = parse_config(given["colocationConfig"])
+    cycle = run_cycle(
+        node_load(given),
+        metadata(given["node"], "labels"),
+        (given["node"].get("metadata") or {}).get("annotations"),
+        ColocationConfig(overlay(DEFAULT_STRATEGY, config.strategy), config.node_strategies),
+        last_sync=moment(given["lastSync"]),
+        now=parse_timestamp(given["now"]),
+        topology_annotations=None if topology is None else metadata(topology, "annotations"),
+        normalization=config_of(
+            given.get("cpuNormalizationConfig"), parse_normalization_config, NormalizationConfig()
+        ),
+        amplification=config_of(
+            given.get("resourceAmplificationConfig"), parse_amplification_config, AmplificationConfig()
+        ),
+    )
+    return prepared_answer(cycle.prepared) | {
+        "disabled": cycle.disabled,
+        "messages": dict(cycle.resource.messages),
+        "syncStatus": cycle.sync_status,
+        "syncMeta": cycle.sync_meta,
+    }
+
+
+@subject("colocation.sync")
+def sync(case: Case) -> Any:
+    given = case.input
+    match given["op"]:
+        case "sync":
+            return needs_sync(given)
+        case "prepare":
+            return prepared_answer(prepare_node(status_of(given["node"]), resource_of(given["nodeResource"])))
+        case "zones":
+            return zones_answer(given)
+        case "cycle":
+            return cycle_answer(given)
+        case _:
+            raise Missing(given["op"])

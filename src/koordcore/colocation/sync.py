@@ -1,0 +1,462 @@
+"""What is written to a node, and when it is worth a write.
+
+Rules: upstream ``noderesource/framework`` and the ``Prepare``/``NeedSync`` methods of its plugins;
+specification section 1.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.colocation.amounts import bytes_up, ceil_divide
+from koordcore.colocation.batch import Batch, BatchOutcome, Degraded, Failed, batch_of_node
+from koordcore.colocation.config import effective_strategy, is_disabled
+from koordcore.colocation.mid import Mid, MidOutcome, mid_of_node
+from koordcore.colocation.normalization import (
+    amplification_changed,
+    amplification_ratios,
+    normalization_changed,
+    normalization_ratio,
+)
+from koordcore.errors import ManifestError
+from koordcore.model.colocation import (
+    DEFAULT_STRATEGY,
+    ColocationConfig,
+    ColocationStrategy,
+    NodeLoad,
+    overlay,
+)
+from koordcore.model.metrics import NOTHING_MEASURED, Measured
+from koordcore.model.quantity import NANO
+from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
+from koordcore.protocol.colocation import (
+    format_origin_allocatable,
+    third_party_allocations_of,
+)
+from koordcore.protocol.normalization import (
+    ANNOTATION_AMPLIFICATION_RATIO,
+    ANNOTATION_NORMALIZATION_RATIO,
+    AmplificationConfig,
+    NormalizationConfig,
+    format_amplification,
+    normalization_ratio_of,
+)
+from koordcore.protocol.qos import PriorityClass
+from koordcore.protocol.times import SECOND
+
+__all__ = [
+    "Cycle",
+    "NodeResource",
+    "NodeStatus",
+    "ZoneResource",
+    "ZoneStatus",
+    "ZoneUpdate",
+    "is_different",
+    "needs_meta_sync",
+    "needs_status_sync",
+    "prepare_node",
+    "run_cycle",
+    "update_zones",
+]
+
+_MILLI: Final = NANO // 1000
+_BATCH: Final = (BATCH_CPU, BATCH_MEMORY)
+_MID: Final = (MID_CPU, MID_MEMORY)
+_DISABLED: Final = "node colocation is disabled in Config, reason: DisableInConfig"
+
+
+@attrs.frozen(kw_only=True)
+class NodeStatus:
+    """The part of a node that is written.
+
+    Parameters
+    ----------
+    capacity, allocatable
+        Exact amounts by name; ``None`` where the status has no allocatable.
+    annotations
+        ``None`` where the node has none at all.
+    """
+
+    capacity: Measured = NOTHING_MEASURED
+    allocatable: Measured | None = NOTHING_MEASURED
+    annotations: immutabledict[str, str] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class NodeResource:
+    """What one cycle computed for a node.
+
+    Parameters
+    ----------
+    resources
+        Exact amounts by name; what is absent is withdrawn.
+    resets
+        Names that are withdrawn even if an amount is given.
+    annotations
+        Ratios of this cycle.
+    messages
+        How each amount came about, or why it is withdrawn.
+    zone_resources
+        Exact amounts per NUMA node.
+    """
+
+    resources: Measured = NOTHING_MEASURED
+    resets: tuple[str, ...] = ()
+    annotations: immutabledict[str, str] = immutabledict()  # noqa: RUF009 - immutable
+    messages: immutabledict[str, str] = immutabledict()  # noqa: RUF009 - immutable
+    zone_resources: immutabledict[str, Measured] = immutabledict()  # noqa: RUF009 - immutable
+
+
+def _ratio(annotations: Mapping[str, str]) -> float:
+    """Give the normalization ratio of this cycle; what cannot be read amplifies nothing."""
+    try:
+        return normalization_ratio_of(annotations) or 1.0
+    except ManifestError:
+        return 1.0
+
+
+def _amplified(amount: int, ratio: float) -> int:
+    """Multiply in thousandths and cut; upstream's extended resources are rounded up to integers later."""
+    return int(float(ceil_divide(amount, _MILLI)) * ratio) * _MILLI if ratio > 1 else amount
+
+
+def prepare_node(node: NodeStatus, resource: NodeResource) -> NodeStatus:
+    """Put a cycle's results on a node, as upstream's plugins do one after the other.
+
+    Ratios first, then mid, then batch: amplified by the ratio of this cycle, recorded as the origin, less
+    what third parties hold, never below zero.
+
+    Notes
+    -----
+    A node without allocatable is lent nothing. A node without any annotation gets no origin annotation (unless a ratio is written): upstream writes into
+    a map that is not there.
+    """
+    notes = dict(node.annotations or {})
+    had_notes = node.annotations is not None
+    for key in (ANNOTATION_NORMALIZATION_RATIO, ANNOTATION_AMPLIFICATION_RATIO):
+        if key in resource.annotations:
+            notes[key] = resource.annotations[key]
+            had_notes = True
+        elif key == ANNOTATION_AMPLIFICATION_RATIO:
+            notes.pop(key, None)
+    amounts = {
+        name: amount
+        for name, amount in resource.resources.items()
+        if name in (*_MID, *_BATCH) and name not in resource.resets
+    }
+    if node.allocatable is None:
+        amounts.clear()
+    if BATCH_CPU in amounts:
+        amounts[BATCH_CPU] = _amplified(amounts[BATCH_CPU], _ratio(resource.annotations))
+    amounts = {name: bytes_up(amount) * NANO for name, amount in amounts.items()}
+    if had_notes:
+        origin = {name: amounts.get(name, 0) // NANO for name in _BATCH}
+        key, text = format_origin_allocatable(notes, origin)
+        notes[key] = text
+    if all(name in amounts for name in _BATCH):
+        for name, held in _held_by_third_parties(notes).items():
+            amounts[name] = max(amounts[name] - held, 0)
+    return NodeStatus(
+        capacity=_written(node.capacity, amounts),
+        allocatable=None if node.allocatable is None else _written(node.allocatable, amounts),
+        annotations=immutabledict(sorted(notes.items())) if had_notes else None,
+    )
+
+
+def _held_by_third_parties(annotations: Mapping[str, str]) -> dict[str, int]:
+    held: dict[str, int] = {}
+    try:
+        allocations = third_party_allocations_of(annotations)
+    except ManifestError:
+        return held
+    for allocation in allocations:
+        if allocation.priority == PriorityClass.BATCH:
+            for name in _BATCH:
+                held[name] = held.get(name, 0) + allocation.resources.get(name, 0)
+    return held
+
+
+def _written(old: Measured, amounts: Mapping[str, int]) -> Measured:
+    kept = {name: amount for name, amount in old.items() if name not in (*_MID, *_BATCH)}
+    return immutabledict(sorted({**kept, **amounts}.items()))
+
+
+def is_different(old: int | None, new: int | None, threshold: float) -> bool:
+    """Tell whether an exact amount changed by more than a ratio of the old one, or came or went."""
+    if old is None or new is None:
+        return old is not new
+    before, after = ceil_divide(old, _MILLI), ceil_divide(new, _MILLI)
+    return abs(after - before) > before * threshold
+
+
+def _is_due(last: int | None, seconds: int | None, now: int) -> bool:
+    return last is None or now - last > (seconds or 0) * SECOND
+
+
+def needs_status_sync(
+    strategy: ColocationStrategy,
+    old: Mapping[str, int] | None,
+    new: Mapping[str, int] | None,
+    *,
+    last_sync: int | None,
+    now: int,
+) -> bool:
+    """Decide whether a node's status is to be written.
+
+    Parameters
+    ----------
+    strategy
+        Its time and difference thresholds count; defaults where it says nothing.
+    old, new
+        Exact allocatable amounts before and after; a node that comes without any is never written.
+    last_sync
+        Moment of the last write; ``None`` before the first.
+    now
+        Moment of the decision, nanoseconds since 1970.
+    """
+    if new is None:
+        return False
+    strategy = overlay(DEFAULT_STRATEGY, strategy)
+    if _is_due(last_sync, strategy.update_time_threshold_seconds, now):
+        return True
+    threshold = strategy.resource_diff_threshold or 0.0
+    before = NOTHING_MEASURED if old is None else old
+    return any(is_different(before.get(name), new.get(name), threshold) for name in (*_MID, *_BATCH))
+
+
+def needs_meta_sync(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Decide by a node's annotations whether its ratios are to be written; the origin alone never is."""
+    return normalization_changed(old, new).needed or amplification_changed(old, new).needed
+
+
+@attrs.frozen
+class ZoneResource:
+    """One resource of a NUMA node in its topology object, exact amounts."""
+
+    name: str
+    capacity: int
+    allocatable: int
+    available: int
+
+
+@attrs.frozen
+class ZoneStatus:
+    """One NUMA node of a topology object, resources in its order."""
+
+    name: str
+    resources: tuple[ZoneResource, ...] = ()
+
+
+@attrs.frozen
+class ZoneUpdate:
+    """The zones of a topology object after a cycle, and whether the object is written."""
+
+    updated: bool
+    zones: tuple[ZoneStatus, ...]
+
+
+def update_zones(
+    zones: tuple[ZoneStatus, ...],
+    resource: NodeResource,
+    strategy: ColocationStrategy,
+    *,
+    last_update: int | None,
+    now: int,
+) -> ZoneUpdate:
+    """Put a cycle's amounts on the NUMA nodes of a topology object.
+
+    A number that changed by no more than the threshold keeps its old value, even when others are written.
+    Batch amounts of a zone that the cycle does not name are set to zero; upstream means to and does not
+    (ruling 11).
+
+    Parameters
+    ----------
+    zones
+        The object as stored; without cpu or memory anywhere it is left alone.
+    resource
+        The cycle's results; its ratio amplifies batch cpu.
+    strategy
+        Its time and difference thresholds count; defaults where it says nothing.
+    last_update
+        Moment of the last write of the object; ``None`` before the first.
+    now
+        Moment of the decision, nanoseconds since 1970.
+    """
+    if not any(one.name in (CPU, MEMORY) for zone in zones for one in zone.resources):
+        return ZoneUpdate(False, zones)
+    strategy = overlay(DEFAULT_STRATEGY, strategy)
+    threshold = strategy.resource_diff_threshold or 0.0
+    ratio = _ratio(resource.annotations)
+    done = []
+    for zone in zones:
+        fresh = resource.zone_resources.get(zone.name)
+        if fresh is None:
+            done.append(_emptied(zone))
+            continue
+        amounts = {
+            name: bytes_up(_amplified(amount, ratio) if name == BATCH_CPU else amount) * NANO
+            for name, amount in fresh.items()
+        }
+        done.append(_merged(zone, amounts, threshold))
+    due = bool(resource.zone_resources) and _is_due(last_update, strategy.update_time_threshold_seconds, now)
+    return ZoneUpdate(due or tuple(done) != zones, tuple(done))
+
+
+def _emptied(zone: ZoneStatus) -> ZoneStatus:
+    resources = tuple(
+        ZoneResource(one.name, 0, 0, 0) if one.name in _BATCH else one for one in zone.resources
+    )
+    return ZoneStatus(zone.name, resources)
+
+
+def _merged(zone: ZoneStatus, amounts: Mapping[str, int], threshold: float) -> ZoneStatus:
+    def newer(old: int, new: int) -> int:
+        return new if is_different(old, new, threshold) else old
+
+    resources = [
+        ZoneResource(
+            one.name,
+            newer(one.capacity, amounts[one.name]),
+            newer(one.allocatable, amounts[one.name]),
+            newer(one.available, amounts[one.name]),
+        )
+        if one.name in amounts
+        else one
+        for one in zone.resources
+    ]
+    known = {one.name for one in zone.resources}
+    added = [ZoneResource(name, new, new, new) for name, new in sorted(amounts.items()) if name not in known]
+    if added:
+        resources = sorted([*resources, *added], key=lambda one: one.name)
+    return ZoneStatus(zone.name, tuple(resources))
+
+
+@attrs.frozen(kw_only=True)
+class Cycle:
+    """One round of the controller for one node.
+
+    Parameters
+    ----------
+    disabled
+        Whether colocation is off for the node.
+    strategy
+        The strategy in force.
+    batch, mid
+        What was computed; ``None`` while colocation is off.
+    resource
+        What was computed, merged.
+    prepared
+        The node with it.
+    sync_status, sync_meta
+        Whether status and annotations are to be written.
+    """
+
+    disabled: bool
+    strategy: ColocationStrategy
+    batch: BatchOutcome | None
+    mid: MidOutcome | None
+    resource: NodeResource
+    prepared: NodeStatus
+    sync_status: bool
+    sync_meta: bool
+
+
+def run_cycle(
+    node: NodeLoad,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str] | None,
+    config: ColocationConfig,
+    *,
+    last_sync: int | None,
+    now: int,
+    topology_annotations: Mapping[str, str] | None = None,
+    normalization: NormalizationConfig | None = NormalizationConfig(),  # noqa: B008 - immutable
+    amplification: AmplificationConfig | None = AmplificationConfig(),  # noqa: B008 - immutable
+) -> Cycle:
+    """Compute, prepare and decide what to write for one node.
+
+    Parameters
+    ----------
+    node, labels, annotations
+        The node with its pods and measurements.
+    config
+        Completed configuration (:func:`koordcore.colocation.config.completed_config`).
+    last_sync
+        Moment of the last write of its status; ``None`` before the first.
+    now
+        Moment of the decision, nanoseconds since 1970.
+    topology_annotations
+        Annotations of its NodeResourceTopology; ``None`` without one.
+    normalization, amplification
+        The two ratio configurations; ``None`` when one could not be read at the start.
+    """
+    notes = annotations or {}
+    strategy = effective_strategy(config, labels, notes)
+    disabled = is_disabled(config, strategy)
+    batch: BatchOutcome | None = None
+    mid: MidOutcome | None = None
+    ratios: dict[str, str] = {}
+    if not disabled:
+        ratio = normalization_ratio(normalization, labels, topology_annotations)
+        if not isinstance(ratio, Failed):
+            ratios[ANNOTATION_NORMALIZATION_RATIO] = f"{ratio:.2f}"
+        factors = amplification_ratios(amplification, node.name, labels, notes)
+        if not isinstance(factors, Failed) and factors:
+            ratios[ANNOTATION_AMPLIFICATION_RATIO] = format_amplification(factors)
+        mid = mid_of_node(node, strategy, now)
+        batch = batch_of_node(node, strategy, now)
+    resource = _merge(batch, mid, ratios)
+    before = NodeStatus(
+        capacity=node.capacity,
+        allocatable=node.allocatable,
+        annotations=None if annotations is None else immutabledict(annotations),
+    )
+    prepared = prepare_node(before, resource)
+    return Cycle(
+        disabled=disabled,
+        strategy=strategy,
+        batch=batch,
+        mid=mid,
+        resource=resource,
+        prepared=prepared,
+        sync_status=needs_status_sync(
+            strategy, before.allocatable, prepared.allocatable, last_sync=last_sync, now=now
+        ),
+        sync_meta=needs_meta_sync(notes, prepared.annotations or {}),
+    )
+
+
+def _merge(batch: BatchOutcome | None, mid: MidOutcome | None, ratios: Mapping[str, str]) -> NodeResource:
+    amounts: dict[str, int] = {}
+    messages: dict[str, str] = {}
+    resets: list[str] = []
+    zones: dict[str, Measured] = {}
+    for names, outcome in ((_MID, mid), (_BATCH, batch)):
+        match outcome:
+            case Batch() | Mid():
+                messages.update(zip(names, (outcome.cpu.message, outcome.memory.message), strict=True))
+            case Degraded(message):
+                messages.update(dict.fromkeys(names, message))
+                resets += names
+            case Failed():
+                pass
+            case None:
+                messages.update(dict.fromkeys(names, _DISABLED))
+                resets += names
+    if isinstance(mid, Mid):
+        amounts.update((name, amount * NANO) for name, amount in mid.resources.items())
+    if isinstance(batch, Batch):
+        amounts.update(batch.exact)
+        for zone, lent in batch.zones.items():
+            zones[zone] = immutabledict((name, amount * NANO) for name, amount in lent.items())
+    return NodeResource(
+        resources=immutabledict(sorted(amounts.items())),
+        resets=tuple(sorted(resets)),
+        annotations=immutabledict(ratios),
+        messages=immutabledict(sorted(messages.items())),
+        zone_resources=immutabledict(zones),
+    )
