@@ -132,8 +132,8 @@ def prepare_node(node: NodeStatus, resource: NodeResource) -> NodeStatus:
 
     Notes
     -----
-    A node without allocatable is lent nothing. A node without any annotation gets no origin annotation (unless a ratio is written): upstream writes into
-    a map that is not there.
+    A node without allocatable is lent nothing. A node without any annotation gets no origin annotation
+    either (unless a ratio is written), as upstream's nodes do.
     """
     notes = dict(node.annotations or {})
     had_notes = node.annotations is not None
