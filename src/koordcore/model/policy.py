@@ -11,6 +11,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.affinity import TopologySpreadConstraint
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.resources import CPU, MEMORY
 
@@ -19,11 +20,14 @@ __all__ = [
     "FeatureSetting",
     "FitArgs",
     "FitPlusArgs",
+    "InterPodArgs",
     "NodeAffinityArgs",
     "Policy",
     "ScarceArgs",
     "ScoringStrategy",
     "ShapePoint",
+    "SpreadArgs",
+    "SpreadDefaulting",
 ]
 
 MAX_SCORE: Final = 100
@@ -118,6 +122,64 @@ class ScarceArgs:
     """Arguments of ScarceResourceAvoidance: names that pods without need for them should stay away from."""
 
     resources: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class InterPodArgs:
+    """Arguments of InterPodAffinity.
+
+    Parameters
+    ----------
+    hard_pod_affinity_weight
+        What a required affinity term of an existing pod counts in the score, 0..100.
+    ignore_preferred_terms_of_existing_pods
+        Pods without preferences of their own are not scored.
+    """
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        weight = self.hard_pod_affinity_weight
+        if not 0 <= weight <= MAX_SCORE:
+            raise ModelError(
+                f"hardPodAffinityWeight: Invalid value: {weight}: not in valid range [0, {MAX_SCORE}]"
+            )
+
+
+class SpreadDefaulting(StrEnum):
+    """Where the constraints of pods that have none of their own come from."""
+
+    SYSTEM = "System"
+    LIST = "List"
+
+
+@attrs.frozen(kw_only=True)
+class SpreadArgs:
+    """Arguments of PodTopologySpread.
+
+    Parameters
+    ----------
+    defaulting
+        ``System``: hosts and zones, softly; ``List``: the constraints given here.
+    default_constraints
+        Constraints without selector; the pods that are counted are those of the pod's services and workload.
+    """
+
+    defaulting: SpreadDefaulting = attrs.field(default=SpreadDefaulting.SYSTEM, converter=SpreadDefaulting)
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        if self.defaulting is SpreadDefaulting.SYSTEM and self.default_constraints:
+            raise ModelError(
+                'defaultingType: Invalid value: "System": when .defaultConstraints are not empty'
+            )
+        for index, one in enumerate(self.default_constraints):
+            if one.selector is not None:
+                raise ModelError(
+                    f"defaultConstraints[{index}].labelSelector: Forbidden: constraint must not define a "
+                    "selector, as they deduced for each pod"
+                )
 
 
 @attrs.frozen(kw_only=True)

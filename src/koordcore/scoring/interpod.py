@@ -1,0 +1,257 @@
+"""InterPodAffinity: pods that must, must not, should or should not be near others.
+
+The rule is that of Kubernetes 1.35 (``plugins/interpodaffinity``). Near means the same value of a node label;
+all sums are kept per domain and follow the pods that are placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+
+from koordcore._arrays import BoolVector, IntVector
+from koordcore.model.affinity import PodAffinity, PodAffinityTerm
+from koordcore.model.pods import Pod
+from koordcore.model.policy import InterPodArgs
+from koordcore.scoring.groups import PodGroup, PodGroups, TopologyTally, Weights
+
+__all__ = [
+    "REASON_AFFINITY",
+    "REASON_ANTI_AFFINITY",
+    "REASON_EXISTING_ANTI_AFFINITY",
+    "InterPodFilter",
+    "InterPodRequest",
+    "InterPodScore",
+    "Namespaces",
+    "interpod_request",
+    "normalise_interpod",
+]
+
+REASON_AFFINITY: Final = "node(s) didn't match pod affinity rules"
+REASON_ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+_NONE: Final = PodAffinity()
+
+
+@attrs.frozen(eq=False)
+class Namespaces:
+    """Labels of the namespaces, for terms that select by them."""
+
+    labels: Mapping[str, Mapping[str, str]] = immutabledict()
+
+    def selected(self, term: PodAffinityTerm, owner: str, namespace: str, *, known_only: bool) -> bool:
+        """Tell whether a term of a pod in namespace ``owner`` looks at another namespace.
+
+        Parameters
+        ----------
+        known_only
+            A selector that names anything finds only namespaces that exist as objects. So it is for terms
+            of the incoming pod, whose selectors are resolved to names first; a namespace without object
+            counts as one without labels for the terms of pods that run.
+        """
+        selector = term.namespace_selector
+        if not term.namespaces and selector is None:
+            return namespace == owner
+        if namespace in term.namespaces:
+            return True
+        if selector is None:
+            return False
+        empty = not selector.match_labels and not selector.requirements
+        if known_only and not empty and namespace not in self.labels:
+            return False
+        return selector.matches(self.labels.get(namespace, {}))
+
+    def matches(
+        self,
+        term: PodAffinityTerm,
+        owner: str,
+        namespace: str,
+        labels: Mapping[str, str],
+        *,
+        known_only: bool,
+    ) -> bool:
+        """Tell whether a term of a pod in namespace ``owner`` means a pod of that namespace and labels."""
+        if term.selector is None or not term.selector.matches(labels):
+            return False
+        return self.selected(term, owner, namespace, known_only=known_only)
+
+
+@attrs.frozen
+class InterPodRequest:
+    """What matters about an incoming pod; pods with equal requests are alike.
+
+    Parameters
+    ----------
+    namespace, labels
+        What the terms of others, and its own, may see of it.
+    affinity, anti
+        Its own terms.
+    """
+
+    namespace: str
+    labels: immutabledict[str, str]
+    affinity: PodAffinity
+    anti: PodAffinity
+
+
+def interpod_request(pod: Pod) -> InterPodRequest:
+    """Read what matters about a pod."""
+    affinity = pod.affinity
+    return InterPodRequest(
+        pod.namespace,
+        pod.labels,
+        (affinity.pod if affinity else None) or _NONE,
+        (affinity.anti if affinity else None) or _NONE,
+    )
+
+
+def _required(affinity: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
+    return affinity.required if affinity is not None else ()
+
+
+class InterPodFilter:
+    """Required terms of one kind of pods, and those of the pods that run, over all nodes."""
+
+    def __init__(self, groups: PodGroups, namespaces: Namespaces, request: InterPodRequest) -> None:
+        self._groups = groups
+        self._names = namespaces
+        self._request = request
+        self._affinity_keys = tuple(dict.fromkeys(term.topology_key for term in request.affinity.required))
+        self._near = TopologyTally(groups, self._weigh_near) if request.affinity.required else None
+        self._far = TopologyTally(groups, self._weigh_far) if request.anti.required else None
+        self._existing = TopologyTally(groups, self._weigh_existing)
+        self._itself = all(
+            self._means(term, request.namespace, request.labels) for term in request.affinity.required
+        )
+
+    def _means(self, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+        return self._names.matches(term, self._request.namespace, namespace, labels, known_only=True)
+
+    def _weigh_near(self, group: PodGroup) -> Weights:
+        terms = self._request.affinity.required
+        if all(self._means(term, group.namespace, group.labels) for term in terms):
+            return tuple((key, 1) for key in self._affinity_keys)
+        return ()
+
+    def _weigh_far(self, group: PodGroup) -> Weights:
+        return tuple(
+            (term.topology_key, 1)
+            for term in self._request.anti.required
+            if self._means(term, group.namespace, group.labels)
+        )
+
+    def _weigh_existing(self, group: PodGroup) -> Weights:
+        request = self._request
+        return tuple(
+            (term.topology_key, 1)
+            for term in _required(group.anti)
+            if self._names.matches(term, group.namespace, request.namespace, request.labels, known_only=False)
+        )
+
+    @property
+    def active(self) -> bool:
+        """There is anything to judge now; where there is not, every node fits."""
+        self._existing.update()
+        return self._near is not None or self._far is not None or self._existing.entries > 0
+
+    def judge(self) -> tuple[BoolVector, BoolVector, BoolVector]:
+        """Judge all nodes: which break the affinity, the anti-affinity, the anti-affinity of others.
+
+        A node may stand in several; the first of the three is what upstream reports.
+        """
+        number = len(self._groups.layout.names)
+        lonely = np.zeros(number, np.bool_)
+        crowded = np.zeros(number, np.bool_)
+        unwanted = np.zeros(number, np.bool_)
+        if self._near is not None:
+            self._near.update()
+            first = self._itself and self._near.entries == 0
+            for key in self._affinity_keys:
+                if first:
+                    lonely |= ~self._groups.domains(key).present
+                else:
+                    lonely |= self._near.per_node(key) <= 0
+        if self._far is not None:
+            self._far.update()
+            for key in self._far.keys:
+                crowded |= self._far.per_node(key) > 0
+        self._existing.update()
+        if self._existing.entries:
+            for key in self._existing.keys:
+                unwanted |= self._existing.per_node(key) > 0
+        return lonely, crowded, unwanted
+
+    def fits(self) -> BoolVector:
+        """Tell which nodes satisfy every term."""
+        lonely, crowded, unwanted = self.judge()
+        return ~(lonely | crowded | unwanted)
+
+
+class InterPodScore:
+    """Preferred terms of one kind of pods, and those of the pods that run, over all nodes."""
+
+    def __init__(
+        self, groups: PodGroups, namespaces: Namespaces, request: InterPodRequest, args: InterPodArgs
+    ) -> None:
+        self._names = namespaces
+        self._request = request
+        self._args = args
+        self._own = bool(request.affinity.preferred or request.anti.preferred)
+        self._number = len(groups.layout.names)
+        self._tally = TopologyTally(groups, self._weigh)
+
+    def _weigh(self, group: PodGroup) -> Weights:
+        return (*self._own_terms(group), *self._terms_of(group))
+
+    def _own_terms(self, group: PodGroup) -> Iterable[tuple[str, int]]:
+        request = self._request
+        for sign, affinity in ((1, request.affinity), (-1, request.anti)):
+            for one in affinity.preferred:
+                term = one.term
+                if self._names.matches(
+                    term, request.namespace, group.namespace, group.labels, known_only=True
+                ):
+                    yield term.topology_key, sign * one.weight
+
+    def _terms_of(self, group: PodGroup) -> Iterable[tuple[str, int]]:
+        hard = self._args.hard_pod_affinity_weight
+        terms = [(term, hard) for term in _required(group.affinity)] if hard > 0 else []
+        for sign, affinity in ((1, group.affinity), (-1, group.anti)):
+            if affinity is not None:
+                terms += [(one.term, sign * one.weight) for one in affinity.preferred]
+        request = self._request
+        for term, weight in terms:
+            if self._names.matches(
+                term, group.namespace, request.namespace, request.labels, known_only=False
+            ):
+                yield term.topology_key, weight
+
+    def raw(self) -> IntVector | None:
+        """Sum up the weights for each node; ``None`` where no term means anybody."""
+        if self._args.ignore_preferred_terms_of_existing_pods and not self._own:
+            return None
+        self._tally.update()
+        if not self._tally.entries:
+            return None
+        total = np.zeros(self._number, np.int64)
+        for key in self._tally.keys:
+            total += self._tally.per_node(key)
+        return total
+
+
+def normalise_interpod(raw: IntVector, feasible: BoolVector) -> IntVector:
+    """Map raw scores to 0..100 between the lowest and the highest feasible one; 0 where all are equal."""
+    values = raw[feasible]
+    if not values.size:
+        return np.zeros_like(raw)
+    low, high = int(values.min()), int(values.max())
+    if high == low:
+        return np.zeros_like(raw)
+    # Upstream divides first, in float64, and cuts the fraction off.
+    scaled = 100.0 * ((raw - low).astype(np.float64) / float(high - low))
+    return np.trunc(scaled).astype(np.int64)
