@@ -1,0 +1,291 @@
+"""Reading one object field by field: every problem is collected, repeated parts are decoded once.
+
+A dump of a large cluster says the same things thousands of times: the labels of a deployment, the requests of
+its containers, its tolerations. :class:`Memory` keeps one frozen value for each text that it has seen, which
+saves both the time to decode it and the room to hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError, ModelError, Problem, join_path
+from koordcore.model.pods import OwnerReference
+from koordcore.model.resources import Resources, parse_resources
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_list,
+    as_mapping,
+    as_str,
+    as_str_mapping,
+    collect,
+    optional,
+    required,
+    show,
+)
+from koordcore.protocol.times import parse_timestamp
+
+__all__ = ["MAX_NAME", "Memory", "Metadata", "Reading", "as_time", "identity_of"]
+
+T = TypeVar("T")
+D = TypeVar("D")
+E = TypeVar("E", bound=StrEnum)
+
+MAX_NAME: Final = 253
+"""Longest name of an object in Kubernetes."""
+UNREADABLE: Final = "?"
+"""Stands for a name that cannot be read, until the problem is reported."""
+_MAX_KEYS: Final = 200_000
+"""Most texts that are remembered; a dump with more different ones gains nothing from more memory."""
+_LONGEST_KEY: Final = 20_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NONE: Final[immutabledict[str, str]] = immutabledict()
+
+
+class Memory:
+    """Decoded values by the text they came from; belongs to one loading call."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[Any, ...], Any] = {}
+
+    def once(self, convert: Callable[[Json], T], raw: Json) -> T:
+        """Convert a value, or give the one that an equal text gave before."""
+        # repr tells 1 from True from "1", which equality of the values themselves would not.
+        key = (convert, repr(raw))
+        value = self._values.get(key, self)
+        if value is self:
+            value = convert(raw)
+            if len(self._values) < _MAX_KEYS and len(key[1]) < _LONGEST_KEY:
+                self._values[key] = value
+        return value  # type: ignore[no-any-return]  # stored under the converter that made it
+
+    def same(self, convert: Callable[..., T], *arguments: Any) -> T:
+        """Compute from arguments that this memory gave, and are therefore the same objects where equal."""
+        key = (convert, *map(id, arguments))
+        found = self._values.get(key)
+        if found is not None:
+            return found[0]  # type: ignore[no-any-return]  # stored under the function that made it
+        value = convert(*arguments)
+        if len(self._values) < _MAX_KEYS:
+            # The arguments are kept, so that no other object can take their place in memory.
+            self._values[key] = (value, arguments)
+        return value
+
+
+class Reading:
+    """Problems and warnings met while one object is read."""
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.memory = memory or Memory()
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def take(
+        self, raw: Mapping[str, Json], name: str, path: str, convert: Callable[[Json], T], default: D
+    ) -> T | D:
+        """Convert the value of a key; the default where it is absent, null, or wrong (then noted)."""
+        value = raw.get(name)
+        if value is None:
+            return default
+        try:
+            return convert(value)
+        except (ManifestError, ModelError) as error:
+            self.note(error, join_path(path, name))
+            return default
+
+    def recall(
+        self, raw: Mapping[str, Json], name: str, path: str, convert: Callable[[Json], T], default: D
+    ) -> T | D:
+        """Do as :meth:`take`, and remember the value for equal texts."""
+        value = raw.get(name)
+        if value is None:
+            return default
+        try:
+            return self.memory.once(convert, value)
+        except (ManifestError, ModelError) as error:
+            self.note(error, join_path(path, name))
+            return default
+
+    def note(self, error: ManifestError | ModelError, path: str) -> None:
+        """Keep what was wrong at a path."""
+        if isinstance(error, ManifestError):
+            self.problems += error.within(path).problems
+        else:
+            self.problems.append(Problem(path, str(error)))
+
+    def problem(self, path: str, message: str) -> None:
+        """Note something that cannot be read."""
+        self.problems.append(Problem(path, message))
+
+    def warn(self, path: str, message: str) -> None:
+        """Note something that is read in a way that its author may not expect."""
+        self.warnings.append(Problem(path, message))
+
+    def finish(self) -> None:
+        """Raise what was noted.
+
+        Raises
+        ------
+        ManifestError
+            With every problem of the object.
+        """
+        if self.problems:
+            raise ManifestError(self.problems)
+
+
+# --- what every object has ------------------------------------------------------------------------------
+
+
+def as_time(value: Json) -> datetime:
+    """Take an RFC 3339 time; digits beyond microseconds are cut."""
+    text = as_str(value)
+    if len(text) == 20 and text[4] == text[7] == "-" and text[10] == "T" and text[19] == "Z":
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            pass  # said better below
+    return _EPOCH + timedelta(microseconds=parse_timestamp(text) // 1000)
+
+
+def as_labels(value: Json) -> immutabledict[str, str]:
+    """Take labels, sorted so that equal ones are equal in every respect."""
+    return immutabledict(sorted(as_str_mapping(value).items()))
+
+
+def as_annotations(value: Json) -> immutabledict[str, str]:
+    """Take annotations; a list or an object where text belongs is what people write by hand (ruling 12)."""
+    return immutabledict(sorted((key, _annotation(key, text)) for key, text in as_mapping(value).items()))
+
+
+def _annotation(key: str, value: Json) -> str:
+    if isinstance(value, list | dict):
+        import json  # only for hand-written manifests
+
+        return json.dumps(value, ensure_ascii=False)
+    try:
+        return as_str(value)
+    except ManifestError as error:
+        raise error.within(f"[{key}]") from None
+
+
+def as_resources(value: Json) -> Resources:
+    """Take a resource list."""
+    return parse_resources(as_mapping(value))
+
+
+def _owner(value: Json) -> OwnerReference:
+    raw = as_mapping(value)
+    return OwnerReference(
+        kind=optional(raw, "kind", as_str, ""),
+        name=required(raw, "name", as_str),
+        uid=optional(raw, "uid", as_str, ""),
+        api_version=optional(raw, "apiVersion", as_str, ""),
+        controller=optional(raw, "controller", as_bool, False),
+    )
+
+
+def as_owners(value: Json) -> tuple[OwnerReference, ...]:
+    """Take owner references."""
+    return collect(_owner, as_list(value))
+
+
+def as_strings(value: Json) -> tuple[str, ...]:
+    """Take a list of strings."""
+    return collect(as_str, as_list(value))
+
+
+def choice(kind: type[E]) -> Callable[[Json], E]:
+    """Make a converter that takes one of an enumeration's values."""
+
+    def convert(value: Json) -> E:
+        try:
+            return kind(as_str(value))
+        except ValueError:
+            raise ManifestError.at("", f"expected one of {', '.join(kind)}, got {show(value)}") from None
+
+    return convert
+
+
+def as_name(value: Json) -> str:
+    """Take the name of an object."""
+    name = as_str(value)
+    if not name:
+        raise ManifestError.at("", "required")
+    if len(name) > MAX_NAME:
+        raise ManifestError.at("", f"a name has at most {MAX_NAME} characters, got {len(name)}")
+    return name
+
+
+@attrs.frozen
+class Metadata:
+    """The part of ``metadata`` that scheduling reads."""
+
+    name: str
+    namespace: str
+    uid: str = ""
+    labels: immutabledict[str, str] = _NONE
+    annotations: immutabledict[str, str] = _NONE
+    owners: tuple[OwnerReference, ...] = ()
+    created: datetime | None = None
+    deleted: datetime | None = None
+
+
+_NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()
+
+
+def section(reading: Reading, raw: Mapping[str, Json], name: str, path: str = "") -> Mapping[str, Json]:
+    """Give a nested object; an empty one where it is absent."""
+    value = raw.get(name)
+    if type(value) is dict:
+        return value
+    return reading.take(raw, name, path, as_mapping, _NO_FIELDS)
+
+
+def read_metadata(reading: Reading, raw: Mapping[str, Json], *, namespaced: bool = True) -> Metadata:
+    """Read ``metadata``; a namespaced object that names no namespace lives in ``default``."""
+    meta = section(reading, raw, "metadata")
+    annotations = reading.recall(meta, "annotations", "metadata", as_annotations, _NONE)
+    if annotations:
+        for key, value in meta["annotations"].items():  # type: ignore[attr-defined]  # converted above
+            if not isinstance(value, str):
+                reading.warn(
+                    f"metadata.annotations[{key}]",
+                    f"expected string, got {show(value)}; taken as its JSON text",
+                )
+    name = reading.take(meta, "name", "metadata", as_name, "")
+    if not name and meta.get("name") is None:
+        reading.problem("metadata.name", "required")
+    return Metadata(
+        name=name or UNREADABLE,
+        namespace=(reading.take(meta, "namespace", "metadata", as_str, "") or "default")
+        if namespaced
+        else "",
+        uid=reading.take(meta, "uid", "metadata", as_str, ""),
+        labels=reading.recall(meta, "labels", "metadata", as_labels, _NONE),
+        annotations=annotations,
+        owners=reading.recall(meta, "ownerReferences", "metadata", as_owners, ()),
+        created=reading.take(meta, "creationTimestamp", "metadata", as_time, None),
+        deleted=reading.take(meta, "deletionTimestamp", "metadata", as_time, None),
+    )
+
+
+def identity_of(raw: Json) -> tuple[str, str, str, str]:
+    """Give group, kind, namespace and name of an object as far as they can be read; empty where not."""
+    if not isinstance(raw, Mapping):
+        return ("", "", "", "")
+    meta = raw.get("metadata")
+    meta = meta if isinstance(meta, Mapping) else {}
+    version = _text(raw.get("apiVersion"))
+    group = version.rpartition("/")[0]
+    return (group, _text(raw.get("kind")), _text(meta.get("namespace")), _text(meta.get("name")))
+
+
+def _text(value: Json) -> str:
+    return value[:MAX_NAME] if isinstance(value, str) else ""

@@ -1,0 +1,46 @@
+"""Old and misspelt resource names, and what they mean.
+
+Upstream rewrites the deprecated names on input (its ``ReplaceDeprecatedResources``); names that only the
+release notes print are taken the same way and reported (ruling 12). The right name wins where both stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from koordcore.errors import Problem
+from koordcore.protocol.fields import Json
+
+__all__ = ["DEPRECATED_RESOURCES", "MISSPELT_RESOURCES", "canonical_names"]
+
+DEPRECATED_RESOURCES: Final = {
+    f"kubernetes.io/{name}": f"koordinator.sh/{name}"
+    for name in ("rdma", "fpga", "gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio")
+}
+MISSPELT_RESOURCES: Final = {"koordinator.sh/gpu-shared": "koordinator.sh/gpu.shared"}
+
+_ALIASES: Final = {**DEPRECATED_RESOURCES, **MISSPELT_RESOURCES}
+
+
+def canonical_names(raw: Mapping[str, Json]) -> tuple[Mapping[str, Json], tuple[Problem, ...]]:
+    """Rewrite the names of a resource list.
+
+    Returns
+    -------
+    tuple
+        The list, and what its author should write instead, with paths inside the list.
+    """
+    if raw.keys().isdisjoint(_ALIASES):
+        return raw, ()
+    renamed: dict[str, Json] = {}
+    notes: list[Problem] = []
+    for name, amount in raw.items():
+        target = _ALIASES.get(name, name)
+        if target != name and target in raw:
+            notes.append(Problem(f"[{name}]", f"ignored, because {target} is there too"))
+            continue
+        renamed[target] = amount
+        if name in MISSPELT_RESOURCES:
+            notes.append(Problem(f"[{name}]", f"read as {target}; write that instead"))
+    return renamed, tuple(notes)

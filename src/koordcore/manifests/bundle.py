@@ -1,0 +1,382 @@
+"""Many objects in, one snapshot out, with every problem of every object."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore._arrays import AMOUNT_LIMIT
+from koordcore.errors import ManifestError, ModelError, Problem
+from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of
+from koordcore.manifests.koordinator import KOORDINATOR
+from koordcore.manifests.kubernetes import KUBERNETES, Decoder
+from koordcore.manifests.pods import PodReading, resolve_priority
+from koordcore.manifests.sources import Source, SourceLimits, SourceObject, read_sources
+from koordcore.manifests.workloads import read_workload
+from koordcore.model.cluster import ClusterRecord, PriorityClass, RawObject
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod
+from koordcore.protocol.fields import Json, show
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["DECODERS", "Loaded", "load", "snapshot_from_objects"]
+
+DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR}
+"""API group and kind to decoder; objects of other kinds are kept as they are, and counted."""
+
+_GROUP_OF: Final = {kind: group for group, kind in DECODERS}
+_MAX_PROBLEMS: Final = 10_000
+"""After this many problems the rest of the input is not looked at."""
+
+Key: TypeAlias = tuple[str, str, str, str]
+"""API group, kind, namespace and name."""
+
+
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """What a dump holds.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster. Pods that hold no room in it (finished ones, and those bound to a node that the dump does
+        not have) stand among its records: ``snapshot.of(Pod)``.
+    warnings
+        What was read in a way that its author may not expect, in the order of the input.
+    counts
+        Objects by kind.
+    unread
+        Objects by kind of those kinds that no feature reads; they are kept as :class:`RawObject` records.
+    """
+
+    snapshot: ClusterSnapshot
+    warnings: tuple[Problem, ...] = ()
+    counts: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
+    unread: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
+
+
+def load(
+    paths: Iterable[str | Path], stdin: IO[str] | None = None, *, limits: SourceLimits | None = None
+) -> Loaded:
+    """Read files, folders and standard input into a snapshot.
+
+    Parameters
+    ----------
+    paths
+        JSON or YAML files (``.gz`` too), folders, or ``-``.
+    stdin
+        What ``-`` stands for.
+    limits
+        Bounds against hostile input.
+
+    Raises
+    ------
+    ManifestError
+        With every problem of every file and object; nothing is half loaded.
+    MissingExtraError
+        When YAML is to be read and PyYAML is not installed.
+    """
+    return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()))
+
+
+def snapshot_from_objects(objects: Iterable[Mapping[str, Json]]) -> Loaded:
+    """Make a snapshot of objects that are parsed already.
+
+    Parameters
+    ----------
+    objects
+        Kubernetes and Koordinator objects in any order; equal sets of objects give equal snapshots.
+
+    Raises
+    ------
+    ManifestError
+        With every problem of every object.
+
+    Examples
+    --------
+    >>> loaded = snapshot_from_objects([
+    ...     {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+    ...      "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}},
+    ...     {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"nodeName": "n1"}},
+    ... ])
+    >>> [str(pod.key) for pod in loaded.snapshot.bound_pods()]
+    ['default/web']
+    """
+    return _assemble(SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
+
+
+def _assemble(sources: Iterable[Source]) -> Loaded:
+    bundle = _Bundle()
+    for source in sources:
+        if isinstance(source, Problem):
+            bundle.problems.append(source)
+        else:
+            bundle.add(source)
+        if len(bundle.problems) > _MAX_PROBLEMS:
+            bundle.problems.append(Problem("", "too many problems; the rest of the input was not looked at"))
+            break
+    else:
+        return bundle.finish()
+    raise ManifestError(bundle.problems)
+
+
+@attrs.frozen
+class _Place:
+    """Where an object came from, for messages."""
+
+    source: str
+    name: str
+
+    def put(self, problem: Problem) -> Problem:
+        return Problem(problem.path, problem.message, object_name=self.name, source=self.source)
+
+
+class _Bundle:
+    """Collects objects until all are known, then resolves what they say about each other."""
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.counts: Counter[str] = Counter()
+        self.nodes: list[Node] = []
+        self.pods: list[tuple[PodReading, str]] = []
+        self.records: list[ClusterRecord] = []
+        self.unread: list[tuple[Key, Mapping[str, Json], str]] = []
+        self.seen: dict[Key, str] = {}
+        self.owners: dict[Key, tuple[Key, ...]] = {}
+
+    def add(self, source: SourceObject) -> None:
+        """Take one object."""
+        raw = source.raw
+        key = identity_of(raw)
+        place = _Place(source.source, _shown(key))
+        if not isinstance(raw, Mapping):
+            self.problems.append(place.put(Problem("", f"expected object, got {show(raw)}")))
+            return
+        if not self._header(raw, key, place) or not self._first(key, place):
+            return
+        self.counts[_kind(key)] += 1
+        reading = Reading(self.memory)
+        decoder = DECODERS.get(key[:2])
+        try:
+            if decoder is None:
+                self._keep(reading, raw, key, place)
+            else:
+                self._take(decoder(reading, raw), place)
+        except (ManifestError, ModelError) as error:
+            reading.note(error, "")
+        self._note_owners(reading, raw, key)
+        if reading.problems:
+            self.problems += map(place.put, dict.fromkeys(reading.problems))
+        if reading.warnings:
+            self.warnings += map(place.put, reading.warnings)
+
+    def _header(self, raw: Mapping[str, Json], key: Key, place: _Place) -> bool:
+        for name in ("apiVersion", "kind"):
+            value = raw.get(name)
+            if not isinstance(value, str) or not value:
+                group = _GROUP_OF.get(key[1]) if name == "apiVersion" else None
+                hint = "" if group is None else f' (such as "{group + "/" if group else ""}v1")'
+                wrong = "required" if value is None else f"expected string, got {show(value)}"
+                self.problems.append(place.put(Problem(name, wrong + hint)))
+                return False
+        return True
+
+    def _first(self, key: Key, place: _Place) -> bool:
+        """Refuse a second object of the same name; nameless ones are told apart by content."""
+        if not key[3]:
+            return True
+        unique = (*key[:2], key[2] or "default", key[3])
+        before = self.seen.setdefault(unique, place.source)
+        if before is not place.source:
+            self.problems.append(place.put(Problem("", f"stands twice; it came before in {before}")))
+        return before is place.source
+
+    def _keep(self, reading: Reading, raw: Mapping[str, Json], key: Key, place: _Place) -> None:
+        known = _GROUP_OF.get(key[1])
+        if (known or "").endswith(("koordinator.sh", "sigs.k8s.io")):
+            reading.warn("apiVersion", f"not read: {key[1]} is a kind of {known}, not of {key[0] or 'v1'}")
+        text = canonical_text(raw)
+        name = key[3] or "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+        unique = (*key[:3], name)
+        if not key[3] and self.seen.setdefault(unique, place.source) is not place.source:
+            reading.problem("", f"stands twice; it came before in {self.seen[unique]}")
+            return
+        self.records.append(
+            RawObject(kind=key[1], name=name, namespace=key[2], api_version=str(raw["apiVersion"]), text=text)
+        )
+        slim = {"kind": key[1], "metadata": raw.get("metadata"), "spec": raw.get("spec")}
+        self.unread.append((key, slim, place.source))
+
+    def _take(self, decoded: Any, place: _Place) -> None:
+        match decoded:
+            case PodReading():
+                self.pods.append((decoded, place.source))
+            case Node():
+                self.nodes.append(decoded)
+            case tuple():
+                self.records += decoded
+            case _:
+                self.records.append(decoded)
+
+    def _note_owners(self, reading: Reading, raw: Mapping[str, Json], key: Key) -> None:
+        meta = raw.get("metadata")
+        listed = meta.get("ownerReferences") if isinstance(meta, Mapping) else None
+        if not listed:
+            return
+        try:
+            owners = self.memory.once(as_owners, listed)
+        except ManifestError as error:
+            if key[:2] not in DECODERS:
+                reading.note(error, "metadata.ownerReferences")
+            return
+        self.owners[key] = tuple(
+            (owner.api_version.rpartition("/")[0], owner.kind, key[2], owner.name) for owner in owners
+        )
+
+    # -- when all is known -----------------------------------------------------------------------------
+
+    def finish(self) -> Loaded:
+        """Resolve priorities, bindings and owners.
+
+        Raises
+        ------
+        ManifestError
+            With everything that was wrong.
+        """
+        self._owner_cycles()
+        unread = self._generic_workloads()
+        states, pending = self._bind()
+        if self.problems:
+            raise ManifestError(self.problems)
+        try:
+            snapshot = ClusterSnapshot(nodes=states, pending=pending, records=tuple(self.records))
+        except ModelError as error:
+            raise ManifestError.at("", str(error)) from None
+        return Loaded(
+            snapshot=snapshot,
+            warnings=tuple(self.warnings),
+            counts=dict(sorted(self.counts.items())),
+            unread=dict(sorted(unread.items())),
+        )
+
+    def _bind(self) -> tuple[tuple[NodeState, ...], tuple[Pod, ...]]:
+        classes = {one.name: one for one in self.records if isinstance(one, PriorityClass)}
+        on_node: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
+        pending: list[Pod] = []
+        checked: set[int] = set()
+        for read, source in self.pods:
+            reading = Reading(self.memory)
+            pod = resolve_priority(reading, read, classes)
+            if pod.finished:
+                self.records.append(pod)
+            elif pod.node_name is None:
+                pending.append(pod)
+            elif pod.node_name in on_node:
+                on_node[pod.node_name].append(pod)
+                if id(pod.requests) not in checked:
+                    checked.add(id(pod.requests))
+                    _countable(reading, pod)
+            else:
+                self.records.append(pod)
+                reading.warn("spec.nodeName", f"no node {pod.node_name} in the dump; the pod holds nothing")
+            if reading.problems or reading.warnings:
+                place = _Place(source, f"Pod {pod.key}")
+                self.problems += map(place.put, reading.problems)
+                self.warnings += map(place.put, reading.warnings)
+        states = tuple(NodeState(node, tuple(on_node[node.name])) for node in self.nodes)
+        return states, tuple(pending)
+
+    def _generic_workloads(self) -> Counter[str]:
+        """Read objects of unknown kinds as workloads where another object names them as its owner."""
+        owning = {owner for owners in self.owners.values() for owner in owners}
+        unread: Counter[str] = Counter()
+        for key, raw, source in self.unread:
+            if key in owning:
+                reading = Reading(self.memory)
+                workload = read_workload(reading, raw)
+                if not reading.problems:
+                    self.records.append(workload)
+                    continue
+                # Its selector or replicas mean something else: it stays what it is, an unread object.
+                place = _Place(source, _shown(key))
+                self.warnings += map(place.put, reading.problems)
+            unread[_kind(key)] += 1
+        return unread
+
+    def _owner_cycles(self) -> None:
+        for cycle in _cycles(self.owners):
+            names = " -> ".join(_shown(key) for key in (*cycle, cycle[0]))
+            place = _Place(self.seen.get(_unique(cycle[0]), ""), _shown(cycle[0]))
+            self.problems.append(
+                place.put(Problem("metadata.ownerReferences", f"owners form a cycle: {names}"))
+            )
+
+
+def _unique(key: Key) -> Key:
+    return (*key[:2], key[2] or "default", key[3])
+
+
+def _kind(key: Key) -> str:
+    return f"{key[1]}.{key[0]}" if key[0] and key[:2] not in DECODERS else key[1]
+
+
+def _shown(key: Key) -> str:
+    _, kind, namespace, name = key
+    return " ".join(part for part in (kind, "/".join(part for part in (namespace, name) if part)) if part)
+
+
+def _countable(reading: Reading, pod: Pod) -> None:
+    for name, amount in pod.requests.items():
+        if amount > AMOUNT_LIMIT:
+            reading.problem("spec", f"requests {amount} of {name}; at most {AMOUNT_LIMIT} can be counted")
+
+
+def canonical_text(raw: Mapping[str, Json]) -> str:
+    """Write an object as JSON with sorted keys and no spaces: equal objects give equal texts.
+
+    Raises
+    ------
+    ManifestError
+        When it nests too deeply, or holds what JSON cannot.
+    """
+    try:
+        return json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (RecursionError, TypeError, ValueError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ManifestError.at("", f"not JSON: {reason}") from None
+
+
+def _cycles(edges: Mapping[Key, tuple[Key, ...]]) -> Iterator[tuple[Key, ...]]:
+    """Find cycles, each from its first name on; without recursion, because chains may be long."""
+    done: set[Key] = set()
+    for start in sorted(edges):
+        path: dict[Key, Iterator[Key]] = {}
+        at: Key | None = start
+        while at is not None:
+            if at in path:
+                cycle = list(path)[list(path).index(at) :]
+                first = cycle.index(min(cycle))
+                yield (*cycle[first:], *cycle[:first])
+            elif at not in done:
+                path[at] = iter(edges.get(at, ()))
+            at = _advance(path, done)
+
+
+def _advance(path: dict[Key, Iterator[Key]], done: set[Key]) -> Key | None:
+    while path:
+        last = next(reversed(path))
+        following = next(path[last], None)
+        if following is not None:
+            return following
+        done.add(last)
+        del path[last]
+    return None

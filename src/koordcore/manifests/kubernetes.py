@@ -1,0 +1,41 @@
+"""Which function decodes which kind of Kubernetes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from koordcore.manifests._reading import Reading
+from koordcore.manifests.nodes import read_node
+from koordcore.manifests.pods import read_pod
+from koordcore.manifests.workloads import (
+    read_budget,
+    read_namespace,
+    read_priority_class,
+    read_workload,
+)
+from koordcore.protocol.fields import Json
+
+__all__ = ["KUBERNETES", "Decoder"]
+
+Decoder: TypeAlias = Callable[[Reading, Mapping[str, Json]], Any]
+"""Makes a record out of an object: a Node, a PodReading, a ClusterRecord, or a tuple of such.
+
+What is wrong goes to the reading or is raised as ManifestError or ModelError; both are collected.
+"""
+
+KUBERNETES: Final[Mapping[tuple[str, str], Decoder]] = {
+    ("", "Pod"): read_pod,
+    ("", "Node"): read_node,
+    ("", "Namespace"): read_namespace,
+    ("", "ReplicationController"): read_workload,
+    ("scheduling.k8s.io", "PriorityClass"): read_priority_class,
+    ("policy", "PodDisruptionBudget"): read_budget,
+    ("apps", "Deployment"): read_workload,
+    ("apps", "ReplicaSet"): read_workload,
+    ("apps", "StatefulSet"): read_workload,
+    ("apps", "DaemonSet"): read_workload,
+    ("batch", "Job"): read_workload,
+    ("batch", "CronJob"): read_workload,
+}
+"""API group and kind to decoder, whatever the version."""

@@ -1,0 +1,105 @@
+"""Nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError
+from koordcore.manifests._reading import Reading, as_resources, as_strings, read_metadata, section
+from koordcore.manifests.selectors import as_taints
+from koordcore.model.nodes import Node
+from koordcore.model.resources import NO_RESOURCES, Resources
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_int,
+    as_list,
+    as_mapping,
+    collect,
+    optional,
+)
+
+__all__ = ["node_from_manifest", "read_node"]
+
+_NO_IMAGES: Final[immutabledict[str, int]] = immutabledict()
+
+
+def node_from_manifest(raw: Mapping[str, Json]) -> Node:
+    """Decode one Node object.
+
+    Raises
+    ------
+    ManifestError
+        With every problem of the object.
+
+    Examples
+    --------
+    >>> node_from_manifest({"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}}).allocatable
+    immutabledict({'cpu': 4000})
+    """
+    reading = Reading()
+    node = read_node(reading, raw)
+    reading.finish()
+    return node
+
+
+def read_node(reading: Reading, raw: Mapping[str, Json]) -> Node:
+    """Decode a Node; problems and warnings go to ``reading``, and with a problem the record is worthless."""
+    meta = read_metadata(reading, raw, namespaced=False)
+    spec = section(reading, raw, "spec")
+    status = section(reading, raw, "status")
+    capacity = reading.recall(status, "capacity", "status", _amounts, NO_RESOURCES)
+    # A node that has not reported what pods may use offers all it has (the API server's default).
+    allocatable = reading.recall(status, "allocatable", "status", _amounts, capacity)
+    if not allocatable:
+        reading.warn("status.allocatable", "absent: no pod fits on this node")
+    taints = reading.recall(spec, "taints", "spec", as_taints, ())
+    ready = _ready(reading, status)
+    images = reading.recall(status, "images", "status", _images, _NO_IMAGES)
+    unschedulable = reading.take(spec, "unschedulable", "spec", as_bool, False)
+    return Node(
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        taints=taints,
+        unschedulable=unschedulable,
+        allocatable=allocatable,
+        capacity=capacity,
+        images=images,
+        created=meta.created,
+        ready=ready,
+    )
+
+
+def _amounts(value: Json) -> Resources:
+    amounts = as_resources(value)
+    for name, amount in amounts.items():
+        if amount < 0:
+            raise ManifestError.at(f"[{name}]", f"must not be negative, got {amount}")
+    return amounts
+
+
+def _ready(reading: Reading, status: Mapping[str, Json]) -> bool:
+    """Tell whether the node's Ready condition holds; a node that reports no condition counts as ready."""
+    conditions = reading.take(status, "conditions", "status", as_list, [])
+    for condition in conditions:
+        if isinstance(condition, Mapping) and condition.get("type") == "Ready":
+            return condition.get("status") == "True"
+    return True
+
+
+def _image(value: Json) -> tuple[tuple[str, ...], int]:
+    raw = as_mapping(value)
+    names: tuple[str, ...] = optional(raw, "names", as_strings, ())
+    return names, optional(raw, "sizeBytes", as_int, 0)
+
+
+def _images(value: Json) -> immutabledict[str, int]:
+    sizes: dict[str, int] = {}
+    for names, size in collect(_image, as_list(value)):
+        sizes.update(dict.fromkeys(names, size))
+    return immutabledict(sorted(sizes.items()))

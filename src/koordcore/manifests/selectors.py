@@ -1,0 +1,222 @@
+"""Selectors, affinity, tolerations and spread out of a pod's specification."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koordcore.errors import ManifestError, ModelError
+from koordcore.manifests._reading import as_labels, as_strings, choice
+from koordcore.model.affinity import (
+    Affinity,
+    NodeAffinity,
+    NodeInclusionPolicy,
+    PodAffinity,
+    PodAffinityTerm,
+    PreferredNodeTerm,
+    Taint,
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
+    TopologySpreadConstraint,
+    UnsatisfiableAction,
+    WeightedPodAffinityTerm,
+)
+from koordcore.model.selectors import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+    SelectorOperator,
+)
+from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, collect, optional, required
+
+__all__ = [
+    "as_affinity",
+    "as_label_selector",
+    "as_node_selector",
+    "as_spread_constraints",
+    "as_taints",
+    "as_tolerations",
+]
+
+_MAX_WEIGHT: Final = 100
+
+
+_operator: Final = choice(SelectorOperator)
+_effect: Final = choice(TaintEffect)
+_action: Final = choice(UnsatisfiableAction)
+_inclusion: Final = choice(NodeInclusionPolicy)
+
+
+def _requirement(value: Json) -> Requirement:
+    raw = as_mapping(value)
+    key = required(raw, "key", as_str)
+    operator = required(raw, "operator", _operator)
+    values: tuple[str, ...] = optional(raw, "values", as_strings, ())
+    try:
+        return Requirement(key, operator, values)
+    except ModelError as error:
+        raise ManifestError.at("", str(error)) from None
+
+
+def _requirements(value: Json) -> tuple[Requirement, ...]:
+    return collect(_requirement, as_list(value))
+
+
+def as_label_selector(value: Json) -> LabelSelector:
+    """Take a label selector; an empty one selects everything."""
+    raw = as_mapping(value)
+    return LabelSelector(
+        optional(raw, "matchLabels", as_labels, LabelSelector().match_labels),
+        optional(raw, "matchExpressions", _requirements, ()),
+    )
+
+
+def _term(value: Json) -> NodeSelectorTerm:
+    raw = as_mapping(value)
+    return NodeSelectorTerm(
+        optional(raw, "matchExpressions", _requirements, ()), optional(raw, "matchFields", _requirements, ())
+    )
+
+
+def as_node_selector(value: Json) -> NodeSelector:
+    """Take a node selector: terms of which one must hold."""
+    terms = required(as_mapping(value), "nodeSelectorTerms", as_list)
+    try:
+        return NodeSelector(collect(_term, terms))
+    except ManifestError as error:
+        raise error.within("nodeSelectorTerms") from None
+
+
+def _weight(value: Json) -> int:
+    weight = as_int(value)
+    if not 1 <= weight <= _MAX_WEIGHT:
+        raise ManifestError.at("", f"expected 1..{_MAX_WEIGHT}, got {weight}")
+    return weight
+
+
+def _preferred_node(value: Json) -> PreferredNodeTerm:
+    raw = as_mapping(value)
+    return PreferredNodeTerm(required(raw, "weight", _weight), required(raw, "preference", _term))
+
+
+def _node_affinity(value: Json) -> NodeAffinity:
+    raw = as_mapping(value)
+    return NodeAffinity(
+        optional(raw, "requiredDuringSchedulingIgnoredDuringExecution", as_node_selector, None),
+        optional(
+            raw,
+            "preferredDuringSchedulingIgnoredDuringExecution",
+            lambda terms: collect(_preferred_node, as_list(terms)),
+            (),
+        ),
+    )
+
+
+def _pod_term(value: Json) -> PodAffinityTerm:
+    raw = as_mapping(value)
+    return PodAffinityTerm(
+        topology_key=required(raw, "topologyKey", as_str),
+        selector=optional(raw, "labelSelector", as_label_selector, None),
+        namespaces=optional(raw, "namespaces", as_strings, ()),
+        namespace_selector=optional(raw, "namespaceSelector", as_label_selector, None),
+        match_label_keys=optional(raw, "matchLabelKeys", as_strings, ()),
+        mismatch_label_keys=optional(raw, "mismatchLabelKeys", as_strings, ()),
+    )
+
+
+def _weighted_pod_term(value: Json) -> WeightedPodAffinityTerm:
+    raw = as_mapping(value)
+    return WeightedPodAffinityTerm(
+        required(raw, "weight", _weight), required(raw, "podAffinityTerm", _pod_term)
+    )
+
+
+def _pod_affinity(value: Json) -> PodAffinity:
+    raw = as_mapping(value)
+    return PodAffinity(
+        optional(
+            raw,
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            lambda terms: collect(_pod_term, as_list(terms)),
+            (),
+        ),
+        optional(
+            raw,
+            "preferredDuringSchedulingIgnoredDuringExecution",
+            lambda terms: collect(_weighted_pod_term, as_list(terms)),
+            (),
+        ),
+    )
+
+
+def as_affinity(value: Json) -> Affinity | None:
+    """Take a pod's affinity; ``None`` where it says nothing."""
+    raw = as_mapping(value)
+    affinity = Affinity(
+        optional(raw, "nodeAffinity", _node_affinity, None),
+        optional(raw, "podAffinity", _pod_affinity, None),
+        optional(raw, "podAntiAffinity", _pod_affinity, None),
+    )
+    return None if affinity == Affinity() else affinity
+
+
+def _toleration_effect(value: Json) -> TaintEffect | None:
+    return None if value == "" else _effect(value)
+
+
+def _toleration_operator(value: Json) -> TolerationOperator:
+    return TolerationOperator.EQUAL if value == "" else choice(TolerationOperator)(value)
+
+
+def _toleration(value: Json) -> Toleration:
+    raw = as_mapping(value)
+    return Toleration(
+        optional(raw, "key", as_str, ""),
+        optional(raw, "operator", _toleration_operator, TolerationOperator.EQUAL),
+        optional(raw, "value", as_str, ""),
+        optional(raw, "effect", _toleration_effect, None),
+    )
+
+
+def as_tolerations(value: Json) -> tuple[Toleration, ...]:
+    """Take tolerations; how long one holds after placement (``tolerationSeconds``) does not matter here."""
+    return collect(_toleration, as_list(value))
+
+
+def _taint(value: Json) -> Taint:
+    raw = as_mapping(value)
+    return Taint(
+        required(raw, "key", as_str), optional(raw, "value", as_str, ""), required(raw, "effect", _effect)
+    )
+
+
+def as_taints(value: Json) -> tuple[Taint, ...]:
+    """Take a node's (or a reservation's) taints."""
+    return collect(_taint, as_list(value))
+
+
+def _skew(value: Json) -> int:
+    skew = as_int(value)
+    if skew < 1:
+        raise ManifestError.at("", f"expected at least 1, got {skew}")
+    return skew
+
+
+def _spread(value: Json) -> TopologySpreadConstraint:
+    raw = as_mapping(value)
+    return TopologySpreadConstraint(
+        max_skew=required(raw, "maxSkew", _skew),
+        topology_key=required(raw, "topologyKey", as_str),
+        when_unsatisfiable=required(raw, "whenUnsatisfiable", _action),
+        selector=optional(raw, "labelSelector", as_label_selector, None),
+        min_domains=optional(raw, "minDomains", _skew, None),
+        node_affinity_policy=optional(raw, "nodeAffinityPolicy", _inclusion, NodeInclusionPolicy.HONOR),
+        node_taints_policy=optional(raw, "nodeTaintsPolicy", _inclusion, NodeInclusionPolicy.IGNORE),
+        match_label_keys=optional(raw, "matchLabelKeys", as_strings, ()),
+    )
+
+
+def as_spread_constraints(value: Json) -> tuple[TopologySpreadConstraint, ...]:
+    """Take topology spread constraints."""
+    return collect(_spread, as_list(value))

@@ -1,0 +1,218 @@
+"""Many objects in, one snapshot out."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore.errors import ManifestError
+from koordcore.manifests import load, snapshot_from_objects
+from koordcore.model.cluster import Namespace, PodDisruptionBudget, PriorityClass, RawObject, Workload
+from koordcore.model.pods import Pod
+from tests.manifests.builders import container, node, obj, pod
+
+
+def problems(*objects: Any) -> list[str]:
+    with pytest.raises(ManifestError) as caught:
+        snapshot_from_objects(objects)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def owned(raw: dict[str, Any], kind: str, name: str, api_version: str = "apps/v1") -> dict[str, Any]:
+    owner = {"apiVersion": api_version, "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+    raw["metadata"]["ownerReferences"] = [owner]
+    return raw
+
+
+def cluster() -> list[dict[str, Any]]:
+    return [
+        node("n1"),
+        node("n2"),
+        pod("bound", nodeName="n1", containers=[container(requests={"cpu": "2"})]),
+        pod("waits", priorityClassName="high"),
+        pod("waits", metadata={"namespace": "other"}),
+        pod("done", nodeName="n1", status={"phase": "Succeeded"}),
+        pod("lost", nodeName="n9"),
+        obj("PriorityClass", "high", "scheduling.k8s.io/v1", value=100),
+        obj("Namespace", "other", metadata={"labels": {"team": "a"}}),
+        obj(
+            "PodDisruptionBudget",
+            "pdb",
+            "policy/v1",
+            spec={"minAvailable": "50%", "selector": {"matchLabels": {"app": "web"}}},
+            status={"disruptionsAllowed": 1, "expectedPods": 3},
+        ),
+        obj("Deployment", "web", "apps/v1", spec={"replicas": 3, "selector": {"matchLabels": {"app": "web"}}}),
+        obj("Service", "web", spec={"ports": [{"port": 80}]}),
+        obj("Job", "j", "batch/v1", spec={"parallelism": 4}),
+    ]
+
+
+def test_pods_stand_where_they_belong() -> None:
+    loaded = snapshot_from_objects(cluster())
+    snapshot = loaded.snapshot
+    assert [state.name for state in snapshot.nodes] == ["n1", "n2"]
+    assert [str(one.key) for one in snapshot.bound_pods()] == ["default/bound"]
+    assert [str(one.key) for one in snapshot.pending] == ["default/waits", "other/waits"]
+    assert [one.name for one in snapshot.of(Pod)] == ["done", "lost"]
+    assert snapshot.pending[0].priority == 100
+    assert [str(one) for one in loaded.warnings] == [
+        "object 7: Pod default/lost: spec.nodeName: no node n9 in the dump; the pod holds nothing"
+    ]
+
+
+def test_small_kinds_become_records() -> None:
+    snapshot = snapshot_from_objects(cluster()).snapshot
+    assert snapshot.of(PriorityClass)[0].value == 100
+    assert snapshot.of(Namespace)[0].labels == {"team": "a"}
+    (budget,) = snapshot.of(PodDisruptionBudget)
+    assert (budget.min_available, budget.disruptions_allowed, budget.expected_pods) == ("50%", 1, 3)
+    assert budget.selector.matches({"app": "web"})
+    assert [(one.kind, one.replicas) for one in snapshot.of(Workload)] == [("Deployment", 3), ("Job", 4)]
+
+
+def test_what_no_feature_reads_is_kept_and_counted() -> None:
+    loaded = snapshot_from_objects(cluster())
+    assert loaded.unread == {"Service": 1}
+    assert loaded.counts["Pod"] == 5
+    (raw,) = loaded.snapshot.of(RawObject)
+    assert (raw.kind, raw.namespace, raw.name) == ("Service", "", "web")
+    assert json.loads(raw.text)["spec"] == {"ports": [{"port": 80}]}
+
+
+def test_equal_objects_in_any_order_give_equal_snapshots() -> None:
+    objects = cluster()
+    expected = snapshot_from_objects(objects).snapshot
+    for seed in range(5):
+        random.Random(seed).shuffle(objects)
+        assert snapshot_from_objects(objects).snapshot == expected
+
+
+def test_one_error_lists_every_problem_of_every_object() -> None:
+    found = problems(
+        pod("a", priority="x", nodeSelector={"a": 1}),
+        node("n1", {"cpu": "many"}),
+        5,
+        {"kind": "Pod", "metadata": {"name": "b"}},
+        {"apiVersion": "v1", "metadata": {"name": "c"}},
+        obj("PriorityClass", "p", "scheduling.k8s.io/v1"),
+    )
+    assert found == [
+        'object 1: Pod a: spec.priority: expected int, got "x"',
+        "object 1: Pod a: spec.nodeSelector[a]: expected string, got 1",
+        'object 2: Node n1: status.allocatable[cpu]: expected a quantity, got "many"',
+        "object 3: expected object, got 5",
+        'object 4: Pod b: apiVersion: required (such as "v1")',
+        "object 5: c: kind: required",
+        "object 6: PriorityClass p: value: required",
+    ]
+
+
+def test_the_same_object_twice_is_refused() -> None:
+    assert problems(pod("a"), pod("a", metadata={"namespace": "default"}), node("a")) == [
+        "object 2: Pod default/a: stands twice; it came before in object 1"
+    ]
+    assert problems(obj("Service", "a"), obj("Service", "a")) == [
+        "object 2: Service a: stands twice; it came before in object 1"
+    ]
+
+
+def test_configurations_without_a_name_are_told_apart_by_content() -> None:
+    shelf = {"apiVersion": "shop/v1", "kind": "Shelf", "size": 1}
+    assert len(snapshot_from_objects([shelf, {**shelf, "size": 2}]).snapshot.of(RawObject)) == 2
+    assert problems(shelf, dict(shelf)) == ["object 2: Shelf: stands twice; it came before in object 1"]
+
+
+def test_kinds_of_different_groups_may_share_names() -> None:
+    snapshot = snapshot_from_objects(
+        [obj("Event", "a"), obj("Event", "a", "events.k8s.io/v1"), obj("Job", "a", "batch/v1"), obj("Job", "a", "x/v1")]
+    ).snapshot
+    assert len(snapshot.of(RawObject)) == 3
+
+
+def test_cycles_among_owners_are_refused() -> None:
+    a = owned(obj("ReplicaSet", "a", "apps/v1"), "ReplicaSet", "b")
+    b = owned(obj("ReplicaSet", "b", "apps/v1"), "ReplicaSet", "a")
+    found = problems(a, b, owned(pod("p"), "ReplicaSet", "a"))
+    assert found == [
+        "object 1: ReplicaSet a: metadata.ownerReferences: owners form a cycle: "
+        "ReplicaSet a -> ReplicaSet b -> ReplicaSet a"
+    ]
+    itself = owned(obj("Thing", "t", "x/v1"), "Thing", "t", "x/v1")
+    assert problems(itself) == [
+        "object 1: Thing t: metadata.ownerReferences: owners form a cycle: Thing t -> Thing t"
+    ]
+
+
+def test_a_long_chain_of_owners_is_no_cycle() -> None:
+    chain = [owned(obj("Thing", f"t{i}", "x/v1"), "Thing", f"t{i + 1}", "x/v1") for i in range(3000)]
+    assert snapshot_from_objects(chain).counts == {"Thing.x": 3000}
+
+
+def test_an_unknown_owner_of_pods_is_a_workload() -> None:
+    loaded = snapshot_from_objects(
+        [
+            obj("CloneSet", "c", "apps.kruise.io/v1alpha1", spec={"replicas": 7}),
+            obj("CloneSet", "idle", "apps.kruise.io/v1alpha1"),
+            owned(pod("p"), "CloneSet", "c", "apps.kruise.io/v1alpha1"),
+        ]
+    )
+    (workload,) = loaded.snapshot.of(Workload)
+    assert (workload.kind, workload.name, workload.replicas) == ("CloneSet", "c", 7)
+    assert loaded.unread == {"CloneSet.apps.kruise.io": 1}
+
+
+def test_amounts_beyond_counting_are_refused_where_they_count() -> None:
+    huge = [container(requests={"memory": "8Ei"})]
+    found = problems(node("n1"), pod("p", nodeName="n1", containers=huge))
+    assert found == [
+        "object 2: Pod default/p: spec: requests 9223372036854775807 of memory; "
+        "at most 9007199254740992 can be counted"
+    ]
+    assert len(snapshot_from_objects([node("n1"), pod("p", containers=huge)]).snapshot.pending) == 1
+
+
+def test_a_node_without_room_is_warned_about() -> None:
+    loaded = snapshot_from_objects([obj("Node", "n1")])
+    assert [str(one) for one in loaded.warnings] == [
+        "object 1: Node n1: status.allocatable: absent: no pod fits on this node"
+    ]
+
+
+def test_hand_written_annotations_become_json_text_with_a_warning() -> None:
+    raw = pod("p", metadata={"annotations": {"a": ["x", "y"], "b": "z"}})
+    loaded = snapshot_from_objects([raw])
+    assert loaded.snapshot.pending[0].annotations == {"a": '["x", "y"]', "b": "z"}
+    assert [str(one) for one in loaded.warnings] == [
+        'object 1: Pod p: metadata.annotations[a]: expected string, got ["x", "y"]; taken as its JSON text'
+    ]
+
+
+def test_files_and_problems_of_many_sources(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("---\napiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\na: [\n")
+    (tmp_path / "b.json").write_text(json.dumps({"kind": "List", "items": [pod("p", priority="x"), pod("q")]}))
+    with pytest.raises(ManifestError) as caught:
+        load([tmp_path, tmp_path / "none"])
+    found = str(caught.value).replace(str(tmp_path), "")
+    assert found.splitlines() == [
+        "/a.yaml (document 2): not YAML: did not find expected node content: line 7",
+        '/b.json (item 1): Pod p: spec.priority: expected int, got "x"',
+        "/none: no such file or folder",
+    ]
+
+
+def test_deep_objects_of_unknown_kinds_are_refused() -> None:
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    assert problems(obj("Service", "a", spec=deep)) == ["object 1: Service a: not JSON: nested too deeply"]
+
+
+def test_reading_stops_after_very_many_problems() -> None:
+    found = problems(*([5] * 20_000))
+    assert len(found) == 10_002
+    assert found[-1] == "too many problems; the rest of the input was not looked at"

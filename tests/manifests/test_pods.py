@@ -1,0 +1,310 @@
+"""Pods: what they take, what they want, where they stand in life."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from koordcore.errors import ManifestError
+from koordcore.manifests import pod_from_manifest
+from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, UnsatisfiableAction
+from koordcore.model.cluster import PriorityClass
+from koordcore.model.pods import HostPort, PodPhase, PreemptionPolicy
+from koordcore.model.selectors import SelectorOperator
+from tests.manifests.builders import container, pod
+
+GI = 2**30
+
+
+def problems(raw: Any) -> list[str]:
+    with pytest.raises(ManifestError) as caught:
+        pod_from_manifest(raw)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_requests_add_up_and_fall_back_to_limits() -> None:
+    read = pod_from_manifest(
+        pod(
+            containers=[
+                container("a", requests={"cpu": "500m"}, limits={"cpu": 1, "memory": "1Gi"}),
+                container("b", limits={"cpu": "250m", "nvidia.com/gpu": 1}),
+            ]
+        )
+    )
+    assert dict(read.requests) == {"cpu": 750, "memory": GI, "nvidia.com/gpu": 1}
+    assert dict(read.limits) == {"cpu": 1250, "memory": GI, "nvidia.com/gpu": 1}
+    assert read.containers[0].requests == {"cpu": 500, "memory": GI}
+
+
+def test_sidecars_stay_and_init_containers_peak() -> None:
+    read = pod_from_manifest(
+        pod(
+            containers=[container(requests={"cpu": "1"})],
+            initContainers=[
+                container("early", requests={"cpu": "2"}),
+                container("mesh", requests={"cpu": "500m"}, restartPolicy="Always"),
+                container("late", requests={"cpu": "1200m"}),
+            ],
+            overhead={"cpu": "100m"},
+        )
+    )
+    assert read.requests["cpu"] == 2000 + 100
+    assert [one.restarts_always for one in read.init_containers] == [False, True, False]
+
+
+def test_pod_level_resources_replace_the_sum_and_are_completed() -> None:
+    read = pod_from_manifest(
+        pod(
+            containers=[container(requests={"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": 1})],
+            resources={"requests": {"memory": "4Gi"}, "limits": {"cpu": "3", "memory": "8Gi", "hugepages-2Mi": "4Mi"}},
+        )
+    )
+    # cpu: what the containers ask for; hugepages: nobody asks, so the limit counts.
+    assert dict(read.requests) == {"cpu": 1000, "memory": 4 * GI, "hugepages-2Mi": 4 << 20, "nvidia.com/gpu": 1}
+
+
+def test_a_resize_under_way_holds_the_larger_amount() -> None:
+    status = {
+        "containerStatuses": [
+            {
+                "name": "main",
+                "resources": {"requests": {"cpu": "3"}},
+                "allocatedResources": {"cpu": "2", "memory": "2Gi"},
+            }
+        ]
+    }
+    spec: dict[str, Any] = {"containers": [container(requests={"cpu": "1", "memory": "1Gi"})]}
+    assert dict(pod_from_manifest(pod(nodeName="n1", status=status, **spec)).requests) == {
+        "cpu": 3000,
+        "memory": 2 * GI,
+    }
+    assert dict(pod_from_manifest(pod(status=status, **spec)).requests) == {"cpu": 1000, "memory": GI}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"resize": "Infeasible"},
+        {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]},
+    ],
+)
+def test_an_infeasible_resize_holds_what_it_has(status: dict[str, Any]) -> None:
+    statuses = [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]
+    read = pod_from_manifest(
+        pod(
+            nodeName="n1",
+            containers=[container(requests={"cpu": "9"})],
+            status={**status, "containerStatuses": statuses},
+        )
+    )
+    assert read.requests["cpu"] == 2000
+
+
+def test_host_ports_of_containers_and_sidecars() -> None:
+    ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 90}]
+    read = pod_from_manifest(
+        pod(
+            containers=[container(ports=ports)],
+            initContainers=[
+                container("init", ports=[{"containerPort": 1, "hostPort": 1}]),
+                container(
+                    "mesh",
+                    restartPolicy="Always",
+                    ports=[{"containerPort": 53, "hostPort": 53, "protocol": "UDP", "hostIP": "10.0.0.1"}],
+                ),
+            ],
+        )
+    )
+    assert read.host_ports == (HostPort(8080), HostPort(53, "UDP", "10.0.0.1"))
+
+
+def test_every_port_is_the_hosts_on_its_network() -> None:
+    read = pod_from_manifest(pod(hostNetwork=True, containers=[container(ports=[{"containerPort": 80}])]))
+    assert read.host_ports == (HostPort(80),)
+
+
+def test_what_a_pod_wants_of_its_place() -> None:
+    read = pod_from_manifest(
+        pod(
+            nodeSelector={"disk": "ssd"},
+            tolerations=[{"operator": "Exists"}, {"key": "gpu", "value": "yes", "effect": "NoSchedule"}],
+            affinity={
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+                        ]
+                    }
+                },
+                "podAntiAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 5, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {}}}
+                    ]
+                },
+            },
+            topologySpreadConstraints=[
+                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+            ],
+            volumes=[
+                {"name": "data", "persistentVolumeClaim": {"claimName": "disk-1"}},
+                {"name": "scratch", "ephemeral": {}},
+                {"name": "tmp", "emptyDir": {}},
+            ],
+            schedulingGates=[{"name": "wait"}],
+        )
+    )
+    assert read.node_selector == {"disk": "ssd"}
+    assert read.tolerations == (
+        Toleration("", TolerationOperator.EXISTS),
+        Toleration("gpu", value="yes", effect=TaintEffect.NO_SCHEDULE),
+    )
+    assert read.affinity is not None
+    assert read.affinity.node is not None
+    assert read.affinity.node.required is not None
+    assert read.affinity.node.required.terms[0].expressions[0].operator is SelectorOperator.IN
+    assert read.affinity.anti is not None
+    assert read.affinity.anti.preferred[0].weight == 5
+    assert read.spread_constraints[0].when_unsatisfiable is UnsatisfiableAction.SCHEDULE_ANYWAY
+    assert read.claims == ("disk-1", "web-scratch")
+    assert read.gated
+
+
+def test_life_of_a_pod() -> None:
+    read = pod_from_manifest(
+        pod(
+            nodeName="n1",
+            metadata={
+                "namespace": "prod",
+                "uid": "u1",
+                "creationTimestamp": "2024-05-01T10:00:00Z",
+                "deletionTimestamp": "2024-05-01T12:00:00+02:00",
+                "ownerReferences": [
+                    {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u0", "controller": True}
+                ],
+            },
+            status={
+                "phase": "Running",
+                "startTime": "2024-05-01T10:00:02Z",
+                "nominatedNodeName": "",
+                "conditions": [
+                    {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2024-05-01T10:00:01.5Z"},
+                    {"type": "Ready", "status": "True"},
+                ],
+            },
+        )
+    )
+    assert (read.namespace, read.uid, read.phase) == ("prod", "u1", PodPhase.RUNNING)
+    assert read.created == datetime(2024, 5, 1, 10, tzinfo=UTC)
+    assert read.started == datetime(2024, 5, 1, 10, 0, 2, tzinfo=UTC)
+    assert read.scheduled == datetime(2024, 5, 1, 10, 0, 1, 500_000, tzinfo=UTC)
+    assert read.deleted == datetime(2024, 5, 1, 10, tzinfo=UTC)
+    assert read.terminating
+    assert read.ready
+    assert read.daemon
+    assert read.nominated_node is None
+
+
+def test_priority_comes_from_the_class_unless_given() -> None:
+    high = PriorityClass(name="high", value=1000, preemption_policy=PreemptionPolicy.NEVER)
+    usual = PriorityClass(name="usual", value=5, global_default=True)
+    named = pod_from_manifest(pod(priorityClassName="high"), priority_classes=[high, usual])
+    assert (named.priority, named.preemption_policy) == (1000, PreemptionPolicy.NEVER)
+    assert pod_from_manifest(pod(), priority_classes=[high, usual]).priority == 5
+    given = pod_from_manifest(pod(priority=7, priorityClassName="high"), priority_classes=[high])
+    assert (given.priority, given.preemption_policy) == (7, PreemptionPolicy.NEVER)
+    stated = pod_from_manifest(
+        pod(priorityClassName="high", preemptionPolicy="PreemptLowerPriority"), priority_classes=[high]
+    )
+    assert stated.preemption_policy is PreemptionPolicy.PREEMPT_LOWER_PRIORITY
+    assert pod_from_manifest(pod(priorityClassName="system-node-critical")).priority == 2_000_001_000
+    assert pod_from_manifest(pod(priorityClassName="unknown")).priority == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("kubernetes.io/gpu-core", "koordinator.sh/gpu-core"),
+        ("kubernetes.io/gpu-memory-ratio", "koordinator.sh/gpu-memory-ratio"),
+        ("kubernetes.io/rdma", "koordinator.sh/rdma"),
+        ("koordinator.sh/gpu-shared", "koordinator.sh/gpu.shared"),
+    ],
+)
+def test_old_resource_names_mean_the_new_ones(old: str, new: str) -> None:
+    read = pod_from_manifest(
+        pod(containers=[container(requests={old: 50})], overhead={old: 1}, initContainers=[])
+    )
+    assert dict(read.requests) == {new: 51}
+    both = pod_from_manifest(pod(containers=[container(requests={old: 50, new: 20})]))
+    assert dict(both.requests) == {new: 20}
+
+
+def test_true_is_no_amount_even_after_the_same_spec_with_one() -> None:
+    found = problems(
+        pod(containers=[container(requests={"cpu": 1}), container("b", requests={"cpu": True})])
+    )
+    assert found == ["spec.containers[1].resources.requests[cpu]: expected a quantity, got bool"]
+
+
+def test_every_problem_is_told_with_its_path() -> None:
+    raw = pod(
+        priority="high",
+        nodeName=5,
+        hostNetwork="yes",
+        tolerations=[{"effect": "Sometimes"}, {"operator": "Like"}],
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}},
+        containers=[
+            container(requests={"cpu": "1x", "memory": "-1"}, ports=[{"hostPort": 70000}]),
+            5,
+            container("c", requests=[]),
+        ],
+        topologySpreadConstraints=[{"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+        schedulingGates=[{}],
+        status={"phase": "Walking", "startTime": "yesterday"},
+        metadata={"labels": {"a": 1}, "creationTimestamp": "2024-13-01T00:00:00Z"},
+    )
+    assert sorted(problems(raw)) == sorted(
+        [
+            "metadata.labels[a]: expected string, got 1",
+            'metadata.creationTimestamp: expected an RFC 3339 time, got "2024-13-01T00:00:00Z": '
+            "month must be in 1..12",
+            "spec.nodeName: expected string, got 5",
+            'spec.hostNetwork: expected bool, got "yes"',
+            'spec.containers[0].resources.requests[cpu]: expected a quantity, got "1x"',
+            "spec.containers[1]: expected object",
+            "spec.containers[2].resources.requests: expected object, got []",
+            'spec.priority: expected int, got "high"',
+            'status.phase: expected one of Pending, Running, Succeeded, Failed, Unknown, got "Walking"',
+            'status.startTime: expected an RFC 3339 time, got "yesterday"',
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: required",
+            "spec.tolerations[0].effect: expected one of NoSchedule, PreferNoSchedule, NoExecute, "
+            'got "Sometimes"',
+            'spec.tolerations[1].operator: expected one of Equal, Exists, Lt, Gt, got "Like"',
+            "spec.topologySpreadConstraints[0].maxSkew: expected at least 1, got 0",
+            "spec.schedulingGates[0].name: required",
+        ]
+    )
+
+
+def test_negative_amounts_and_wrong_ports() -> None:
+    raw = pod(containers=[container(requests={"memory": "-1"}, ports=[{"hostPort": 70000}])])
+    assert problems(raw) == [
+        'spec.containers[0].resources.requests[memory]: must not be negative, got "-1"',
+    ]
+    assert problems(pod(containers=[container(ports=[{"hostPort": 70000}])])) == [
+        "spec.containers[0].ports[0].hostPort: expected 1..65535, got 70000"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"name": None}, "metadata.name: required"),
+        ({"name": ""}, "metadata.name: required"),
+        ({"name": 5}, "metadata.name: expected string, got 5"),
+        ({"name": "x" * 1_000_000}, "metadata.name: a name has at most 253 characters, got 1000000"),
+    ],
+)
+def test_a_pod_needs_a_name_of_sensible_length(metadata: dict[str, Any], message: str) -> None:
+    assert problems(pod(metadata=metadata)) == [message]
