@@ -46,8 +46,9 @@ def _by_key(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 
 def _record_key(record: ClusterRecord) -> tuple[str, str, str, str]:
-    # Workloads and raw objects of several kinds share a type.
-    return (type(record).__name__, str(getattr(record, "kind", "")), record.namespace, record.name)
+    # Workloads and raw objects of several kinds share a type, and kinds of several groups a word.
+    kind = f"{getattr(record, 'kind', '')}.{getattr(record, 'api_version', '')}".strip(".")
+    return (type(record).__name__, kind, record.namespace, record.name)
 
 
 def _by_record_key(records: Iterable[ClusterRecord]) -> tuple[ClusterRecord, ...]:

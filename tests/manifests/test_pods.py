@@ -16,6 +16,7 @@ from koordcore.model.selectors import SelectorOperator
 from tests.manifests.builders import container, pod
 
 GI = 2**30
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def problems(raw: Any) -> list[str]:
@@ -58,11 +59,19 @@ def test_pod_level_resources_replace_the_sum_and_are_completed() -> None:
     read = pod_from_manifest(
         pod(
             containers=[container(requests={"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": 1})],
-            resources={"requests": {"memory": "4Gi"}, "limits": {"cpu": "3", "memory": "8Gi", "hugepages-2Mi": "4Mi"}},
+            resources={
+                "requests": {"memory": "4Gi"},
+                "limits": {"cpu": "3", "memory": "8Gi", "hugepages-2Mi": "4Mi"},
+            },
         )
     )
     # cpu: what the containers ask for; hugepages: nobody asks, so the limit counts.
-    assert dict(read.requests) == {"cpu": 1000, "memory": 4 * GI, "hugepages-2Mi": 4 << 20, "nvidia.com/gpu": 1}
+    assert dict(read.requests) == {
+        "cpu": 1000,
+        "memory": 4 * GI,
+        "hugepages-2Mi": 4 << 20,
+        "nvidia.com/gpu": 1,
+    }
 
 
 def test_a_resize_under_way_holds_the_larger_amount() -> None:
@@ -181,7 +190,13 @@ def test_life_of_a_pod() -> None:
                 "creationTimestamp": "2024-05-01T10:00:00Z",
                 "deletionTimestamp": "2024-05-01T12:00:00+02:00",
                 "ownerReferences": [
-                    {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u0", "controller": True}
+                    {
+                        "apiVersion": "apps/v1",
+                        "kind": "DaemonSet",
+                        "name": "d",
+                        "uid": "u0",
+                        "controller": True,
+                    }
                 ],
             },
             status={
@@ -189,7 +204,11 @@ def test_life_of_a_pod() -> None:
                 "startTime": "2024-05-01T10:00:02Z",
                 "nominatedNodeName": "",
                 "conditions": [
-                    {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2024-05-01T10:00:01.5Z"},
+                    {
+                        "type": "PodScheduled",
+                        "status": "True",
+                        "lastTransitionTime": "2024-05-01T10:00:01.5Z",
+                    },
                     {"type": "Ready", "status": "True"},
                 ],
             },
@@ -241,9 +260,7 @@ def test_old_resource_names_mean_the_new_ones(old: str, new: str) -> None:
 
 
 def test_true_is_no_amount_even_after_the_same_spec_with_one() -> None:
-    found = problems(
-        pod(containers=[container(requests={"cpu": 1}), container("b", requests={"cpu": True})])
-    )
+    found = problems(pod(containers=[container(requests={"cpu": 1}), container("b", requests={"cpu": True})]))
     assert found == ["spec.containers[1].resources.requests[cpu]: expected a quantity, got bool"]
 
 
@@ -259,7 +276,9 @@ def test_every_problem_is_told_with_its_path() -> None:
             5,
             container("c", requests=[]),
         ],
-        topologySpreadConstraints=[{"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+        topologySpreadConstraints=[
+            {"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
         schedulingGates=[{}],
         status={"phase": "Walking", "startTime": "yesterday"},
         metadata={"labels": {"a": 1}, "creationTimestamp": "2024-13-01T00:00:00Z"},
@@ -267,8 +286,10 @@ def test_every_problem_is_told_with_its_path() -> None:
     assert sorted(problems(raw)) == sorted(
         [
             "metadata.labels[a]: expected string, got 1",
-            'metadata.creationTimestamp: expected an RFC 3339 time, got "2024-13-01T00:00:00Z": '
-            "month must be in 1..12",
+            (
+                'metadata.creationTimestamp: expected an RFC 3339 time, got "2024-13-01T00:00:00Z": '
+                "month must be in 1..12"
+            ),
             "spec.nodeName: expected string, got 5",
             'spec.hostNetwork: expected bool, got "yes"',
             'spec.containers[0].resources.requests[cpu]: expected a quantity, got "1x"',
@@ -277,9 +298,11 @@ def test_every_problem_is_told_with_its_path() -> None:
             'spec.priority: expected int, got "high"',
             'status.phase: expected one of Pending, Running, Succeeded, Failed, Unknown, got "Walking"',
             'status.startTime: expected an RFC 3339 time, got "yesterday"',
-            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: required",
-            "spec.tolerations[0].effect: expected one of NoSchedule, PreferNoSchedule, NoExecute, "
-            'got "Sometimes"',
+            f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms: required",
+            (
+                "spec.tolerations[0].effect: expected one of NoSchedule, PreferNoSchedule, NoExecute, "
+                'got "Sometimes"'
+            ),
             'spec.tolerations[1].operator: expected one of Equal, Exists, Lt, Gt, got "Like"',
             "spec.topologySpreadConstraints[0].maxSkew: expected at least 1, got 0",
             "spec.schedulingGates[0].name: required",

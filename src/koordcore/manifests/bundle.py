@@ -213,7 +213,12 @@ class _Bundle:
         self.records.append(
             RawObject(kind=key[1], name=name, namespace=key[2], api_version=str(raw["apiVersion"]), text=text)
         )
-        slim = {"kind": key[1], "metadata": raw.get("metadata"), "spec": raw.get("spec")}
+        slim = {
+            "apiVersion": raw["apiVersion"],
+            "kind": key[1],
+            "metadata": raw.get("metadata"),
+            "spec": raw.get("spec"),
+        }
         self.unread.append((key, slim, place.source))
 
     def _take(self, decoded: Any, place: _Place) -> None:

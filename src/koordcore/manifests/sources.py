@@ -516,7 +516,7 @@ def _may_be_deep(text: str, depth: int) -> bool:
     """
     if text.count("[") + text.count("{") > depth // 2:
         return True
-    return re.search(r"^[ \t?:-]{%d}" % (depth // 4), text, re.MULTILINE) is not None
+    return re.search(f"^[ \\t?:-]{{{depth // 4}}}", text, re.MULTILINE) is not None
 
 
 def _check_depth(events: Iterable[Any], depth: int) -> None:

@@ -104,6 +104,7 @@ def read_workload(reading: Reading, raw: Mapping[str, Json]) -> Workload:
         kind=kind,
         name=meta.name,
         namespace=meta.namespace,
+        api_version=reading.take(raw, "apiVersion", "", as_str, ""),
         uid=meta.uid,
         replicas=replicas,
         selector=reading.take(spec, "selector", "spec", convert, None),

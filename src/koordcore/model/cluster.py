@@ -79,6 +79,8 @@ class Workload:
 
     Parameters
     ----------
+    api_version
+        Tells kinds of the same name apart, such as the Jobs of ``batch/v1`` and of other groups.
     replicas
         Pods wanted; ``None`` where the kind has no such number.
     """
@@ -86,6 +88,7 @@ class Workload:
     kind: str
     name: str
     namespace: str = "default"
+    api_version: str = ""
     uid: str = ""
     replicas: int | None = None
     selector: LabelSelector | None = None
