@@ -1,0 +1,24 @@
+"""Exact devices for one pod on one node: GPUs and their kin, NICs, FPGAs."""
+
+from koordcore.allocators.device.allocate import allocate_devices
+from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy, ScoringStrategy
+from koordcore.allocators.device.request import device_request_of
+from koordcore.allocators.device.reservations import DeviceReservation, allocate_reserved, terms_for
+from koordcore.allocators.device.state import DeviceConflict, NodeDevices, node_devices
+from koordcore.allocators.device.view import PLAIN_TERMS, Terms
+
+__all__ = [
+    "DEFAULT_DEVICE_POLICY",
+    "PLAIN_TERMS",
+    "DeviceConflict",
+    "DevicePolicy",
+    "DeviceReservation",
+    "NodeDevices",
+    "ScoringStrategy",
+    "Terms",
+    "allocate_devices",
+    "allocate_reserved",
+    "device_request_of",
+    "node_devices",
+    "terms_for",
+]

@@ -1,0 +1,297 @@
+"""Exact devices for one pod on one node: all types at once.
+
+What is feasible is upstream's (``device_allocator.go``, ``gpu_partition.go``, ``device_handler_*.go``) as
+documented, corrected where the rulings say so. The answer is found by looking at every set of switches or
+partitions that could hold it, so that "does not fit" is never wrong; see
+:mod:`koordcore.allocators.device.leaders` for what is preferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.allocators.device.designated import designated_holders, designated_terms
+from koordcore.allocators.device.followers import Followers, Picked
+from koordcore.allocators.device.leaders import Leaders, by_partition, by_score, by_switches
+from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.allocators.device.shape import DeviceShape, scope_of
+from koordcore.allocators.device.state import NodeDevices
+from koordcore.allocators.device.view import PLAIN_TERMS, Terms, TypeView, view_of
+from koordcore.allocators.device.wants import Wants, wants_of
+from koordcore.model.devices import (
+    DeviceAllocation,
+    DeviceHolding,
+    DeviceRequest,
+    DeviceShortfall,
+    DeviceType,
+    GPURequest,
+    StatusCode,
+    VirtualFunction,
+)
+from koordcore.topology.devices import bits
+
+__all__ = ["allocate_devices", "partition_of"]
+
+_VIOLATION = "node(s) Device Joint-Allocate rules violation"
+_NO_TABLE = "node(s) missing GPU Partition Table"
+_NO_SIZE = "node(s) Unsupported number of GPU requests"
+_NO_PARTITION = "Insufficient Partitioned GPU Devices"
+_NO_TREE = "node(s) missing GPU Device Topology Tree"
+_NO_MULTI = "node(s) Unsupported Multi-Shared GPU"
+_NO_GPU = "Insufficient GPU Devices"
+_NO_SCOPED_GPU = "Insufficient Topology Scoped GPU Devices"
+_NO_TEMPLATE = "no matched GPU shared resource template"
+
+
+def allocate_devices(
+    state: NodeDevices | None,
+    request: DeviceRequest,
+    numa_mask: int | None = None,
+    *,
+    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    terms: Terms = PLAIN_TERMS,
+) -> DeviceAllocation | DeviceShortfall:
+    """Choose the devices of a pod on one node.
+
+    Parameters
+    ----------
+    state
+        The node's devices; ``None`` where nothing is known about them.
+    request
+        From :func:`~koordcore.allocators.device.request.device_request_of`.
+    numa_mask
+        Bit mask of the NUMA ids that the pod is bound to; ``None`` for no affinity.
+    policy
+        How devices are ranked.
+    terms
+        What reservations and victims lend or limit.
+
+    Returns
+    -------
+    DeviceAllocation or DeviceShortfall
+        The allocation is empty where ``state`` is ``None``: no device is chosen, and the pod is left to the
+        plain resources of the node and to its agent. A shortfall has upstream's reason.
+    """
+    if state is None:
+        return DeviceAllocation()
+    wants = wants_of(state.shape, request, policy)
+    if isinstance(wants, DeviceShortfall):
+        return wants
+    if request.designated is None:
+        return _allocate(state, request, wants, numa_mask, terms)
+    limited = designated_terms(state, request.designated, terms)
+    if isinstance(limited, DeviceShortfall):
+        return limited
+    found = _allocate(state, request, wants, numa_mask, limited)
+    if isinstance(found, DeviceShortfall):
+        return attrs.evolve(found, detail=designated_holders(state, request.designated))
+    return found
+
+
+def _allocate(
+    state: NodeDevices, request: DeviceRequest, wants: Wants, numa_mask: int | None, terms: Terms
+) -> DeviceAllocation | DeviceShortfall:
+    views = {kind: view_of(state, want, numa_mask, terms) for kind, want in wants.items()}
+    joint = () if request.joint is None else request.joint.types
+    chosen: dict[DeviceType, Picked] = {}
+    if len(joint) > 1:
+        found = _choose_joint(state.shape, request, views, joint)
+        if isinstance(found, DeviceShortfall):
+            return found
+        chosen.update(found)
+    for kind, view in views.items():
+        if kind in chosen:
+            continue
+        if kind is DeviceType.GPU:
+            leaders = _choose_gpus(state.shape, request, view, ())
+            if isinstance(leaders, DeviceShortfall):
+                return leaders
+            chosen[kind] = tuple((minor, 1) for minor in leaders.minors)
+        else:
+            picked = _choose_alone(view)
+            if isinstance(picked, DeviceShortfall):
+                return picked
+            chosen[kind] = picked
+    return _allocation(state, request, wants, views, chosen)
+
+
+def _short(kind: DeviceType, view: TypeView, reason: str = "") -> DeviceShortfall:
+    return DeviceShortfall(
+        reasons=(reason or f"Insufficient {kind} devices",),
+        device_type=kind,
+        requested=view.want.count,
+        available=view.usable.bit_count(),
+    )
+
+
+def _choose_alone(view: TypeView) -> Picked | DeviceShortfall:
+    pool = Followers(view, same_pcie=False, grows=False)
+    if pool.remote(()) is None:
+        return _short(view.want.kind, view)
+    return pool.pick(())
+
+
+# --- joint
+# -----------------------------------------------------------------------------------------------------
+
+
+def _choose_joint(
+    shape: DeviceShape,
+    request: DeviceRequest,
+    views: Mapping[DeviceType, TypeView],
+    joint: Sequence[DeviceType],
+) -> dict[DeviceType, Picked] | DeviceShortfall:
+    """Choose all joint types at once: cards lead where there are any, else the primary type does."""
+    same_pcie = request.joint is not None and request.joint.same_pcie
+    leading = DeviceType.GPU if DeviceType.GPU in joint else joint[0]
+    followers = {
+        kind: Followers(views[kind], same_pcie=same_pcie, grows=leading is joint[0])
+        for kind in joint
+        if kind is not leading
+    }
+    leaders = _choose_leaders(shape, request, views[leading], tuple(followers.values()))
+    if isinstance(leaders, DeviceShortfall):
+        return leaders
+    numa_nodes = views[leading].shape.layout.numa_nodes(sum(1 << minor for minor in leaders.minors))
+    chosen: dict[DeviceType, Picked] = {leading: tuple((minor, 1) for minor in leaders.minors)}
+    for kind, pool in followers.items():
+        chosen[kind] = pool.pick(leaders.switches, numa_nodes)
+    return chosen
+
+
+def _choose_leaders(
+    shape: DeviceShape, request: DeviceRequest, view: TypeView, followers: Sequence[Followers]
+) -> Leaders | DeviceShortfall:
+    kind = view.want.kind
+    if kind is DeviceType.GPU:
+        return _choose_gpus(shape, request, view, followers)
+    leaders = by_score(view, view.want.count, followers)
+    if leaders is not None:
+        return leaders
+    alone = by_score(view, view.want.count)
+    return _short(kind, view) if alone is None else _blame(alone, followers)
+
+
+def _blame(leaders: Leaders, followers: Sequence[Followers]) -> DeviceShortfall:
+    """Say which following type fails beside the leaders that would be best without it."""
+    for pool in followers:
+        if len(pool.order) < pool.desired(leaders.switches):
+            return _short(pool.view.want.kind, pool.view)
+    return DeviceShortfall(reasons=(_VIOLATION,))
+
+
+# --- cards
+# --------------------------------------------------------------------------------------------------------
+
+
+def _choose_gpus(
+    shape: DeviceShape, request: DeviceRequest, view: TypeView, followers: Sequence[Followers]
+) -> Leaders | DeviceShortfall:
+    found = _search_gpus(shape, request, view, followers)
+    if not followers or isinstance(found, Leaders):
+        return found
+    alone = _search_gpus(shape, request, view, ())
+    return alone if isinstance(alone, DeviceShortfall) else _blame(alone, followers)
+
+
+def _search_gpus(
+    shape: DeviceShape, request: DeviceRequest, view: TypeView, followers: Sequence[Followers]
+) -> Leaders | DeviceShortfall:
+    """Look for cards as upstream's pipeline has it: template, partition, topology, score."""
+    gpu = request.gpu
+    if gpu is None:
+        return _short(DeviceType.GPU, view)
+    if gpu.enforce_template and f"{shape.vendor}-{shape.model}" not in gpu.templates:
+        return _unresolvable(_NO_TEMPLATE)
+    if not gpu.shared:
+        partition = partition_of(shape, request, view, followers)
+        if isinstance(partition, Leaders) or request.partition is not None or shape.honor:
+            return partition
+    return _by_topology(request, gpu, view, followers)
+
+
+def _unresolvable(reason: str) -> DeviceShortfall:
+    return DeviceShortfall(reasons=(reason,), code=StatusCode.UNRESOLVABLE, device_type=DeviceType.GPU)
+
+
+def partition_of(
+    shape: DeviceShape, request: DeviceRequest, view: TypeView, followers: Sequence[Followers] = ()
+) -> Leaders | DeviceShortfall:
+    """Choose a partition of the node's table for whole cards."""
+    if shape.partitions is None:
+        return _unresolvable(_NO_TABLE)
+    if view.want.count not in shape.partitions:
+        return _unresolvable(_NO_SIZE)
+    scope = scope_of(request.hint(DeviceType.GPU).required_topology_scope)
+    leaders = by_partition(view, shape.partitions, request.partition, scope, followers)
+    if leaders is not None:
+        return leaders
+    if scope is not None and by_partition(view, shape.partitions, request.partition, None, followers):
+        return _short(DeviceType.GPU, view, _NO_SCOPED_GPU)
+    return _short(DeviceType.GPU, view, _NO_PARTITION)
+
+
+def _by_topology(
+    request: DeviceRequest, gpu: GPURequest, view: TypeView, followers: Sequence[Followers]
+) -> Leaders | DeviceShortfall:
+    scope = scope_of(request.hint(DeviceType.GPU).required_topology_scope)
+    if not view.shape.layout.complete:
+        if scope is not None:
+            return _unresolvable(_NO_TREE)
+        return by_score(view, gpu.count, followers) or _short(DeviceType.GPU, view)
+    several = gpu.shared and gpu.count > 1
+    if several and scope is not None:
+        return _unresolvable(_NO_MULTI)
+    leaders = by_switches(view, gpu.count, whole=not gpu.shared, scope=scope, followers=followers)
+    if leaders is not None:
+        return leaders
+    if scope is not None:
+        return _short(DeviceType.GPU, view, _NO_SCOPED_GPU)
+    return _short(DeviceType.GPU, view, "" if several else _NO_GPU)
+
+
+# --- the answer
+# ---------------------------------------------------------------------------------------------------
+
+
+def _allocation(
+    state: NodeDevices,
+    request: DeviceRequest,
+    wants: Wants,
+    views: Mapping[DeviceType, TypeView],
+    chosen: Mapping[DeviceType, Picked],
+) -> DeviceAllocation:
+    """Write down the choice, with ids, VFs and template."""
+    template = _template(state.shape, request)
+    devices = {}
+    for kind in wants:
+        view = views[kind]
+        devices[kind] = tuple(
+            _holding(state, view, minor, often, template if kind is DeviceType.GPU else "")
+            for minor, often in chosen[kind]
+        )
+    return DeviceAllocation(immutabledict(devices))
+
+
+def _holding(state: NodeDevices, view: TypeView, minor: int, often: int, template: str) -> DeviceHolding:
+    want = view.want
+    amounts = want.filled[minor]
+    if often > 1:
+        amounts = immutabledict({name: amount * often for name, amount in amounts.items()})
+    vfs: tuple[VirtualFunction, ...] = ()
+    if view.vfs is not None:
+        ranks = tuple(bits(view.vfs[minor]))[:often]
+        vfs = tuple(state.vf_of(want.kind, minor, rank) for rank in ranks)
+    return DeviceHolding(
+        minor=minor, resources=amounts, id=state.id_of(want.kind, minor), vfs=vfs, template=template
+    )
+
+
+def _template(shape: DeviceShape, request: DeviceRequest) -> str:
+    """Name the template of a virtual card; of several equal ones the first by name."""
+    if request.gpu is None or not request.gpu.enforce_template:
+        return ""
+    return request.gpu.templates[f"{shape.vendor}-{shape.model}"][0]

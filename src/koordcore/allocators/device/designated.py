@@ -1,0 +1,74 @@
+"""An allocation that the pod brings along: exactly these devices, or a refusal that names who holds them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from koordcore.allocators.device.state import NodeDevices
+from koordcore.allocators.device.view import Terms
+from koordcore.allocators.device.wants import fill_memory
+from koordcore.model.devices import DeviceAllocation, DeviceShortfall, DeviceType, StatusCode
+
+__all__ = ["designated_holders", "designated_terms"]
+
+_UNHEALTHY: Final = (
+    "fillGPUTotalMem failed: no healthy gpu device with minor {minor} of allocation, node: {node}"
+)
+
+
+def designated_terms(
+    state: NodeDevices, allocation: DeviceAllocation, terms: Terms
+) -> Terms | DeviceShortfall:
+    """Limit the use of a node to designated devices.
+
+    Returns
+    -------
+    Terms or DeviceShortfall
+        An ``Error`` where a designated card is not on the node or is unhealthy, because its memory cannot
+        be told.
+    """
+    limits = dict(terms.limits)
+    only_vfs = dict(terms.only_vfs)
+    for kind, holdings in allocation.devices.items():
+        shape = state.shape.types.get(kind)
+        if shape is None:
+            continue
+        allowed: dict[int, tuple[int, ...]] = {}
+        ranks: dict[int, int] = {}
+        for holding in holdings:
+            amounts = holding.resources
+            if kind is DeviceType.GPU:
+                if not shape.healthy >> holding.minor & 1:
+                    return DeviceShortfall(
+                        reasons=(_UNHEALTHY.format(minor=holding.minor, node=state.node),),
+                        code=StatusCode.ERROR,
+                        device_type=kind,
+                    )
+                totals = dict(zip(shape.names, shape.totals[holding.minor], strict=True))
+                amounts = fill_memory(amounts, totals)
+            before = allowed.get(holding.minor, shape.nothing)
+            own = tuple(amounts.get(name, 0) for name in shape.names)
+            allowed[holding.minor] = tuple(a + b for a, b in zip(before, own, strict=True))
+            if holding.vfs:
+                ranks[holding.minor] = ranks.get(holding.minor, 0) | state.vf_mask(kind, holding)
+        earlier = limits.get(kind)
+        limits[kind] = {
+            minor: own if earlier is None else tuple(map(min, own, earlier[minor]))
+            for minor, own in allowed.items()
+            if earlier is None or minor in earlier
+        }
+        only_vfs[kind] = ranks
+    return attrs.evolve(terms, limits=limits, only_vfs=only_vfs)
+
+
+def designated_holders(state: NodeDevices, allocation: DeviceAllocation) -> str:
+    """Name who holds designated devices, for people; empty where nobody does."""
+    told = []
+    for kind, holdings in allocation.devices.items():
+        for holding in holdings:
+            holders = state.holders(kind, holding.minor)
+            if holders:
+                told.append(f"{kind} {holding.minor} is held by {', '.join(holders)}")
+    return "; ".join(told)

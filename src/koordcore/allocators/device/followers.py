@@ -1,0 +1,119 @@
+"""Devices that follow the cards of a pod: NICs (or FPGAs) near the GPUs that were chosen.
+
+Given the PCIe switches of the leading type, a :class:`Followers` tells what its own type costs there, and
+then picks. All NICs that can serve are equal to a request but for their score, so counting them per switch
+decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from koordcore.allocators.device.view import TypeView
+
+__all__ = ["Followers", "Picked"]
+
+Picked = tuple[tuple[int, int], ...]
+"""``(minor, how often)`` in the order of selection; more than once only for several VFs of one device."""
+
+
+class Followers:
+    """The usable devices of one following type.
+
+    Parameters
+    ----------
+    view
+        Its devices.
+    same_pcie
+        They must sit on exactly the switches of the leading type.
+    grows
+        One device per switch is wanted where that is more than was asked (upstream's secondary types);
+        otherwise exactly as many as asked.
+    """
+
+    def __init__(self, view: TypeView, *, same_pcie: bool, grows: bool) -> None:
+        self.view = view
+        self.same_pcie = same_pcie
+        self.grows = grows
+        self.count = view.want.count
+        self.order = view.order
+        self.several = view.vfs is not None
+        pcie_of = view.shape.layout.pcie_of
+        self.local: dict[str, list[int]] = {}
+        self.capacity: dict[str, int] = {}
+        total = 0
+        for minor in self.order:
+            slots = view.slots(minor) if self.several else 1
+            total += slots
+            pcie = pcie_of.get(minor)
+            if pcie is not None:
+                self.local.setdefault(pcie, []).append(minor)
+                self.capacity[pcie] = self.capacity.get(pcie, 0) + slots
+        self.total = total
+        self.placeless = len(self.order) - sum(map(len, self.local.values()))
+
+    def desired(self, switches: Collection[str]) -> int:
+        """How many devices must be found."""
+        return max(self.count, len(switches)) if self.grows and self.same_pcie else self.count
+
+    def remote(self, switches: Collection[str]) -> int | None:
+        """Count the devices that would have to come from other switches; ``None`` where it cannot be done."""
+        if self.same_pcie:
+            if not switches:
+                return 0 if self.placeless >= self.count else None
+            capacity = 0
+            for pcie in switches:
+                if pcie not in self.local:
+                    return None
+                capacity += self.capacity[pcie]
+            if not self.grows and len(switches) > self.count:
+                return None
+            return 0 if capacity >= self.desired(switches) else None
+        if self.total < self.count:
+            return None
+        local = 0
+        for pcie in switches:
+            found = self.local.get(pcie)
+            if found is not None:
+                local += len(found)
+        return max(0, self.count - local)
+
+    def pick(self, switches: Collection[str], numa_nodes: int = 0) -> Picked:
+        """Take devices near the switches: one per switch in turn, then second ones, then from elsewhere.
+
+        Parameters
+        ----------
+        numa_nodes
+            Bit mask of the NUMA nodes of the leading type: among remote devices, those inside come first.
+        """
+        desired = self.desired(switches)
+        most = max(desired, len(switches)) if self.grows else desired
+        near = self._round_robin([self.local[pcie] for pcie in switches if pcie in self.local])
+        chosen = near[:most]
+        if len(chosen) < desired:
+            chosen.extend(self._elsewhere(switches, chosen, numa_nodes)[: desired - len(chosen)])
+        often = dict.fromkeys(chosen, 1)
+        missing = desired - len(chosen)
+        while missing > 0:
+            for minor in chosen:
+                if missing and often[minor] < self.view.slots(minor):
+                    often[minor] += 1
+                    missing -= 1
+        return tuple(often.items())
+
+    def _round_robin(self, groups: Iterable[list[int]]) -> list[int]:
+        rank = {minor: index for index, minor in enumerate(self.order)}
+        rounds: list[tuple[int, int, int]] = [
+            (turn, rank[minor], minor) for group in groups for turn, minor in enumerate(group)
+        ]
+        return [minor for _, _, minor in sorted(rounds)]
+
+    def _elsewhere(self, switches: Collection[str], chosen: Collection[int], numa_nodes: int) -> list[int]:
+        layout = self.view.shape.layout
+        rest = [minor for minor in self.order if minor not in chosen]
+        if self.same_pcie:
+            return [] if switches else [minor for minor in rest if minor not in layout.pcie_of]
+        if not numa_nodes:
+            return rest
+        inside = layout.numa_filter(numa_nodes)
+        return sorted(rest, key=lambda minor: not inside >> minor & 1)

@@ -1,0 +1,257 @@
+"""Devices that reservations hold, and devices that would come back from victims.
+
+A reservation is a holder in the node's state like a pod; the pods that consume it are holders too, so what
+they use is counted twice there. :func:`terms_for` tells what to lend back, after upstream's
+``reservation_restore.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+
+from koordcore.allocators.device.allocate import allocate_devices
+from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.allocators.device.shape import Amounts
+from koordcore.allocators.device.state import NodeDevices
+from koordcore.allocators.device.view import Terms
+from koordcore.model.devices import (
+    DeviceAllocation,
+    DeviceRequest,
+    DeviceShortfall,
+    DeviceType,
+)
+
+__all__ = ["DeviceReservation", "allocate_reserved", "terms_for"]
+
+_ALIGNED: Final = ("", "Default", "Aligned")
+_RESTRICTED: Final = "Restricted"
+
+Ledger: TypeAlias = dict[DeviceType, dict[int, Amounts]]
+VFs: TypeAlias = dict[DeviceType, dict[int, int]]
+
+
+@attrs.frozen(kw_only=True)
+class DeviceReservation:
+    """A reservation on the node, as far as devices go.
+
+    Parameters
+    ----------
+    holder
+        Its name among the holders of the node's state.
+    policy
+        ``allocatePolicy``: empty or ``Default`` is the same as ``Aligned``; an unknown word is passed over.
+    consumers
+        Pods (names of holders) that run in it.
+    matched
+        The pod in question may use it.
+    """
+
+    holder: str
+    policy: str = ""
+    consumers: tuple[str, ...] = ()
+    matched: bool = False
+
+
+def _held(state: NodeDevices, holder: str) -> Ledger:
+    """Sum up what a holder has, per type and minor."""
+    ledger: Ledger = {}
+    allocation = state.holdings.get(holder, DeviceAllocation())
+    for kind, holdings in allocation.devices.items():
+        names = state.shape.types[kind].names
+        own = ledger.setdefault(kind, {})
+        for holding in holdings:
+            amounts = tuple(holding.resources.get(name, 0) for name in names)
+            before = own.get(holding.minor)
+            own[holding.minor] = amounts if before is None else _plus(before, amounts)
+    return ledger
+
+
+def _plus(left: Amounts, right: Amounts) -> Amounts:
+    return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+def _combine(
+    ledger: Ledger, other: Ledger, change: Callable[[int, int], int], only: Ledger | None = None
+) -> None:
+    """Change a ledger by another one, entry by entry; entries outside ``only`` are passed over."""
+    for kind, minors in other.items():
+        own = ledger.setdefault(kind, {})
+        for minor, amounts in minors.items():
+            if only is not None and minor not in only.get(kind, {}):
+                continue
+            before = own.get(minor, (0,) * len(amounts))
+            own[minor] = tuple(change(a, b) for a, b in zip(before, amounts, strict=True))
+
+
+def _add(ledger: Ledger, other: Ledger, only: Ledger | None = None) -> None:
+    _combine(ledger, other, lambda a, b: a + b, only)
+
+
+def _subtract(ledger: Ledger, other: Ledger) -> None:
+    _combine(ledger, other, lambda a, b: a - b)
+
+
+@attrs.define
+class _Account:
+    """One reservation: what it offers, what its consumers took of that, what is left."""
+
+    offered: Ledger
+    taken: Ledger
+    left: Ledger
+
+
+def _account(state: NodeDevices, reservation: DeviceReservation) -> _Account:
+    offered = _held(state, reservation.holder)
+    taken: Ledger = {}
+    for consumer in reservation.consumers:
+        _add(taken, _held(state, consumer), offered)
+    left: Ledger = {}
+    _add(left, offered)
+    _subtract(left, taken)
+    return _Account(offered, taken, left)
+
+
+def _vfs(state: NodeDevices, holders: Iterable[str]) -> VFs:
+    masks: VFs = {}
+    for holder in holders:
+        allocation = state.holdings.get(holder, DeviceAllocation())
+        for kind, holdings in allocation.devices.items():
+            for holding in holdings:
+                if holding.vfs:
+                    own = masks.setdefault(kind, {})
+                    own[holding.minor] = own.get(holding.minor, 0) | state.vf_mask(kind, holding)
+    return masks
+
+
+def terms_for(
+    state: NodeDevices,
+    reservations: Sequence[DeviceReservation],
+    *,
+    source: DeviceReservation | None = None,
+    victims: Collection[str] = (),
+    ignore_reservations: bool = False,
+) -> Terms:
+    """Say what a pod may use of a node that has reservations and victims.
+
+    Parameters
+    ----------
+    reservations
+        All of the node.
+    source
+        The reservation out of which the pod is to be served; without one it is served by the node, and what
+        matched reservations have left is free to it.
+    victims
+        Holders that are taken to be gone.
+    ignore_reservations
+        The pod may use whatever matched reservations have not given out yet, preferring nothing.
+    """
+    lent: Ledger = {}
+    returned: set[str] = set(victims)
+    inside = {consumer for one in reservations for consumer in one.consumers}
+    for victim in victims:
+        if victim not in inside or source is None or victim in source.consumers:
+            _add(lent, _held(state, victim))
+    limits: Ledger = {}
+    preferred: dict[DeviceType, int] = {}
+    for one in reservations:
+        account = _account(state, one)
+        if not one.matched:
+            # What consumers use of a reservation is counted twice: once is given back.
+            twice: Ledger = {}
+            _add(twice, account.offered)
+            _combine(twice, account.left, lambda a, b: max(0, a - b))
+            _add(lent, twice)
+            continue
+        _add(lent, account.taken)
+        if source is None or ignore_reservations:
+            _add(lent, account.left)
+            returned.add(one.holder)
+        elif one is source:
+            _add(lent, account.left)
+            returned.add(one.holder)
+            preferred = {
+                kind: sum(1 << minor for minor in minors) for kind, minors in account.offered.items()
+            }
+            if one.policy == _RESTRICTED:
+                limits = account.left
+                for victim in victims:
+                    if victim in one.consumers:
+                        _add(limits, _held(state, victim), account.offered)
+    held_on = (holder for holder in state.holdings if holder not in returned)
+    return Terms(
+        lent=lent,
+        lent_vfs=_minus(_vfs(state, returned), _vfs(state, held_on)),
+        limits=limits,
+        preferred=preferred,
+    )
+
+
+def _minus(masks: VFs, others: VFs) -> VFs:
+    return {
+        kind: {minor: mask & ~others.get(kind, {}).get(minor, 0) for minor, mask in minors.items()}
+        for kind, minors in masks.items()
+    }
+
+
+def allocate_reserved(
+    state: NodeDevices | None,
+    request: DeviceRequest,
+    reservations: Sequence[DeviceReservation] = (),
+    *,
+    nominated: str | None = None,
+    victims: Collection[str] = (),
+    numa_mask: int | None = None,
+    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+) -> DeviceAllocation | DeviceShortfall:
+    """Choose devices on a node that has reservations, or as if victims had left.
+
+    The nominated reservation serves the pod where it can; otherwise the node does, with what matched
+    reservations have left. A pod that must sit in a reservation is refused where no matched one that holds
+    devices can serve it.
+
+    Parameters
+    ----------
+    nominated
+        Holder name of the reservation that was chosen for the pod.
+    victims
+        Holders that are taken to be gone.
+
+    Returns
+    -------
+    DeviceAllocation or DeviceShortfall
+        A shortfall of reservations has one reason per reservation, each with the prefix ``Reservation(s)``.
+    """
+    if state is None or not (reservations or victims):
+        return allocate_devices(state, request, numa_mask, policy=policy)
+
+    def attempt(source: DeviceReservation | None) -> DeviceAllocation | DeviceShortfall:
+        terms = terms_for(
+            state,
+            reservations,
+            source=source,
+            victims=victims,
+            ignore_reservations=request.reservation_ignored,
+        )
+        return allocate_devices(state, request, numa_mask, policy=policy, terms=terms)
+
+    if request.reservation_ignored:
+        return attempt(None)
+    reasons: list[str] = []
+    served: dict[str, DeviceAllocation] = {}
+    candidates = [one for one in reservations if one.matched and one.holder in state.holdings]
+    for one in candidates:
+        if one.policy not in (*_ALIGNED, _RESTRICTED):
+            continue
+        found = attempt(one)
+        if isinstance(found, DeviceAllocation):
+            served[one.holder] = found
+        else:
+            reasons.extend(f"Reservation(s) {reason}" for reason in found.reasons)
+    if nominated in served:
+        return served[nominated]
+    if candidates and request.reservation_required and not served:
+        return DeviceShortfall(reasons=tuple(reasons))
+    return attempt(None)

@@ -1,0 +1,194 @@
+"""One node's devices as one pod may use them: what is free, what is touched, what is allowed.
+
+A view is made per decision and dropped with it. It starts from the node's state and is narrowed by selectors,
+NUMA affinity, exclusive policies and reservations, or widened by what a reservation or a victim gives back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from koordcore.allocators.device.shape import Amounts, TypeShape
+from koordcore.allocators.device.state import NodeDevices
+from koordcore.allocators.device.wants import TypeWant
+from koordcore.model.devices import DeviceType, ExclusivePolicy
+from koordcore.topology.devices import bits
+
+__all__ = ["PLAIN_TERMS", "Terms", "TypeView", "view_of"]
+
+PerMinor = Mapping[int, Amounts]
+
+
+@attrs.frozen(kw_only=True)
+class Terms:
+    """On what terms a pod uses a node besides its own request.
+
+    Parameters
+    ----------
+    lent
+        Per type and minor: amounts to be counted as free although they are in use.
+    lent_vfs
+        Per type and minor: VFs (bit mask of ranks) likewise.
+    limits
+        Per type: the only minors that may be used, each with the most that may be used of it. A type that is
+        absent is not limited.
+    only_vfs
+        Per type and minor: the only VFs that may be used.
+    preferred
+        Per type: minors to be used before others, as a bit mask.
+    """
+
+    lent: Mapping[DeviceType, PerMinor] = attrs.field(factory=dict)
+    lent_vfs: Mapping[DeviceType, Mapping[int, int]] = attrs.field(factory=dict)
+    limits: Mapping[DeviceType, PerMinor] = attrs.field(factory=dict)
+    only_vfs: Mapping[DeviceType, Mapping[int, int]] = attrs.field(factory=dict)
+    preferred: Mapping[DeviceType, int] = attrs.field(factory=dict)
+
+
+PLAIN_TERMS = Terms()
+"""No reservation, no victim."""
+
+
+class TypeView:
+    """The devices of one type for one decision.
+
+    Attributes
+    ----------
+    free
+        Amounts per minor.
+    busy
+        Minors of which another pod holds something.
+    usable
+        Minors that can give one device's share of the request, a VF included where one is wanted.
+    preferred
+        Minors to be taken first.
+    """
+
+    __slots__ = ("_scores", "busy", "free", "preferred", "shape", "usable", "vfs", "want")
+
+    def __init__(
+        self,
+        want: TypeWant,
+        *,
+        free: Mapping[int, Amounts],
+        busy: int,
+        allowed: int,
+        vfs: Mapping[int, int] | None,
+        preferred: int,
+    ) -> None:
+        self.want = want
+        self.shape: TypeShape = want.shape
+        self.free = free
+        self.busy = busy
+        self.vfs = vfs
+        self.preferred = preferred
+        self._scores: dict[int, int] | None = None
+        needs = want.needs
+        usable = 0
+        mask = allowed & self.shape.healthy
+        while mask:
+            low = mask & -mask
+            mask ^= low
+            minor = low.bit_length() - 1
+            left = free[minor]
+            for column, amount in needs[minor]:
+                if amount > left[column]:
+                    break
+            else:
+                if vfs is None or vfs.get(minor, 0):
+                    usable |= low
+        self.usable = usable
+
+    @property
+    def scores(self) -> dict[int, int]:
+        """Score of each usable device for this request."""
+        if self._scores is None:
+            totals, score = self.shape.totals, self.want.score
+            self._scores = {minor: score(totals[minor], self.free[minor]) for minor in bits(self.usable)}
+        return self._scores
+
+    @property
+    def order(self) -> list[int]:
+        """Usable minors: preferred first, best score first, lowest first."""
+        scores, preferred = self.scores, self.preferred
+        return sorted(scores, key=lambda minor: (not preferred >> minor & 1, -scores[minor], minor))
+
+    def slots(self, minor: int) -> int:
+        """Count how often the device could give the request: once, or once per VF as far as amounts go."""
+        if self.vfs is None:
+            return 1
+        left, needs = self.free[minor], self.want.needs[minor]
+        most = self.vfs[minor].bit_count()
+        for column, amount in needs:
+            most = min(most, left[column] // amount)
+        return most
+
+
+def view_of(
+    state: NodeDevices, want: TypeWant, numa_mask: int | None = None, terms: Terms = PLAIN_TERMS
+) -> TypeView:
+    """Look at one type of a node's devices through a request.
+
+    Parameters
+    ----------
+    numa_mask
+        Bit mask of NUMA ids that the pod is bound to; ``None`` for no affinity.
+    """
+    kind, shape = want.kind, want.shape
+    free: Mapping[int, Amounts] = state.free[kind]
+    busy = state.busy[kind]
+    allowed = want.selected
+    taken = state.use(kind).vfs if want.vf_ranks is not None else None
+    lent_vfs: Mapping[int, int] = {}
+    if terms is not PLAIN_TERMS:
+        if kind in terms.lent:
+            free, busy = _with_lent(shape, state, terms.lent[kind])
+        lent_vfs = terms.lent_vfs.get(kind, lent_vfs)
+        if kind in terms.limits:
+            limits = terms.limits[kind]
+            allowed &= sum(1 << minor for minor in limits)
+            free = {
+                minor: tuple(map(min, left, limits[minor])) if minor in limits else left
+                for minor, left in free.items()
+            }
+    if numa_mask is not None:
+        allowed &= shape.layout.numa_filter(numa_mask)
+    if want.exclusive is not ExclusivePolicy.NONE:
+        allowed &= ~_excluded(shape, busy, want.exclusive)
+    vfs = None
+    if taken is not None and want.vf_ranks is not None:
+        vfs = {
+            minor: ranks & ~(taken[shape.position[minor]] & ~lent_vfs.get(minor, 0))
+            for minor, ranks in want.vf_ranks.items()
+        }
+        if kind in terms.only_vfs:
+            vfs = {minor: ranks & terms.only_vfs[kind].get(minor, ranks) for minor, ranks in vfs.items()}
+    preferred = terms.preferred.get(kind, 0)
+    return TypeView(want, free=free, busy=busy, allowed=allowed, vfs=vfs, preferred=preferred)
+
+
+def _with_lent(shape: TypeShape, state: NodeDevices, lent: PerMinor) -> tuple[PerMinor, int]:
+    """Count lent amounts as free: what is in use beyond them stays in use."""
+    use = state.use(shape.kind)
+    free, busy = dict(state.free[shape.kind]), state.busy[shape.kind]
+    for minor, amounts in lent.items():
+        index = shape.position.get(minor)
+        if index is None:
+            continue
+        used = tuple(max(0, u - back) for u, back in zip(use.used[index], amounts, strict=True))
+        free[minor] = tuple(max(0, t - u) for t, u in zip(shape.totals[minor], used, strict=True))
+        busy = busy | 1 << minor if any(used) else busy & ~(1 << minor)
+    return free, busy
+
+
+def _excluded(shape: TypeShape, busy: int, policy: ExclusivePolicy) -> int:
+    """Find what an exclusive policy rules out: touched devices, or all on a switch with a touched one."""
+    if policy is ExclusivePolicy.DEVICE_LEVEL:
+        return busy
+    excluded = busy
+    for group in shape.layout.pcie_masks.values():
+        if group & busy:
+            excluded |= group
+    return excluded

@@ -1,0 +1,497 @@
+"""Devices of a node, what a pod asks of them, and what it holds.
+
+Every record here is a value without behaviour that decides anything; the rules are in
+:mod:`koordcore.protocol.device` (names on the wire) and :mod:`koordcore.allocators.device` (allocation).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ModelError
+from koordcore.model.decisions import Shortfall
+from koordcore.model.resources import NO_RESOURCES, Resources
+from koordcore.model.selectors import LabelSelector
+
+__all__ = [
+    "ALL_GPU_RESOURCES",
+    "AMD_GPU",
+    "DCU_GPU",
+    "FPGA",
+    "GPU",
+    "GPU_CORE",
+    "GPU_MEMORY",
+    "GPU_MEMORY_RATIO",
+    "GPU_SHARED",
+    "NO_HINT",
+    "NPU_CORE",
+    "NPU_CPU",
+    "NPU_DVPP",
+    "NVIDIA_GPU",
+    "RDMA",
+    "AllocateStrategy",
+    "Device",
+    "DeviceAllocation",
+    "DeviceHint",
+    "DeviceHolding",
+    "DeviceInventory",
+    "DeviceRequest",
+    "DeviceShortfall",
+    "DeviceTopology",
+    "DeviceType",
+    "ExclusivePolicy",
+    "GPUPartition",
+    "GPURequest",
+    "JointAllocate",
+    "PartitionAllocatePolicy",
+    "PartitionSpec",
+    "PartitionTable",
+    "SharedResourceTemplates",
+    "StatusCode",
+    "TableSource",
+    "VFGroup",
+    "VirtualFunction",
+]
+
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+AMD_GPU: Final = "amd.com/gpu"
+DCU_GPU: Final = "dcu.com/gpu"
+GPU: Final = "koordinator.sh/gpu"
+GPU_CORE: Final = "koordinator.sh/gpu-core"
+GPU_MEMORY: Final = "koordinator.sh/gpu-memory"
+GPU_MEMORY_RATIO: Final = "koordinator.sh/gpu-memory-ratio"
+GPU_SHARED: Final = "koordinator.sh/gpu.shared"
+NPU_CORE: Final = "huawei.com/npu-core"
+NPU_CPU: Final = "huawei.com/npu-cpu"
+NPU_DVPP: Final = "huawei.com/npu-dvpp"
+RDMA: Final = "koordinator.sh/rdma"
+FPGA: Final = "koordinator.sh/fpga"
+
+ALL_GPU_RESOURCES: Final = (
+    NVIDIA_GPU,
+    AMD_GPU,
+    DCU_GPU,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
+)
+"""Every resource name by which a pod may ask for devices of type ``gpu``."""
+
+
+class DeviceType(StrEnum):
+    """What kind of device; every GPU-like card (NPU, MLU, DCU, …) is a ``gpu``."""
+
+    FPGA = "fpga"
+    GPU = "gpu"
+    RDMA = "rdma"
+
+
+class StatusCode(StrEnum):
+    """How a filter ends, by the scheduler framework's names."""
+
+    SUCCESS = "Success"
+    SKIP = "Skip"
+    ERROR = "Error"
+    UNSCHEDULABLE = "Unschedulable"
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+
+
+# --- what is there ------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class VirtualFunction:
+    """A virtual function of a NIC; ``minor`` is -1 where the node does not number them."""
+
+    bus_id: str
+    minor: int = 0
+
+
+@attrs.frozen
+class VFGroup:
+    """Virtual functions that carry the same labels."""
+
+    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    vfs: tuple[VirtualFunction, ...] = ()
+
+
+@attrs.frozen
+class DeviceTopology:
+    """Where a device sits; ``node_id`` -1 means that its NUMA node is unknown."""
+
+    node_id: int = -1
+    pcie_id: str = ""
+    socket_id: int = -1
+    bus_id: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Device:
+    """One device as its node reports it.
+
+    Parameters
+    ----------
+    type, minor
+        Together the name of the device on its node.
+    id
+        UUID of a GPU, PCI address of a NIC; written into allocations.
+    health
+        An unhealthy device stays known and holds nothing.
+    labels
+        What a request's selector looks at.
+    resources
+        Capacity: percent points (core, ratio, rdma, fpga), bytes (memory), units (npu-*).
+    topology
+        ``None`` where the node does not know it.
+    vf_groups
+        Virtual functions.
+    """
+
+    type: DeviceType
+    minor: int
+    id: str = ""
+    health: bool = True
+    labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
+    resources: Resources = NO_RESOURCES
+    topology: DeviceTopology | None = None
+    vf_groups: tuple[VFGroup, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        if self.minor < 0:
+            raise ModelError(f"device {self.type} {self.minor}: a minor is not negative")
+
+
+@attrs.frozen(kw_only=True)
+class GPUPartition:
+    """Cards that one switch fabric joins at full bandwidth.
+
+    Parameters
+    ----------
+    minors
+        The cards, in the order of the table.
+    allocation_score
+        Higher is better (ruling 1).
+    link_type
+        ``NVLink``, ``HCCS``, …; for people.
+    ring_bus_bandwidth
+        Bytes per second; ``None`` where it is not told.
+    """
+
+    minors: tuple[int, ...]
+    allocation_score: int = 0
+    link_type: str = ""
+    ring_bus_bandwidth: int | None = None
+
+    @property
+    def mask(self) -> int:
+        """Bit ``m`` is set for minor ``m``."""
+        return sum(1 << minor for minor in set(self.minors))
+
+
+PartitionTable: TypeAlias = immutabledict[int, tuple[GPUPartition, ...]]
+"""Number of cards to the partitions of that size, in the order of the table."""
+
+
+class TableSource(StrEnum):
+    """Where a node's partition table comes from."""
+
+    DEVICE = "device"
+    BUILTIN = "builtin"
+    NONE = "none"
+
+
+@attrs.frozen(kw_only=True)
+class DeviceInventory:
+    """All devices of one node with what the node says about them.
+
+    Parameters
+    ----------
+    devices
+        Sorted by type and minor.
+    partitions
+        ``None`` where there is no table; an empty table is one that has no size at all.
+    source
+        Where the table comes from.
+    honor
+        The node's policy: whole cards only by partitions.
+    vendor, model
+        Labels of the node, for templates and bans.
+    isolation_provider
+        Label of the node, for shared cards.
+    well_planned
+        Label of the Device object. It changes nothing here, because every type is decided at once (ruling 3);
+        it is kept because reports show it.
+    warnings
+        What was read in a way that upstream would not.
+    """
+
+    devices: tuple[Device, ...] = ()
+    partitions: PartitionTable | None = None
+    source: TableSource = TableSource.NONE
+    honor: bool = False
+    vendor: str = ""
+    model: str = ""
+    isolation_provider: str = ""
+    well_planned: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+SharedResourceTemplates: TypeAlias = immutabledict[str, immutabledict[str, Resources]]
+"""``<vendor>-<model>`` to template name to what one virtual card of that template takes."""
+
+
+# --- what a pod asks for --------------------------------------------------------------------------------
+
+
+class AllocateStrategy(StrEnum):
+    """How an amount of rdma or fpga becomes devices."""
+
+    NONE = ""
+    APPLY_FOR_ALL = "ApplyForAll"
+    REQUESTS_AS_COUNT = "RequestsAsCount"
+
+
+class ExclusivePolicy(StrEnum):
+    """What a device must not be shared with."""
+
+    NONE = ""
+    DEVICE_LEVEL = "DeviceLevel"
+    PCIE_LEVEL = "PCIeLevel"
+
+
+class PartitionAllocatePolicy(StrEnum):
+    """``Restricted`` takes nothing but a partition of the best score."""
+
+    RESTRICTED = "Restricted"
+    BEST_EFFORT = "BestEffort"
+
+
+@attrs.frozen(kw_only=True)
+class DeviceHint:
+    """Wishes of a pod about one device type.
+
+    Parameters
+    ----------
+    selector
+        Labels that the device must carry; ``None`` for any.
+    vf_selector
+        A virtual function out of a group with these labels is wanted; ``None`` for the device itself.
+    strategy, exclusive
+        See the enumerations.
+    required_topology_scope
+        ``Device``, ``PCIe``, ``NUMANode``, ``Node``, empty for no requirement; another word asks for a known
+        topology and nothing else, as upstream reads it.
+    """
+
+    selector: LabelSelector | None = None
+    vf_selector: LabelSelector | None = None
+    strategy: AllocateStrategy = AllocateStrategy.NONE
+    exclusive: ExclusivePolicy = ExclusivePolicy.NONE
+    required_topology_scope: str = ""
+
+
+NO_HINT: Final = DeviceHint()
+
+
+@attrs.frozen
+class JointAllocate:
+    """Types that are to be close to each other.
+
+    Parameters
+    ----------
+    types
+        Those that the pod asks for, the primary one first.
+    same_pcie
+        Every type must sit on exactly the PCIe switches of the primary one.
+    """
+
+    types: tuple[DeviceType, ...]
+    same_pcie: bool = False
+
+
+@attrs.frozen
+class PartitionSpec:
+    """A pod that insists on a partition."""
+
+    policy: PartitionAllocatePolicy = PartitionAllocatePolicy.BEST_EFFORT
+    ring_bus_bandwidth: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class GPURequest:
+    """What one card must give, and how many cards.
+
+    Parameters
+    ----------
+    count
+        Number of cards.
+    per_device
+        Amounts on each card.
+    shared
+        The cards may be shared with other pods; whole cards otherwise.
+    enforce_template
+        The vendor virtualises these cards by templates only.
+    templates
+        ``<vendor>-<model>`` to the names of the templates that equal ``per_device``.
+    """
+
+    count: int
+    per_device: Resources
+    shared: bool
+    enforce_template: bool = False
+    templates: immutabledict[str, tuple[str, ...]] = attrs.field(
+        default=immutabledict(), converter=immutabledict
+    )
+
+
+@attrs.frozen(kw_only=True, cache_hash=True)
+class DeviceRequest:
+    """Everything that a pod asks of a node's devices; equal requests are equal values.
+
+    Parameters
+    ----------
+    amounts
+        Per type the internal amounts (``nvidia.com/gpu: 2`` has become core 200, ratio 200).
+    gpu
+        The cards asked for; ``None`` without the type ``gpu``.
+    hints, joint, partition
+        Annotations of the pod.
+    joint_named
+        The pod carries the joint annotation at all, even if no type of it is left.
+    isolation_provider
+        Label of the pod; enforced for shared cards.
+    reservation_required, reservation_ignored
+        The pod must (must not care to) sit in a reservation.
+    designated
+        Exact devices that the caller wants the pod to get.
+    warnings
+        What was read in a way that upstream would not, or rounded.
+    """
+
+    amounts: immutabledict[DeviceType, Resources]
+    gpu: GPURequest | None = None
+    hints: immutabledict[DeviceType, DeviceHint] = attrs.field(
+        default=immutabledict(), converter=immutabledict
+    )
+    joint: JointAllocate | None = None
+    joint_named: bool = False
+    partition: PartitionSpec | None = None
+    isolation_provider: str = ""
+    reservation_required: bool = False
+    reservation_ignored: bool = False
+    designated: DeviceAllocation | None = None
+    warnings: tuple[str, ...] = attrs.field(default=(), eq=False)
+
+    @property
+    def types(self) -> tuple[DeviceType, ...]:
+        """The types asked for, by name."""
+        return tuple(sorted(self.amounts))
+
+    def hint(self, kind: DeviceType) -> DeviceHint:
+        """Wishes about one type; the empty ones where there are none."""
+        return self.hints.get(kind, NO_HINT)
+
+
+# --- what a pod gets --------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class DeviceHolding:
+    """A part of one device, or all of it.
+
+    Parameters
+    ----------
+    minor
+        Which device of its type.
+    resources
+        Amounts taken.
+    id
+        Of the device; empty where unknown.
+    vfs
+        Virtual functions taken, in the order of taking.
+    template
+        Name of the vendor's template for a virtual card.
+    """
+
+    minor: int
+    resources: Resources = NO_RESOURCES
+    id: str = ""
+    vfs: tuple[VirtualFunction, ...] = ()
+    template: str = ""
+
+
+@attrs.frozen
+class DeviceAllocation:
+    """The devices of one pod; per type in the order of selection."""
+
+    devices: immutabledict[DeviceType, tuple[DeviceHolding, ...]] = attrs.field(
+        default=immutabledict(), converter=immutabledict
+    )
+
+    def minors(self, kind: DeviceType) -> tuple[int, ...]:
+        """The minors of one type, in the order of selection."""
+        return tuple(holding.minor for holding in self.devices.get(kind, ()))
+
+    @property
+    def total(self) -> Resources:
+        """Sum over all devices of all types."""
+        amounts: dict[str, int] = {}
+        for holdings in self.devices.values():
+            for holding in holdings:
+                for name, amount in holding.resources.items():
+                    amounts[name] = amounts.get(name, 0) + amount
+        return immutabledict(sorted(amounts.items()))
+
+
+@attrs.frozen(kw_only=True)
+class DeviceShortfall:
+    """Why devices are refused.
+
+    Parameters
+    ----------
+    reasons
+        Upstream's wording, one per type or reservation that refuses.
+    code
+        ``Unschedulable`` where evictions may help.
+    device_type
+        The type that is short; ``None`` where no single one is.
+    requested, available
+        Devices wanted and devices that could serve; 0 where numbers do not apply.
+    detail
+        More for people, such as who holds a designated device.
+    """
+
+    reasons: tuple[str, ...]
+    code: StatusCode = StatusCode.UNSCHEDULABLE
+    device_type: DeviceType | None = None
+    requested: int = 0
+    available: int = 0
+    detail: str = ""
+
+    @property
+    def resolvable(self) -> bool:
+        """Evicting pods may help."""
+        return self.code is StatusCode.UNSCHEDULABLE
+
+    @property
+    def shortfalls(self) -> tuple[Shortfall, ...]:
+        """The same in the library's common form, one per reason."""
+        return tuple(
+            Shortfall(
+                reason,
+                resource=str(self.device_type or ""),
+                requested=self.requested,
+                available=self.available,
+                resolvable=self.resolvable,
+            )
+            for reason in self.reasons
+        )

@@ -1,0 +1,355 @@
+"""Adapters of ``device.*``: they put wire objects into library calls and judge placements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.allocators.device import (
+    DevicePolicy,
+    DeviceReservation,
+    NodeDevices,
+    allocate_reserved,
+    device_request_of,
+    node_devices,
+)
+from koordcore.allocators.device.allocate import partition_of
+from koordcore.allocators.device.view import view_of
+from koordcore.allocators.device.wants import planned_types, wants_of
+from koordcore.errors import ManifestError
+from koordcore.model.devices import (
+    DeviceAllocation,
+    DeviceRequest,
+    DeviceShortfall,
+    DeviceType,
+    GPUPartition,
+    PartitionAllocatePolicy,
+    StatusCode,
+)
+from koordcore.model.pods import Container, Pod
+from koordcore.model.resources import parse_resources
+from koordcore.protocol.device import allocation_to_json, parse_allocation, replace_deprecated
+from koordcore.protocol.device_object import (
+    GPU_MODEL,
+    inventory_from_manifest,
+    parse_partition_table,
+    templates_from_manifest,
+)
+from koordcore.topology.devices import HOPPER_MODELS, hopper_model
+from tests.conformance.core import Case, Verdict, equality, subject
+from tests.reference import devices as checker
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+# --- wire objects ---------------------------------------------------------------------------------
+
+
+def read_pod(raw: Mapping[str, Any]) -> Pod:
+    """Read what the device room looks at."""
+    spec = raw.get("spec", {})
+    metadata = raw["metadata"]
+
+    def container(one: Mapping[str, Any]) -> Container:
+        amounts = (one.get("resources") or {}).get("requests") or {}
+        return Container(
+            name=one.get("name", ""),
+            requests=parse_resources(replace_deprecated(amounts)),
+            restarts_always=one.get("restartPolicy") == "Always",
+        )
+
+    return Pod(
+        name=metadata["name"],
+        namespace=metadata.get("namespace", "default"),
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        containers=tuple(map(container, spec.get("containers") or [])),
+        init_containers=tuple(map(container, spec.get("initContainers") or [])),
+        overhead=parse_resources(replace_deprecated(spec.get("overhead") or {})),
+        node_name=spec.get("nodeName"),
+    )
+
+
+def read_policy(case: Case) -> DevicePolicy:
+    """Read DeviceShareArgs."""
+    args = case.input.get("args") or {}
+    changes: dict[str, Any] = {}
+    scoring = args.get("scoringStrategy")
+    if scoring:
+        changes["strategy"] = scoring["type"]
+        changes["weights"] = {one["name"]: one["weight"] for one in scoring["resources"]}
+    if "gpuShareUnsupportedModels" in args:
+        changes["unshareable_models"] = tuple(
+            (one["vendor"], one["model"]) for one in args["gpuShareUnsupportedModels"]
+        )
+    if "disableDeviceNUMATopologyAlignment" in args:
+        changes["align_numa"] = not args["disableDeviceNUMATopologyAlignment"]
+    return DevicePolicy(**changes)
+
+
+def read_request(case: Case, raw: Mapping[str, Any]) -> DeviceRequest | DeviceShortfall | None:
+    pod = read_pod(raw)
+    templates = case.input.get("templates")
+    return device_request_of(
+        pod.requests,
+        annotations=pod.annotations,
+        labels=pod.labels,
+        templates=templates_from_manifest(templates or {}),
+        policy=read_policy(case),
+        designated=case.input.get("designated", False),
+    )
+
+
+def read_state(
+    node: Mapping[str, Any],
+    device: Mapping[str, Any] | None,
+    pods: list[Mapping[str, Any]],
+    reservations: list[Mapping[str, Any]] = [],  # noqa: B006 - never changed
+) -> NodeDevices | None:
+    name = node["metadata"]["name"]
+    labels = node["metadata"].get("labels") or {}
+    holders: dict[str, DeviceAllocation] = {}
+    for raw in pods:
+        spec = raw.get("spec", {})
+        finished = (raw.get("status") or {}).get("phase") in _FINISHED
+        if spec.get("nodeName") != name or finished:
+            continue
+        pod = read_pod(raw)
+        try:
+            held = parse_allocation(pod.annotations)
+        except ManifestError:
+            continue
+        if held is not None:
+            holders[str(pod.key)] = held
+    for entry in reservations:
+        reservation = entry["reservation"]
+        held = parse_allocation(reservation["metadata"].get("annotations") or {})
+        if held is not None:
+            holders[holder_of(reservation)] = held
+    inventory = None if device is None else inventory_from_manifest(device, labels)
+    return node_devices(inventory, holders, node=name)
+
+
+def holder_of(reservation: Mapping[str, Any]) -> str:
+    return f"Reservation/{reservation['metadata']['name']}"
+
+
+def refusal(stage: str, short: DeviceShortfall) -> dict[str, Any]:
+    return {"stage": stage, "code": str(short.code), "reasons": sorted(short.reasons)}
+
+
+_SKIP = {"stage": "prefilter", "code": "Skip", "reasons": []}
+
+
+# --- device.request -------------------------------------------------------------------------------
+
+
+def _names_an_alias(case: Case, answer: Any) -> tuple[Verdict, str]:
+    verdict, detail = equality(case, answer)
+    containers = case.input["pod"]["spec"].get("containers", [])
+    if verdict is Verdict.WRONG and any(
+        "koordinator.sh/gpu-shared" in ((one.get("resources") or {}).get("requests") or {})
+        for one in containers
+    ):
+        return Verdict.RULED, "ruling 12: koordinator.sh/gpu-shared is read as gpu.shared"
+    return verdict, detail
+
+
+@subject("device.request", judge=_names_an_alias)
+def request(case: Case) -> Any:
+    found = read_request(case, case.input["pod"])
+    if found is None:
+        return _SKIP
+    if isinstance(found, DeviceShortfall):
+        return refusal("prefilter", found)
+    answer: dict[str, Any] = {
+        "stage": "prefilter",
+        "code": "Success",
+        "reasons": [],
+        "requests": {str(kind): dict(amounts) for kind, amounts in found.amounts.items()},
+        "primary": str(found.joint.types[0]) if found.joint else "",
+        "reservationRequired": found.reservation_required,
+    }
+    if found.joint_named:
+        answer["jointTypes"] = [str(kind) for kind in found.joint.types] if found.joint else []
+    if found.gpu is not None:
+        spec = found.partition
+        answer["gpu"] = {
+            "count": found.gpu.count,
+            "perDevice": dict(found.gpu.per_device),
+            "shared": found.gpu.shared,
+            "honorPartition": spec is not None,
+            "restrictedPartition": spec is not None and spec.policy is PartitionAllocatePolicy.RESTRICTED,
+            "ringBusBandwidth": None if spec is None else spec.ring_bus_bandwidth,
+            "requiredTopologyScope": found.hint(DeviceType.GPU).required_topology_scope,
+            "enforceTemplate": found.gpu.enforce_template,
+        }
+        if found.gpu.templates:
+            answer["gpu"]["candidateTemplates"] = {
+                model: list(names) for model, names in found.gpu.templates.items()
+            }
+    if "device" in case.input:
+        answer["onNode"] = _on_node(case, found)
+    return answer
+
+
+def _on_node(case: Case, found: DeviceRequest) -> Any:
+    state = read_state(case.input["node"], case.input["device"], case.input.get("pods", []))
+    assert state is not None
+    planned = planned_types(state.shape, found)
+    seen = attrs.evolve(found, amounts=immutabledict({kind: found.amounts[kind] for kind in planned}))
+    wants = wants_of(state.shape, seen, read_policy(case))
+    if isinstance(wants, DeviceShortfall):
+        return {"code": str(wants.code), "reasons": sorted(wants.reasons)}
+    return {
+        "code": "Success",
+        "reasons": [],
+        "types": {
+            str(kind): {"perDevice": dict(want.per_device), "count": want.count}
+            for kind, want in wants.items()
+        },
+    }
+
+
+# --- device.partitions ----------------------------------------------------------------------------
+
+
+def _ruled_tables(case: Case, answer: Any) -> tuple[Verdict, str]:
+    verdict, detail = equality(case, answer)
+    if verdict is not Verdict.WRONG:
+        return verdict, detail
+    labels = case.input["device"]["metadata"].get("annotations") or {}
+    if parse_partition_table(labels).aliases:
+        return Verdict.RULED, "ruling 12: this spelling of the table is read"
+    return _ruled_model(case, verdict, detail)
+
+
+def _ruled_model(case: Case, verdict: Verdict, detail: str) -> tuple[Verdict, str]:
+    model = (case.input["node"]["metadata"].get("labels") or {}).get(GPU_MODEL, "")
+    if hopper_model(model) and model not in HOPPER_MODELS:
+        return Verdict.RULED, "model names as the driver reports them have the built-in table"
+    return verdict, detail
+
+
+@subject("device.partitions", judge=_ruled_tables)
+def partitions(case: Case) -> Any:
+    found = read_request(case, case.input["pod"])
+    if isinstance(found, DeviceShortfall):
+        return refusal("prefilter", found)
+    device, node = case.input["device"], case.input["node"]
+    inventory = inventory_from_manifest(device, node["metadata"].get("labels") or {})
+    state = read_state(node, device, case.input.get("pods", []))
+    assert found is not None
+    assert state is not None
+    table: Mapping[int, tuple[GPUPartition, ...]] = inventory.partitions or {}
+    index: dict[str, dict[str, list[list[int]]]] = {}
+    for size, entries in table.items():
+        for one in entries:
+            index.setdefault(str(size), {}).setdefault(str(one.allocation_score), []).append(list(one.minors))
+    answer: dict[str, Any] = {
+        "parseError": bool(parse_partition_table(device["metadata"].get("annotations") or {}).error),
+        "source": str(inventory.source),
+        "index": index,
+        "honor": inventory.honor or found.partition is not None,
+        "code": "Success",
+        "reasons": [],
+        "chosen": None,
+    }
+    wants = wants_of(state.shape, found, read_policy(case))
+    chosen = (
+        wants
+        if isinstance(wants, DeviceShortfall)
+        else partition_of(state.shape, found, view_of(state, wants[DeviceType.GPU]))
+    )
+    if isinstance(chosen, DeviceShortfall):
+        return answer | {"code": str(chosen.code), "reasons": sorted(chosen.reasons)}
+    return answer | {"chosen": list(chosen.minors)}
+
+
+# --- device.allocate ------------------------------------------------------------------------------
+
+
+def allocate_case(case: Case) -> Any:
+    found = read_request(case, case.input["pod"])
+    if found is None:
+        return _SKIP
+    if isinstance(found, DeviceShortfall):
+        return refusal("prefilter", found)
+    entries = case.input.get("reservations", [])
+    state = read_state(case.input["node"], case.input.get("device"), case.input.get("pods", []), entries)
+    reservations = [
+        DeviceReservation(
+            holder=holder_of(entry["reservation"]),
+            policy=entry["reservation"]["spec"].get("allocatePolicy", ""),
+            consumers=tuple(entry.get("owners", ())),
+            matched=entry["matched"],
+        )
+        for entry in entries
+    ]
+    affinity = case.input.get("numaAffinity")
+    nominated = case.input.get("nominated")
+    placed = allocate_reserved(
+        state,
+        found,
+        reservations,
+        nominated=None if nominated is None else f"Reservation/{nominated}",
+        victims=case.input.get("victims", ()),
+        numa_mask=None if affinity is None else sum(1 << numa for numa in affinity),
+        policy=read_policy(case),
+    )
+    if isinstance(placed, DeviceShortfall):
+        return refusal("filter", placed)
+    return {
+        "stage": "done",
+        "code": str(StatusCode.SUCCESS),
+        "reasons": [],
+        "allocated": allocation_to_json(placed) if placed.devices else None,
+    }
+
+
+def judge_placement(case: Case, answer: Any) -> tuple[Verdict, str]:
+    """Equal; or legal and better by the documented objective; or the reference's own answer is illegal."""
+    verdict, detail = equality(case, answer)
+    placed = answer.get("allocated") if isinstance(answer, Mapping) else None
+    illegal = checker.violations(case.input, placed) if placed else []
+    if case.ruled:
+        return _judge_ruled(case, placed, illegal)
+    expected = case.expectations[0]
+    if verdict is Verdict.EQUAL:
+        return verdict, detail
+    if illegal:
+        return Verdict.WRONG, f"illegal: {illegal}"
+    if expected.get("feasible") is True:
+        return (Verdict.EQUAL, "") if placed else (Verdict.WRONG, detail)
+    theirs = expected.get("allocated")
+    if placed and theirs:
+        ours, other = checker.objective(case.input, placed), checker.objective(case.input, theirs)
+        return (Verdict.BETTER, f"{ours} before {other}") if ours < other else (Verdict.WRONG, detail)
+    if placed and (expected["stage"] == "reserve" or _DEAD_END in expected["reasons"]):
+        return Verdict.BETTER, "ruling 3: placed where the reference runs into a dead end"
+    if theirs and checker.violations(case.input, theirs):
+        return Verdict.RULED, f"the reference overcommits: {checker.violations(case.input, theirs)}"
+    return _ruled_model(case, verdict, detail)
+
+
+def _judge_ruled(case: Case, placed: Any, illegal: list[str]) -> tuple[Verdict, str]:
+    if illegal:
+        return Verdict.WRONG, f"illegal: {illegal}"
+    better = case.raw.get("better")
+    if better:
+        places = [
+            checker.Machine(case.input).place("gpu", part["minor"]) for part in (placed or {}).get("gpu", [])
+        ]
+        spread = len({place[0] for place in places if place}), len(set(places))
+        if not placed or spread > (better["numaNodes"], better["pcieSwitches"]):
+            return Verdict.WRONG, f"spread over {spread}"
+    return Verdict.RULED, str(case.raw.get("ruling", ""))
+
+
+_DEAD_END = "node(s) Device Joint-Allocate rules violation"
+
+subject("device.allocate", judge=judge_placement)(allocate_case)
+subject("device.missed", judge=judge_placement)(allocate_case)
