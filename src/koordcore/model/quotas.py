@@ -130,8 +130,8 @@ class QuotaPolicy:
         Pods of the default quota are never victims.
     monitor_all_quotas
         Evict pods of quotas that use more than their runtime for too long.
-    delay_evict_seconds
-        How long is too long.
+    delay_evict
+        How long is too long, in nanoseconds.
     default_quota_group_max, system_quota_group_max
         Limits of the two built-in quotas.
     multi_quota_tree
@@ -147,7 +147,7 @@ class QuotaPolicy:
     enable_check_parent_quota: bool = False
     disable_default_quota_preemption: bool = True
     monitor_all_quotas: bool = False
-    delay_evict_seconds: float = 120.0
+    delay_evict: int = 120 * 10**9
     default_quota_group_max: Resources = _UNLIMITED_GROUP
     system_quota_group_max: Resources = _UNLIMITED_GROUP
     multi_quota_tree: bool = False

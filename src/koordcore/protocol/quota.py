@@ -8,10 +8,11 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.errors import ManifestError, Problem
+from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaProfile, QuotaUsage, Spelling
 from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, Resources
+from koordcore.model.selectors import NOTHING, LabelSelector, Requirement, SelectorOperator
 from koordcore.protocol.exact import (
     ExactList,
     ExactQuantity,
@@ -47,6 +48,7 @@ __all__ = [
     "annotations_of",
     "elastic_quota_from_object",
     "is_preemptible",
+    "label_selector_from_object",
     "labels_of",
     "metadata_of",
     "quota_label",
@@ -299,6 +301,35 @@ def quota_pod_of(pod: Pod) -> QuotaPod:
         labels=pod.labels,
         terminating=pod.deleted is not None,
         finished=pod.finished,
+    )
+
+
+def label_selector_from_object(raw: Json) -> LabelSelector:
+    """Read a label selector; an absent one selects nothing, an empty one everything.
+
+    Raises
+    ------
+    ManifestError
+        With upstream's text where an operator is unknown or its values do not suit it.
+    """
+    if raw is None:
+        return NOTHING
+    selector = as_mapping(raw)
+    requirements = []
+    for item in as_list(selector.get("matchExpressions") or []):
+        expression = as_mapping(item)
+        operator = as_str(expression.get("operator") or "")
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            raise ManifestError.at("", f'"{operator}" is not a valid label selector operator')
+        values = tuple(as_str(value) for value in as_list(expression.get("values") or []))
+        try:
+            requirements.append(
+                Requirement(as_str(expression.get("key") or ""), SelectorOperator(operator), values)
+            )
+        except ModelError as error:
+            raise ManifestError.at("matchExpressions", str(error)) from None
+    return LabelSelector(
+        immutabledict(as_str_mapping(selector.get("matchLabels") or {})), tuple(requirements)
     )
 
 

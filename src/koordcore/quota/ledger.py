@@ -31,6 +31,7 @@ __all__ = ["Notation", "QuotaLedger", "QuotaStatus", "open_ledger"]
 Notation: TypeAlias = immutabledict[str, bool]
 """Resource name to whether its sum is printed in powers of two."""
 
+NO_RUNTIMES: Final[immutabledict[str, Resources]] = immutabledict()
 NO_NOTATIONS: Final[immutabledict[str, tuple[Notation, Notation]]] = immutabledict()
 
 
@@ -100,6 +101,7 @@ class QuotaLedger:
     quotas: immutabledict[str, ElasticQuota]
     total: Resources
     notations: immutabledict[str, tuple[Notation, Notation]] = NO_NOTATIONS
+    published: immutabledict[str, Resources] = NO_RUNTIMES
     _states: immutabledict[str, TreeState]
     _builtin: immutabledict[str, QuotaUsage]
     _namespaces: immutabledict[str, str]
@@ -195,6 +197,8 @@ class QuotaLedger:
 
     def runtime_of(self, name: str) -> Resources | None:
         """Runtime of a quota; see :class:`QuotaStatus`."""
+        if name in self.published:
+            return self.published[name]
         found = self.find(name)
         if found is None:
             return None
@@ -273,6 +277,11 @@ class QuotaLedger:
     def with_total(self, amounts: Mapping[str, int]) -> QuotaLedger:
         """Share another total."""
         return attrs.evolve(self, total=make_resources(amounts)).repooled()
+
+    def with_runtimes(self, runtimes: Mapping[str, Mapping[str, int]]) -> QuotaLedger:
+        """Go by given runtimes for the quotas named, such as those a running cluster has published."""
+        fixed = {name: make_resources(amounts) for name, amounts in sorted(runtimes.items())}
+        return attrs.evolve(self, published=immutabledict({**self.published, **fixed}))
 
     def _changed(self, pod: QuotaPod, *, requested: int, placed: int) -> QuotaLedger:
         name = self.resolve(pod)
