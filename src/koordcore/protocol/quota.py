@@ -45,6 +45,7 @@ __all__ = [
     "TOTAL_RESOURCE",
     "TREE_ID",
     "UNSCHEDULABLE_RESOURCE",
+    "QuotaObject",
     "annotations_of",
     "elastic_quota_from_object",
     "is_preemptible",
@@ -53,6 +54,7 @@ __all__ = [
     "metadata_of",
     "quota_label",
     "quota_namespaces",
+    "quota_object",
     "quota_pod_from_object",
     "quota_pod_of",
     "quota_profile_from_object",
@@ -81,6 +83,8 @@ RESOURCE_KEYS: Final = PREFIX + "resource-keys"
 CHILD_REQUEST: Final = PREFIX + "child-request"
 GUARANTEED: Final = PREFIX + "guaranteed"
 
+_NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
+_NO_AMOUNTS: Final[ExactList] = immutabledict()
 _RENAMED: Final = {"koordinator.sh/batch-cpu": BATCH_CPU, "koordinator.sh/batch-memory": BATCH_MEMORY}
 
 
@@ -227,6 +231,82 @@ def _list_at(spec: Mapping[str, Json], key: str) -> ExactList:
         return parse_exact_list(spec.get(key))
     except ManifestError as error:
         raise error.within(f"spec.{key}") from None
+
+
+@attrs.frozen(kw_only=True)
+class QuotaObject:
+    """An ElasticQuota object as it was written, for the webhook.
+
+    Parameters
+    ----------
+    name, namespace, labels, annotations
+        Metadata.
+    max, min
+        From ``spec``.
+    has_max
+        Whether ``spec.max`` is there at all.
+    used
+        From ``status``.
+    """
+
+    name: str
+    namespace: str = ""
+    has_max: bool = True
+    labels: immutabledict[str, str] = _NO_TEXTS
+    annotations: immutabledict[str, str] = _NO_TEXTS
+    max: ExactList = _NO_AMOUNTS
+    min: ExactList = _NO_AMOUNTS
+    used: ExactList = _NO_AMOUNTS
+
+    @property
+    def parent(self) -> str:
+        """Name of the parent; empty for the root alone."""
+        return self.labels.get(PARENT) or ("" if self.name == ROOT_QUOTA else ROOT_QUOTA)
+
+    @property
+    def tree(self) -> str:
+        """Id of the tree."""
+        return self.labels.get(TREE_ID, "")
+
+    def flag(self, label: str) -> bool:
+        """Tell whether a label is the literal ``true``."""
+        return self.labels.get(label) == "true"
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Namespaces bound to it; none where the annotation cannot be read."""
+        try:
+            return quota_namespaces(self.annotations)
+        except ManifestError:
+            return ()
+
+    def annotated_list(self, key: str) -> ExactList:
+        """Resource list in an annotation; empty where it cannot be read."""
+        try:
+            return resource_list_annotation(self.annotations, key)
+        except ManifestError:
+            return immutabledict()
+
+
+def quota_object(raw: Mapping[str, Json]) -> QuotaObject:
+    """Read an ElasticQuota object for the webhook.
+
+    Raises
+    ------
+    ManifestError
+        When an amount in ``spec`` or ``status`` is no quantity.
+    """
+    metadata, spec = metadata_of(raw), as_mapping(raw.get("spec") or {})
+    return QuotaObject(
+        name=as_str(metadata.get("name") or ""),
+        namespace=as_str(metadata.get("namespace") or ""),
+        labels=immutabledict(labels_of(raw)),
+        annotations=immutabledict(annotations_of(raw)),
+        has_max=spec.get("max") is not None,
+        max=_list_at(spec, "max"),
+        min=_list_at(spec, "min"),
+        used=_list_at(as_mapping(raw.get("status") or {}), "used"),
+    )
 
 
 def quota_usage_from_object(raw: Mapping[str, Json]) -> QuotaUsage:
