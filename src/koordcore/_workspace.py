@@ -7,7 +7,8 @@ checkpoint; ``freeze`` turns the end state into a snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, TypeVar, cast
 
 import attrs
 
@@ -36,15 +37,23 @@ class Workspace:
         ``(R, N)``: allocatable less requested; negative where a node is overcommitted.
     touched
         Row of each change, appended only: a reader remembers how far it has read and refreshes those rows.
+    journal
+        ``(pod, row, +1 or -1)`` for every pod that came to or left a node, undone changes included; appended
+        only. A ledger that reads it needs no undo of its own.
+    now
+        The clock of the call; ``None`` where the caller gave none.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, now: datetime | None = None) -> None:
         self.snapshot = snapshot
+        self.now = now
         self.layout: ClusterLayout = snapshot.layout
         self.requested = snapshot.columns.requested.copy()
         self.scored = snapshot.columns.scored.copy()
         self.free = snapshot.layout.allocatable - self.requested
         self.touched: list[int] = []
+        self.journal: list[tuple[Pod, int, int]] = []
+        self._made: dict[Callable[[Workspace], Any], Any] = {}
         self._pods: dict[int, dict[PodKey, Pod]] = {}
         self._values: dict[Callable[..., Any], list[Any]] = {}
         self._bound: dict[PodKey, Pod] = {}
@@ -57,6 +66,12 @@ class Workspace:
         if pods is None:
             pods = self._pods[row] = {pod.key: pod for pod in self.snapshot.nodes[row].pods}
         return pods
+
+    def once(self, make: Callable[[Workspace], T]) -> T:
+        """Give what ``make(self)`` gave first; features that need the same ledger share it this way."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast("T", self._made[make])
 
     def values(self, build: Callable[[ClusterSnapshot, NodeState], T]) -> list[T]:
         """Give the working list of one value per node (see :meth:`ClusterSnapshot.node_values`).
@@ -100,6 +115,7 @@ class Workspace:
         self.free[PODS_ROW, row] -= sign
         self.scored[PODS_ROW, row] += sign
         self.touched.append(row)
+        self.journal.append((pod, row, sign))
 
     def bind(self, pod: Pod, row: int) -> None:
         """Put a pod, with its node and annotations set, on its node; room is not checked."""

@@ -35,6 +35,7 @@ def schedule(
     pods: Iterable[Pod] | None = None,
     *,
     policy: Policy = Policy(),
+    now: datetime | None = None,
 ) -> ScheduleResult:
     """Decide about pods, one after another, each on the cluster as the earlier ones left it.
 
@@ -47,6 +48,9 @@ def schedule(
         taken in.
     policy
         Which features decide, with weights and arguments.
+    now
+        The clock, for features that look at the age of things; left out, it is the moment of the newest
+        metric.
 
     Returns
     -------
@@ -69,7 +73,7 @@ def schedule(
     """
     asked = queue_order(snapshot.pending if pods is None else pods)
     snapshot = _take_in(snapshot, asked)
-    workspace = Workspace(snapshot)
+    workspace = Workspace(snapshot, now)
     features = FeatureSet(workspace, policy)
     decisions = [_decide(workspace, features, pod) for pod in asked]
     counts = {

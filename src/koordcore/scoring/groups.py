@@ -7,7 +7,7 @@ placed costs each tally that is asked again one look-up, not a walk over the clu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -17,6 +17,7 @@ from immutabledict import immutabledict
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
 from koordcore.model.affinity import PodAffinity
 from koordcore.model.pods import Pod
+from koordcore.model.selectors import LabelSelector, SelectorOperator
 
 __all__ = ["Domains", "PodGroup", "PodGroups", "TopologyTally", "Weights"]
 
@@ -63,6 +64,25 @@ class PodGroup:
     anti: PodAffinity | None
     terminating: bool
 
+    def selectors(self) -> Iterable[LabelSelector | None]:
+        """Give the selector of each of the pod's own terms."""
+        for affinity in (self.affinity, self.anti):
+            if affinity is not None:
+                yield from (term.selector for term in affinity.required)
+                yield from (one.term.selector for one in affinity.preferred)
+
+
+def _tokens(selector: LabelSelector | None) -> Sequence[tuple[str, str]] | None:
+    """Give labels of which a pod must have one to be matched; ``None`` where no such list is known."""
+    if selector is None:
+        return ()
+    for pair in selector.match_labels.items():
+        return (pair,)
+    for one in selector.requirements:
+        if one.operator is SelectorOperator.IN:
+            return [(one.key, value) for value in one.values]
+    return None
+
 
 class PodGroups:
     """The pods of a cluster by group, with every placement since in order.
@@ -73,20 +93,24 @@ class PodGroups:
         The nodes.
     groups
         Groups in the order in which they were met; their place is their number.
+    rows
+        For each group the number of its pods by row.
     events
         ``(group, row, +1 or -1)`` for each pod that came or went; the first ones are those of the start.
-    affine
-        Numbers of the groups that have terms of their own.
     """
 
     def __init__(self, layout: ClusterLayout, pods: Iterable[tuple[Pod, int]] = ()) -> None:
         self.layout = layout
         self.groups: list[PodGroup] = []
+        self.rows: list[dict[int, int]] = []
         self.events: list[tuple[int, int, int]] = []
-        self.affine: list[int] = []
         self._number: dict[PodGroup, int] = {}
         self._quick: dict[tuple[str, immutabledict[str, str]], int] = {}
+        self._by_label: dict[tuple[str, str], list[int]] = {}
+        self._by_term: dict[tuple[str, str], list[int]] = {}
+        self._any_term: list[int] = []
         self._domains: dict[str, Domains] = {}
+        self._read = 0
         for pod, row in pods:
             self.place(pod, row)
 
@@ -102,20 +126,60 @@ class PodGroups:
         group = PodGroup(pod.namespace, pod.labels, affinity, anti, pod.deleted is not None)
         number = self._number.setdefault(group, len(self.groups))
         if number == len(self.groups):
-            self.groups.append(group)
-            if affinity is not None or anti is not None:
-                self.affine.append(number)
+            self._add(group, number)
         if plain:
             self._quick[pod.namespace, pod.labels] = number
         return number
 
+    def _add(self, group: PodGroup, number: int) -> None:
+        self.groups.append(group)
+        self.rows.append({})
+        for pair in group.labels.items():
+            self._by_label.setdefault(pair, []).append(number)
+        tokens: set[tuple[str, str]] = set()
+        for selector in group.selectors():
+            wanted = _tokens(selector)
+            if wanted is None:
+                self._any_term.append(number)
+                return
+            tokens.update(wanted)
+        for token in sorted(tokens):
+            self._by_term.setdefault(token, []).append(number)
+
+    def matching(self, selectors: Iterable[LabelSelector | None]) -> Sequence[int]:
+        """Give the groups that one of the selectors may match, ascending; the others it surely does not."""
+        tokens: set[tuple[str, str]] = set()
+        for selector in selectors:
+            wanted = _tokens(selector)
+            if wanted is None:
+                return range(len(self.groups))
+            tokens.update(wanted)
+        return sorted({number for token in tokens for number in self._by_label.get(token, ())})
+
+    def concerned(self, labels: Mapping[str, str]) -> Sequence[int]:
+        """Give the groups of which a term may mean a pod of these labels, ascending."""
+        found = {number for pair in labels.items() for number in self._by_term.get(pair, ())}
+        return sorted(found.union(self._any_term))
+
+    def _note(self, number: int, row: int, sign: int) -> None:
+        rows = self.rows[number]
+        rows[row] = rows.get(row, 0) + sign
+        self.events.append((number, row, sign))
+
     def place(self, pod: Pod, row: int) -> None:
         """Take note of a pod on a node."""
-        self.events.append((self.group_of(pod), row, 1))
+        self._note(self.group_of(pod), row, 1)
 
     def remove(self, pod: Pod, row: int) -> None:
         """Take note that a pod has left its node."""
-        self.events.append((self.group_of(pod), row, -1))
+        self._note(self.group_of(pod), row, -1)
+
+    def read(self, journal: Sequence[tuple[Pod, int, int]]) -> None:
+        """Take note of what was added to an append-only list of changes since the last call."""
+        end = len(journal)
+        if self._read != end:
+            self.events += [(self.group_of(pod), row, sign) for pod, row, sign in journal[self._read : end]]
+            self._read = end
 
     def domains(self, key: str) -> Domains:
         """Give the domains of a topology key."""
@@ -141,6 +205,8 @@ class TopologyTally:
         Where pods are.
     weigh
         What one pod of a group adds, by topology key; nothing for groups that do not count.
+    candidates
+        Groups that may count at present; all that are not listed must weigh nothing.
     eligible
         Nodes whose pods count; ``None`` for all.
     """
@@ -149,16 +215,23 @@ class TopologyTally:
         self,
         groups: PodGroups,
         weigh: Callable[[PodGroup], Weights],
+        candidates: Sequence[int],
         eligible: BoolVector | None = None,
     ) -> None:
         self._groups = groups
         self._weigh = weigh
         self._eligible = eligible
-        self._weights: list[Weights] = []
+        self._weights: dict[int, Weights] = {}
         self._sums: dict[str, IntVector] = {}
-        self._read = 0
+        self._read = len(groups.events)
         self.entries = 0
         """How many times a pod counts for a domain now."""
+        for number in candidates:
+            counted = self._weights[number] = weigh(groups.groups[number])
+            if counted:
+                for row, count in groups.rows[number].items():
+                    if count and (eligible is None or eligible[row]):
+                        self._count(counted, row, count)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -171,21 +244,20 @@ class TopologyTally:
         end = len(events)
         if self._read == end:
             return
-        weights = self._weights
-        for group in self._groups.groups[len(weights) :]:
-            weights.append(self._weigh(group))
         for number, row, sign in events[self._read : end]:
-            counted = weights[number]
+            counted = self._weights.get(number)
+            if counted is None:
+                counted = self._weights[number] = self._weigh(self._groups.groups[number])
             if counted and (self._eligible is None or self._eligible[row]):
                 self._count(counted, row, sign)
         self._read = end
 
-    def _count(self, weights: Weights, row: int, sign: int) -> None:
+    def _count(self, weights: Weights, row: int, number: int) -> None:
         for key, weight in weights:
             domain = int(self._groups.domains(key).ids[row])
             if domain >= 0:
-                self.sums(key)[domain] += sign * weight
-                self.entries += sign
+                self.sums(key)[domain] += number * weight
+                self.entries += number
 
     def sums(self, key: str) -> IntVector:
         """Give the sum of each domain of a key, and a last 0 that stands for nodes without the label."""

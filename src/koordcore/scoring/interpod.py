@@ -6,7 +6,7 @@ all sums are kept per domain and follow the pods that are placed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -122,12 +122,17 @@ class InterPodFilter:
         self._names = namespaces
         self._request = request
         self._affinity_keys = tuple(dict.fromkeys(term.topology_key for term in request.affinity.required))
-        self._near = TopologyTally(groups, self._weigh_near) if request.affinity.required else None
-        self._far = TopologyTally(groups, self._weigh_far) if request.anti.required else None
-        self._existing = TopologyTally(groups, self._weigh_existing)
+        near, far = request.affinity.required, request.anti.required
+        self._near = self._tally(self._weigh_near, near[:1]) if near else None
+        self._far = self._tally(self._weigh_far, far) if far else None
+        self._existing = TopologyTally(groups, self._weigh_existing, groups.concerned(request.labels))
         self._itself = all(
             self._means(term, request.namespace, request.labels) for term in request.affinity.required
         )
+
+    def _tally(self, weigh: Callable[[PodGroup], Weights], terms: Sequence[PodAffinityTerm]) -> TopologyTally:
+        candidates = self._groups.matching(term.selector for term in terms)
+        return TopologyTally(self._groups, weigh, candidates)
 
     def _means(self, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
         return self._names.matches(term, self._request.namespace, namespace, labels, known_only=True)
@@ -203,7 +208,9 @@ class InterPodScore:
         self._args = args
         self._own = bool(request.affinity.preferred or request.anti.preferred)
         self._number = len(groups.layout.names)
-        self._tally = TopologyTally(groups, self._weigh)
+        own = [one.term.selector for one in (*request.affinity.preferred, *request.anti.preferred)]
+        candidates = {*groups.matching(own), *groups.concerned(request.labels)}
+        self._tally = TopologyTally(groups, self._weigh, sorted(candidates))
 
     def _weigh(self, group: PodGroup) -> Weights:
         return (*self._own_terms(group), *self._terms_of(group))

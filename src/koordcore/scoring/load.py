@@ -17,7 +17,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
+from koordcore.model.decisions import Shortfall
 from koordcore.model.load import AggregatedArgs, LoadAwareArgs, Percents
 from koordcore.model.metrics import NodeMetric, rounded
 from koordcore.model.nodes import Node
@@ -220,6 +221,7 @@ class LoadState:
         self.now = now if isinstance(now, int) else moment_of(now)
         self._column = {name: index for index, name in enumerate(self.names)}
         self._estimates: dict[object, tuple[list[int], bool]] = {}
+        self._read = 0
         shape = (len(self.names), len(nodes))
         self.capacity = self._matrix([raw_capacity(node) for node in nodes])
         self.prod_usage = np.zeros(shape, np.int64)
@@ -310,7 +312,7 @@ class LoadState:
         prod_limits = threshold_limits(self.capacity, prod_thresholds)
         prod_limits[:, passing] = _NO_LIMIT
         self._limits = (plain_limits, np.where(self._prod_filters, prod_limits, plain_limits))
-        self._filters = tuple(
+        self._filtering = tuple(
             bool((limits != _NO_LIMIT).any() or late.any())
             for limits, late in zip(self._limits, (self._plain_expired, self._prod_expired), strict=True)
         )
@@ -363,10 +365,14 @@ class LoadState:
 
     # -- pods ------------------------------------------------------------------------------------------
 
+    def request_key(self, pod: Pod) -> tuple[tuple[int, ...], bool, bool]:
+        """Give what tells pods apart here: the estimate, whether it is a prod pod, and of a DaemonSet."""
+        estimate, prod = self._estimate(pod)
+        return tuple(estimate), prod, any(owner.kind == "DaemonSet" for owner in pod.owners)
+
     def request_of(self, pod: Pod) -> LoadRequest:
         """Compile a pod; equal pods (requests, limits, class, annotations) share the estimate."""
-        estimate, prod = self._estimate(pod)
-        daemon = any(owner.kind == "DaemonSet" for owner in pod.owners)
+        estimate, prod, daemon = self.request_key(pod)
         return LoadRequest(np.array(estimate, np.int64), prod, daemon)
 
     def _estimate(self, pod: Pod) -> tuple[list[int], bool]:
@@ -457,6 +463,15 @@ class LoadState:
         if self._add(pod, row, assigned, -1):
             self._refresh(row)
 
+    def read(self, journal: Sequence[tuple[Pod, int, int]]) -> None:
+        """Count what was added to an append-only list of ``(pod, row, +1 or -1)`` since the last call."""
+        end = len(journal)
+        if self._read != end:
+            for pod, row, sign in journal[self._read : end]:
+                if self._add(pod, row, None, sign):
+                    self._refresh(row)
+            self._read = end
+
     def place_all(self, pods: Iterable[tuple[Pod, int]]) -> None:
         """Count many pods, each with its row."""
         for pod, row in pods:
@@ -465,7 +480,11 @@ class LoadState:
 
     # -- kernels ---------------------------------------------------------------------------------------
 
-    def fit(self, request: LoadRequest, rows: IntVector | slice = slice(None)) -> IntVector:
+    def filters(self, request: LoadRequest) -> bool:
+        """Tell whether there is any node that could refuse such a pod."""
+        return not request.daemon and self._filtering[int(request.prod)]
+
+    def fit(self, request: LoadRequest, rows: Rows = slice(None)) -> IntVector:
         """Tell for each node whether its load leaves room for the pod.
 
         Returns
@@ -475,7 +494,7 @@ class LoadState:
             resources the first by name speaks. Evicting pods may help in every case.
         """
         size = self.reported[rows].shape[0]
-        if request.daemon or not self._filters[request.prod]:
+        if not self.filters(request):
             return np.zeros(size, np.int64)
         load, limits = self._loads[int(request.prod)], self._limits[int(request.prod)]
         over = load[:, rows] + request.estimate[:, None] > limits[:, rows]
@@ -489,7 +508,7 @@ class LoadState:
         expired = (self._prod_expired if request.prod else self._plain_expired)[rows]
         return np.where(expired, EXPIRED, codes)
 
-    def score(self, request: LoadRequest, rows: IntVector | slice = slice(None)) -> IntVector:
+    def score(self, request: LoadRequest, rows: Rows = slice(None)) -> IntVector:
         """Score 0..100 for each node: the more room is left after the pod, the higher.
 
         A node without a fresh metric scores 0.
@@ -513,6 +532,19 @@ class LoadState:
         if args.dominant_resource_weight and dominant is not None:
             total += np.minimum(dominant, 100) * args.dominant_resource_weight
         return np.where(self._scorable[rows], total // weight, 0)
+
+    def shortfalls(self, request: LoadRequest, row: int) -> tuple[Shortfall, ...]:
+        """Say in numbers what one node lacks for the pod."""
+        code = int(self.fit(request, slice(row, row + 1))[0])
+        if code == FITS:
+            return ()
+        if code == EXPIRED:
+            return (Shortfall(REASON_EXPIRED),)
+        column = (code - 2) % len(self.names)
+        kind = int(request.prod)
+        left = int(self._limits[kind][column, row]) - int(self._loads[kind][column, row])
+        wanted = int(request.estimate[column])
+        return (Shortfall(self.reasons[code], self.names[column], wanted, max(0, left)),)
 
     def describe(self, row: int) -> dict[str, Resources]:
         """Give one node's vectors by upstream's names, as its debug endpoint does."""

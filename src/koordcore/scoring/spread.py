@@ -178,7 +178,7 @@ def _tally(groups: PodGroups, namespace: str, rule: SpreadRule, eligible: BoolVe
             return ()
         return counted if selector.matches(group.labels) else ()
 
-    return TopologyTally(groups, weigh, eligible)
+    return TopologyTally(groups, weigh, groups.matching([selector]), eligible)
 
 
 class _HardRule:

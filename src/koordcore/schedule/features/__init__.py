@@ -7,8 +7,12 @@ from typing import Final
 from immutabledict import immutabledict
 
 from koordcore.schedule.feature import Feature
+from koordcore.schedule.features.images import ImageLocality
+from koordcore.schedule.features.interpod import InterPodAffinity
+from koordcore.schedule.features.load import LoadAware
 from koordcore.schedule.features.placement import NodeLabels, NodeName, NodePorts, Taints, Unschedulable
 from koordcore.schedule.features.resources import BalancedAllocation, FitPlus, ResourceFit, ScarceAvoidance
+from koordcore.schedule.features.spread import TopologySpread
 
 __all__ = ["FEATURES"]
 
@@ -25,6 +29,10 @@ FEATURES: Final[immutabledict[str, type[Feature]]] = immutabledict(
             BalancedAllocation,
             FitPlus,
             ScarceAvoidance,
+            TopologySpread,
+            InterPodAffinity,
+            ImageLocality,
+            LoadAware,
         )
     }
 )

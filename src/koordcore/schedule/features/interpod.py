@@ -1,0 +1,97 @@
+"""InterPodAffinity: near some pods, far from others."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore._workspace import Workspace
+from koordcore.model.decisions import Shortfall
+from koordcore.model.pods import Pod
+from koordcore.model.policy import InterPodArgs
+from koordcore.schedule.feature import Evaluator, Feature, Scope
+from koordcore.schedule.features.neighbours import affine, namespace_labels, pod_groups
+from koordcore.scoring.interpod import (
+    REASON_AFFINITY,
+    REASON_ANTI_AFFINITY,
+    REASON_EXISTING_ANTI_AFFINITY,
+    InterPodFilter,
+    InterPodRequest,
+    InterPodScore,
+    Namespaces,
+    interpod_request,
+    normalise_interpod,
+)
+
+__all__ = ["InterPodAffinity"]
+
+
+class InterPodEvaluator(Evaluator):
+    """Filter and score of one kind of pods."""
+
+    scope = Scope.CLUSTER
+    normalises = True
+
+    def __init__(self, workspace: Workspace, request: InterPodRequest, args: InterPodArgs) -> None:
+        self._workspace = workspace
+        groups = pod_groups(workspace)
+        namespaces = Namespaces(workspace.snapshot.once(namespace_labels))
+        self._filter = InterPodFilter(groups, namespaces, request)
+        self._score = InterPodScore(groups, namespaces, request, args)
+
+    def fits(self, rows: Rows) -> BoolVector | None:
+        pod_groups(self._workspace)
+        return self._filter.fits()[rows] if self._filter.active else None
+
+    def _refused(self) -> tuple[BoolVector, BoolVector, BoolVector]:
+        pod_groups(self._workspace)
+        lonely, crowded, unwanted = self._filter.judge()
+        crowded = crowded & ~lonely
+        return lonely, crowded, unwanted & ~lonely & ~crowded
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        lonely, crowded, unwanted = self._refused()
+        return [
+            (REASON_AFFINITY, lonely[rows]),
+            (REASON_ANTI_AFFINITY, crowded[rows]),
+            (REASON_EXISTING_ANTI_AFFINITY, unwanted[rows]),
+        ]
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        return self._refused()[0][rows]
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        at = slice(row, row + 1)
+        return tuple(
+            Shortfall(reason, resolvable=reason != REASON_AFFINITY)
+            for reason, mask in self.reasons(at)
+            if mask.any()
+        )
+
+    def scores(self, rows: Rows) -> IntVector | None:
+        pod_groups(self._workspace)
+        raw = self._score.raw()
+        return None if raw is None else raw[rows]
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        if not feasible.any():
+            return np.zeros_like(raw)
+        return normalise_interpod(raw, feasible)
+
+
+class InterPodAffinity(Feature):
+    """Terms of the pod towards those that run, and theirs towards it."""
+
+    name = "InterPodAffinity"
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        own = pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
+        if not own and not affine(self.workspace):
+            return None
+        return interpod_request(pod)
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return InterPodEvaluator(self.workspace, request, self.args or InterPodArgs())

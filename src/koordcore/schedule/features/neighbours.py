@@ -1,0 +1,59 @@
+"""The ledger of running pods that spread and inter-pod affinity share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordcore._workspace import Workspace
+from koordcore.model.cluster import Namespace
+from koordcore.model.nodes import NodeState
+from koordcore.scoring.groups import PodGroups
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["affine", "namespace_labels", "pod_groups"]
+
+
+def _start(workspace: Workspace) -> PodGroups:
+    states = workspace.snapshot.nodes
+    return PodGroups(workspace.layout, ((pod, row) for row, state in enumerate(states) for pod in state.pods))
+
+
+def pod_groups(workspace: Workspace) -> PodGroups:
+    """Give the groups of the pods that run now."""
+    groups = workspace.once(_start)
+    groups.read(workspace.journal)
+    return groups
+
+
+def has_terms(snapshot: ClusterSnapshot, state: NodeState) -> bool:
+    """Tell whether a pod on a node has terms towards other pods."""
+    del snapshot
+    return any(
+        pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None for pod in state.pods
+    )
+
+
+class _Terms:
+    """Whether anybody has terms towards other pods; once true it stays so."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.any = any(workspace.snapshot.node_values(has_terms))
+        self.read = 0
+
+
+def affine(workspace: Workspace) -> bool:
+    """Tell whether any running pod has terms towards others; where none has, plain pods need no ledger."""
+    terms = workspace.once(_Terms)
+    if not terms.any:
+        end = len(workspace.journal)
+        terms.any = any(
+            pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
+            for pod, _, _ in workspace.journal[terms.read : end]
+        )
+        terms.read = end
+    return terms.any
+
+
+def namespace_labels(snapshot: ClusterSnapshot) -> Mapping[str, Mapping[str, str]]:
+    """Give the labels of every namespace that exists as an object."""
+    return {one.name: one.labels for one in snapshot.of(Namespace)}
