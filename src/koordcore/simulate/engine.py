@@ -1,0 +1,430 @@
+"""The replay: events in, decisions and columns out, on one thread and without a clock.
+
+Scores are kept per shape of demand and node and refreshed only where a node has changed, so an arrival costs
+a few microseconds for each node that changed since the last arrival of its shape.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Final
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from koordcore.errors import ModelError
+from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
+from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
+from koordcore.simulate.events import (
+    Arrival,
+    Departure,
+    Event,
+    GangArrival,
+    NodeAdded,
+    NodeDrained,
+    NodeFailed,
+    Refused,
+    Task,
+)
+from koordcore.simulate.policies import DrawnPolicy, ReplayPolicy
+
+__all__ = ["Placement", "Replay", "ReplayColumns", "replay"]
+
+_NEVER: Final = -(1 << 62)
+
+
+@attrs.frozen
+class Placement:
+    """One decision.
+
+    Parameters
+    ----------
+    task
+        The task's name.
+    node
+        Where it went; empty when it was refused for good.
+    slots
+        Minors of its cards.
+    time, waited
+        Second of the decision, and seconds since the arrival.
+    """
+
+    task: str
+    node: str
+    slots: tuple[int, ...] = ()
+    time: int = 0
+    waited: int = 0
+
+
+@attrs.frozen(eq=False)
+class ReplayColumns:
+    """One entry per event, ends of tasks included, in the order in which they happened.
+
+    Parameters
+    ----------
+    time
+        Seconds.
+    arrived
+        Card milli asked for so far by all tasks that arrived, refused ones included.
+    allocated
+        Card milli in use.
+    fragmented
+        Idle card milli that the mix cannot use, as an expectation.
+    pending
+        Tasks that wait.
+    waited
+        Seconds that the tasks placed at this event had waited, added up.
+    """
+
+    time: NDArray[np.int64]
+    arrived: NDArray[np.int64]
+    allocated: NDArray[np.int64]
+    fragmented: NDArray[np.float64]
+    pending: NDArray[np.int64]
+    waited: NDArray[np.int64]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Replay:
+    """What a policy made of a stream of events.
+
+    Parameters
+    ----------
+    columns
+        The course of things.
+    placements
+        Every decision, in order; a task that waited has one entry, at its end.
+    nodes
+        The nodes at the end, in the order of their ranks.
+    waiting
+        Tasks that still wait, in the order of arrival.
+    capacity
+        Card milli of the nodes at the start.
+    """
+
+    columns: ReplayColumns
+    placements: tuple[Placement, ...]
+    nodes: tuple[GpuNode, ...]
+    waiting: tuple[Task, ...]
+    capacity: int
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all decisions in canonical form: equal wherever the same was decided."""
+        rows = [[one.task, one.node, list(one.slots), one.time] for one in self.placements]
+        text = json.dumps(rows, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    @property
+    def refused(self) -> int:
+        """Tasks that were dropped."""
+        return sum(not one.node for one in self.placements)
+
+
+@attrs.define
+class _Row:
+    """Scores of all nodes for one shape of demand."""
+
+    scores: NDArray[np.int64]
+    seen: int
+
+
+@attrs.define
+class _Held:
+    """A running task."""
+
+    task: Task
+    row: int
+    slots: tuple[int, ...]
+    run: int
+
+
+class _Board:
+    """The nodes during a replay, and what is known about them; private to one call."""
+
+    def __init__(self, nodes: Sequence[GpuNode], policy: ReplayPolicy, measure: FragmentationMeasure) -> None:
+        self.nodes = list(nodes)
+        self.open = [True] * len(nodes)
+        self.row_of = {node.name: row for row, node in enumerate(nodes)}
+        self.memory = np.array([node.memory for node in nodes], np.int64)
+        self.policy = policy
+        self.measure = measure
+        self.fragments = [measure.weighted(node) for node in nodes]
+        self.fragmented = sum(self.fragments)
+        self.allocated = 0
+        self.turn = 0
+        self._log: list[int] = []
+        self._rows: dict[tuple[int, int, int, tuple[str, ...]], _Row] = {}
+
+    def place(self, demand: GpuDemand) -> tuple[int, tuple[int, ...]] | None:
+        """Choose node and cards and take them; ``None`` when it fits nowhere."""
+        policy = self.policy
+        if isinstance(policy, DrawnPolicy):
+            rows = [row for row, node in enumerate(self.nodes) if self.open[row] and node.fits(demand)]
+            if not rows:
+                return None
+            row = rows[policy.draw(self.turn, len(rows))]
+            slots = policy.drawn_slots(self.turn, self.nodes[row], demand)
+            self.turn += 1
+        else:
+            scores = self._fresh_scores(demand, policy.score)
+            row = int(scores.argmax())
+            if self.memory[row] < demand.memory:
+                scores = np.where(self.memory >= demand.memory, scores, _NEVER)
+                row = int(scores.argmax())
+            if scores[row] == _NEVER:
+                return None
+            slots = policy.slots(self.nodes[row], demand)
+        self.change(row, self.nodes[row].take(demand, slots))
+        self.allocated += demand.total
+        return row, slots
+
+    def release(self, demand: GpuDemand, row: int, slots: tuple[int, ...]) -> None:
+        self.change(row, self.nodes[row].give_back(demand, slots))
+        self.allocated -= demand.total
+
+    def change(self, row: int, node: GpuNode) -> None:
+        self.nodes[row] = node
+        self.memory[row] = node.memory
+        self.touch(row)
+
+    def touch(self, row: int) -> None:
+        """Note that a node changed, or opened or closed."""
+        self._log.append(row)
+        fragment = self.measure.weighted(self.nodes[row]) if self.open[row] else 0
+        self.fragmented += fragment - self.fragments[row]
+        self.fragments[row] = fragment
+
+    def add(self, node: GpuNode) -> None:
+        """Append a node, or open a drained or failed one again."""
+        row = self.row_of.get(node.name)
+        if row is None:
+            row = self.row_of[node.name] = len(self.nodes)
+            self.nodes.append(node)
+            self.open.append(True)
+            self.fragments.append(0)
+            self.memory = np.append(self.memory, node.memory)
+            for one in self._rows.values():
+                one.scores = np.append(one.scores, _NEVER)
+        elif self.open[row]:
+            raise ModelError(f"node {node.name} is there already")
+        self.open[row] = True
+        self.change(row, node)
+
+    def row(self, name: str) -> int:
+        if name not in self.row_of:
+            raise ModelError(f"no node {name}")
+        return self.row_of[name]
+
+    def _fresh_scores(
+        self, demand: GpuDemand, score: Callable[[GpuNode, GpuDemand], int]
+    ) -> NDArray[np.int64]:
+        key = (demand.cpu, demand.gpus, demand.milli, demand.models)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = _Row(np.full(len(self.nodes), _NEVER, np.int64), len(self._log))
+            stale: Iterable[int] = range(len(self.nodes))
+        else:
+            stale = dict.fromkeys(self._log[row.seen :])
+            row.seen = len(self._log)
+        # Memory is left out of a shape and looked at when a node is chosen: it moves no score.
+        plain = demand if not demand.memory else attrs.evolve(demand, memory=0)
+        scores, nodes, opened = row.scores, self.nodes, self.open
+        for index in stale:
+            node = nodes[index]
+            scores[index] = score(node, plain) if opened[index] and node.fits(plain) else _NEVER
+        return scores
+
+
+class _Run:
+    """One replay from the first event to the last."""
+
+    def __init__(self, board: _Board, refused: Refused, capacity: int) -> None:
+        self.board = board
+        self.refused = refused
+        self.capacity = capacity
+        self.arrived = 0
+        self.placements: list[Placement] = []
+        self.running: dict[str, _Held] = {}
+        self.queue: dict[str, tuple[int, tuple[Task, ...]]] = {}
+        self.ends: list[tuple[int, int, str]] = []
+        self.runs = 0
+        self.rows: list[tuple[int, int, int, int, int, int]] = []
+        self.now: int | None = None
+        self.waited = 0
+
+    def play(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.end_until(event.time)
+            if self.now is not None and event.time < self.now:
+                raise ModelError(f"events are not in the order of time: {event.time} after {self.now}")
+            self.now = event.time
+            self.happen(event)
+            self.note(event.time)
+        self.end_until(None)
+
+    def end_until(self, time: int | None) -> None:
+        """Let tasks end whose time has come; at equal times ends come before events."""
+        while self.ends and (time is None or self.ends[0][0] <= time):
+            end, run, name = heapq.heappop(self.ends)
+            held = self.running.get(name)
+            if held is None or held.run != run:
+                continue  # it left earlier
+            self.now = end
+            self.leave(name)
+            self.retry(end)
+            self.note(end)
+
+    def happen(self, event: Event) -> None:
+        board = self.board
+        match event:
+            case Arrival(time, task):
+                self.arrive(time, task.name, (task,))
+            case GangArrival(time, name, tasks):
+                self.arrive(time, name, tasks)
+            case Departure(time, name):
+                if name in self.running:
+                    self.leave(name)
+                    self.retry(time)
+                elif name in self.queue:
+                    del self.queue[name]
+            case NodeAdded(time, node):
+                board.add(node)
+                self.retry(time)
+            case NodeDrained(_, name):
+                row = board.row(name)
+                board.open[row] = False
+                board.touch(row)
+            case NodeFailed(time, name):
+                self.fail(time, board.row(name))
+
+    def arrive(self, time: int, name: str, tasks: tuple[Task, ...]) -> None:
+        for task in tasks:
+            if task.name in self.running or task.name in self.queue:
+                raise ModelError(f"task {task.name} is there already")
+            self.arrived += task.demand.total
+        self.ask(time, time, name, tasks)
+
+    def ask(self, time: int, since: int, name: str, tasks: tuple[Task, ...]) -> bool:
+        """Place tasks together; what fits nowhere waits or is dropped."""
+        got: list[tuple[int, tuple[int, ...]]] = []
+        for task in tasks:
+            place = self.board.place(task.demand)
+            if place is None:
+                for earlier, (row, slots) in zip(reversed(tasks[: len(got)]), reversed(got), strict=True):
+                    self.board.release(earlier.demand, row, slots)
+                if self.refused is Refused.WAITS:
+                    self.queue[name] = (since, tasks)
+                else:
+                    self.placements.extend(Placement(one.name, "", (), time, time - since) for one in tasks)
+                return False
+            got.append(place)
+        self.queue.pop(name, None)
+        for task, (row, slots) in zip(tasks, got, strict=True):
+            self.runs += 1
+            self.running[task.name] = _Held(task, row, slots, self.runs)
+            if task.duration is not None:
+                heapq.heappush(self.ends, (time + task.duration, self.runs, task.name))
+            self.placements.append(
+                Placement(task.name, self.board.nodes[row].name, slots, time, time - since)
+            )
+            self.waited += time - since
+        return True
+
+    def retry(self, time: int) -> None:
+        """Try those that wait, in the order of arrival; demands that failed once are not tried twice."""
+        failed: set[tuple[GpuDemand, ...]] = set()
+        for name, (since, tasks) in list(self.queue.items()):
+            demands = tuple(task.demand for task in tasks)
+            if demands not in failed and not self.ask(time, since, name, tasks):
+                failed.add(demands)
+
+    def leave(self, name: str) -> None:
+        held = self.running.pop(name)
+        self.board.release(held.task.demand, held.row, held.slots)
+
+    def fail(self, time: int, row: int) -> None:
+        lost = [held for held in self.running.values() if held.row == row]
+        for held in lost:
+            self.leave(held.task.name)
+        self.board.open[row] = False
+        self.board.touch(row)
+        for held in lost:
+            self.ask(time, time, held.task.name, (held.task,))
+
+    def note(self, time: int) -> None:
+        board = self.board
+        self.rows.append(
+            (time, self.arrived, board.allocated, board.fragmented, len(self.queue), self.waited)
+        )
+        self.waited = 0
+
+    def result(self) -> Replay:
+        shape = (len(self.rows), 6)
+        table = np.array(self.rows, np.int64).reshape(shape)
+        kept = self.board.measure.mix.kept
+        return Replay(
+            columns=ReplayColumns(
+                time=table[:, 0],
+                arrived=table[:, 1],
+                allocated=table[:, 2],
+                fragmented=table[:, 3] / kept,
+                pending=table[:, 4],
+                waited=table[:, 5],
+            ),
+            placements=tuple(self.placements),
+            nodes=tuple(self.board.nodes),
+            waiting=tuple(task for _, tasks in self.queue.values() for task in tasks),
+            capacity=self.capacity,
+        )
+
+
+def replay(
+    nodes: Iterable[GpuNode],
+    events: Iterable[Event],
+    policy: ReplayPolicy,
+    *,
+    mix: WorkloadMix,
+    ranks: Sequence[int] | None = None,
+    refused: Refused = Refused.DROPPED,
+) -> Replay:
+    """Let a policy place a stream of tasks.
+
+    Parameters
+    ----------
+    nodes
+        The cluster at the start.
+    events
+        In the order of time.
+    policy
+        Who decides; see :func:`koordcore.simulate.policies.make_policy`.
+    mix
+        The work by which fragmentation is measured.
+    ranks
+        Tie rank of each node, the lowest wins among equal scores; by name when left out.
+    refused
+        What becomes of a task that fits nowhere.
+
+    Raises
+    ------
+    ModelError
+        When events are out of order, or name nodes and tasks that are not there or are there already.
+    """
+    given = list(nodes)
+    by_name = sorted(range(len(given)), key=lambda row: given[row].name)
+    if len({node.name for node in given}) != len(given):
+        raise ModelError("two nodes have the same name")
+    if ranks is not None:
+        if len(ranks) != len(given):
+            raise ModelError(f"ranks: {len(given)} nodes, {len(ranks)} ranks")
+        by_name.sort(key=lambda row: ranks[row])
+    ordered = [given[row] for row in by_name]
+    capacity = CARD * sum(len(node.cards) for node in ordered)
+    run = _Run(_Board(ordered, policy, FragmentationMeasure(mix)), refused, capacity)
+    run.play(events)
+    return run.result()

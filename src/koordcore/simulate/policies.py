@@ -1,0 +1,135 @@
+"""The policies that a replay can follow: the six of the FGD experiment, and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+import attrs
+
+from koordcore.scoring.fragmentation import (
+    FragmentationGradient,
+    FragmentationMeasure,
+    WorkloadMix,
+    score_best_fit,
+    score_dot_product,
+    score_gpu_clustering,
+    score_gpu_packing,
+)
+from koordcore.scoring.gpu_share import GpuDemand, GpuNode, first_free_slots, fullest_slots
+
+__all__ = ["DrawnPolicy", "PolicyName", "ReplayPolicy", "ScoredPolicy", "make_policy"]
+
+
+class PolicyName(StrEnum):
+    """What can be asked for by name."""
+
+    RANDOM = "random"
+    DOT_PRODUCT = "dotprod"
+    GPU_CLUSTERING = "gpuclustering"
+    GPU_PACKING = "gpupacking"
+    BEST_FIT = "bestfit"
+    FGD = "fgd"
+
+
+@runtime_checkable
+class ScoredPolicy(Protocol):
+    """Takes the node with the highest score, the first one in the order of ranks among equals."""
+
+    def score(self, node: GpuNode, demand: GpuDemand) -> int:
+        """Rate a node on which the task fits; equal nodes and demands must give equal scores."""
+
+    def slots(self, node: GpuNode, demand: GpuDemand) -> tuple[int, ...]:
+        """Choose the cards on the node that was taken."""
+
+
+@runtime_checkable
+class DrawnPolicy(Protocol):
+    """Draws among the nodes that fit, without rating them."""
+
+    def draw(self, turn: int, nodes: int) -> int:
+        """Choose one of ``nodes`` in the given turn, counted from 0."""
+
+    def drawn_slots(self, turn: int, node: GpuNode, demand: GpuDemand) -> tuple[int, ...]:
+        """Choose the cards."""
+
+
+ReplayPolicy: TypeAlias = ScoredPolicy | DrawnPolicy
+
+
+@attrs.frozen
+class _Scored:
+    """A score that reads nothing but node and demand, with the fullest card for a share."""
+
+    rate: Callable[[GpuNode, GpuDemand], int]
+
+    def score(self, node: GpuNode, demand: GpuDemand) -> int:
+        return self.rate(node, demand)
+
+    def slots(self, node: GpuNode, demand: GpuDemand) -> tuple[int, ...]:
+        return fullest_slots(node, demand)
+
+
+_WORD: Final = (1 << 64) - 1
+
+
+def mixed(seed: int, turn: int) -> int:
+    """Scramble a seed and a counter into 64 bits (SplitMix64): the same on every machine and for ever."""
+    word = (seed * 0xD1342543DE82EF95 + (turn + 1) * 0x9E3779B97F4A7C15) & _WORD
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD
+    return word ^ (word >> 31)
+
+
+def below(bound: int, seed: int, turn: int) -> int:
+    """Draw a number from 0 up to ``bound`` - 1; the bias is under ``bound`` / 2^64."""
+    return mixed(seed, turn) * bound >> 64
+
+
+@attrs.frozen
+class _Random:
+    """Every node that fits is as likely as any other, and so is every card for a share."""
+
+    seed: int
+
+    def draw(self, turn: int, nodes: int) -> int:
+        return below(nodes, self.seed, 2 * turn)
+
+    def drawn_slots(self, turn: int, node: GpuNode, demand: GpuDemand) -> tuple[int, ...]:
+        if not demand.shared:
+            return first_free_slots(node, demand)
+        fitting = [slot for slot, left in enumerate(node.cards) if left >= demand.milli]
+        return (fitting[below(len(fitting), self.seed, 2 * turn + 1)],)
+
+
+def _fgd(mix: WorkloadMix, _seed: int) -> ReplayPolicy:
+    return FragmentationGradient(FragmentationMeasure(mix))
+
+
+_MAKERS: Final[Mapping[PolicyName, Callable[[WorkloadMix, int], ReplayPolicy]]] = MappingProxyType(
+    {
+        PolicyName.RANDOM: lambda _mix, seed: _Random(seed),
+        PolicyName.DOT_PRODUCT: lambda _mix, _seed: _Scored(score_dot_product),
+        PolicyName.GPU_CLUSTERING: lambda _mix, _seed: _Scored(score_gpu_clustering),
+        PolicyName.GPU_PACKING: lambda _mix, _seed: _Scored(score_gpu_packing),
+        PolicyName.BEST_FIT: lambda _mix, _seed: _Scored(score_best_fit),
+        PolicyName.FGD: _fgd,
+    }
+)
+
+
+def make_policy(name: PolicyName, mix: WorkloadMix, *, seed: int = 0) -> ReplayPolicy:
+    """Make a policy by its name.
+
+    Parameters
+    ----------
+    name
+        Which one.
+    mix
+        The work to be expected; only some policies look at it.
+    seed
+        Only ``random`` looks at it.
+    """
+    return _MAKERS[name](mix, seed)

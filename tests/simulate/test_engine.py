@@ -1,0 +1,125 @@
+"""Events, waiting, gangs and the ledger of a replay."""
+
+from __future__ import annotations
+
+import pytest
+
+from koordcore.errors import ModelError
+from koordcore.scoring.fragmentation import WorkloadMix
+from koordcore.scoring.gpu_share import GpuDemand, GpuNode
+from koordcore.simulate import (
+    Arrival,
+    Departure,
+    Event,
+    GangArrival,
+    NodeAdded,
+    NodeDrained,
+    NodeFailed,
+    PolicyName,
+    Refused,
+    Replay,
+    Task,
+    make_policy,
+    replay,
+)
+
+WHOLE = GpuDemand(cpu=1000, gpus=1)
+MIX = WorkloadMix(((GpuDemand(cpu=1000, gpus=1), 1),), 1)
+
+
+def node(name: str, cards: int = 1, memory: int = 100) -> GpuNode:
+    return GpuNode(name=name, cpu=8000, memory=memory, cards=(1000,) * cards)
+
+
+def task(name: str, duration: int | None = None, demand: GpuDemand = WHOLE) -> Task:
+    return Task(name=name, demand=demand, duration=duration)
+
+
+def run(
+    *events: Event, nodes: tuple[GpuNode, ...] = (node("a"),), refused: Refused = Refused.WAITS
+) -> Replay:
+    return replay(nodes, events, make_policy(PolicyName.BEST_FIT, MIX), mix=MIX, refused=refused)
+
+
+def places(result: Replay) -> list[tuple[str, str, int, int]]:
+    return [(one.task, one.node, one.time, one.waited) for one in result.placements]
+
+
+def test_a_task_that_waits_gets_the_room_of_one_that_ends() -> None:
+    """The columns show the wait, and the end comes before an event of the same second."""
+    result = run(Arrival(0, task("x", 10)), Arrival(3, task("y", 5)), Arrival(10, task("z")))
+    assert places(result) == [("x", "a", 0, 0), ("y", "a", 10, 7), ("z", "a", 15, 5)]
+    assert result.columns.time.tolist() == [0, 3, 10, 10, 15]
+    assert result.columns.pending.tolist() == [0, 1, 0, 1, 0]
+    assert result.columns.waited.tolist() == [0, 0, 7, 0, 5]
+    assert result.columns.arrived.tolist() == [1000, 2000, 2000, 3000, 3000]
+
+
+def test_refused_tasks_are_dropped_when_asked_so() -> None:
+    result = run(Arrival(0, task("x")), Arrival(1, task("y")), refused=Refused.DROPPED)
+    assert places(result) == [("x", "a", 0, 0), ("y", "", 1, 0)]
+    assert result.refused == 1
+    assert result.columns.arrived[-1] == 2000
+
+
+def test_a_gang_is_placed_whole_or_not_at_all() -> None:
+    """Two of three members would fit; the third one's refusal gives their room back."""
+    gang = tuple(task(f"g-{i}") for i in range(3))
+    result = run(GangArrival(0, "g", gang), Arrival(1, task("x")), nodes=(node("a", 2),))
+    assert places(result) == [("x", "a", 1, 0)]
+    assert [one.name for one in result.waiting] == ["g-0", "g-1", "g-2"]
+    more = run(GangArrival(0, "g", gang), NodeAdded(5, node("b")), nodes=(node("a", 2),))
+    assert places(more) == [("g-0", "b", 5, 5), ("g-1", "a", 5, 5), ("g-2", "a", 5, 5)]
+
+
+def test_a_drained_node_keeps_its_tasks_and_takes_no_more() -> None:
+    result = run(Arrival(0, task("x")), NodeDrained(1, "a"), Departure(2, "x"), Arrival(3, task("y")))
+    assert places(result) == [("x", "a", 0, 0)]
+    assert result.columns.allocated.tolist() == [1000, 1000, 0, 0]
+    assert [one.name for one in result.waiting] == ["y"]
+
+
+def test_the_tasks_of_a_failed_node_ask_again() -> None:
+    events = (Arrival(0, task("x", 50)), NodeFailed(10, "a"), Arrival(20, task("y")))
+    result = run(*events, nodes=(node("a"), node("b")))
+    assert places(result) == [("x", "a", 0, 0), ("x", "b", 10, 0), ("y", "b", 60, 40)]
+    assert result.columns.time.tolist() == [0, 10, 20, 60]
+
+
+def test_a_failed_node_comes_back() -> None:
+    result = run(NodeFailed(0, "a"), Arrival(1, task("x")), NodeAdded(4, node("a")))
+    assert places(result) == [("x", "a", 4, 3)]
+
+
+def test_a_departure_while_waiting_ends_the_wait() -> None:
+    result = run(Arrival(0, task("x")), Arrival(1, task("y")), Departure(2, "y"), Departure(3, "x"))
+    assert places(result) == [("x", "a", 0, 0)]
+    assert not result.waiting
+
+
+def test_memory_decides_among_nodes_but_moves_no_score() -> None:
+    small, large = node("a", memory=1), node("b", memory=9)
+    result = run(Arrival(0, task("x", demand=GpuDemand(memory=5, gpus=1))), nodes=(small, large))
+    assert places(result) == [("x", "b", 0, 0)]
+
+
+def test_ties_go_to_the_lowest_rank() -> None:
+    nodes = (node("a"), node("b"), node("c"))
+    arrivals = [Arrival(0, task("x"))]
+    policy = make_policy(PolicyName.BEST_FIT, MIX)
+    assert replay(nodes, arrivals, policy, mix=MIX, ranks=(2, 0, 1)).placements[0].node == "b"
+    assert replay(nodes, arrivals, policy, mix=MIX).placements[0].node == "a"
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ((Arrival(1, task("x")), Arrival(0, task("y"))), "order of time"),
+        ((Arrival(0, task("x")), Arrival(0, task("x"))), "there already"),
+        ((NodeDrained(0, "nowhere"),), "no node nowhere"),
+        ((NodeAdded(0, node("a")),), "there already"),
+    ],
+)
+def test_impossible_streams_are_refused(events: tuple[Event, ...], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        run(*events)

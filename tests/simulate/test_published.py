@@ -1,0 +1,91 @@
+"""The published experiment is met point by point, and the small trace of the repository likewise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from koordcore.scoring.fragmentation import typical_mix
+from koordcore.simulate import (
+    PolicyName,
+    PublishedRun,
+    TraceFolder,
+    arrival_columns,
+    make_policy,
+    replay,
+    untimed_events,
+)
+from tests.simulate.small import HERE, OPENB, filled, timed
+
+FOLDER: Final = TraceFolder(OPENB)
+RUNS: Final = {f"{run.trace}-{run.seed}": run for run in FOLDER.runs()} if OPENB.is_dir() else {}
+PUBLISHED: Final = {
+    PolicyName.DOT_PRODUCT: "02-DotProd",
+    PolicyName.GPU_CLUSTERING: "03-GpuClustering",
+    PolicyName.GPU_PACKING: "04-GpuPacking",
+    PolicyName.BEST_FIT: "05-BestFit",
+    PolicyName.FGD: "06-FGD",
+}
+STORED: Final[dict[str, Any]] = json.loads((HERE / "data" / "small" / "results.json").read_text())
+
+
+def _check(run: PublishedRun, policies: list[PolicyName]) -> None:
+    trace = FOLDER.trace(run.trace)
+    mix = typical_mix(trace.demands)
+    events = untimed_events(trace, run.arrivals)
+    for policy in policies:
+        result = replay(FOLDER.nodes(), events, make_policy(policy, mix), mix=mix, ranks=run.ranks)
+        columns, published = arrival_columns(result), run.published[PUBLISHED[policy]]
+        assert columns.allocated == published["alloc"]
+        assert columns.fragmented == published["frag"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not RUNS, reason="the shared data is not here")
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_fgd_meets_every_point_of_every_published_run(name: str) -> None:
+    """131 of 131 points of allocation and of fragmentation."""
+    _check(RUNS[name], [PolicyName.FGD])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not RUNS, reason="the shared data is not here")
+@pytest.mark.parametrize("name", ["cpu250-42", "default-42", "gpuspec33-42", "multigpu50-42"])
+def test_every_other_policy_meets_the_published_runs(name: str) -> None:
+    """131 of 131 points; the other runs are checked by the sweep over the whole folder."""
+    _check(RUNS[name], [policy for policy in PUBLISHED if policy is not PolicyName.FGD])
+
+
+@pytest.mark.parametrize("policy", list(PolicyName))
+def test_the_small_trace_gives_what_is_stored(policy: PolicyName) -> None:
+    """Digest, allocation and fragmentation of every policy, filled up and with departures."""
+    stored = STORED[policy]
+    full = filled(policy)
+    columns = arrival_columns(full)
+    assert columns.allocated[::10] == tuple(stored["allocated"])
+    assert columns.fragmented[::10] == tuple(stored["fragmented"])
+    assert full.digest == stored["filled"]
+    assert timed(policy).digest == stored["timed"]
+
+
+def store() -> None:
+    """Write the stored results anew: ``python -m tests.simulate.test_published``."""
+    results = {}
+    for policy in PolicyName:
+        full = filled(policy)
+        columns = arrival_columns(full)
+        results[str(policy)] = {
+            "allocated": columns.allocated[::10],
+            "fragmented": columns.fragmented[::10],
+            "filled": full.digest,
+            "timed": timed(policy).digest,
+        }
+    path: Path = HERE / "data" / "small" / "results.json"
+    path.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    store()
