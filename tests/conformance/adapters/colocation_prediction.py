@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from koordcore.colocation.amounts import Amounts, bytes_up, milli_up
+from koordcore.colocation.batch import Failed
 from koordcore.colocation.histogram import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
@@ -18,8 +20,28 @@ from koordcore.colocation.histogram import (
     empty_histogram,
     merge,
 )
+from koordcore.colocation.peak import (
+    PeakPod,
+    Peaks,
+    peaks_of_state,
+    prod_reclaimable,
+    raw_allocatable_of,
+)
+from koordcore.colocation.prediction import (
+    NO_MODELS,
+    ModelCheckpoint,
+    PredictionState,
+    Use,
+    collect_garbage,
+    predict,
+    restore,
+    save_step,
+    train,
+)
 from koordcore.errors import ModelError
-from koordcore.protocol.times import SECOND, format_timestamp, parse_timestamp
+from koordcore.model.metrics import Measured, measured_of, parse_measured
+from koordcore.protocol.times import MINUTE, SECOND, format_timestamp, parse_timestamp
+from tests.conformance.adapters.colocation import pod_load
 from tests.conformance.core import Case, Missing, Verdict, difference, subject
 
 TOLERANCE = 1e-9
@@ -146,3 +168,148 @@ def histogram(case: Case) -> Any:
         "buckets": [empty_histogram(buckets).add(value).highest for value in given["values"]],
         "starts": [buckets.start(bucket) for bucket in given["starts"]],
     }
+
+
+def peak_pod(pod: Mapping[str, Any]) -> PeakPod:
+    load, metadata = pod_load(pod), pod["metadata"]
+    created = metadata.get("creationTimestamp")
+    return PeakPod(
+        uid=metadata.get("uid", ""),
+        namespace=load.namespace,
+        name=load.name,
+        request=load.request,
+        priority_class=load.priority_class,
+        created=None if created is None else parse_timestamp(created),
+        phase=load.phase,
+        terminating=metadata.get("deletionTimestamp") is not None,
+    )
+
+
+def shown_amounts(amounts: Amounts) -> dict[str, int]:
+    return {"cpu": milli_up(amounts.cpu), "memory": bytes_up(amounts.memory)}
+
+
+def report_answer(given: Mapping[str, Any], peaks: Peaks) -> dict[str, Any]:
+    node = given["node"]
+    raw = (node.get("status") or {}).get("allocatable")
+    report = prod_reclaimable(
+        [peak_pod(pod) for pod in given["pods"]],
+        peaks,
+        raw_allocatable_of(
+            None if raw is None else parse_measured(raw), node["metadata"].get("annotations") or {}
+        ),
+        parse_timestamp(given["now"]),
+        safety_margin_percent=given.get("safetyMarginPercent", 10),
+        cold_start=given.get("coldStartSeconds", 86400) * SECOND,
+    )
+
+    def predictor(left: Amounts | Failed, peak: Amounts | Failed) -> dict[str, Any]:
+        answer: dict[str, Any] = (
+            {"error": left.message} if isinstance(left, Failed) else {"reclaimable": shown_amounts(left)}
+        )
+        if isinstance(peak, Failed):
+            return answer | {"peakError": peak.message}
+        return answer | {"peak": shown_amounts(peak)}
+
+    def joined(amounts: Amounts | Failed) -> dict[str, int] | None:
+        return None if isinstance(amounts, Failed) else shown_amounts(amounts)
+
+    answer: dict[str, Any] = {
+        "podPredictor": predictor(report.by_pod, report.by_pod_peak),
+        "priorityPredictor": predictor(report.by_priority, report.by_priority_peak),
+        "prodReclaimable": joined(report.reclaimable),
+        "prodPeak": joined(report.peak),
+    }
+    if report.unadded:
+        answer["addErrors"] = [f"{one.uid}: {one.problem}" for one in report.unadded]
+    return answer | ({"error": True} if isinstance(report.reclaimable, Failed) else {})
+
+
+def given_peaks(predictions: Mapping[str, Any]) -> Peaks:
+    def peak(name: str) -> Measured | None:
+        if name not in predictions:
+            return None
+        raw = predictions[name]
+        wire = {"cpu": raw.get("p95cpu"), "memory": raw.get("p98memory")}
+        return measured_of({key: amount for key, amount in wire.items() if amount is not None})
+
+    return peak
+
+
+def use_of(raw: Any) -> Use:
+    numbers = [None if number is None or number < 0 else number for number in raw or []]
+    cpu, memory = [*numbers, None, None][:2]
+    return Use(cpu, memory)
+
+
+def train_answer(given: Mapping[str, Any]) -> Any:
+    pods = [(pod["metadata"]["uid"], pod_load(pod).priority_class) for pod in given["pods"]]
+    state = NO_MODELS
+    stored: dict[str, ModelCheckpoint] = {}
+    events: list[dict[str, Any]] = []
+    for step in given["steps"]:
+        now = parse_timestamp(step["t"])
+        known = step.get("list")
+        listed = [pod for pod in pods if known is None or pod[0] in known]
+        match step.get("do", "train"):
+            case "train":
+                usage = {uid: use_of(raw) for uid, raw in (step.get("usage") or {}).items()}
+                for index in range(step.get("repeat", 1)):
+                    when = now + index * MINUTE
+                    state = train(state, listed, usage, use_of(step.get("nodeUsage")), when)
+            case "gc":
+                state = collect_garbage(state, now)
+                stored = {name: one for name, one in stored.items() if name in state.models}
+                events.append({"models": sorted(state.models)})
+            case "checkpoint":
+                state, saved = save_step(state, now)
+                stored |= {one.name: one for one in saved}
+                events.append({"checkpoints": len(stored)})
+            case "restart":
+                state, removed = restore(
+                    list(stored.values()), [uid for uid, _ in listed], with_node="node" in given
+                )
+                stored = {name: one for name, one in stored.items() if name in state.models}
+                events.append({"models": sorted(state.models), "removed": list(removed)})
+            case _:
+                raise Missing(step["do"])
+    answer: dict[str, Any] = {"predictions": {name: prediction(state, name) for name in given["uids"]}}
+    if events:
+        answer["events"] = events
+    if "now" in given and "node" in given:
+        answer["report"] = report_answer(given, peaks_of_state(state))
+    return answer
+
+
+def prediction(state: PredictionState, name: str) -> Any:
+    one = predict(state, name)
+    return one and {key: {"cpu": one.cpu[key], "memory": one.memory[key]} for key in one.cpu}
+
+
+def uid_only(answer: Any) -> Any:
+    """Cut what only informs: of an error of adding a pod only the uid counts, of others that there is one."""
+    if isinstance(answer, Mapping):
+        return {
+            key: [text.split(":")[0] for text in value]
+            if key == "addErrors"
+            else True
+            if key in ("error", "peakError")
+            else uid_only(value)
+            for key, value in answer.items()
+        }
+    return answer
+
+
+def informative(case: Case, answer: Any) -> tuple[Verdict, str]:
+    reports = [difference(uid_only(expected), uid_only(answer)) for expected in case.expectations]
+    if "" in reports:
+        return Verdict.EQUAL, ""
+    return (Verdict.WRONG, min(reports, key=len)) if reports else (Verdict.RULED, "")
+
+
+@subject("prediction.peak", judge=informative)
+def peak(case: Case) -> Any:
+    given = case.input
+    if given["op"] == "train":
+        return train_answer(given)
+    return report_answer(given, given_peaks(given["predictions"]))
