@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Final
 
 import attrs
@@ -140,7 +141,6 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
     overhead = _overhead(reading, spec)
     pod_requests, pod_limits = _pod_level(reading, spec, containers, init_containers)
     conditions = _conditions(reading, status)
-    scheduled = conditions.get("PodScheduled", {})
     if spec.get("resourceClaims"):
         reading.warn("spec.resourceClaims", "not read: the pod is placed as if it claimed nothing")
     pod = Pod(
@@ -169,13 +169,11 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         phase=reading.take(status, "phase", "status", _phase, PodPhase.PENDING),
         created=meta.created,
         started=reading.take(status, "startTime", "status", as_time, None),
-        scheduled=reading.take(
-            scheduled, "lastTransitionTime", "status.conditions[PodScheduled]", as_time, None
-        )
-        if scheduled.get("status") == "True"
-        else None,
+        scheduled=_since(reading, conditions, "PodScheduled"),
+        initialized=_since(reading, conditions, "Initialized"),
         deleted=meta.deleted,
         ready=conditions.get("Ready", {}).get("status") == "True",
+        kubernetes_qos=reading.take(status, "qosClass", "status", as_str, ""),
         node_selector=reading.recall(spec, "nodeSelector", "spec", as_labels, _NO_LABELS),
         affinity=reading.recall(spec, "affinity", "spec", as_affinity, None),
         tolerations=reading.recall(spec, "tolerations", "spec", as_tolerations, ()),
@@ -372,6 +370,14 @@ def _conditions(reading: Reading, status: Mapping[str, Json]) -> dict[str, Mappi
     return {
         str(condition.get("type")): condition for condition in conditions if isinstance(condition, Mapping)
     }
+
+
+def _since(reading: Reading, conditions: Mapping[str, Mapping[str, Json]], kind: str) -> datetime | None:
+    """Give the moment at which a condition became true; ``None`` where it is not."""
+    condition = conditions.get(kind, {})
+    if condition.get("status") != "True":
+        return None
+    return reading.take(condition, "lastTransitionTime", f"status.conditions[{kind}]", as_time, None)
 
 
 def _resized(
