@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -134,8 +134,9 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
     memory = reading.memory
     node_name = reading.take(spec, "nodeName", "spec", as_str, "") or None
     on_host = reading.take(spec, "hostNetwork", "spec", as_bool, False)
-    containers, ports = _containers(reading, spec, "containers", on_host)
-    init_containers, init_ports = _containers(reading, spec, "initContainers", on_host)
+    convert = _stored_container if meta.uid else _container
+    containers, ports = _containers(reading, spec, "containers", on_host, convert)
+    init_containers, init_ports = _containers(reading, spec, "initContainers", on_host, convert)
     if node_name is not None and status:
         containers, init_containers = _resized(reading, status, containers, init_containers)
     overhead = _overhead(reading, spec)
@@ -201,7 +202,11 @@ class _ContainerReading:
 
 
 def _containers(
-    reading: Reading, spec: Mapping[str, Json], name: str, on_host: bool
+    reading: Reading,
+    spec: Mapping[str, Json],
+    name: str,
+    on_host: bool,
+    convert: Callable[[Json], _ContainerReading],
 ) -> tuple[tuple[Container, ...], tuple[HostPort, ...]]:
     elements = reading.take(spec, name, "spec", as_list, [])
     containers: list[Container] = []
@@ -213,7 +218,7 @@ def _containers(
             continue
         part = {field: element[field] for field in _CONTAINER_FIELDS if field in element}
         try:
-            read = reading.memory.once(_container, part)
+            read = reading.memory.once(convert, part)
         except ManifestError as error:
             reading.note(error, path)
             continue
@@ -229,6 +234,18 @@ def _tuple(*containers: Container) -> tuple[Container, ...]:
 
 
 def _container(value: Json) -> _ContainerReading:
+    """Read a container of a manifest: what asks for nothing but has a limit asks for that limit.
+
+    The API server fills it in so; a manifest that has not met it yet means the same.
+    """
+    read = _stored_container(value)
+    container = read.container
+    requests = make_resources({**container.limits, **container.requests})
+    return _ContainerReading(attrs.evolve(container, requests=requests), read.notes)
+
+
+def _stored_container(value: Json) -> _ContainerReading:
+    """Read a container of an object with a uid, which the API server has filled in already."""
     raw = as_mapping(value)
     reading = Reading()
     resources = section(reading, raw, "resources")
@@ -237,8 +254,7 @@ def _container(value: Json) -> _ContainerReading:
     policy = reading.take(raw, "restartPolicy", "", as_str, "")
     container = Container(
         name=reading.take(raw, "name", "", as_str, ""),
-        # The API server fills requests in from limits; a manifest that has not met it yet says the same.
-        requests=make_resources({**limits, **requests}),
+        requests=requests,
         limits=limits,
         image=reading.take(raw, "image", "", as_str, ""),
         restarts_always=policy == "Always",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koordcore.manifests import node_from_manifest, pod_from_manifest
-
 from koordcore.errors import ModelError
+from koordcore.manifests import node_from_manifest, pod_from_manifest
 from koordcore.model.pods import Pod
 from koordcore.protocol.load import parse_load_aware_args, raw_capacity
 from koordcore.protocol.node_metric import parse_node_metric
