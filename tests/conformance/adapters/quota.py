@@ -9,6 +9,7 @@ import attrs
 
 from koordcore.errors import ManifestError
 from koordcore.model.cluster import PodDisruptionBudget
+from koordcore.model.nodes import Node
 from koordcore.model.pods import PreemptionPolicy
 from koordcore.model.quotas import (
     DEFAULT_QUOTA,
@@ -20,16 +21,23 @@ from koordcore.model.quotas import (
 )
 from koordcore.model.resources import Resources, total
 from koordcore.model.selectors import NOTHING
-from koordcore.protocol.exact import amounts_of, parse_exact_list
+from koordcore.protocol.exact import ExactList, amounts_of, parse_exact_list
 from koordcore.protocol.quota import (
+    CHILD_REQUEST,
     PREEMPTIBLE,
+    TOTAL_RESOURCE,
+    TREE_ID,
+    UNSCHEDULABLE_RESOURCE,
+    QuotaObject,
     elastic_quota_from_object,
     label_selector_from_object,
     quota_object,
     quota_pod_from_object,
+    quota_profile_from_object,
     quota_usage_from_object,
+    resource_list_annotation,
 )
-from koordcore.protocol.times import parse_duration
+from koordcore.protocol.times import parse_duration, parse_timestamp
 from koordcore.quota.admission import (
     Admitted,
     QuotaCheckKind,
@@ -38,6 +46,14 @@ from koordcore.quota.admission import (
     admit,
     limit_of,
     masked_request,
+)
+from koordcore.quota.evaluate import (
+    Granted,
+    admit_batch,
+    evaluate_creation,
+    evaluated_request,
+    replace_resources,
+    retry_budget,
 )
 from koordcore.quota.ledger import QuotaLedger, QuotaStatus, open_ledger
 from koordcore.quota.overuse import (
@@ -55,6 +71,7 @@ from koordcore.quota.preempt import (
     select_victims,
     split_by_budgets,
 )
+from koordcore.quota.profile import add_tree_affinity, reconcile_profile, tree_id_of, tree_profile
 from koordcore.quota.webhook import (
     QuotaTopology,
     Refused,
@@ -66,6 +83,7 @@ from koordcore.quota.webhook import (
     open_topology,
     refuse_pod,
     refuse_pod_update,
+    resolve_quota,
     update_quota,
 )
 from tests.conformance.core import Case, Missing, Verdict, equality, subject
@@ -513,3 +531,149 @@ def validate_pod(topology: QuotaTopology, request: Json, policy: WebhookPolicy) 
         ]
         refused = refuse_pod_update(topology, pod, preemptible_label=(texts[0], texts[1]), policy=policy)
     return {"error": "" if refused is None else refused.message}
+
+
+# --- creation-time admission ------------------------------------------------------------------------------
+
+NOW = parse_timestamp("2026-06-01T00:00:00Z")
+
+
+@subject("quota.evaluate", judge=but_for_parsers)
+def quota_evaluate(case: Case) -> Any:
+    given = case.input
+    match given["mode"]:
+        case "retries":
+            return {"retries": retry_budget(given["n"], given["maxRetries"])}
+        case "batch":
+            return evaluate_batch(given)
+        case "evaluate":
+            return evaluate_one(given)
+        case mode:
+            raise Missing(mode)
+
+
+def request_of(raw: Json, gates: Sequence[str]) -> ExactList:
+    transform = {"ElasticQuotaEvaluationTransformPod", "ReplaceResourcesTransformer"} <= set(gates)
+    return evaluated_request(replace_resources(raw) if transform else raw, now=NOW)
+
+
+def evaluate_one(given: Json) -> Any:
+    gates, operation = given.get("gates", []), given.get("operation", "CREATE")
+    quotas = [quota_object(raw) for raw in given["quotas"]]
+    topology, policy = open_topology(quotas), webhook_policy(given)
+    name = resolve_quota(topology, pods_of({}, [given["pod"]])[0], policy=policy)
+    outcome = Granted()
+    if "EnableQuotaAdmission" in gates and operation == "CREATE":
+        outcome = evaluate_creation(quotas, name, request_of(given["pod"], gates))
+    elif {"EnableQuotaAdmission", "EnableQuotaAdmissionOnUpdate"} <= set(gates) and operation == "UPDATE":
+        before = resolve_quota(topology, pods_of({}, [given["oldPod"]])[0], policy=policy)
+        if before != name:
+            outcome = evaluate_creation(quotas, name, request_of(given["pod"], gates))
+    if outcome.quota is not None:
+        quotas = [outcome.quota if quota.name == name else quota for quota in quotas]
+    return {
+        "allowed": not outcome.reason,
+        "reason": outcome.reason,
+        "childRequest": {
+            f"{quota.namespace}/{quota.name}": counted(quota)
+            for quota in quotas
+            if quota.annotations.get(CHILD_REQUEST)
+        },
+    }
+
+
+def counted(quota: QuotaObject) -> Any:
+    try:
+        return plain(amounts_of(resource_list_annotation(quota.annotations, CHILD_REQUEST)))
+    except ManifestError:
+        return quota.annotations[CHILD_REQUEST]
+
+
+def evaluate_batch(given: Json) -> Any:
+    conflicts = [quota_object(raw) for raw in given.get("conflicts", [])]
+    writes: list[dict[str, Any]] = []
+
+    def write(quota: QuotaObject) -> QuotaObject | None:
+        found = conflicts.pop(0) if conflicts else None
+        writes.append({"childRequest": counted(quota), "ok": found is None})
+        return found
+
+    results = admit_batch(
+        quota_object(given["quota"]),
+        [request_of(raw, []) for raw in given["pods"]],
+        write,
+        max_retries=given.get("maxRetries", 3),
+    )
+    return {"results": list(results), "writes": writes}
+
+
+# --- profiles ---------------------------------------------------------------------------------------------
+
+
+@subject("quota.profile")
+def quota_profile(case: Case) -> Any:
+    given = case.input
+    match given["mode"]:
+        case "reconcile":
+            return profile_reconcile(given)
+        case "affinity":
+            return profile_affinity(given)
+        case mode:
+            raise Missing(mode)
+
+
+def node_of(raw: Json) -> Node:
+    status = raw.get("status", {})
+    ready = [one["status"] == "True" for one in status.get("conditions", []) if one["type"] == "Ready"]
+    return Node(
+        name=raw["metadata"]["name"],
+        labels=raw["metadata"].get("labels") or {},
+        allocatable=resources(status.get("allocatable")),
+        unschedulable=bool(raw.get("spec", {}).get("unschedulable")),
+        ready=any(ready),
+    )
+
+
+def profile_reconcile(given: Json) -> Any:
+    raw = given["profile"]
+    profile = quota_profile_from_object(raw)
+    labels = {**profile.labels, TREE_ID: tree_id_of(profile)}
+    try:
+        selector = label_selector_from_object(raw["spec"].get("nodeSelector"))
+    except ManifestError as error:
+        return {"error": str(error), "quota": None, "profileLabels": labels}
+    existing = given.get("quota")
+    kept = {} if existing is None else existing["metadata"]
+    root = reconcile_profile(
+        profile, selector, map(node_of, given["nodes"]), existing_labels=kept.get("labels") or {}
+    )
+    annotations: dict[str, Any] = dict(kept.get("annotations") or {})
+    annotations |= {TOTAL_RESOURCE: plain(root.total), UNSCHEDULABLE_RESOURCE: plain(root.unschedulable)}
+    return {
+        "profileLabels": labels,
+        "quota": {
+            "namespace": root.namespace,
+            "name": root.name,
+            "labels": dict(root.labels),
+            "min": plain(root.min),
+            "max": plain(root.max),
+            "annotations": annotations,
+        },
+    }
+
+
+def profile_affinity(given: Json) -> Any:
+    raw = given["pod"]
+    after = raw["spec"].get("affinity")
+    changed = False
+    if "MultiQuotaTree" in given.get("gates", []) and given.get("operation", "CREATE") == "CREATE":
+        pod = pods_of({}, [raw])[0]
+        profiles = {quota_profile_from_object(one): one for one in given["profiles"]}
+        topology = open_topology(quota_object(one) for one in given["quotas"])
+        profile = tree_profile(topology, profiles, quota=pod.quota, namespace=pod.namespace)
+        if profile is not None:
+            selector = label_selector_from_object(profiles[profile]["spec"].get("nodeSelector"))
+            # A selector of all nodes counts as applied, though there is nothing to add.
+            changed = selector != NOTHING
+            after = add_tree_affinity(after, selector)
+    return {"changed": changed, "affinity": after}
