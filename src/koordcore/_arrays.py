@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
-from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 
 __all__ = [
     "AMOUNT_LIMIT",
@@ -63,7 +63,8 @@ class ClusterLayout:
     nodes
         The nodes themselves, by row.
     resources
-        Resource names; cpu, memory, ephemeral-storage and pods come first, the others by name.
+        Names of the resources that are counted; cpu, memory, ephemeral-storage and pods come first, then by
+        name.
     index
         Resource name to row of the matrices.
     allocatable
@@ -119,7 +120,7 @@ def compile_layout(states: Sequence[NodeState]) -> ClusterLayout:
     nodes = tuple(state.node for state in states)
     names = {name for node in nodes for name in node.allocatable}
     names.update(name for state in states for pod in state.pods for name in pod.requests)
-    resources = (*FIRST_RESOURCES, *sorted(names.difference(FIRST_RESOURCES)))
+    resources = (*FIRST_RESOURCES, *sorted(filter(counted, names.difference(FIRST_RESOURCES))))
     index = {name: row for row, name in enumerate(resources)}
     allocatable = np.zeros((len(resources), len(nodes)), np.int64)
     classes: dict[object, int] = {}
@@ -127,8 +128,9 @@ def compile_layout(states: Sequence[NodeState]) -> ClusterLayout:
     constraint_class = np.zeros(len(nodes), np.int64)
     for row, node in enumerate(nodes):
         for name, amount in node.allocatable.items():
-            _check(amount, f"node {node.name}: allocatable {name}")
-            allocatable[index[name], row] = amount
+            if name in index:
+                _check(amount, f"node {node.name}: allocatable {name}")
+                allocatable[index[name], row] = amount
         key = (node.labels, node.taints, node.unschedulable)
         number = classes.setdefault(key, len(classes))
         if number == len(class_rows):
@@ -169,10 +171,12 @@ def node_columns(layout: ClusterLayout, node: str, pods: Iterable[Pod]) -> tuple
     index = layout.index
     for pod in pods:
         for name, amount in pod.requests.items():
-            requested[index[name]] += amount
+            if name in index:
+                requested[index[name]] += amount
         requested[PODS_ROW] += 1
         for name, amount in pod.scored_requests.items():
-            scored[index[name]] += amount
+            if name in index:
+                scored[index[name]] += amount
         scored[PODS_ROW] += 1
     for name, amount in zip(layout.resources, requested, strict=True):
         _check(amount, f"node {node}: {name} of its pods")

@@ -15,6 +15,7 @@ import attrs
 from koordcore._arrays import PODS_ROW, ClusterColumns, ClusterLayout, freeze
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Workspace"]
@@ -176,7 +177,11 @@ class Workspace:
             nodes[row] = NodeState(nodes[row].node, tuple(self.pods_on(row).values()))
         pending = tuple(pod for pod in self.snapshot.pending if pod.key not in self._bound)
         end = attrs.evolve(self.snapshot, nodes=tuple(nodes), pending=pending)
-        if any(name not in self.layout.index for pod in self._bound.values() for name in pod.requests):
+        if any(
+            name not in self.layout.index and counted(name)
+            for pod in self._bound.values()
+            for name in pod.requests
+        ):
             return end
         columns = ClusterColumns(
             layout=self.layout, requested=freeze(self.requested), scored=freeze(self.scored)

@@ -28,6 +28,7 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.resources import counted
 
 __all__ = ["ClusterSnapshot", "ScheduleResult", "bind"]
 
@@ -251,7 +252,12 @@ class ClusterSnapshot:
             nodes[row] = NodeState(nodes[row].node, pods)
         fork = self._derived(tuple(nodes), _by_key(pending))
         index = self.layout.index
-        if any(name not in index for row in rows for pod in nodes[row].pods for name in pod.requests):
+        if any(
+            name not in index and counted(name)
+            for row in rows
+            for pod in nodes[row].pods
+            for name in pod.requests
+        ):
             return fork  # a resource nobody had named: the layout grows, so everything is compiled anew
         object.__setattr__(fork, "layout", self.layout)
         object.__setattr__(fork, "columns", self._columns_with(nodes, rows))

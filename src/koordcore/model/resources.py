@@ -8,6 +8,7 @@ milli-CPU as upstream counts it, devices and pods in pieces).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from immutabledict import immutabledict
@@ -27,6 +28,7 @@ __all__ = [
     "PODS",
     "Resources",
     "add",
+    "counted",
     "covers",
     "fits",
     "format_resources",
@@ -68,6 +70,22 @@ def make_resources(amounts: Mapping[str, int] | Iterable[tuple[str, int]]) -> Re
         if type(amount) is not int:
             raise ModelError(f"{name}: expected int, got {amount!r}")
     return immutabledict(pairs)
+
+
+_NATIVE: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
+
+
+@lru_cache(maxsize=4096)
+def counted(name: str) -> bool:
+    """Tell whether the scheduler keeps account of a resource.
+
+    These are cpu, memory, ephemeral-storage and pods, and every name that Kubernetes calls scalar: one with a
+    domain (``nvidia.com/gpu``), huge pages, and attachable volumes. A bare unknown name is ignored, as is one
+    that starts with ``requests.``, which only quotas use.
+    """
+    if name in _NATIVE or name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name:
+        return True
+    return "/" in name and not name.startswith("requests.")
 
 
 def scale_of(name: str) -> Scale:

@@ -32,6 +32,7 @@ Json: TypeAlias = object
 """Any value that ``json.loads`` can give."""
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 _SHOWN: Final = 60
 _MAX_JSON: Final = 1 << 20
@@ -124,10 +125,10 @@ def optional(
     raw: Mapping[str, Json],
     name: str,
     convert: Callable[[Json], T],
-    default: T,
+    default: D,
     *,
     fold_case: bool = False,
-) -> T:
+) -> T | D:
     """Convert the value of a key; the default where it is absent or null."""
     value = field(raw, name, fold_case=fold_case)
     return default if value is None else at(name, convert, value)

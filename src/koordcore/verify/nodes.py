@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from koordcore.model.nodes import NodeState
 from koordcore.model.policy import FitArgs, Policy
-from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
@@ -41,6 +41,8 @@ def _check_sums(earlier: NodeState, state: NodeState, policy: Policy) -> Iterato
     args = setting.args if setting and setting.args else FitArgs()
     old, new = _sums(earlier), _sums(state)
     for name in sorted(new):
+        if not counted(name):
+            continue
         if name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS) and (
             name in args.ignored or name.split("/", 1)[0] in args.ignored_groups
         ):

@@ -142,7 +142,11 @@ class NodeLabelEvaluator(Evaluator):
             self._own = self._own & fit_selector(layout, affinity.required)
             if affinity.required.terms:
                 self.restriction = named_nodes(affinity.required)
-        self.active = not (self._enforced.all() and self._own.all())
+        self._required = (
+            bool(request.selector.expressions)
+            or (affinity is not None and affinity.required is not None)
+            or (added is not None and added.required is not None)
+        )
         preferred = (*(added.preferred if added else ()), *(affinity.preferred if affinity else ()))
         self._preferred = score_preferred(layout, preferred) if preferred else None
 
@@ -150,7 +154,7 @@ class NodeLabelEvaluator(Evaluator):
         return Refusal("pod affinity terms conflict") if self.restriction == () else None
 
     def fits(self, rows: Rows) -> BoolVector | None:
-        if not self.active:
+        if not self._required:
             return None
         return self._enforced[rows] & self._own[rows]
 

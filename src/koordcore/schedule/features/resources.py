@@ -15,7 +15,7 @@ from koordcore._workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.policy import BalancedArgs, FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
-from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, counted
 from koordcore.schedule.feature import Evaluator, Feature, Scope
 from koordcore.scoring.resources import (
     MAX_SCORE,
@@ -57,7 +57,7 @@ class FitEvaluator(Evaluator):
         asked = {
             name: min(amount, AMOUNT_LIMIT)
             for name, amount in pod.requests.items()
-            if amount > 0 and name != PODS and not _ignored(args, name)
+            if amount > 0 and name != PODS and counted(name) and not _ignored(args, name)
         }
         self._absent = {name: amount for name, amount in asked.items() if name not in layout.index}
         self._asked = [(PODS, PODS_ROW, 1)]
@@ -293,7 +293,7 @@ class ScarceAvoidance(Feature):
     name = "ScarceResourceAvoidance"
 
     def request_of(self, pod: Pod) -> Hashable:
-        return frozenset(name for name, amount in pod.requests.items() if amount > 0)
+        return frozenset(name for name, amount in pod.requests.items() if amount > 0 and counted(name))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return ScarceEvaluator(self.workspace, request, self.args or ScarceArgs())

@@ -1,0 +1,130 @@
+"""``koordcore explain``: why here, why not there, what would help."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Final
+
+import attrs
+
+from koordcore.cli.inputs import add_paths, find_pod, load_paths
+from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.schedule import describe_requests
+from koordcore.cli.tables import Column, Table, Tone, amount, show
+from koordcore.explain import Explanation, NodeVerdict, explain
+from koordcore.model.pods import Pod
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["register", "run"]
+
+EPILOG: Final = """\
+examples:
+  koordcore explain default/trainer-0 cluster.yaml
+  koordcore explain trainer-0 cluster.yaml --nodes 50
+"""
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the verb."""
+    parser = verbs.add_parser(
+        "explain",
+        help="say why a pod goes where it goes, or nowhere",
+        description="Say why a pod goes where it goes, why not elsewhere, and what would help.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("pod", metavar="POD", help="namespace/name, or a name that is unambiguous")
+    add_paths(parser)
+    add_policy(parser)
+    parser.add_argument("--nodes", type=int, default=10, metavar="N", help="how many nodes to show (10)")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Explain one pod; 1 when no node can take it."""
+    snapshot = load_paths(arguments).snapshot
+    pod = find_pod(snapshot, arguments.pod)
+    explanation = explain(snapshot, pod, policy=read_policy(arguments))
+    if arguments.output == "json":
+        print(json.dumps(_record(explanation), indent=2))
+    else:
+        print_explanation(snapshot, pod, explanation, arguments.nodes)
+    return 0 if explanation.best is not None else 1
+
+
+def _record(explanation: Explanation) -> dict[str, object]:
+    record: dict[str, object] = attrs.asdict(
+        explanation, value_serializer=lambda _, __, value: dict(value) if hasattr(value, "items") else value
+    )
+    record["pod"] = str(explanation.pod)
+    record["best"] = explanation.best
+    return record
+
+
+def print_explanation(snapshot: ClusterSnapshot, pod: Pod, explanation: Explanation, most: int) -> None:
+    """Print one pod's tables."""
+    where = f"bound to {explanation.bound_to}" if explanation.bound_to else "pending"
+    print(f"{pod.key}: {where}, priority {pod.priority}, asks for {describe_requests(pod)}")
+    if pod.gated:
+        print(f"gated by {', '.join(pod.gates)}")
+    if explanation.refusal:
+        print(f"refused before any node is asked: {explanation.refusal}")
+        return
+    print()
+    fitting = [one for one in explanation.verdicts if one.fits]
+    refusing = [one for one in explanation.verdicts if not one.fits]
+    if fitting:
+        show(_fitting_table(fitting, most))
+    if refusing:
+        show(_refusing_table(refusing, most))
+    if explanation.help:
+        columns = (
+            Column("NODES", number=True),
+            Column("WHAT STANDS IN THE WAY"),
+            Column("CLOSEST", tone=Tone.NAME),
+        )
+        rows = [(str(one.nodes), one.change, one.example) for one in explanation.help]
+        show(Table(title="What would help", columns=columns, rows=rows))
+    elif not fitting:
+        print("No single feature stands in the way: every node is refused for at least two reasons.")
+
+
+def _fitting_table(fitting: list[NodeVerdict], most: int) -> Table:
+    names = sorted({name for one in fitting for name in one.scores})
+    columns = [Column("NODE", tone=Tone.GOOD), Column("TOTAL", number=True)]
+    columns += [Column(name, number=True) for name in names]
+    rows = [
+        (one.node, str(one.total), *(str(one.scores.get(name, 0)) for name in names))
+        for one in fitting[:most]
+    ]
+    more = len(fitting) - len(rows)
+    return Table(
+        title=f"Fits on {len(fitting)} nodes; scores before weights, best first",
+        columns=tuple(columns),
+        rows=rows,
+        note=f"… and {more} more" if more else "",
+    )
+
+
+def _refusing_table(refusing: list[NodeVerdict], most: int) -> Table:
+    rows = [(one.node, one.feature, _lacks(one)) for one in refusing[:most]]
+    more = len(refusing) - len(rows)
+    return Table(
+        title=f"Does not fit on {len(refusing)} nodes",
+        columns=(Column("NODE", tone=Tone.BAD), Column("REFUSED BY"), Column("BECAUSE")),
+        rows=rows,
+        note=f"… and {more} more" if more else "",
+    )
+
+
+def _lacks(verdict: NodeVerdict) -> str:
+    parts = []
+    for one in verdict.shortfalls:
+        text = one.reason
+        if one.resource:
+            asked, free = amount(one.resource, one.requested), amount(one.resource, one.available)
+            text += f" ({asked} asked, {free} free)"
+        parts.append(text)
+    return "; ".join(parts)

@@ -1,0 +1,151 @@
+"""``koordcore inspect``: what a dump holds."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import Final
+
+from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.schedule import describe_requests
+from koordcore.cli.tables import Column, Table, Tone, amount, show
+from koordcore.manifests import Loaded
+from koordcore.model.nodes import NodeState
+from koordcore.model.resources import EPHEMERAL_STORAGE, PODS, Resources
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["register", "run"]
+
+_SHAPES_SHOWN: Final = 20
+_PODS_SHOWN: Final = 20
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the verb."""
+    parser = verbs.add_parser(
+        "inspect",
+        help="show what a dump holds",
+        description="Show what a dump holds: nodes by shape, free and used room, pending pods, unread kinds.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_paths(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the tables."""
+    loaded = load_paths(arguments)
+    snapshot = loaded.snapshot
+    if snapshot.nodes:
+        show(shapes_table(snapshot))
+        show(usage_table(snapshot))
+    if snapshot.pending:
+        show(pending_table(snapshot))
+    show(kinds_table(loaded))
+    return 0
+
+
+def _shape(state: NodeState) -> Resources:
+    hidden = (PODS, EPHEMERAL_STORAGE)
+    return state.node.allocatable.__class__(
+        {name: value for name, value in state.node.allocatable.items() if value and name not in hidden}
+    )
+
+
+def shapes_table(snapshot: ClusterSnapshot) -> Table:
+    """Count nodes by what they offer."""
+    counts: Counter[Resources] = Counter(_shape(state) for state in snapshot.nodes)
+    pods: Counter[Resources] = Counter()
+    for state in snapshot.nodes:
+        pods[_shape(state)] += len(state.pods)
+    ranked = sorted(counts, key=lambda shape: (-counts[shape], sorted(shape.items())))
+    rows = [
+        (
+            str(counts[shape]),
+            ", ".join(f"{amount(name, value)} {name}" for name, value in _ordered(shape)),
+            str(pods[shape]),
+        )
+        for shape in ranked[:_SHAPES_SHOWN]
+    ]
+    more = len(ranked) - len(rows)
+    return Table(
+        title=f"{len(snapshot.nodes)} nodes",
+        columns=(
+            Column("NODES", number=True),
+            Column("EACH OFFERS", tone=Tone.NAME),
+            Column("PODS", number=True),
+        ),
+        rows=rows,
+        note=f"… and {more} more shapes" if more else "",
+    )
+
+
+def _ordered(resources: Resources) -> list[tuple[str, int]]:
+    first = ("cpu", "memory")
+    return sorted(resources.items(), key=lambda pair: (pair[0] not in first, pair[0]))
+
+
+def usage_table(snapshot: ClusterSnapshot) -> Table:
+    """Add up every resource over the cluster."""
+    layout, columns = snapshot.layout, snapshot.columns
+    rows = []
+    for number, name in enumerate(layout.resources):
+        whole = int(layout.allocatable[number].sum())
+        used = int(columns.requested[number].sum())
+        if not whole and not used:
+            continue
+        share = f"{100 * used / whole:.1f} %" if whole else "–"
+        largest = int((layout.allocatable[number] - columns.requested[number]).max())
+        rows.append(
+            (
+                name,
+                *(amount(name, value) for value in (whole, used, whole - used)),
+                share,
+                amount(name, largest),
+            )
+        )
+    return Table(
+        title="Room",
+        columns=(
+            Column("RESOURCE", tone=Tone.NAME),
+            Column("ALLOCATABLE", number=True),
+            Column("REQUESTED", number=True),
+            Column("FREE", number=True),
+            Column("USED", number=True),
+            Column("MOST FREE ON ONE NODE", number=True),
+        ),
+        rows=rows,
+    )
+
+
+def pending_table(snapshot: ClusterSnapshot) -> Table:
+    """Count pending pods by what they ask for."""
+    shapes: dict[str, list[str]] = {}
+    for pod in snapshot.pending:
+        shapes.setdefault(describe_requests(pod), []).append(str(pod.key))
+    ranked = sorted(shapes, key=lambda shape: (-len(shapes[shape]), shape))
+    rows = [(str(len(shapes[shape])), shape, shapes[shape][0]) for shape in ranked[:_PODS_SHOWN]]
+    more = len(ranked) - len(rows)
+    return Table(
+        title=f"{len(snapshot.pending)} pending pods",
+        columns=(
+            Column("PODS", number=True),
+            Column("EACH ASKS FOR", tone=Tone.NAME),
+            Column("FOR INSTANCE", tone=Tone.DIM),
+        ),
+        rows=rows,
+        note=f"… and {more} more shapes" if more else "",
+    )
+
+
+def kinds_table(loaded: Loaded) -> Table:
+    """Count objects by kind and say which kinds nothing reads."""
+    rows = [
+        (kind, str(count), "kept, read by no feature" if kind in loaded.unread else "")
+        for kind, count in sorted(loaded.counts.items())
+    ]
+    return Table(
+        title="Objects",
+        columns=(Column("KIND", tone=Tone.NAME), Column("NUMBER", number=True), Column("", tone=Tone.DIM)),
+        rows=rows,
+    )

@@ -1,0 +1,174 @@
+"""``koordcore schedule``: place the pending pods of a dump."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
+from koordcore.manifests.records import result_record
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
+from koordcore.model.pods import Pod
+from koordcore.model.resources import format_resources
+from koordcore.schedule import schedule
+from koordcore.snapshot import ScheduleResult
+from koordcore.verify import verify
+
+__all__ = ["register", "run"]
+
+EPILOG: Final = """\
+examples:
+  koordcore schedule cluster.yaml                 a table of where each pending pod goes
+  koordcore schedule - -o json < dump.json        for programs
+"""
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the verb."""
+    parser = verbs.add_parser(
+        "schedule",
+        help="place the pending pods of a dump",
+        description="Place the pending pods of a cluster dump and check the plan.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_paths(parser)
+    add_policy(parser)
+    parser.add_argument("-o", "--output", choices=tuple(PRINTERS), default="table")
+    parser.add_argument(
+        "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Schedule, verify, print; 1 when a pod found no node."""
+    loaded = load_paths(arguments)
+    policy = read_policy(arguments)
+    snapshot = loaded.snapshot
+    with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
+        result = schedule(snapshot, policy=policy)
+        violations = verify(snapshot, result)
+    if violations:
+        # The library promises that this cannot happen; if it does, nobody should act on the plan.
+        for violation in violations:
+            print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)
+        return 1
+    PRINTERS[arguments.output](result, arguments.limit)
+    return 1 if any(isinstance(one, Unschedulable) for one in result.decisions) else 0
+
+
+def print_json(result: ScheduleResult, limit: int) -> None:
+    """Print all decisions as JSON."""
+    del limit
+    print(json.dumps(result_record(result), indent=2))
+
+
+def print_yaml(result: ScheduleResult, limit: int) -> None:
+    """Print all decisions as YAML."""
+    del limit
+    need_yaml("output as YAML")
+    import yaml  # optional: only this output needs it
+
+    print(yaml.safe_dump(result_record(result), sort_keys=False, allow_unicode=True), end="")
+
+
+def print_tables(result: ScheduleResult, limit: int) -> None:
+    """Print where each pod goes, why the others wait, and a last line with the sums."""
+    pods = {pod.key: pod for pod in (*result.snapshot.bound_pods(), *result.snapshot.pending)}
+    placed = [_placed_row(one, pods[one.pod]) for one in result.decisions if isinstance(one, Bound)]
+    if placed:
+        extra = any(row[4] for row in placed)
+        columns = [
+            Column("POD", tone=Tone.NAME),
+            Column("NODE", tone=Tone.GOOD),
+            Column("ASKS FOR"),
+            Column("SCORE", number=True),
+            *([Column("GETS")] if extra else []),
+        ]
+        rows = [row if extra else row[:4] for row in placed]
+        show(_cut(Table(title="Placed", columns=tuple(columns), rows=rows), limit))
+    waiting = _merged([_waiting_row(one) for one in result.decisions if not isinstance(one, Bound)])
+    if waiting:
+        columns = [Column("POD", tone=Tone.NAME), Column("WHY", tone=Tone.BAD), Column("NEAREST")]
+        show(_cut(Table(title="Not placed", columns=tuple(columns), rows=waiting), limit))
+    stats = result.stats
+    print(
+        f"{stats['bound']} of {stats['pods']} pods placed on {stats['nodes']} nodes"
+        f" · {stats['unschedulable']} unschedulable · {stats['waiting']} waiting · verified"
+    )
+
+
+def _cut(table: Table, limit: int) -> Table:
+    more = len(table.rows) - limit
+    if limit <= 0 or more <= 0:
+        return table
+    return attrs.evolve(table, rows=table.rows[:limit], note=f"… and {more} more rows; --limit 0 shows all")
+
+
+def _merged(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Join pods that wait for the same reason into one row."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, *why in rows:
+        names.setdefault(tuple(why), []).append(name)
+    return [
+        (same[0] if len(same) == 1 else f"{same[0]} and {len(same) - 1} more", *why)
+        for why, same in names.items()
+    ]
+
+
+def describe_requests(pod: Pod) -> str:
+    """Write what a pod asks for on one line: cpu and memory first."""
+    parts = [
+        f"{amount(name, pod.requests[name])} {name}" for name in ("cpu", "memory") if pod.requests.get(name)
+    ]
+    others = [name for name in format_resources(pod.requests) if name not in ("cpu", "memory")]
+    parts += [f"{amount(name, pod.requests[name])} {name}" for name in others if pod.requests[name]]
+    return ", ".join(parts) or "nothing"
+
+
+def _placed_row(decision: Bound, pod: Pod) -> tuple[str, ...]:
+    gets = ", ".join(decision.notes)
+    return (str(decision.pod), decision.node, describe_requests(pod), str(decision.score), gets)
+
+
+def _waiting_row(decision: PodDecision) -> tuple[str, ...]:
+    match decision:
+        case Unschedulable():
+            return (str(decision.pod), decision.message, nearest_text(decision))
+        case Waiting():
+            return (str(decision.pod), decision.reason, "")
+        case Nominated():
+            victims = ", ".join(str(one.pod) for one in decision.victims)
+            return (str(decision.pod), f"nominated to {decision.node} once {victims} left", "")
+        case Bound():
+            return (str(decision.pod), f"on {decision.node}", "")
+
+
+def nearest_text(decision: Unschedulable) -> str:
+    """Write which node came closest and what it lacks."""
+    near = decision.nearest
+    if near is None:
+        return ""
+    parts = []
+    for one in near.shortfalls:
+        if one.resource and one.requested:
+            lacking = amount(one.resource, one.lacking)
+            parts.append(f"lacks {lacking} {one.resource}")
+        else:
+            parts.append(one.reason)
+    return f"{near.node}: {'; '.join(parts)}"
+
+
+PRINTERS: Final[dict[str, Callable[[ScheduleResult, int], None]]] = {
+    "table": print_tables,
+    "json": print_json,
+    "yaml": print_yaml,
+}

@@ -1,0 +1,52 @@
+"""``koordcore verify``: check a plan against the dump it was made from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Final
+
+from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.manifests.records import result_from_record
+from koordcore.verify import verify
+
+__all__ = ["register", "run"]
+
+EPILOG: Final = """\
+examples:
+  koordcore schedule cluster.yaml -o json > plan.json
+  koordcore verify cluster.yaml --plan plan.json
+"""
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the verb."""
+    parser = verbs.add_parser(
+        "verify",
+        help="check a plan against a dump",
+        description="Check a plan, as `schedule -o json` prints it, against the dump it was made from.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_paths(parser)
+    add_policy(parser)
+    parser.add_argument("--plan", required=True, metavar="FILE", help="the plan to check")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Verify and print; 1 when something is not legal."""
+    snapshot = load_paths(arguments).snapshot
+    record = json.loads(Path(arguments.plan).read_text(encoding="utf-8"))
+    result = result_from_record(snapshot, record, policy=read_policy(arguments))
+    violations = verify(snapshot, result)
+    if not violations:
+        print(f"legal: {len(result.decisions)} decisions checked, nothing is wrong")
+        return 0
+    columns = (Column("RULE", tone=Tone.BAD), Column("WHERE", tone=Tone.NAME), Column("WHAT"))
+    rows = [(str(one.kind), one.subject, one.message) for one in violations]
+    show(Table(title=f"Not legal: {len(rows)} violations", columns=columns, rows=rows))
+    return 1

@@ -1,0 +1,245 @@
+"""Decisions as plain JSON, and back: for programs, for files, for a later check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from koordcore.errors import ManifestError
+from koordcore.model.decisions import (
+    Bound,
+    NearMiss,
+    Nominated,
+    PodDecision,
+    Rejection,
+    Shortfall,
+    Unschedulable,
+    Victim,
+    Waiting,
+)
+from koordcore.model.pods import PodKey
+from koordcore.model.policy import Policy
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_int,
+    as_mapping,
+    as_str,
+    as_str_mapping,
+    list_of,
+    optional,
+    required,
+)
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
+
+__all__ = ["decision_from_record", "decision_record", "result_from_record", "result_record"]
+
+FORMAT: Final = "koordcore/plan/v1"
+
+
+def result_record(result: ScheduleResult) -> dict[str, Any]:
+    """Write a result as JSON values, in the order of its decisions."""
+    return {
+        "format": FORMAT,
+        "policy": result.policy.name,
+        "decisions": [decision_record(one) for one in result.decisions],
+        "stats": dict(result.stats),
+    }
+
+
+def decision_record(decision: PodDecision) -> dict[str, Any]:
+    """Write one decision as JSON values; what is empty is left out."""
+    record: dict[str, Any] = {"pod": str(decision.pod), "decision": type(decision).__name__}
+    match decision:
+        case Bound():
+            record |= {"node": decision.node, "score": decision.score, "feasible": decision.feasible}
+            extras = {
+                "annotations": dict(sorted(decision.annotations.items())),
+                "labels": dict(sorted(decision.labels.items())),
+                "reservation": decision.reservation,
+                "notes": list(decision.notes),
+            }
+            record |= {key: value for key, value in extras.items() if value}
+        case Waiting():
+            record["reason"] = decision.reason
+        case Nominated():
+            record["node"] = decision.node
+            record["victims"] = [
+                {"pod": str(one.pod), "node": one.node, "priority": one.priority, "job": one.job}
+                for one in decision.victims
+            ]
+        case Unschedulable():
+            record |= {"message": decision.message, "nodes": decision.nodes}
+            if decision.refusal:
+                record["refusal"] = decision.refusal
+            record["rejections"] = [
+                {
+                    "feature": one.feature,
+                    "reason": one.reason,
+                    "nodes": one.nodes,
+                    "resolvable": one.resolvable,
+                }
+                for one in decision.rejections
+            ]
+            if decision.nearest is not None:
+                record["nearest"] = _near_miss_record(decision.nearest)
+    return record
+
+
+def _near_miss_record(nearest: NearMiss) -> dict[str, Any]:
+    return {
+        "node": nearest.node,
+        "feature": nearest.feature,
+        "shortfalls": [
+            {
+                "reason": one.reason,
+                "resource": one.resource,
+                "requested": one.requested,
+                "available": one.available,
+                "resolvable": one.resolvable,
+            }
+            for one in nearest.shortfalls
+        ],
+    }
+
+
+def result_from_record(
+    snapshot: ClusterSnapshot, record: Json, *, policy: Policy = Policy()
+) -> ScheduleResult:
+    """Read a result back, as a plan for a snapshot.
+
+    Decisions that the snapshot cannot carry out (about an unknown pod or node, or a bound pod) stay decisions
+    and change no snapshot; :func:`koordcore.verify` names them.
+
+    Raises
+    ------
+    ManifestError
+        When the record is not of this format, with the path.
+    """
+    raw = as_mapping(record)
+    if required(raw, "format", as_str) != FORMAT:
+        raise ManifestError.at("format", f'expected "{FORMAT}"')
+    decisions = required(raw, "decisions", list_of(decision_from_record))
+    pending = {pod.key: pod for pod in snapshot.pending}
+    nodes = {state.name for state in snapshot.nodes}
+    placed = {}
+    for one in decisions:
+        if isinstance(one, Bound) and one.pod in pending and one.node in nodes:
+            placed[one.pod] = bind(pending[one.pod], one)
+    return ScheduleResult(
+        decisions=decisions,
+        snapshot=snapshot.assume(*placed.values()),
+        policy=policy,
+        stats=optional(raw, "stats", _counts, {}),
+    )
+
+
+def _counts(value: Json) -> dict[str, int]:
+    raw = as_mapping(value)
+    return {name: required(raw, name, as_int) for name in raw}
+
+
+def _key(value: Json) -> PodKey:
+    namespace, slash, name = as_str(value).partition("/")
+    if not slash or not namespace or not name:
+        raise ManifestError.at("", "expected namespace/name")
+    return PodKey(namespace, name)
+
+
+def decision_from_record(value: Json) -> PodDecision:
+    """Read one decision back.
+
+    Raises
+    ------
+    ManifestError
+        When it is not of the form that :func:`decision_record` writes.
+    """
+    raw = as_mapping(value)
+    pod = required(raw, "pod", _key)
+    kind = required(raw, "decision", as_str)
+    if kind not in _READERS:
+        raise ManifestError.at("decision", f'expected one of {", ".join(_READERS)}, got "{kind}"')
+    return _READERS[kind](pod, raw)
+
+
+def _bound(pod: PodKey, raw: Mapping[str, Json]) -> Bound:
+    return Bound(
+        pod=pod,
+        node=required(raw, "node", as_str),
+        score=optional(raw, "score", as_int, 0),
+        feasible=optional(raw, "feasible", as_int, 0),
+        annotations=optional(raw, "annotations", as_str_mapping, {}),
+        labels=optional(raw, "labels", as_str_mapping, {}),
+        reservation=optional(raw, "reservation", as_str, ""),
+        notes=optional(raw, "notes", list_of(as_str), ()),
+    )
+
+
+def _waiting(pod: PodKey, raw: Mapping[str, Json]) -> Waiting:
+    return Waiting(pod=pod, reason=optional(raw, "reason", as_str, ""))
+
+
+def _victim(value: Json) -> Victim:
+    raw = as_mapping(value)
+    return Victim(
+        required(raw, "pod", _key),
+        required(raw, "node", as_str),
+        required(raw, "priority", as_int),
+        required(raw, "job", as_str),
+    )
+
+
+def _nominated(pod: PodKey, raw: Mapping[str, Json]) -> Nominated:
+    return Nominated(
+        pod=pod,
+        node=required(raw, "node", as_str),
+        victims=optional(raw, "victims", list_of(_victim), ()),
+    )
+
+
+def _rejection(value: Json) -> Rejection:
+    raw = as_mapping(value)
+    return Rejection(
+        required(raw, "feature", as_str),
+        required(raw, "reason", as_str),
+        required(raw, "nodes", as_int),
+        optional(raw, "resolvable", as_bool, True),
+    )
+
+
+def _shortfall(value: Json) -> Shortfall:
+    raw = as_mapping(value)
+    return Shortfall(
+        required(raw, "reason", as_str),
+        optional(raw, "resource", as_str, ""),
+        optional(raw, "requested", as_int, 0),
+        optional(raw, "available", as_int, 0),
+        optional(raw, "resolvable", as_bool, True),
+    )
+
+
+def _near_miss(value: Json) -> NearMiss:
+    raw = as_mapping(value)
+    return NearMiss(
+        required(raw, "node", as_str),
+        required(raw, "feature", as_str),
+        optional(raw, "shortfalls", list_of(_shortfall), ()),
+    )
+
+
+def _unschedulable(pod: PodKey, raw: Mapping[str, Json]) -> Unschedulable:
+    return Unschedulable(
+        pod=pod,
+        nodes=optional(raw, "nodes", as_int, 0),
+        rejections=optional(raw, "rejections", list_of(_rejection), ()),
+        nearest=optional(raw, "nearest", _near_miss, None),
+        refusal=optional(raw, "refusal", as_str, ""),
+    )
+
+
+_READERS: Final[Mapping[str, Callable[[PodKey, Mapping[str, Json]], PodDecision]]] = {
+    "Bound": _bound,
+    "Waiting": _waiting,
+    "Nominated": _nominated,
+    "Unschedulable": _unschedulable,
+}

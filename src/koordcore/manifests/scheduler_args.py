@@ -1,0 +1,131 @@
+"""Arguments of scheduler plugins: JSON in, the features' frozen arguments out, with their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+from koordcore.errors import ManifestError, ModelError, Problem
+from koordcore.manifests.selectors import as_affinity
+from koordcore.model.policy import (
+    BalancedArgs,
+    FitArgs,
+    FitPlusArgs,
+    NodeAffinityArgs,
+    ScarceArgs,
+    ScoringStrategy,
+    ShapePoint,
+)
+from koordcore.model.resources import CPU, MEMORY
+from koordcore.model.selectors import NodeSelectorTerm
+from koordcore.protocol.fields import Json, as_int, as_mapping, as_str, list_of, optional, required
+
+__all__ = ["PLUGIN_ARGS"]
+
+T = TypeVar("T")
+
+_NOTHING: Final[Mapping[str, Json]] = {}
+_DEFAULT_RESOURCES: Final = ((CPU, 1), (MEMORY, 1))
+
+
+def _weighted(value: Json) -> tuple[str, int]:
+    raw = as_mapping(value)
+    # An absent weight is 1; a weight that is written as 0 is 1 as well, as upstream's defaulting does.
+    return required(raw, "name", as_str), optional(raw, "weight", as_int, 1) or 1
+
+
+def _point(value: Json) -> ShapePoint:
+    raw = as_mapping(value)
+    return ShapePoint(optional(raw, "utilization", as_int, 0), optional(raw, "score", as_int, 0))
+
+
+def _strategy(value: Json) -> ScoringStrategy:
+    text = as_str(value)
+    try:
+        return ScoringStrategy(text)
+    except ValueError:
+        raise ManifestError.at("", f'expected one of {", ".join(ScoringStrategy)}, got "{text}"') from None
+
+
+def fit_args(raw: Mapping[str, Json]) -> FitArgs:
+    """Read NodeResourcesFitArgs."""
+    scoring = optional(raw, "scoringStrategy", as_mapping, _NOTHING)
+    ratio = optional(scoring, "requestedToCapacityRatio", as_mapping, _NOTHING)
+    return _built(
+        FitArgs,
+        strategy=optional(scoring, "type", _strategy, ScoringStrategy.LEAST_ALLOCATED),
+        resources=optional(scoring, "resources", list_of(_weighted), ()) or _DEFAULT_RESOURCES,
+        shape=optional(ratio, "shape", list_of(_point), ()),
+        ignored=optional(raw, "ignoredResources", list_of(as_str), ()),
+        ignored_groups=optional(raw, "ignoredResourceGroups", list_of(as_str), ()),
+    )
+
+
+def balanced_args(raw: Mapping[str, Json]) -> BalancedArgs:
+    """Read NodeResourcesBalancedAllocationArgs."""
+    resources = optional(raw, "resources", list_of(_weighted), ()) or _DEFAULT_RESOURCES
+    return _built(BalancedArgs, resources=resources)
+
+
+def node_affinity_args(raw: Mapping[str, Json]) -> NodeAffinityArgs:
+    """Read NodeAffinityArgs."""
+    added = optional(raw, "addedAffinity", as_mapping, None)
+    affinity = as_affinity({"nodeAffinity": added}) if added else None
+    node = affinity.node if affinity else None
+    if node is not None:
+        required_terms = node.required.terms if node.required else ()
+        problems = [
+            *_incomparable(
+                "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms", required_terms
+            ),
+            *_incomparable(
+                "preferredDuringSchedulingIgnoredDuringExecution", [one.term for one in node.preferred]
+            ),
+        ]
+        if problems:
+            raise ManifestError(problems)
+    return NodeAffinityArgs(added=node)
+
+
+def _incomparable(path: str, terms: Iterable[NodeSelectorTerm]) -> Iterator[Problem]:
+    """Find what a policy may not say though a pod may: ``Gt`` and ``Lt`` of something that is no integer."""
+    for index, term in enumerate(terms):
+        for number, one in enumerate(term.expressions):
+            if not one.comparable:
+                place = f"addedAffinity.{path}[{index}].matchExpressions[{number}].values[0]"
+                rule = "for 'Gt', 'Lt' operators, the value must be an integer"
+                yield Problem(place, f'Invalid value: "{one.values[0]}": {rule}')
+
+
+def _fit_plus_resource(value: Json) -> tuple[str, int]:
+    raw = as_mapping(value)
+    return optional(raw, "type", as_str, ""), optional(raw, "weight", as_int, 0)
+
+
+def fit_plus_args(raw: Mapping[str, Json]) -> FitPlusArgs:
+    """Read NodeResourcesFitPlusArgs."""
+    resources = optional(raw, "resources", as_mapping, _NOTHING)
+    return FitPlusArgs(resources={name: required(resources, name, _fit_plus_resource) for name in resources})
+
+
+def scarce_args(raw: Mapping[str, Json]) -> ScarceArgs:
+    """Read ScarceResourceAvoidanceArgs."""
+    return ScarceArgs(resources=optional(raw, "resources", list_of(as_str), ()))
+
+
+def _built(kind: Callable[..., T], **fields: Any) -> T:
+    """Construct a record; what the record refuses is a problem of the manifest."""
+    try:
+        return kind(**fields)
+    except ModelError as error:
+        raise ManifestError.at("", str(error)) from None
+
+
+PLUGIN_ARGS: Final[Mapping[str, Callable[[Mapping[str, Json]], Any]]] = {
+    "NodeResourcesFit": fit_args,
+    "NodeResourcesBalancedAllocation": balanced_args,
+    "NodeAffinity": node_affinity_args,
+    "NodeResourcesFitPlus": fit_plus_args,
+    "ScarceResourceAvoidance": scarce_args,
+}
+"""Plugin name to the reader of its arguments, which have the field names of ``v1``."""

@@ -1,0 +1,167 @@
+"""Adapters of ``score.*``: one plugin, or one score, on a small cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from koordcore import ManifestError
+from koordcore._workspace import Workspace
+from koordcore.manifests import node_from_manifest, pod_from_manifest
+from koordcore.manifests.scheduler_args import PLUGIN_ARGS
+from koordcore.model.cluster import ClusterRecord
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod
+from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal
+from koordcore.schedule.features import FEATURES
+from koordcore.schedule.features.placement import NodeLabelEvaluator
+from koordcore.snapshot import ClusterSnapshot
+from tests.conformance import Case, Missing, subject
+
+SUCCESS, SKIP = "Success", "Skip"
+HOPELESS, REFUSED = "UnschedulableAndUnresolvable", "Unschedulable"
+
+WITH_PRE_FILTER = ("NodeResourcesFit", "NodePorts", "NodeAffinity", "PodTopologySpread", "InterPodAffinity")
+WITHOUT_FILTER = ("NodeResourcesBalancedAllocation", "ImageLocality")
+WITH_SCORE = (
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "TaintToleration",
+    "NodeAffinity",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "ImageLocality",
+)
+
+
+def cluster(raw: Mapping[str, Any], records: tuple[ClusterRecord, ...] = ()) -> ClusterSnapshot:
+    """The nodes of a case with the pods that it binds to them."""
+    nodes = raw["nodes"] if "nodes" in raw else [raw["node"]]
+    pods = [pod_from_manifest(one) for one in raw.get("pods", ())]
+    named = [node_from_manifest(one) for one in nodes]
+    states = []
+    for node in named:
+        here = tuple(
+            pod.at(node.name)
+            for pod in pods
+            if pod.node_name == node.name or (pod.node_name is None and len(named) == 1)
+        )
+        states.append(NodeState(node, here))
+    return ClusterSnapshot(nodes=states, records=records)
+
+
+def open_plugin(
+    case: Case, name: str, records: tuple[ClusterRecord, ...] = ()
+) -> tuple[Workspace, Feature, Pod]:
+    """The plugin over the cluster of a case, and the pod to place."""
+    args = PLUGIN_ARGS[name](case.input.get("args") or {}) if name in PLUGIN_ARGS else None
+    workspace = Workspace(cluster(case.input, records))
+    return workspace, FEATURES[name](workspace, args), pod_from_manifest(case.input["pod"])
+
+
+def single_score(case: Case, name: str) -> dict[str, int]:
+    """The raw score of the only node."""
+    _, feature, pod = open_plugin(case, name)
+    scores = feature.evaluator(pod, feature.request_of(pod)).scores(ALL_ROWS)
+    assert scores is not None
+    return {"score": int(scores[0])}
+
+
+@subject("score.fitplus")
+def fit_plus(case: Case) -> Any:
+    return single_score(case, "NodeResourcesFitPlus")
+
+
+@subject("score.scarce")
+def scarce(case: Case) -> Any:
+    return single_score(case, "ScarceResourceAvoidance")
+
+
+def stock(case: Case, records: tuple[ClusterRecord, ...] = ()) -> Any:
+    """PreFilter, Filter, PreScore, Score and NormalizeScore of one stock plugin."""
+    name = case.input["plugin"]
+    try:
+        workspace, feature, pod = open_plugin(case, name, records)
+    except ManifestError as error:
+        return {"argsError": str(error)}
+    request = feature.request_of(pod)
+    if isinstance(request, Refusal):
+        return {"preFilter": {"code": HOPELESS, "reasons": [request.reason]}}
+    evaluator = feature.evaluator(pod, request) if request is not None else Evaluator()
+    answer: dict[str, Any] = {}
+    names = workspace.layout.names
+    fits = evaluator.fits(ALL_ROWS)
+    feasible = np.ones(len(names), bool) if fits is None else fits
+    allowed = np.ones(len(names), bool)
+    if name in WITH_PRE_FILTER:
+        refusal = evaluator.refuse()
+        if refusal is not None:
+            return {"preFilter": {"code": HOPELESS, "reasons": [refusal.reason]}}
+        skipped = request is None or fits is None
+        answer["preFilter"] = {"code": SKIP if skipped else SUCCESS}
+        restriction = evaluator.restriction if isinstance(evaluator, NodeLabelEvaluator) else None
+        if restriction is not None:
+            answer["preFilter"]["nodeNames"] = list(restriction)
+            allowed = np.array([one in restriction for one in names], bool)
+        if skipped:
+            feasible = np.ones(len(names), bool)
+    if name not in WITHOUT_FILTER and answer.get("preFilter", {}).get("code") != SKIP:
+        answer["filter"] = filter_table(evaluator, names, feasible, allowed)
+    feasible = feasible & allowed
+    if name in WITH_SCORE and feasible.any():
+        answer.update(score_table(evaluator, names, feasible))
+    return answer
+
+
+def filter_table(evaluator: Evaluator, names: tuple[str, ...], feasible: Any, allowed: Any) -> dict[str, Any]:
+    """Code and sorted reasons of each node that is looked at."""
+    hopeless = evaluator.unresolvable(ALL_ROWS)
+    reasons = evaluator.reasons(ALL_ROWS)
+    table: dict[str, Any] = {}
+    for row, node in enumerate(names):
+        if not allowed[row]:
+            continue
+        if feasible[row]:
+            table[node] = {"code": SUCCESS}
+            continue
+        code = HOPELESS if hopeless is not None and hopeless[row] else REFUSED
+        table[node] = {"code": code, "reasons": sorted(text for text, holds in reasons if holds[row])}
+    return table
+
+
+def score_table(evaluator: Evaluator, names: tuple[str, ...], feasible: Any) -> dict[str, Any]:
+    """Raw and normalised scores of the feasible nodes; Skip where the plugin has no preference."""
+    raw = evaluator.scores(ALL_ROWS)
+    if raw is None:
+        return {"preScore": SKIP}
+    final = evaluator.normalise(raw, feasible)
+    rows = np.flatnonzero(feasible).tolist()
+    return {
+        "preScore": SUCCESS,
+        "raw": {names[row]: int(raw[row]) for row in rows},
+        "normalized": {names[row]: int(final[row]) for row in rows},
+    }
+
+
+PLUGINS: dict[str, Callable[[Case], Any]] = dict.fromkeys(
+    (
+        "NodeResourcesFit",
+        "NodeResourcesBalancedAllocation",
+        "TaintToleration",
+        "NodeUnschedulable",
+        "NodeName",
+        "NodeAffinity",
+        "NodePorts",
+    ),
+    stock,
+)
+
+
+@subject("score.upstream")
+def upstream(case: Case) -> Any:
+    plugin = case.input["plugin"]
+    if plugin not in PLUGINS:
+        raise Missing(f"no feature {plugin}")
+    return PLUGINS[plugin](case)
