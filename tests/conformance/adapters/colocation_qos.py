@@ -5,10 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koordcore.errors import ManifestError
+from koordcore.colocation.cpuqos import (
+    directory_identity,
+    group_identity_rule,
+    host_application_identity,
+    merged_cpu_qos,
+    pod_identity,
+)
+from koordcore.colocation.resctrl import (
+    cache_mask,
+    class_schemata,
+    new_tasks,
+    parse_mask,
+    pod_group,
+    pod_schemata,
+    resctrl_group,
+)
+from koordcore.errors import ManifestError, ModelError
 from koordcore.model.quantity import NANO, parse_exact_quantity
 from koordcore.protocol import qos
-from tests.conformance.core import Case, subject
+from koordcore.protocol.pod_qos import ResourceQoS, parse_resctrl, parse_resource_qos
+from tests.conformance.core import Case, Missing, subject
 
 
 def exact(raw: Mapping[str, Any] | None) -> dict[str, int]:
@@ -93,3 +110,95 @@ def priority(case: Case) -> Any:
     except ManifestError:
         answer["subPriorityError"] = True
     return answer
+
+
+def strategy_of(given: Mapping[str, Any]) -> ResourceQoS | None:
+    raw = given.get("resourceQOSStrategy")
+    return None if raw is None else parse_resource_qos(raw)
+
+
+def resctrl_pod(given: Mapping[str, Any]) -> Any:
+    schemata = pod_schemata(
+        parse_resctrl(given["annotation"]),
+        vendor=given["vendor"],
+        root=parse_mask(given["cbm"]),
+        caches=given["cacheIds"],
+    )
+    return {
+        "group": pod_group(given["uid"]),
+        "schemata": schemata.text,
+        "l3": {str(cache): f"{mask:x}" for cache, mask in schemata.l3.items()},
+        "mb": {str(cache): number for cache, number in schemata.mb.items()},
+    }
+
+
+def resctrl_groups(given: Mapping[str, Any]) -> Any:
+    groups = class_schemata(
+        strategy_of(given), vendor=given["vendor"], root=parse_mask(given["cbm"]), caches=given["cacheIds"]
+    )
+    return {
+        str(name): {"l3": one.l3, "mb": one.mb} | ({"l3Error": True} if one.problem else {})
+        for name, one in groups.items()
+    }
+
+
+def resctrl_answer(given: Mapping[str, Any]) -> Any:
+    match given["op"]:
+        case "mask":
+            return {"mask": f"{cache_mask(parse_mask(given['cbm']), given['start'], given['end']):x}"}
+        case "pod":
+            return resctrl_pod(given)
+        case "groups":
+            return resctrl_groups(given)
+        case "podGroup":
+            pod = given["pod"]
+            labels = pod["metadata"].get("labels") or {}
+            name = qos.qos_class_with_default(labels, kubernetes_qos_of_pod(pod))
+            return {"group": str(resctrl_group(name))}
+        case "tasks":
+            return {"new": list(new_tasks(given["ids"], given["known"]))}
+        case _:
+            raise Missing(given["op"])
+
+
+@subject("qos.resctrl")
+def resctrl(case: Case) -> Any:
+    try:
+        return resctrl_answer(case.input)
+    except (ManifestError, ModelError) as error:
+        return {"error": (case.raw.get("expect") or {}).get("error", str(error))}
+
+
+@subject("qos.cpu")
+def cpu(case: Case) -> Any:
+    given = case.input
+    strategy = strategy_of(given)
+    rule = group_identity_rule(strategy)
+    if given["op"] == "pod":
+        pod = given["pod"]
+        labels, notes = (pod["metadata"].get(field) or {} for field in ("labels", "annotations"))
+        try:
+            value = pod_identity(rule, labels, notes, kubernetes_qos_of_pod(pod))
+        except ManifestError:
+            return {"error": True}
+        return {"groupIdentity": value}
+    classes = [name for name in qos.QoSClass if name]
+    guaranteed = qos.KubernetesQoS.GUARANTEED
+    return {
+        "enabled": rule.enabled,
+        "byKoordQoS": {
+            str(name): pod_identity(rule, {qos.LABEL_QOS_CLASS: name}, {}, guaranteed) for name in classes
+        },
+        "byKubeQoS": {str(name): rule.of_kubernetes(name) for name in qos.KubernetesQoS},
+        "kubeQoSDirs": {str(name): directory_identity(rule, name) for name in qos.KubernetesQoS},
+        "hostApp": {str(name): host_application_identity(rule, name) for name in qos.QoSClass},
+        "mergedCPUQOS": {
+            str(name): {
+                "enable": one.enable,
+                "groupIdentity": one.group_identity,
+                "schedIdle": one.sched_idle,
+                "coreExpeller": one.core_expeller,
+            }
+            for name, one in merged_cpu_qos(strategy).items()
+        },
+    }
