@@ -291,18 +291,17 @@ def objective(case: Mapping[str, Any], allocated: Mapping[str, Any]) -> tuple[An
         for part in (annotation(entry["reservation"], "device-allocated") or {}).get("gpu", [])
     }
     aside = -len(reserved & set(minors))
-    remote = 0
+    remote = elsewhere = 0
     joint = wanted.joint_types
     if len(joint) > 1 and "gpu" in joint:
         near = pcies(machine, "gpu", gpus)
         for kind in joint:
             if kind != "gpu":
-                local = sum(
-                    1
-                    for part in allocated[kind]
-                    if (machine.place(kind, part["minor"]) or (0, None))[1] in near
-                )
+                spots = [machine.place(kind, part["minor"]) for part in allocated[kind]]
+                local = sum(1 for spot in spots if spot is not None and spot[1] in near)
                 remote += max(0, wanted.nics(kind) - local)
+                sockets = {place[0] for place in places if place is not None}
+                elsewhere += sum(1 for spot in spots if spot is not None and spot[0] not in sockets)
     known = {place for place in places if place is not None}
     numas, switches = len({place[0] for place in known}), len(known)
     entry = _partition(machine.table, wanted, minors) if wanted.whole else None
@@ -315,6 +314,7 @@ def objective(case: Mapping[str, Any], allocated: Mapping[str, Any]) -> tuple[An
             -_kept(machine, wanted, minors),
             numas,
             switches,
+            elsewhere,
         )
     whole_left: tuple[int, ...] = ()
     if wanted.whole and None not in places:
@@ -328,7 +328,14 @@ def objective(case: Mapping[str, Any], allocated: Mapping[str, Any]) -> tuple[An
             sum(1 for spot in spots if spot in known),
             sum(1 for spot in spots if spot is not None and spot[0] in {place[0] for place in known}),
         )
-    return (1, aside, numas, remote, switches, *whole_left)
+    return (1, aside, numas, remote, switches, *whole_left, elsewhere)
+
+
+def scope_binds_partition(case: Mapping[str, Any]) -> bool:
+    """Tell whether a partition would have to satisfy a topology scope too (ruling 21)."""
+    wanted = Wanted(case["pod"])
+    scope = (wanted.hints.get("gpu") or {}).get("requiredTopologyScope")
+    return bool(scope) and wanted.whole and Machine(case).table is not None
 
 
 def _could_serve(machine: Machine, minor: int, asked: Mapping[str, Any]) -> bool:

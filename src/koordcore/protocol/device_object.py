@@ -46,6 +46,7 @@ from koordcore.protocol.fields import (
 from koordcore.topology.devices import HOPPER_PARTITIONS, hopper_model
 
 __all__ = [
+    "GPU_DRIVER_VERSION",
     "GPU_MODEL",
     "GPU_PARTITIONS",
     "GPU_PARTITION_POLICY",
@@ -61,6 +62,7 @@ GPU_PARTITIONS: Final = "scheduling.koordinator.sh/gpu-partitions"
 GPU_PARTITION_POLICY: Final = "node.koordinator.sh/gpu-partition-policy"
 GPU_VENDOR: Final = "node.koordinator.sh/gpu-vendor"
 GPU_MODEL: Final = "node.koordinator.sh/gpu-model"
+GPU_DRIVER_VERSION: Final = "node.koordinator.sh/gpu-driver-version"
 WELL_PLANNED: Final = "node.koordinator.sh/secondary-device-well-planned"
 _NO_LABELS: Final[dict[str, str]] = {}
 _NOTHING: Final[Mapping[str, object]] = {}

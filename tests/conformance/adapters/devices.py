@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +13,17 @@ from koordcore.allocators.device import (
     DevicePolicy,
     DeviceReservation,
     NodeDevices,
+    allocate_devices,
     allocate_reserved,
+    device_hints,
     device_request_of,
     node_devices,
+    normalize_scores,
+    score_devices,
 )
+from koordcore.allocators.device.admission import complete_container, validate_containers
 from koordcore.allocators.device.allocate import partition_of
+from koordcore.allocators.device.node_resources import device_resources
 from koordcore.allocators.device.view import view_of
 from koordcore.allocators.device.wants import planned_types, wants_of
 from koordcore.errors import ManifestError
@@ -39,7 +46,7 @@ from koordcore.protocol.device_object import (
     templates_from_manifest,
 )
 from koordcore.topology.devices import HOPPER_MODELS, hopper_model
-from tests.conformance.core import Case, Verdict, equality, subject
+from tests.conformance.core import Case, Verdict, difference, equality, subject
 from tests.reference import devices as checker
 
 _FINISHED = ("Succeeded", "Failed")
@@ -353,3 +360,296 @@ _DEAD_END = "node(s) Device Joint-Allocate rules violation"
 
 subject("device.allocate", judge=judge_placement)(allocate_case)
 subject("device.missed", judge=judge_placement)(allocate_case)
+
+
+# --- device.hints ---------------------------------------------------------------------------------
+
+
+def judge_hints(case: Case, answer: Any) -> tuple[Verdict, str]:
+    verdict, detail = equality(case, answer)
+    if case.ruled and "feasibleMasks" in case.raw:
+        hints = answer.get("hints") or {}
+        masks = [hint["mask"] for hint in next(iter(hints.values()), [])]
+        if any(mask not in masks for mask in case.raw["feasibleMasks"]):
+            return Verdict.WRONG, f"hints {masks} lack one of {case.raw['feasibleMasks']}"
+    return verdict, detail
+
+
+@subject("device.hints", judge=judge_hints)
+def hints(case: Case) -> Any:
+    found = read_request(case, case.input["pod"])
+    if found is None:
+        return _SKIP
+    if isinstance(found, DeviceShortfall):
+        return refusal("prefilter", found)
+    state = read_state(case.input["node"], case.input.get("device"), case.input.get("pods", []))
+    given = device_hints(state, found, policy=read_policy(case))
+    if isinstance(given, DeviceShortfall):
+        return refusal("hints", given) | {"hints": None}
+    shown = given and {
+        str(kind): [
+            {"mask": list(one.numa_nodes), "preferred": one.preferred, "score": one.score} for one in entries
+        ]
+        for kind, entries in given.items()
+    }
+    return {
+        "stage": "hints",
+        "code": "Success",
+        "reasons": [],
+        "hints": None if given is None else shown or {},
+    }
+
+
+# --- device.score ---------------------------------------------------------------------------------
+
+
+def states_of(case: Case) -> dict[str, NodeDevices | None]:
+    devices = {one["metadata"]["name"]: one for one in case.input["devices"]}
+    return {
+        node["metadata"]["name"]: read_state(
+            node, devices.get(node["metadata"]["name"]), case.input.get("pods", [])
+        )
+        for node in case.input["nodes"]
+    }
+
+
+def minors_of(placed: DeviceAllocation) -> dict[str, list[int]]:
+    return {str(kind): list(placed.minors(kind)) for kind in placed.devices}
+
+
+def judge_score(case: Case, answer: Any) -> tuple[Verdict, str]:
+    """Everything equal but the minors, and these better."""
+    verdict, detail = equality(case, answer)
+    if verdict is not Verdict.WRONG or "minors" not in answer:
+        return verdict, detail
+    expected = case.expectations[0]
+    if difference({**expected, "minors": None}, {**answer, "minors": None}):
+        return verdict, detail
+    devices = {one["metadata"]["name"]: one for one in case.input["devices"]}
+    for node in case.input["nodes"]:
+        name = node["metadata"]["name"]
+        ours, theirs = answer["minors"].get(name), expected["minors"].get(name)
+        if ours == theirs:
+            continue
+        scene = {
+            "node": node,
+            "device": devices.get(name),
+            "pods": case.input.get("pods", []),
+            "pod": case.input["pod"],
+        }
+        if not checker.objective(scene, _as_parts(ours)) < checker.objective(scene, _as_parts(theirs)):
+            return verdict, detail
+    return Verdict.BETTER, detail
+
+
+def _as_parts(minors: Mapping[str, list[int]]) -> dict[str, list[dict[str, Any]]]:
+    whole = {checker.RATIO: "100"}
+    return {kind: [{"minor": minor, "resources": whole} for minor in own] for kind, own in minors.items()}
+
+
+@subject("device.score", judge=judge_score)
+def score(case: Case) -> Any:
+    found = read_request(case, case.input["pod"])
+    if found is None:
+        return _SKIP
+    if isinstance(found, DeviceShortfall):
+        return refusal("prefilter", found)
+    policy = read_policy(case)
+    verdicts: dict[str, Any] = {}
+    raw: dict[str, int] = {}
+    minors: dict[str, Any] = {}
+    for name, state in states_of(case).items():
+        placed = allocate_devices(state, found, policy=policy)
+        if isinstance(placed, DeviceShortfall):
+            verdicts[name] = {"code": str(placed.code), "reasons": sorted(placed.reasons)}
+            continue
+        verdicts[name] = {"code": "Success", "reasons": []}
+        raw[name] = score_devices(state, found, policy=policy)
+        minors[name] = minors_of(placed) if placed.devices else None
+    normalized = dict(zip(raw, normalize_scores(list(raw.values())), strict=True))
+    return {"stage": "done", "filter": verdicts, "raw": raw, "normalized": normalized, "minors": minors}
+
+
+# --- device.allocate_sequence ---------------------------------------------------------------------
+
+
+class _Story:
+    """One run of a sequence, checked step by step against what it itself placed before."""
+
+    def __init__(self, case: Case) -> None:
+        self.nodes = {node["metadata"]["name"]: node for node in case.input["nodes"]}
+        self.devices = {one["metadata"]["name"]: one for one in case.input["devices"]}
+        self.held: dict[str, Any] = {}
+
+    def scene(self, pod: Mapping[str, Any], node: str) -> dict[str, Any]:
+        return {
+            "node": self.nodes[node],
+            "device": self.devices.get(node),
+            "pods": list(self.held.values()),
+            "pod": pod,
+        }
+
+    def take(self, event: Mapping[str, Any], step: Mapping[str, Any]) -> list[str]:
+        """Follow one step; list what is illegal about it."""
+        if "release" in event:
+            self.held.pop(event["release"], None)
+            return []
+        if not step.get("allocated"):
+            return []
+        wrong = checker.violations(self.scene(event["pod"], step["node"]), step["allocated"])
+        self.held[step["pod"]] = {
+            "metadata": {
+                **event["pod"]["metadata"],
+                "annotations": {checker.PREFIX + "device-allocated": json.dumps(step["allocated"])},
+            },
+            "spec": {"nodeName": step["node"], "containers": []},
+        }
+        return wrong
+
+
+def judge_sequence(case: Case, answer: Any) -> tuple[Verdict, str]:
+    """Equal; or parting from the reference by a better or newly found placement, and legal throughout."""
+    verdict, detail = equality(case, answer)
+    ours, theirs = _Story(case), _Story(case)
+    parted = case.ruled
+    illegal: list[str] = []
+    reference: Mapping[str, Any] = {"steps": [], "placed": 0} if case.ruled else case.expectations[0]
+    for index, event in enumerate(case.input["events"]):
+        mine = answer["steps"][index]
+        other = reference["steps"][index] if index < len(reference["steps"]) else None
+        if other is not None:
+            unsound = theirs.take(event, other)
+            illegal.extend(unsound)
+            if other != mine and not parted:
+                parted = bool(unsound) or _parts_well(ours, event, mine, other)
+                if not parted and not case.raw.get("derived"):
+                    return Verdict.WRONG, detail
+        wrong = ours.take(event, mine)
+        if wrong:
+            return Verdict.WRONG, f"illegal: step {index}: {wrong}"
+    if case.ruled or verdict is Verdict.EQUAL:
+        return verdict, detail
+    if illegal:
+        return Verdict.RULED, f"the reference places illegally: {illegal}"
+    if not parted or answer["placed"] < reference["placed"]:
+        return Verdict.WRONG, detail
+    return Verdict.BETTER, detail
+
+
+def _parts_well(story: _Story, event: Mapping[str, Any], mine: Any, other: Any) -> bool:
+    """Tell whether a step differs for the better, or because a ruling refuses what the reference takes."""
+    pod = event["pod"]
+    refused = [node for node in mine.get("failed", {}) if node not in other.get("failed", {})]
+    if not all(checker.scope_binds_partition(story.scene(pod, node)) for node in refused):
+        return False
+    if mine.get("allocated") and other.get("allocated") and mine["node"] == other["node"]:
+        scene = story.scene(pod, mine["node"])
+        ours, theirs = mine["allocated"], other["allocated"]
+        return ours == theirs or checker.objective(scene, ours) < checker.objective(scene, theirs)
+    dead_ends = [node for node, why in (other.get("failed") or {}).items() if _DEAD_END in why["reasons"]]
+    return bool(refused) or any(node not in mine.get("failed", {}) for node in dead_ends)
+
+
+@subject("device.allocate_sequence", judge=judge_sequence)
+def allocate_sequence(case: Case) -> Any:
+    states = states_of(case)
+    policy = read_policy(case)
+    steps: list[Any] = []
+    where: dict[str, str] = {}
+    for event in case.input["events"]:
+        if "release" in event:
+            name = event["release"]
+            node = where.pop(name, None)
+            if node is not None:
+                state = states[node]
+                states[node] = None if state is None else state.forget(name)
+            steps.append({"release": name, "freed": node is not None})
+            continue
+        steps.append(_place_one(case, event["pod"], states, policy, where))
+    return {"steps": steps, "placed": sum(1 for step in steps if step.get("stage") == "done")}
+
+
+def _place_one(
+    case: Case,
+    raw: Mapping[str, Any],
+    states: dict[str, NodeDevices | None],
+    policy: DevicePolicy,
+    where: dict[str, str],
+) -> dict[str, Any]:
+    key = str(read_pod(raw).key)
+    found = read_request(case, raw)
+    assert found is not None
+    if isinstance(found, DeviceShortfall):
+        return refusal("prefilter", found) | {"pod": key}
+    failed: dict[str, Any] = {}
+    scores: dict[str, int] = {}
+    options: dict[str, DeviceAllocation] = {}
+    for node, state in states.items():
+        placed = allocate_devices(state, found, policy=policy)
+        if isinstance(placed, DeviceShortfall):
+            failed[node] = {"code": str(placed.code), "reasons": sorted(placed.reasons)}
+        else:
+            options[node] = placed
+            scores[node] = score_devices(state, found, policy=policy)
+    step: dict[str, Any] = {"pod": key, "failed": failed}
+    if not options:
+        return step | {"stage": "filter", "scores": {}}
+    chosen = max(scores, key=lambda node: scores[node])
+    state = states[chosen]
+    if state is not None:
+        states[chosen] = state.assume(key, options[chosen])
+    where[key] = chosen
+    allocated = allocation_to_json(options[chosen]) if options[chosen].devices else None
+    return step | {"stage": "done", "scores": scores, "node": chosen, "allocated": allocated}
+
+
+# --- device.webhook -------------------------------------------------------------------------------
+
+
+@subject("device.webhook")
+def webhook(case: Case) -> Any:
+    containers = case.input["pod"]["spec"].get("containers", [])
+    amounts = [
+        ((one.get("resources") or {}).get("requests") or {}, (one.get("resources") or {}).get("limits") or {})
+        for one in containers
+    ]
+    done = [complete_container(requests, limits) for requests, limits in amounts]
+    verdict = validate_containers(requests for requests, _ in amounts)
+    return {
+        "mutate": {
+            "mutated": any(one.mutated for one in done),
+            "containers": [
+                {"name": raw["name"], "requests": dict(one.requests), "limits": dict(one.limits)}
+                for raw, one in zip(containers, done, strict=True)
+            ],
+        },
+        "validate": {
+            "allowed": verdict.allowed,
+            "reason": verdict.reason,
+            "errors": list(verdict.errors),
+        },
+    }
+
+
+# --- device.node_resources ------------------------------------------------------------------------
+
+
+@subject("device.node_resources")
+def node_resources(case: Case) -> Any:
+    node, device = case.input["node"], case.input.get("device")
+    allocatable = (node.get("status") or {}).get("allocatable")
+    if allocatable is None:
+        return {"error": "missing essential arguments"}
+    own = (device or {}).get("metadata", {}).get("labels") or {}
+    done = device_resources(
+        None if device is None else inventory_from_manifest(device),
+        own,
+        sync_gpu_shared=case.input["gateShared"],
+    )
+    return {
+        "resources": dict(done.amounts),
+        "resets": list(done.resets),
+        "labels": dict(done.labels),
+        "nodeAllocatable": dict(done.apply_to(parse_resources(allocatable))),
+        "nodeLabels": {**(node["metadata"].get("labels") or {}), **done.labels},
+    }

@@ -16,7 +16,7 @@ from koordcore.allocators.device.wants import TypeWant
 from koordcore.model.devices import DeviceType, ExclusivePolicy
 from koordcore.topology.devices import bits
 
-__all__ = ["PLAIN_TERMS", "Terms", "TypeView", "view_of"]
+__all__ = ["PLAIN_TERMS", "Terms", "TypeView", "open_amounts", "view_of"]
 
 PerMinor = Mapping[int, Amounts]
 
@@ -137,24 +137,9 @@ def view_of(
         Bit mask of NUMA ids that the pod is bound to; ``None`` for no affinity.
     """
     kind, shape = want.kind, want.shape
-    free: Mapping[int, Amounts] = state.free[kind]
-    busy = state.busy[kind]
-    allowed = want.selected
+    free, busy, allowed = _base(state, want, numa_mask, terms)
     taken = state.use(kind).vfs if want.vf_ranks is not None else None
-    lent_vfs: Mapping[int, int] = {}
-    if terms is not PLAIN_TERMS:
-        if kind in terms.lent:
-            free, busy = _with_lent(shape, state, terms.lent[kind])
-        lent_vfs = terms.lent_vfs.get(kind, lent_vfs)
-        if kind in terms.limits:
-            limits = terms.limits[kind]
-            allowed &= sum(1 << minor for minor in limits)
-            free = {
-                minor: tuple(map(min, left, limits[minor])) if minor in limits else left
-                for minor, left in free.items()
-            }
-    if numa_mask is not None:
-        allowed &= shape.layout.numa_filter(numa_mask)
+    lent_vfs = terms.lent_vfs.get(kind, {})
     if want.exclusive is not ExclusivePolicy.NONE:
         allowed &= ~_excluded(shape, busy, want.exclusive)
     vfs = None
@@ -167,6 +152,36 @@ def view_of(
             vfs = {minor: ranks & terms.only_vfs[kind].get(minor, ranks) for minor, ranks in vfs.items()}
     preferred = terms.preferred.get(kind, 0)
     return TypeView(want, free=free, busy=busy, allowed=allowed, vfs=vfs, preferred=preferred)
+
+
+def open_amounts(
+    state: NodeDevices, want: TypeWant, numa_mask: int | None = None, terms: Terms = PLAIN_TERMS
+) -> tuple[PerMinor, int]:
+    """Give the free amounts and the allowed minors of one type, whatever an exclusive policy says of them."""
+    free, _, allowed = _base(state, want, numa_mask, terms)
+    return free, allowed
+
+
+def _base(
+    state: NodeDevices, want: TypeWant, numa_mask: int | None, terms: Terms
+) -> tuple[PerMinor, int, int]:
+    kind, shape = want.kind, want.shape
+    free: PerMinor = state.free[kind]
+    busy = state.busy[kind]
+    allowed = want.selected
+    if terms is not PLAIN_TERMS:
+        if kind in terms.lent:
+            free, busy = _with_lent(shape, state, terms.lent[kind])
+        if kind in terms.limits:
+            limits = terms.limits[kind]
+            allowed &= sum(1 << minor for minor in limits)
+            free = {
+                minor: tuple(map(min, left, limits[minor])) if minor in limits else left
+                for minor, left in free.items()
+            }
+    if numa_mask is not None:
+        allowed &= shape.layout.numa_filter(numa_mask)
+    return free, busy, allowed
 
 
 def _with_lent(shape: TypeShape, state: NodeDevices, lent: PerMinor) -> tuple[PerMinor, int]:

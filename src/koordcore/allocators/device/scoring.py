@@ -1,0 +1,67 @@
+"""How good a node's devices are for a pod, 0..100 per type, summed over types.
+
+Upstream's ``scoring.go``: sums over all devices of a type, with the amount that *one* device gives as the
+request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.allocators.device.state import NodeDevices
+from koordcore.allocators.device.view import PLAIN_TERMS, Terms, open_amounts
+from koordcore.allocators.device.wants import planned_types, wants_of
+from koordcore.model.devices import DeviceRequest, DeviceShortfall
+from koordcore.topology.devices import bits
+
+__all__ = ["normalize_scores", "score_devices"]
+
+
+def score_devices(
+    state: NodeDevices | None,
+    request: DeviceRequest,
+    numa_mask: int | None = None,
+    *,
+    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    terms: Terms = PLAIN_TERMS,
+) -> int:
+    """Score one node for a pod; raw, so that several types may add up to more than 100.
+
+    A node about whose devices nothing is known, or which cannot serve the pod by its build, scores 0.
+
+    Parameters
+    ----------
+    state, request, numa_mask, policy, terms
+        As for :func:`~koordcore.allocators.device.allocate.allocate_devices`.
+    """
+    if state is None:
+        return 0
+    wants = wants_of(state.shape, request, policy)
+    if isinstance(wants, DeviceShortfall):
+        return 0
+    score = 0
+    for kind in planned_types(state.shape, request):
+        want = wants[kind]
+        shape = want.shape
+        free, allowed = open_amounts(state, want, numa_mask, terms)
+        totals = [0] * len(shape.names)
+        frees = [0] * len(shape.names)
+        for minor in bits(allowed):
+            for column, (total, left) in enumerate(zip(shape.totals[minor], free[minor], strict=True)):
+                totals[column] += total
+                frees[column] += left
+        score += want.score(tuple(totals), tuple(frees))
+    return score
+
+
+def normalize_scores(scores: Sequence[int]) -> list[int]:
+    """Stretch raw scores to 0..100 over the candidates by the best one; all 0 stays 0.
+
+    Examples
+    --------
+    >>> normalize_scores([200, 10]), normalize_scores([0]), normalize_scores([10])
+    ([100, 5], [0], [100])
+    """
+    best = max(scores, default=0)
+    return [score * 100 // best if best > 0 else 0 for score in scores]
