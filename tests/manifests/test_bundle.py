@@ -11,7 +11,12 @@ import pytest
 from koordcore.errors import ManifestError
 from koordcore.manifests import load, snapshot_from_objects
 from koordcore.model.cluster import Namespace, PodDisruptionBudget, PriorityClass, RawObject, Workload
+from koordcore.model.gangs import PodGroup
+from koordcore.model.metrics import NodeMetric
+from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod
+from koordcore.model.quotas import ElasticQuota, QuotaProfile
 from tests.manifests.builders import container, node, obj, pod
 
 
@@ -49,6 +54,7 @@ def cluster() -> list[dict[str, Any]]:
             "Deployment", "web", "apps/v1", spec={"replicas": 3, "selector": {"matchLabels": {"app": "web"}}}
         ),
         obj("Service", "web", spec={"ports": [{"port": 80}]}),
+        obj("Ingress", "web", "networking.k8s.io/v1"),
         obj("Job", "j", "batch/v1", spec={"parallelism": 4}),
     ]
 
@@ -78,10 +84,12 @@ def test_small_kinds_become_records() -> None:
 
 def test_what_no_feature_reads_is_kept_and_counted() -> None:
     loaded = snapshot_from_objects(cluster())
-    assert loaded.unread == {"Service": 1}
+    assert loaded.unread == {"Ingress.networking.k8s.io": 1}
     assert loaded.counts["Pod"] == 5
-    (raw,) = loaded.snapshot.of(RawObject)
-    assert (raw.kind, raw.namespace, raw.name) == ("Service", "", "web")
+    ingress, raw = loaded.snapshot.of(RawObject)
+    assert (ingress.kind, ingress.namespace) == ("Ingress", "")
+    # Spread constraints read services out of their text.
+    assert (raw.kind, raw.namespace, raw.name) == ("Service", "default", "web")
     assert json.loads(raw.text)["spec"] == {"ports": [{"port": 80}]}
 
 
@@ -228,3 +236,91 @@ def test_reading_stops_after_very_many_problems() -> None:
     found = problems(*([5] * 20_000))
     assert len(found) == 10_002
     assert found[-1] == "too many problems; the rest of the input was not looked at"
+
+
+def quota(name: str, parent: str = "", **rest: Any) -> dict[str, Any]:
+    labels = {"quota.scheduling.koordinator.sh/parent": parent} if parent else {}
+    return obj("ElasticQuota", name, "scheduling.sigs.k8s.io/v1alpha1", metadata={"labels": labels}, **rest)
+
+
+def test_cycles_among_quotas_are_refused() -> None:
+    assert problems(quota("a", "b"), quota("b", "a"), quota("c", "a"), quota("d")) == [
+        (
+            "object 1: ElasticQuota default/a: metadata.labels[quota.scheduling.koordinator.sh/parent]: "
+            "parents form a cycle: a -> b -> a"
+        )
+    ]
+
+
+def test_kinds_of_koordinator_become_records() -> None:
+    snapshot = snapshot_from_objects(
+        [
+            quota("team", spec={"max": {"cpu": 4}, "min": {"cpu": "500m"}}),
+            obj("PodGroup", "job", "scheduling.sigs.k8s.io/v1alpha1", spec={"minMember": 3}),
+            obj(
+                "NodeMetric",
+                "n1",
+                "slo.koordinator.sh/v1alpha1",
+                status={"nodeMetric": {"nodeUsage": {"resources": {"cpu": "1"}}}},
+            ),
+            obj(
+                "NodeResourceTopology", "n1", "topology.node.k8s.io/v1alpha1", topologyPolicies=["Restricted"]
+            ),
+            obj(
+                "ClusterNetworkTopology",
+                "default",
+                "scheduling.koordinator.sh/v1alpha1",
+                spec={
+                    "networkTopologySpec": [
+                        {"topologyLayer": "SpineLayer", "labelKey": ["spine"]},
+                        {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "SpineLayer"},
+                    ]
+                },
+            ),
+            obj("ElasticQuotaProfile", "p", "quota.koordinator.sh/v1alpha1", spec={"quotaName": "root"}),
+        ]
+    ).snapshot
+    assert dict(snapshot.of(ElasticQuota)[0].min) == {"cpu": 500}
+    assert (snapshot.of(PodGroup)[0].namespace, snapshot.of(PodGroup)[0].min_member) == ("default", 3)
+    assert snapshot.of(NodeMetric)[0].name == "n1"
+    assert snapshot.of(NodeResourceTopology)[0].name == "n1"
+    assert [one.layer for one in snapshot.of(ClusterNetworkTopology)[0].layers] == [
+        "SpineLayer",
+        "NodeTopologyLayer",
+    ]
+    assert snapshot.of(QuotaProfile)[0].quota_name == "root"
+
+
+def test_what_upstream_ignores_in_a_gang_is_a_warning() -> None:
+    annotations = {
+        "gang.scheduling.koordinator.sh/groups": ["default/a", "default/b"],
+        "gang.scheduling.koordinator.sh/mode": "Loose",
+    }
+    group = obj("PodGroup", "a", "scheduling.sigs.k8s.io/v1alpha1", metadata={"annotations": annotations})
+    loaded = snapshot_from_objects([group])
+    assert loaded.snapshot.of(PodGroup)[0].annotations["gang.scheduling.koordinator.sh/groups"] == (
+        '["default/a", "default/b"]'
+    )
+    first, second = map(str, loaded.warnings)
+    assert "taken as its JSON text" in first
+    assert second.startswith(
+        "object 1: PodGroup a: metadata.annotations[gang.scheduling.koordinator.sh/mode]"
+    )
+
+
+def test_problems_of_koordinator_kinds_name_their_path() -> None:
+    bad = obj("NodeMetric", "n1", "slo.koordinator.sh/v1alpha1", status={"updateTime": "soon"})
+    assert problems(bad, quota("q", spec={"max": {"cpu": "x"}})) == [
+        'object 1: NodeMetric n1: status.updateTime: expected an RFC 3339 time, got "soon"',
+        'object 2: ElasticQuota q: spec.max[cpu]: expected a quantity, got "x"',
+    ]
+
+
+def test_a_known_kind_in_a_foreign_group_is_kept_with_a_warning() -> None:
+    loaded = snapshot_from_objects([obj("ElasticQuota", "q", "scheduling.koordinator.sh/v1alpha1")])
+    assert [str(one) for one in loaded.warnings] == [
+        (
+            "object 1: ElasticQuota q: apiVersion: not read: "
+            "ElasticQuota is a kind of scheduling.sigs.k8s.io, not of scheduling.koordinator.sh"
+        )
+    ]

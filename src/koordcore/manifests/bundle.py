@@ -23,7 +23,9 @@ from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import ClusterRecord, PriorityClass, RawObject
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.quotas import ElasticQuota
 from koordcore.protocol.fields import Json, show
+from koordcore.protocol.quota import PARENT
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["DECODERS", "Loaded", "load", "snapshot_from_objects"]
@@ -31,6 +33,10 @@ __all__ = ["DECODERS", "Loaded", "load", "snapshot_from_objects"]
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR}
 """API group and kind to decoder; objects of other kinds are kept as they are, and counted."""
 
+_READ_AS_TEXT: Final = frozenset({("", "Service")})
+"""Kinds without a record of their own that features read out of the kept text."""
+_NAMESPACED: Final = frozenset({("", "Service"), ("", "ConfigMap"), ("", "PersistentVolumeClaim")})
+"""Kinds without a decoder that live in ``default`` when they name no namespace."""
 _GROUP_OF: Final = {kind: group for group, kind in DECODERS}
 _MAX_PROBLEMS: Final = 10_000
 """After this many problems the rest of the input is not looked at."""
@@ -206,12 +212,15 @@ class _Bundle:
             reading.warn("apiVersion", f"not read: {key[1]} is a kind of {known}, not of {key[0] or 'v1'}")
         text = canonical_text(raw)
         name = key[3] or "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+        namespace = key[2] or ("default" if key[:2] in _NAMESPACED else "")
         unique = (*key[:3], name)
         if not key[3] and self.seen.setdefault(unique, place.source) is not place.source:
             reading.problem("", f"stands twice; it came before in {self.seen[unique]}")
             return
         self.records.append(
-            RawObject(kind=key[1], name=name, namespace=key[2], api_version=str(raw["apiVersion"]), text=text)
+            RawObject(
+                kind=key[1], name=name, namespace=namespace, api_version=str(raw["apiVersion"]), text=text
+            )
         )
         slim = {
             "apiVersion": raw["apiVersion"],
@@ -258,6 +267,7 @@ class _Bundle:
             With everything that was wrong.
         """
         self._owner_cycles()
+        self._quota_cycles()
         unread = self._generic_workloads()
         states, pending = self._bind()
         if self.problems:
@@ -305,6 +315,8 @@ class _Bundle:
         owning = {owner for owners in self.owners.values() for owner in owners}
         unread: Counter[str] = Counter()
         for key, raw, source in self.unread:
+            if key[:2] in _READ_AS_TEXT:
+                continue
             if key in owning:
                 reading = Reading(self.memory)
                 workload = read_workload(reading, raw)
@@ -323,6 +335,20 @@ class _Bundle:
             place = _Place(self.seen.get(_unique(cycle[0]), ""), _shown(cycle[0]))
             self.problems.append(
                 place.put(Problem("metadata.ownerReferences", f"owners form a cycle: {names}"))
+            )
+
+    def _quota_cycles(self) -> None:
+        quotas = {one.name: one for one in self.records if isinstance(one, ElasticQuota)}
+        keys = {
+            name: ("scheduling.sigs.k8s.io", "ElasticQuota", one.namespace, name)
+            for name, one in quotas.items()
+        }
+        parents = {keys[name]: (keys[one.parent],) for name, one in quotas.items() if one.parent in keys}
+        for cycle in _cycles(parents):
+            names = " -> ".join(key[3] for key in (*cycle, cycle[0]))
+            place = _Place(self.seen.get(_unique(cycle[0]), ""), _shown(cycle[0]))
+            self.problems.append(
+                place.put(Problem(f"metadata.labels[{PARENT}]", f"parents form a cycle: {names}"))
             )
 
 

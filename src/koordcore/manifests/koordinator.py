@@ -1,6 +1,6 @@
 """Which function decodes which kind of Koordinator.
 
-One line per kind: ``plain`` around the parser that the kind's room has in :mod:`koordcore.protocol`.
+One line per kind: an adapter around the parser that the kind's room has in :mod:`koordcore.protocol`.
 """
 
 from __future__ import annotations
@@ -8,29 +8,75 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from koordcore.errors import Problem
 from koordcore.manifests._reading import Reading, read_metadata
 from koordcore.manifests.kubernetes import Decoder
-from koordcore.protocol.fields import Json
+from koordcore.model.gangs import PodGroup
+from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
+from koordcore.protocol.fields import Json, as_mapping
+from koordcore.protocol.gang import gang_from_pod_group, parse_pod_group
+from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.node_metric import parse_node_metric
+from koordcore.protocol.numa_nodes import node_resource_topology_of
+from koordcore.protocol.quota import elastic_quota_from_object, quota_profile_from_object
+from koordcore.topology.network import order_layers
 
 __all__ = ["KOORDINATOR"]
 
 _SCHEDULING: Final = "scheduling.koordinator.sh"
-_SLO: Final = "slo.koordinator.sh"
 _SIGS: Final = "scheduling.sigs.k8s.io"
 
 
-def plain(parse: Callable[[Mapping[str, Json]], Any], *, namespaced: bool = True) -> Decoder:
+def one(parse: Callable[[Mapping[str, Json]], Any], *, namespaced: bool = False) -> Decoder:
     """Make a decoder of a parser that gives one record and raises what is wrong."""
 
     def decode(reading: Reading, raw: Mapping[str, Json]) -> Any:
-        read_metadata(reading, raw, namespaced=namespaced)
-        return parse(raw)
+        return parse(_as_stored(reading, raw, namespaced=namespaced))
 
     return decode
 
 
+def warned(parse: Callable[[Mapping[str, Json]], tuple[Any, tuple[Problem, ...]]]) -> Decoder:
+    """Make a decoder of a parser that gives a record and what upstream silently ignores in it."""
+
+    def decode(reading: Reading, raw: Mapping[str, Json]) -> Any:
+        record, warnings = parse(_as_stored(reading, raw, namespaced=True))
+        reading.warnings += warnings
+        return record
+
+    return decode
+
+
+def _as_stored(reading: Reading, raw: Mapping[str, Json], *, namespaced: bool) -> Mapping[str, Json]:
+    """Check the metadata; give the object as it would be stored: with its namespace, annotations as texts."""
+    meta = read_metadata(reading, raw, namespaced=namespaced)
+    written = as_mapping(raw.get("metadata") or {})
+    stored: dict[str, Json] = {**written, "annotations": dict(meta.annotations)}
+    if namespaced:
+        stored["namespace"] = meta.namespace
+    return {**raw, "metadata": stored}
+
+
+def _pod_group(raw: Mapping[str, Json]) -> tuple[PodGroup, tuple[Problem, ...]]:
+    pod_group = parse_pod_group(raw)
+    gang = gang_from_pod_group(pod_group)
+    return pod_group, (*gang.unreadable, *gang.defaulted)
+
+
+def _network_topology(raw: Mapping[str, Json]) -> tuple[ClusterNetworkTopology, tuple[Problem, ...]]:
+    metadata = as_mapping(raw["metadata"])
+    topology = ClusterNetworkTopology(str(metadata.get("name")), parse_cluster_network_topology(raw))
+    order_layers(topology.layers)
+    warning = Problem("metadata.name", f"not looked at: only {DEFAULT_NETWORK_TOPOLOGY} counts")
+    return topology, () if topology.name == DEFAULT_NETWORK_TOPOLOGY else (warning,)
+
+
 KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
-    (_SLO, "NodeMetric"): plain(parse_node_metric, namespaced=False),
+    (_SCHEDULING, "ClusterNetworkTopology"): warned(_network_topology),
+    (_SIGS, "PodGroup"): warned(_pod_group),
+    (_SIGS, "ElasticQuota"): warned(elastic_quota_from_object),
+    ("quota.koordinator.sh", "ElasticQuotaProfile"): one(quota_profile_from_object, namespaced=True),
+    ("slo.koordinator.sh", "NodeMetric"): one(parse_node_metric),
+    ("topology.node.k8s.io", "NodeResourceTopology"): one(node_resource_topology_of),
 }
 """API group and kind to decoder, whatever the version."""

@@ -174,6 +174,16 @@ class NodeMetric:
     host_applications: tuple[HostApplicationMetric, ...] = ()
     prod_reclaimable: Measured | None = None
 
+    @property
+    def name(self) -> str:
+        """Name of the record: that of the node."""
+        return self.node
+
+    @property
+    def namespace(self) -> str:
+        """The object belongs to the whole cluster."""
+        return ""
+
     def pod_usages(self) -> Mapping[tuple[str, str], PodMetric]:
         """Index the pods' metrics by namespace and name; the last of equal names stays."""
         return {(pod.namespace, pod.name): pod for pod in self.pods}

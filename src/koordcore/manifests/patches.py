@@ -1,0 +1,141 @@
+"""Decisions out: what a controller would send to the API server.
+
+For each pod in the order of the decisions: what is written on it, then where it goes, or why it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import attrs
+
+from koordcore.manifests.encode import format_time
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Victim, Waiting
+from koordcore.model.pods import PodKey
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+
+__all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Call", "patches"]
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+"""Conditions are a list with a key: a plain merge patch would replace all of them."""
+
+_UNSCHEDULABLE: Final = "Unschedulable"
+_GATED: Final = "SchedulingGated"
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """One request to the API server about a pod.
+
+    Parameters
+    ----------
+    verb
+        ``patch`` or ``create``.
+    pod
+        The pod it is about.
+    subresource
+        ``binding``, ``status``, ``eviction``, or empty for the pod itself.
+    content_type
+        How a patch is meant; empty for ``create``.
+    body
+        The object or patch.
+    """
+
+    verb: str
+    pod: PodKey
+    subresource: str = ""
+    content_type: str = ""
+    body: dict[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Path of the request."""
+        path = f"/api/v1/namespaces/{self.pod.namespace}/pods/{self.pod.name}"
+        return f"{path}/{self.subresource}" if self.subresource else path
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the call as plain data: verb, path, content type of a patch, body."""
+        kind = {"contentType": self.content_type} if self.content_type else {}
+        return {"verb": self.verb, "path": self.path, **kind, "body": self.body}
+
+
+def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Call, ...]:
+    """Say what a controller would send for a result.
+
+    A bound pod gets its labels and annotations first and its Binding then, as upstream does in PreBind and
+    Bind. A pod that cannot be placed gets the condition ``PodScheduled=False`` with the text of its event.
+    Victims are evicted once, however many pods they make room for.
+
+    Parameters
+    ----------
+    result
+        What :func:`koordcore.schedule` decided.
+    now
+        Transition time of the conditions, with its zone; left out of them when it is not given.
+    """
+    evicted: set[PodKey] = set()
+    return tuple(
+        call for decision in result.decisions for call in _calls(result.snapshot, decision, now, evicted)
+    )
+
+
+def _calls(
+    snapshot: ClusterSnapshot, decision: PodDecision, now: datetime | None, evicted: set[PodKey]
+) -> Iterator[Call]:
+    match decision:
+        case Bound():
+            yield from _bound(snapshot, decision)
+        case Unschedulable():
+            yield _condition(decision.pod, _UNSCHEDULABLE, decision.message, now)
+        case Waiting():
+            pod = snapshot.pod(decision.pod)
+            gated = pod is not None and pod.gated
+            yield _condition(decision.pod, _GATED if gated else _UNSCHEDULABLE, decision.reason, now)
+        case Nominated():
+            for victim in decision.victims:
+                if victim.pod not in evicted:
+                    evicted.add(victim.pod)
+                    yield _eviction(victim)
+            yield _status(decision.pod, {"nominatedNodeName": decision.node})
+
+
+def _bound(snapshot: ClusterSnapshot, decision: Bound) -> Iterator[Call]:
+    written = {
+        name: dict(sorted(texts.items()))
+        for name, texts in (("annotations", decision.annotations), ("labels", decision.labels))
+        if texts
+    }
+    if written:
+        yield Call(verb="patch", pod=decision.pod, content_type=MERGE_PATCH, body={"metadata": written})
+    pod = snapshot.pod(decision.pod)
+    metadata = {"name": decision.pod.name, "namespace": decision.pod.namespace}
+    if pod is not None and pod.uid:
+        metadata["uid"] = pod.uid  # binds this pod and no later one of its name
+    target = {"apiVersion": "v1", "kind": "Node", "name": decision.node}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    yield Call(verb="create", pod=decision.pod, subresource="binding", body=body)
+
+
+def _condition(pod: PodKey, reason: str, message: str, now: datetime | None) -> Call:
+    time = {} if now is None else {"lastTransitionTime": format_time(now)}
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message, **time}
+    return _status(pod, {"conditions": [condition]})
+
+
+def _status(pod: PodKey, status: dict[str, Any]) -> Call:
+    return Call(
+        verb="patch",
+        pod=pod,
+        subresource="status",
+        content_type=STRATEGIC_MERGE_PATCH,
+        body={"status": status},
+    )
+
+
+def _eviction(victim: Victim) -> Call:
+    metadata = {"name": victim.pod.name, "namespace": victim.pod.namespace}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    return Call(verb="create", pod=victim.pod, subresource="eviction", body=body)
