@@ -31,6 +31,7 @@ __all__ = [
     "ANNOTATION_RESOURCE_SPEC",
     "ANNOTATION_RESOURCE_STATUS",
     "ANNOTATION_SCHEDULING_HINT",
+    "NO_STATUS",
     "NUMATopologySpec",
     "ResourceSpec",
     "ResourceStatus",
@@ -77,6 +78,9 @@ class ResourceStatus:
 
     cpuset: CPUSet = NO_CPUS
     numa_node_resources: tuple[NUMANodeResource, ...] = ()
+
+
+NO_STATUS: Final = ResourceStatus()
 
 
 def read_annotation(annotations: Mapping[str, str], key: str) -> Mapping[str, Json] | None:

@@ -1,17 +1,44 @@
-"""CPUs and NUMA nodes: ``cpu.*`` and ``numa.*``."""
+"""CPUs and NUMA nodes in themselves: ``cpu.take``, ``numa.merge``, ``numa.spec``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from koordcore.allocators.cpuset import CPUShortage, CPUWish, allocate_cpus, available_cpus
+from koordcore.allocators.numa_request import (
+    CPURequest,
+    NUMARefusal,
+    demand_on,
+    may_use_cpuset,
+)
+from koordcore.allocators.numa_state import numa_node_of
+from koordcore.errors import ManifestError
 from koordcore.model.numa import (
     CPUBindPolicy,
     CPUExclusivePolicy,
     CPUHoldings,
     NUMAAllocateStrategy,
 )
-from koordcore.topology.cpu import CPUTopology, format_cpulist, parse_cpulist
+from koordcore.model.resources import CPU, make_resources, parse_resources
+from koordcore.protocol.numa import (
+    resource_spec_of,
+)
+from koordcore.protocol.numa_args import numa_args_of
+from koordcore.protocol.numa_nodes import (
+    LABEL_NODE_NUMA_ALLOCATE_STRATEGY,
+    amplify,
+    node_amplification_ratios,
+    node_resource_topology_of,
+    trimmed_allocatable,
+)
+from koordcore.protocol.qos import (
+    kubernetes_qos_of,
+    priority_class_of,
+    priority_class_with_default,
+    qos_class_of,
+    qos_class_with_default,
+)
+from koordcore.topology.cpu import CPUTopology, cpu_ids, format_cpulist, parse_cpulist
 from koordcore.topology.numa import (
     NUMAExclusive,
     NUMAHint,
@@ -22,6 +49,13 @@ from koordcore.topology.numa import (
     numa_ids,
 )
 from tests.conformance.core import Case, Verdict, equality, subject
+from tests.conformance.numa_objects import (
+    annotations_of,
+    container_of,
+    labels_of,
+    pre_filter,
+    shown_amounts,
+)
 
 
 def _known(kind: Any, text: str, default: Any) -> Any:
@@ -98,3 +132,140 @@ def merge(case: Case) -> Any:
             "score": merged.hint.score,
         }
     return answer
+
+
+@subject("numa.spec")
+def spec(case: Case) -> Any:
+    return _SPECS[case.input["kind"]](case.input)
+
+
+def _spec_cpuset(given: Any) -> Any:
+    try:
+        cpus = parse_cpulist(given["text"])
+    except ManifestError:
+        return {"error": True}
+    answer: dict[str, Any] = {"text": format_cpulist(cpus)}
+    return answer if cpus.bit_count() > 64 else answer | {"cpus": list(cpu_ids(cpus))}
+
+
+def _spec_amplify(given: Any) -> Any:
+    return {"value": amplify(given["value"], given["ratio"])}
+
+
+def _spec_args(given: Any) -> Any:
+    try:
+        args = numa_args_of(given["args"])
+    except ManifestError:
+        return {"error": True}
+    return {
+        "defaultCPUBindPolicy": args.default_bind_policy or "",
+        "numaAllocateStrategy": args.allocate_strategy,
+        "numaScoring": args.numa_scoring,
+        "scoring": args.scoring,
+        "weights": dict(args.weights),
+    }
+
+
+def _spec_pod(given: Any) -> Any:
+    pod = given["pod"]
+    labels, priority, pod_spec = labels_of(pod), pod["spec"].get("priority"), pod["spec"]
+    kubernetes_qos = kubernetes_qos_of(
+        map(container_of, pod_spec.get("containers") or []),
+        map(container_of, pod_spec.get("initContainers") or []),
+    )
+    status, request = pre_filter(pod, numa_args_of(given.get("args") or {}))
+    answer = {
+        "qosRaw": qos_class_of(labels),
+        "qos": qos_class_with_default(labels, kubernetes_qos),
+        "priorityClassRaw": priority_class_of(labels, priority),
+        "priorityClass": priority_class_with_default(labels, priority, kubernetes_qos),
+        "mayUseCPUSet": may_use_cpuset(labels, priority),
+        "preFilter": status,
+    }
+    if request is None:
+        return answer
+    written = resource_spec_of(annotations_of(pod)).preferred_cpu_exclusive_policy
+    state: dict[str, Any] = {
+        "bind": request.bind,
+        "cpusNeeded": request.cpus_needed,
+        "exclusive": written if request.bind else "",
+        "numaExclusive": request.numa_exclusive,
+        "numaPolicy": request.numa_policy,
+        "preferred": request.preferred or "",
+        "requests": dict(request.requests),
+        "required": request.required or "",
+    }
+    if request.designated is not None:
+        state["designated"] = {
+            "cpuset": format_cpulist(request.designated.cpuset),
+            "numaNodeResources": shown_amounts(request.designated.numa_node_resources),
+        }
+    return answer | {"state": state}
+
+
+def _spec_nrt(given: Any) -> Any:
+    nrt = node_resource_topology_of(given["nrt"])
+    topology = nrt.topology
+    answer: dict[str, Any] = {
+        "maxRefCount": nrt.max_ref_count,
+        "numaTopologyPolicy": nrt.policy,
+        "reservedCPUs": format_cpulist(nrt.reserved_cpus),
+        "topology": {
+            "cores": topology.num_cores,
+            "cpus": topology.num_cpus,
+            "cpusPerCore": topology.cpus_per_core,
+            "cpusPerNode": topology.cpus_per_node,
+            "cpusPerSocket": topology.cpus_per_socket,
+            "nodes": topology.num_nodes,
+            "sockets": topology.num_sockets,
+            "valid": topology.valid,
+        },
+        "zones": shown_amounts(nrt.zones),
+    }
+    if nrt.kubelet is not None:
+        fields: dict[str, Any] = {
+            "policy": nrt.kubelet.policy,
+            "options": dict(nrt.kubelet.options),
+            "reservedCPUs": format_cpulist(nrt.kubelet.reserved_cpus),
+        }
+        answer["kubeletPolicy"] = {name: value for name, value in fields.items() if value}
+    if nrt.amplification_ratios:
+        answer["amplificationRatios"] = dict(nrt.amplification_ratios)
+    return answer
+
+
+def _spec_node(given: Any) -> Any:
+    raw = given["node"]
+    labels, annotations = labels_of(raw), annotations_of(raw)
+    nrt = node_resource_topology_of(given["nrt"])
+    node = numa_node_of(labels, annotations, nrt, numa_args_of(given.get("args") or {}))
+    merged = demand_on(CPURequest(requests=make_resources({CPU: 1000}), numa_policy=given["podPolicy"]), node)
+    answer: dict[str, Any] = {
+        "allocatable": dict(trimmed_allocatable(parse_resources(raw["status"]["allocatable"]), annotations)),
+        "cpuBindPolicy": node.bind_policy or "None",
+        # The reference shows the label as it is, the library what it orders like.
+        "numaAllocateStrategy": labels.get(LABEL_NODE_NUMA_ALLOCATE_STRATEGY) or node.strategy,
+        "numaTopologyPolicy": node.policy,
+    }
+    if isinstance(merged, NUMARefusal):
+        answer["mergedError"] = merged.reasons[0]
+    else:
+        answer["mergedPolicy"] = merged.policy
+    try:
+        answer["cpuRatio"] = node_amplification_ratios(annotations).get(CPU, -1)
+    except ManifestError:
+        answer["cpuRatioError"] = True
+        answer["amplifyError"] = True
+    else:
+        answer["amplifiedZones"] = shown_amounts(node.zones)
+    return answer
+
+
+_SPECS = {
+    "cpuset": _spec_cpuset,
+    "amplify": _spec_amplify,
+    "args": _spec_args,
+    "pod": _spec_pod,
+    "nrt": _spec_nrt,
+    "node": _spec_node,
+}

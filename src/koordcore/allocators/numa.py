@@ -1,0 +1,401 @@
+"""CPUs, memory and hugepages of one pod on one node: filter, allocate, score.
+
+Upstream's ``NodeNUMAResource`` plugin and topology manager with one decision in the place of several: a set
+of NUMA nodes serves a pod exactly when an allocation exists there (see ``docs/deviations/numa.md``).
+Devices join in :mod:`koordcore.allocators.node`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from koordcore.allocators.cpuset import CPUShortage, available_cpus
+from koordcore.allocators.numa_align import (
+    NO_PROVIDERS,
+    PLAIN_ROOM,
+    NUMAAdmission,
+    NUMAProvider,
+    NUMARoom,
+    align,
+    offers_of,
+    pod_request,
+    score_amounts,
+)
+from koordcore.allocators.numa_fit import Offer, split, take_on
+from koordcore.allocators.numa_request import (
+    CPUDemand,
+    CPURequest,
+    NUMARefusal,
+    bind_policies_conflict,
+    demand_on,
+)
+from koordcore.allocators.numa_state import NUMAState, available_amounts
+from koordcore.model.decisions import Shortfall
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUBindPolicy, NUMAArgs
+from koordcore.model.resources import CPU, NO_RESOURCES, Resources
+from koordcore.protocol.numa import NO_STATUS, ResourceStatus
+from koordcore.protocol.numa_nodes import amplify
+from koordcore.topology.cpu import NO_CPUS, format_cpulist
+from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy, mask_of
+
+__all__ = [
+    "NO_AMOUNTS",
+    "NUMAAllocation",
+    "NodeAmounts",
+    "allocate_numa",
+    "filter_numa",
+    "fit_numa",
+    "score_numa",
+]
+
+_INVALID_TOPOLOGY: Final = "node(s) invalid CPU Topology"
+_INVALID_RATIO: Final = "node(s) invalid CPU amplification ratio"
+_AMPLIFIED: Final = "Insufficient amplified cpu"
+_CONFLICT: Final = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
+_NOT_MULTIPLE: Final = "node(s) requested cpus not multiple cpus per core"
+_NO_NUMA_ZONES: Final = "insufficient resources on NUMA Node"
+_RESERVATIONS: Final = "Reservation(s) "
+
+
+@attrs.frozen
+class NodeAmounts:
+    """Amounts of a node as a whole; without NUMA nodes.
+
+    Parameters
+    ----------
+    allocatable
+        What pods may ask for, after the node reservation.
+    requested
+        Sum over the pods that hold room.
+    """
+
+    allocatable: Resources = NO_RESOURCES
+    requested: Resources = NO_RESOURCES
+
+
+NO_AMOUNTS: Final = NodeAmounts()
+
+
+@attrs.frozen
+class NUMAAllocation:
+    """What a pod gets of a node's CPUs and NUMA nodes.
+
+    Parameters
+    ----------
+    status
+        Its CPUs and amounts per NUMA node.
+    written
+        The pod is bound or under a topology policy: its status is written on it, even an empty one.
+    mask
+        NUMA nodes that were chosen; ``None`` where they do not matter.
+    reservation
+        Name of the reservation that serves it; empty for none.
+    """
+
+    status: ResourceStatus = NO_STATUS
+    written: bool = False
+    mask: NUMAMask | None = None
+    reservation: str = ""
+
+
+# Filter
+
+
+def filter_numa(
+    state: NUMAState,
+    request: CPURequest,
+    amounts: NodeAmounts = NO_AMOUNTS,
+    *,
+    args: NUMAArgs = DEFAULT_NUMA_ARGS,
+    room: NUMARoom = PLAIN_ROOM,
+    providers: Sequence[NUMAProvider] = NO_PROVIDERS,
+) -> NUMAAdmission | NUMARefusal:
+    """Tell whether a node may take a pod, as upstream's Filter does (spec section 5.1).
+
+    A pod that merely prefers a bind policy, or is under BestEffort, is let in without a look at CPUs;
+    :func:`fit_numa` looks at everything.
+
+    Parameters
+    ----------
+    amounts
+        Of the node as a whole; they matter only where its CPU is amplified.
+    args
+        Only the scoring of NUMA nodes matters.
+    room
+        What counts as free besides.
+    providers
+        What else the pod needs from the same NUMA nodes.
+    """
+    demand = demand_on(request, state.node)
+    if isinstance(demand, NUMARefusal):
+        return demand
+    if request.designated is not None:
+        given = _give_designated(state, demand, request.designated)
+        if isinstance(given, NUMARefusal):
+            return given
+        return NUMAAdmission(demand.policy)
+    refusal = _unsuitable(state, demand, amounts)
+    if refusal is not None:
+        return refusal
+    if demand.policy is NUMATopologyPolicy.NONE:
+        if demand.bind and demand.required:
+            trial = _take(offers_of(state, demand, room), None)
+            if isinstance(trial, NUMARefusal):
+                return trial
+        return NUMAAdmission()
+    if demand.policy is NUMATopologyPolicy.BEST_EFFORT:
+        return NUMAAdmission(demand.policy)
+    return align(state, demand, args=args, room=room, providers=providers)
+
+
+def _unsuitable(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts) -> NUMARefusal | None:
+    """Say what makes a node unsuitable before CPUs and NUMA nodes are looked at; ``None`` for nothing."""
+    node, request = state.node, demand.request
+    refusal = _amplified(state, demand, amounts)
+    if refusal is not None or not demand.bind:
+        return refusal
+    if not node.topology.valid:
+        return NUMARefusal.because(_INVALID_TOPOLOGY, resolvable=False)
+    if bind_policies_conflict(request, node):
+        return NUMARefusal.because(_CONFLICT, resolvable=False)
+    whole_cores = demand.required and demand.bind_policy is CPUBindPolicy.FULL_PCPUS
+    if whole_cores and request.cpus_needed % node.topology.cpus_per_core:
+        return NUMARefusal.because(_NOT_MULTIPLE, resolvable=False)
+    return None
+
+
+def _amplified(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts) -> NUMARefusal | None:
+    """Check the amplified CPU of the node as a whole (spec section 6.2)."""
+    ratio, cpu = state.node.cpu_ratio, demand.request.cpu
+    if not cpu:
+        return None
+    if ratio is None:
+        return NUMARefusal.because(_INVALID_RATIO, resolvable=False)
+    if ratio <= 1:
+        return None
+    need = amplify(cpu, ratio) if demand.bind else cpu
+    bound = 1000 * state.usage.holdings.held.bit_count()
+    requested = amounts.requested.get(CPU, 0)
+    if bound and requested >= bound:
+        requested += amplify(bound, ratio) - bound
+    free = amounts.allocatable.get(CPU, 0) - requested
+    if need <= free:
+        return None
+    return NUMARefusal((Shortfall(_AMPLIFIED, CPU, need, free),))
+
+
+# Allocate
+
+
+def allocate_numa(
+    state: NUMAState,
+    request: CPURequest,
+    admission: NUMAAdmission | None = None,
+    *,
+    args: NUMAArgs = DEFAULT_NUMA_ARGS,
+    room: NUMARoom = PLAIN_ROOM,
+    providers: Sequence[NUMAProvider] = NO_PROVIDERS,
+) -> NUMAAllocation | NUMARefusal:
+    """Give a pod its CPUs and its amounts per NUMA node.
+
+    Parameters
+    ----------
+    admission
+        What :func:`filter_numa` answered; it is chosen here where that did not look at NUMA nodes.
+    args, room, providers
+        As there.
+    """
+    demand = demand_on(request, state.node)
+    if isinstance(demand, NUMARefusal):
+        return demand
+    if request.designated is not None:
+        return _give_designated(state, demand, request.designated)
+    if demand.bind and not state.node.topology.valid:
+        return NUMARefusal.because(_INVALID_TOPOLOGY, resolvable=False)
+    if demand.policy is NUMATopologyPolicy.NONE:
+        mask = None
+    else:
+        if admission is None or not admission.aligned:
+            chosen = align(state, demand, args=args, room=room, providers=providers)
+            if isinstance(chosen, NUMARefusal):
+                return chosen
+            admission = chosen
+        mask = admission.mask
+    if mask is None and not demand.bind:
+        return NUMAAllocation(written=demand.policy is not NUMATopologyPolicy.NONE)
+    taken = _take(offers_of(state, demand, room), mask)
+    if isinstance(taken, NUMARefusal):
+        return NUMARefusal.because(room.refusal) if room.refusal else taken
+    reservation, status = taken
+    return NUMAAllocation(status, True, mask, reservation)
+
+
+def _take(
+    offers: Sequence[tuple[str, Offer]], mask: NUMAMask | None
+) -> tuple[str, ResourceStatus] | NUMARefusal:
+    """Take from the first offer that can serve; say what all of them lack where none can."""
+    shortfalls: list[Shortfall] = []
+    for name, offer in offers:
+        answer = _take_one(offer, mask)
+        if isinstance(answer, ResourceStatus):
+            return name, answer
+        if name:
+            shortfalls += [attrs.evolve(one, reason=_RESERVATIONS + one.reason) for one in answer.shortfalls]
+        else:
+            return answer
+    return NUMARefusal(tuple(shortfalls))
+
+
+def _take_one(offer: Offer, mask: NUMAMask | None) -> ResourceStatus | NUMARefusal:
+    if mask is not None and not offer.state.node.zones:
+        return NUMARefusal.because(_NO_NUMA_ZONES, resolvable=False)
+    if mask is not None and not offer.feasible(mask):
+        return offer.refusal(mask)
+    amounts = () if mask is None else split(offer, mask)
+    if not offer.demand.bind:
+        return ResourceStatus(NO_CPUS, amounts)
+    if mask is None and offer.guard is not None:
+        guarded = take_on(offer.guard, ())
+        if isinstance(guarded, NUMARefusal):
+            return guarded
+    cpus = take_on(offer, amounts)
+    return cpus if isinstance(cpus, NUMARefusal) else ResourceStatus(cpus, amounts)
+
+
+def _give_designated(
+    state: NUMAState, demand: CPUDemand, status: ResourceStatus
+) -> NUMAAllocation | NUMARefusal:
+    """Give a pod exactly what it is designated to get, if nobody else holds it.
+
+    Upstream accepts CPUs and amounts that others hold; here they are a refusal that names the holder.
+    """
+    node, request = state.node, demand.request
+    if demand.bind and not node.topology.valid:
+        return NUMARefusal.because(_INVALID_TOPOLOGY, resolvable=False)
+    if status.cpuset or demand.bind:
+        if not demand.bind or status.cpuset.bit_count() != request.cpus_needed:
+            return NUMARefusal.because(CPUShortage.NOT_ENOUGH)
+        free = available_cpus(
+            node.topology,
+            state.usage.holdings,
+            reserved=node.reserved_cpus,
+            max_ref_count=node.max_ref_count,
+        )
+        missing = status.cpuset & ~free
+        if missing:
+            return NUMARefusal(
+                (
+                    Shortfall(
+                        _holders(state, missing), CPU, request.cpu, request.cpu - 1000 * missing.bit_count()
+                    ),
+                )
+            )
+    available = available_amounts(state)
+    short = []
+    for entry in status.numa_node_resources:
+        here = available.get(entry.node, {})
+        short += [
+            Shortfall(f"Insufficient NUMA {name}", name, amount, here.get(name, 0))
+            for name, amount in entry.resources.items()
+            if amount > here.get(name, 0)
+        ]
+    if short:
+        return NUMARefusal(tuple(short))
+    mask = mask_of(entry.node for entry in status.numa_node_resources) or None
+    return NUMAAllocation(status, True, mask)
+
+
+def _holders(state: NUMAState, cpus: int) -> str:
+    """Name who holds CPUs that a pod must be given."""
+    names = sorted(
+        f"{held.namespace}/{held.name}" if held.name else held.uid
+        for held in state.allocations
+        if held.cpuset & cpus
+    )
+    if not names:
+        return CPUShortage.NOT_ENOUGH
+    return f"{CPUShortage.NOT_ENOUGH}: cpus {format_cpulist(cpus)} are held by {', '.join(names)}"
+
+
+def fit_numa(
+    state: NUMAState,
+    request: CPURequest,
+    amounts: NodeAmounts = NO_AMOUNTS,
+    *,
+    args: NUMAArgs = DEFAULT_NUMA_ARGS,
+    room: NUMARoom = PLAIN_ROOM,
+    providers: Sequence[NUMAProvider] = NO_PROVIDERS,
+) -> NUMAAllocation | NUMARefusal:
+    """Tell what a pod would get on a node, or why nothing: filter and allocation as one question."""
+    admission = filter_numa(state, request, amounts, args=args, room=room, providers=providers)
+    if isinstance(admission, NUMARefusal):
+        return admission
+    return allocate_numa(state, request, admission, args=args, room=room, providers=providers)
+
+
+# Score
+
+
+def score_numa(
+    state: NUMAState,
+    request: CPURequest,
+    amounts: NodeAmounts,
+    admission: NUMAAdmission | None = None,
+    *,
+    args: NUMAArgs = DEFAULT_NUMA_ARGS,
+    room: NUMARoom = PLAIN_ROOM,
+) -> int:
+    """Rate a node for a pod, 0..100 (spec section 5.2).
+
+    Under a topology policy the NUMA nodes that the pod would use are rated where they are known, the node as
+    a whole otherwise; a pod that would get nothing there scores 0.
+
+    Parameters
+    ----------
+    admission
+        What :func:`filter_numa` answered.
+    """
+    demand = demand_on(request, state.node)
+    if isinstance(demand, NUMARefusal) or (demand.bind and not state.node.topology.valid):
+        return 0
+    if demand.policy is NUMATopologyPolicy.NONE:
+        return _score_node(state, demand, amounts, args)
+    mask = admission.mask if admission is not None else None
+    given: tuple[str, ResourceStatus] | NUMARefusal = ("", NO_STATUS)
+    if mask is not None or demand.bind:
+        given = _take(offers_of(state, demand, room), mask)
+    if isinstance(given, NUMARefusal):
+        return 0
+    return _score_given(state, demand, given[1], amounts, args)
+
+
+def _score_node(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts, args: NUMAArgs) -> int:
+    requested = dict(amounts.requested)
+    ratio = state.node.cpu_ratio or 1.0
+    if ratio > 1 and demand.request.cpu:
+        bound = 1000 * state.usage.holdings.held.bit_count()
+        requested[CPU] = requested.get(CPU, 0) + amplify(bound, ratio) - bound
+    request = pod_request(demand, state)
+    return score_amounts(args.scoring, args.weights, amounts.allocatable, requested, request)
+
+
+def _score_given(
+    state: NUMAState, demand: CPUDemand, given: ResourceStatus, amounts: NodeAmounts, args: NUMAArgs
+) -> int:
+    node = state.node
+    capacity, requested = dict(amounts.allocatable), dict(amounts.requested)
+    if given.numa_node_resources:
+        capacity, requested = {}, {}
+        available = available_amounts(state)
+        for entry in given.numa_node_resources:
+            for name, amount in node.capacity.get(entry.node, NO_RESOURCES).items():
+                capacity[name] = capacity.get(name, 0) + amount
+                requested[name] = requested.get(name, 0) + amount - available[entry.node].get(name, 0)
+    if given.cpuset:
+        # Upstream counts every CPU that is handed out anywhere on the node, and nothing else.
+        bound = 1000 * state.usage.holdings.held.bit_count()
+        requested[CPU] = amplify(bound, node.cpu_ratio or 1.0)
+    return score_amounts(args.scoring, args.weights, capacity, requested, pod_request(demand, state))
