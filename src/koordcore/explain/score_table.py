@@ -1,0 +1,112 @@
+"""The best nodes of one decision with every feature's weighted score, as a Markdown table.
+
+Specification section 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import attrs
+import numpy as np
+
+from koordcore._workspace import Workspace
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.schedule.classes import FeatureSet
+from koordcore.schedule.feature import Refusal
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["NodeScore", "render_score_table", "score_nodes"]
+
+
+@attrs.frozen
+class NodeScore:
+    """One node's total and what it is made of.
+
+    Parameters
+    ----------
+    total
+        Sum that decides.
+    scores
+        Feature and its weighted score, in the features' order.
+    """
+
+    node: str
+    total: int
+    scores: tuple[tuple[str, int], ...] = ()
+
+
+def score_nodes(
+    snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy(), now: datetime | None = None
+) -> tuple[NodeScore, ...]:
+    """Score every node that can take the pod, best first, equal ones by name.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster; it is not changed.
+    pod
+        Who asks.
+    policy
+        What decides.
+    now
+        The clock, for features that look at the age of things.
+    """
+    workspace = Workspace(snapshot, now)
+    pod_class = FeatureSet(workspace, policy).class_of(pod)
+    if isinstance(pod_class, Refusal) or pod_class.refuse() is not None:
+        return ()
+    feasible = pod_class.feasible()
+    weights = {setting.name: setting.weight for setting in policy.features}
+    columns = [(name, scores * weights[name]) for name, scores in pod_class.score_table(feasible).items()]
+    rows = []
+    for row in np.flatnonzero(feasible).tolist():
+        scores = tuple((name, int(column[row])) for name, column in columns)
+        rows.append(NodeScore(workspace.layout.names[row], sum(score for _, score in scores), scores))
+    return tuple(sorted(rows, key=lambda one: (-one.total, one.node)))
+
+
+def render_score_table(pod: str, scores: Sequence[NodeScore], top: int) -> str:
+    """Write the ``top`` best nodes as a Markdown table.
+
+    Parameters
+    ----------
+    pod
+        ``namespace/name``.
+    scores
+        In any order; equal totals are sorted by name. All list the same features in the same order; the
+        columns are named after those of the best.
+    top
+        Number of rows; 0 gives the header alone.
+
+    Returns
+    -------
+    str
+        The table without a newline at its end; nothing where there are no scores.
+
+    Examples
+    --------
+    >>> print(render_score_table("default/p", [NodeScore("n1", 80, (("Fit", 80),))], 1))
+    | # | Pod | Node | Score | Fit |
+    | --- | --- | --- | ---:| ---:|
+    | 0 | default/p | n1 | 80 | 80 |
+    """
+    if not scores:
+        return ""
+    ranked = sorted(scores, key=lambda one: (-one.total, one.node))
+    columns = [name for name, _ in ranked[0].scores]
+    shown = ranked[: max(0, top)]
+    header = ["#", "Pod", "Node", "Score", *columns]
+    # Upstream's renderer tells text from numbers by the rows: without any, every column is one of numbers.
+    rule = [" --- " if shown and index < 3 else " ---:" for index in range(len(header))]
+    lines = [_line(header), f"|{'|'.join(rule)}|"]
+    for rank, one in enumerate(shown):
+        cells = [str(rank), pod, one.node, str(one.total), *(str(score) for _, score in one.scores)]
+        lines.append(_line(cells))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
