@@ -197,6 +197,9 @@ class Program:
             raise SolverError(f"a constraint spans {least} to {greatest}, beyond 64 bits")
         if (lower is None or least >= lower) and (upper is None or greatest <= upper):
             return
+        if not pairs and not when and not unless:
+            self._impossible = True
+            return
         conditions = (*((variable, True) for variable in when), *((variable, False) for variable in unless))
         self._constraints.append(
             _Linear(tuple(v for v, _ in pairs), tuple(c for _, c in pairs), lower, upper, conditions)

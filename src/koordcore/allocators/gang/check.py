@@ -1,0 +1,90 @@
+"""Is a gang's placement legal? Re-derived from the demand alone, without the planner's code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from koordcore.allocators.gang.demand import GangDemand, Role
+from koordcore.topology.gathering import gathering_violations
+from koordcore.topology.network import NetworkTopology
+
+__all__ = ["placement_violations"]
+
+
+def placement_violations(
+    tree: NetworkTopology, demand: GangDemand, nodes: Mapping[str, str]
+) -> tuple[str, ...]:
+    """List what is wrong with a placement; empty for a legal one.
+
+    Checked are: known members and nodes, every node's amounts and slots, every role's minimum (all or
+    nothing), the number of roles, MustGather, and the pod-count multiples at every layer.
+
+    Parameters
+    ----------
+    tree, demand
+        What was asked.
+    nodes
+        Node per member key.
+    """
+    members = {member.key: member for role in demand.roles for member in role.members}
+    broken = [f"{key} is no member" for key in nodes if key not in members]
+    unknown = sorted({node for node in nodes.values() if node not in tree.node_index})
+    broken += [f"node {node} has no place in the network topology" for node in unknown]
+    if broken:
+        return tuple(broken)
+    broken += _roles_broken(tree, demand, nodes)
+    held: dict[str, Counter[int]] = {}
+    for key, node in nodes.items():
+        held.setdefault(node, Counter())[members[key].shape] += 1
+    for node in sorted(held):
+        broken += _node_broken(demand, node, tree.node_index[node], held[node])
+    bound = [
+        tree.nodes[row]
+        for row in (np.flatnonzero(demand.bound) if len(demand.bound) else ())
+        for _ in range(int(demand.bound[row]))
+    ]
+    broken += gathering_violations(
+        tree,
+        nodes.values(),
+        must_layer=demand.spec.must_layer(tree.layers),
+        multiples=demand.spec.multiples,
+        bound=bound,
+    )
+    return tuple(broken)
+
+
+def _node_broken(demand: GangDemand, node: str, row: int, held: Counter[int]) -> list[str]:
+    broken = []
+    for shape, count in sorted(held.items()):
+        slots = int(demand.shapes[shape].slots[row])
+        if count > slots:
+            broken.append(f"node {node} takes {slots} members of shape {shape}, not {count}")
+    for resource in range(demand.free.shape[0] if demand.free.size else 0):
+        asked = sum(count * int(demand.shapes[shape].request[resource]) for shape, count in held.items())
+        free = int(demand.free[resource, row])
+        if asked > max(0, free):
+            broken.append(f"node {node} has {free} of resource {resource}, not {asked}")
+    return broken
+
+
+def _roles_broken(tree: NetworkTopology, demand: GangDemand, nodes: Mapping[str, str]) -> list[str]:
+    broken, reached = [], 0
+    partial = demand.min_roles is not None and demand.min_roles < len(demand.roles)
+    for role in demand.roles:
+        placed = [nodes[member.key] for member in role.members if member.key in nodes]
+        enough = len(placed) >= role.min_available
+        reached += enough
+        if not enough and (placed or not partial):
+            broken.append(f"{role.name} has {len(placed)} members of at least {role.min_available}")
+        broken += _role_gather(tree, role, placed)
+    if partial and demand.min_roles is not None and reached < demand.min_roles:
+        broken.append(f"{reached} roles of at least {demand.min_roles} reach their minimum")
+    return broken
+
+
+def _role_gather(tree: NetworkTopology, role: Role, placed: list[str]) -> list[str]:
+    found = gathering_violations(tree, placed, must_layer=role.must_layer)
+    return [f"{role.name}: {text}" for text in found]

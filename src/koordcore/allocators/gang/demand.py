@@ -1,0 +1,276 @@
+"""What a gang asks of the cluster, and what it gets: the records that placement takes and returns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+from numpy.typing import NDArray
+
+from koordcore.errors import ModelError
+from koordcore.model.certificates import Certificate
+from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.topology.network import NetworkTopology
+
+__all__ = [
+    "GangDemand",
+    "GangPlacement",
+    "GangShortfall",
+    "IntMatrix",
+    "IntVector",
+    "Member",
+    "Role",
+    "Shape",
+    "deal",
+    "natural_key",
+    "rank_order",
+]
+
+IntVector: TypeAlias = NDArray[np.int64]
+IntMatrix: TypeAlias = NDArray[np.int64]
+
+ANYWHERE: Final = NetworkTopologySpec()
+NO_DOMAINS: Final[immutabledict[str, int]] = immutabledict()
+_DIGITS: Final = re.compile(r"([0-9]+)")
+
+
+def natural_key(name: str) -> tuple[tuple[int | str, ...], str]:
+    """Order names as people do: ``w-2`` before ``w-10``; equal readings fall back to the plain text."""
+    parts: list[int | str] = [
+        int(part) if position % 2 else part for position, part in enumerate(_DIGITS.split(name))
+    ]
+    return tuple(parts), name
+
+
+@attrs.frozen
+class Member:
+    """One pod to be placed.
+
+    Parameters
+    ----------
+    key
+        ``namespace/name``.
+    shape
+        Index of its shape among the demand's shapes.
+    rank
+        Its index in the job; None for none. Members with a rank come before those without.
+    """
+
+    key: str
+    shape: int = 0
+    rank: int | None = None
+
+
+def rank_order(members: Iterable[Member]) -> list[Member]:
+    """Sort members by rank, then by natural name; those without a rank last."""
+    return sorted(
+        members, key=lambda m: (m.rank is None, m.rank if m.rank is not None else 0, natural_key(m.key))
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Role:
+    """A gang of the group, or a sub-group of a gang: members that need a minimum of their own.
+
+    Parameters
+    ----------
+    name
+        Gang id or sub-group name.
+    members
+        Its pending members.
+    min_available
+        How many of them must be placed at least (bound members already subtracted).
+    must_layer
+        Layer of which the role's members share one domain; empty for no wish of its own.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+    min_available: int
+    must_layer: str = ""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Shape:
+    """Members that are interchangeable for every filter.
+
+    Parameters
+    ----------
+    slots
+        Most members of this shape that each node of the tree takes by itself, shape (nodes,): the answer of
+        filters and allocators, 0 where it may not run.
+    request
+        Amounts of the countable resources, shape (R,); needed where several shapes compete.
+    """
+
+    slots: IntVector
+    request: IntVector = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+def _no_count() -> IntVector:
+    return np.zeros(0, dtype=np.int64)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class GangDemand:
+    """A whole gang (or gang group) to be placed at once; arrays over the nodes follow ``tree.nodes``.
+
+    Parameters
+    ----------
+    roles
+        Gangs of the group; usually one.
+    shapes
+        Shapes that the members refer to.
+    free
+        What each node has left, shape (R, nodes); may be empty for a single shape.
+    spec
+        How the members want to be gathered.
+    bound
+        Members that run already, per node; empty for none. A domain that they use costs nothing.
+    near
+        Other pods that the members want to be near to, per node; empty for none.
+    min_roles
+        How many roles must reach their minimum; None for all. A role that does not gets nothing.
+
+    Raises
+    ------
+    ModelError
+        When the parts do not fit together.
+    """
+
+    roles: tuple[Role, ...]
+    shapes: tuple[Shape, ...]
+    free: IntMatrix = attrs.field(factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    spec: NetworkTopologySpec = ANYWHERE
+    bound: IntVector = attrs.field(factory=_no_count)
+    near: IntVector = attrs.field(factory=_no_count)
+    min_roles: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        keys = [member.key for role in self.roles for member in role.members]
+        if len(set(keys)) != len(keys):
+            raise ModelError("a member occurs twice in one gang")
+        for role in self.roles:
+            for member in role.members:
+                if not 0 <= member.shape < len(self.shapes):
+                    raise ModelError(f"{member.key}: there is no shape {member.shape}")
+        if len(self.shapes) > 1:
+            rows = {len(shape.request) for shape in self.shapes} | {self.free.shape[0]}
+            if len(rows) != 1:
+                raise ModelError("several shapes need one request amount per row of free")
+        if self.min_roles is not None and not 0 <= self.min_roles <= len(self.roles):
+            raise ModelError(f"min_roles: expected 0 up to {len(self.roles)}, got {self.min_roles}")
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All members in rank order."""
+        return tuple(rank_order(member for role in self.roles for member in role.members))
+
+    @property
+    def size(self) -> int:
+        """Number of members to be placed."""
+        return sum(len(role.members) for role in self.roles)
+
+    @property
+    def least(self) -> int:
+        """Members that must be placed when every role counts."""
+        return sum(max(0, role.min_available) for role in self.roles)
+
+    @property
+    def uniform(self) -> bool:
+        """All members are interchangeable and no role has a wish of its own."""
+        return (
+            len({member.shape for role in self.roles for member in role.members}) <= 1
+            and all(not role.must_layer for role in self.roles)
+            and self.min_roles in (None, len(self.roles))
+        )
+
+
+@attrs.frozen(kw_only=True)
+class GangPlacement:
+    """Where the members go.
+
+    Parameters
+    ----------
+    nodes
+        Node of every member that is placed, in rank order.
+    left_out
+        Members beyond the minimum that found no place, in rank order.
+    certificate
+        The objective: members placed (negated), then domains opened per layer of ``objective_layers``, then
+        how far the used domains are from the pods to be near to, then the offer slots of the used domains,
+        both from the nodes up.
+    objective_layers
+        Layers in the order in which their domains are counted.
+    domains
+        Domains used per layer, from the top down to the nodes.
+    """
+
+    nodes: immutabledict[str, str]
+    left_out: tuple[str, ...] = ()
+    certificate: Certificate
+    objective_layers: tuple[str, ...] = ()
+    domains: immutabledict[str, int] = NO_DOMAINS
+
+
+@attrs.frozen(kw_only=True)
+class GangShortfall:
+    """Why a gang has no place.
+
+    Parameters
+    ----------
+    message
+        Upstream's text, for conditions and events.
+    detail
+        The smallest reason in plain words, with numbers.
+    desired
+        Members that had to be placed at least.
+    placeable
+        Most members that could be placed under the same rules; -1 when that is not known.
+    certificate
+        Proven infeasible, or nothing known because the budget ran out.
+    """
+
+    message: str
+    detail: str
+    desired: int
+    placeable: int
+    certificate: Certificate
+
+
+def deal(
+    tree: NetworkTopology, demand: GangDemand, counts: Sequence[tuple[int, int]], *, total: int
+) -> tuple[immutabledict[str, str], tuple[str, ...]]:
+    """Hand the places of one shape out: consecutive ranks to neighbouring places.
+
+    When not all members can be placed every role first gets its minimum, then the lowest ranks win.
+
+    Parameters
+    ----------
+    counts
+        Pairs of node position and number of places, neighbours next to each other.
+    total
+        Number of places.
+    """
+    members = demand.members
+    needed = {
+        member.key
+        for role in demand.roles
+        for member in rank_order(role.members)[: max(0, role.min_available)]
+    }
+    extra = total - len(needed)
+    chosen = []
+    for member in members:
+        if member.key in needed:
+            chosen.append(member.key)
+        elif extra > 0:
+            chosen.append(member.key)
+            extra -= 1
+    places = [tree.nodes[node] for node, count in counts for _ in range(count)]
+    kept = frozenset(chosen)
+    left_out = tuple(member.key for member in members if member.key not in kept)
+    return immutabledict(zip(chosen, places, strict=True)), left_out

@@ -1,0 +1,504 @@
+"""The integer program of gangs with several shapes, roles or rivals.
+
+Members are counted, never named: how many of each class go into each cell. A cell is a domain directly above
+the nodes, whose nodes offer patterns; where patterns are too many, or a role must share one node, a cell is a
+node with its amounts as constraints. Above the cells every gang has a switch per domain that it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from koordcore._cpsat import Program, Stage, Terms
+from koordcore.allocators.gang.demand import GangDemand
+from koordcore.allocators.gang.objective import Terms as Objective
+from koordcore.allocators.gang.patterns import Pattern, node_patterns
+from koordcore.topology.network import NODE_LAYER, NetworkTopology
+
+__all__ = ["GangModel", "Kind", "MemberClass"]
+
+
+@attrs.frozen
+class MemberClass:
+    """Members that the program does not tell apart: a shape of one gang, of one role if that gathers."""
+
+    gang: int
+    shape: int
+    role: int | None
+    count: int
+
+
+@attrs.frozen(eq=False)
+class Kind:
+    """Nodes of one cell that are alike, in leaf order, with what they can hold and how many use what."""
+
+    nodes: tuple[int, ...]
+    patterns: tuple[Pattern, ...]
+    uses: tuple[int, ...]
+    slots: int
+    bound: int
+    near: int
+
+
+@attrs.frozen(eq=False)
+class Cell:
+    """A domain that members are counted in; ``counts`` has a variable per class, -1 for none."""
+
+    domain: int
+    counts: tuple[int, ...]
+    kinds: tuple[Kind, ...]
+
+
+class GangModel:
+    """Variables and constraints for one or several gangs that share the nodes' amounts.
+
+    Parameters
+    ----------
+    tree
+        The network.
+    objectives
+        One per gang, all over the same shapes and free amounts.
+    optional
+        Each gang may be left out as a whole (the first switch of its roles).
+    """
+
+    def __init__(
+        self, tree: NetworkTopology, objectives: Sequence[Objective], *, optional: bool = False
+    ) -> None:
+        self.tree = tree
+        self.objectives = tuple(objectives)
+        self.program = Program()
+        demand = objectives[0].demand
+        self.free = demand.free
+        self.requests = np.stack([shape.request for shape in demand.shapes])
+        self.slots = np.stack([shape.slots for shape in demand.shapes])
+        self.classes = _classes([objective.demand for objective in objectives])
+        limits = np.zeros(len(demand.shapes), dtype=np.int64)
+        for member_class in self.classes:
+            limits[member_class.shape] += member_class.count
+        self.slots = np.clip(self.slots, 0, limits[:, None])
+        self._times: list[tuple[int, Terms, int, int]] = []
+        self._chosen: list[tuple[int, list[int]]] = []
+        self.cells = self._make_cells()
+        self.switches = [self._make_switches(gang) for gang in range(len(objectives))]
+        self.on = [self.program.boolean() if optional else None for _ in objectives]
+        self.shares: dict[tuple[int, int, int], int] = {}
+        self.active: dict[tuple[int, int], int] = {}
+        for gang in range(len(objectives)):
+            self._require_roles(gang)
+            self._require_gathering(gang)
+            self._require_multiples(gang)
+
+    def terms(self, gang: int, *, domain: int | None = None) -> list[tuple[int, int]]:
+        """Sum of a gang's members, in one domain or everywhere."""
+        return [
+            (variable, 1)
+            for cell in self.cells
+            if domain is None or self._inside(cell.domain, domain)
+            for variable, member_class in zip(cell.counts, self.classes, strict=True)
+            if variable >= 0 and member_class.gang == gang
+        ]
+
+    def stages(self, gangs: Sequence[int], floors: Sequence[int] = ()) -> list[Stage]:
+        """Objectives of these gangs together, in the documented order.
+
+        ``floors`` are proven lower bounds of the opened domains per counted depth; none is known by default.
+        """
+        first = self.objectives[gangs[0]]
+        placed = [(variable, -1) for gang in gangs for variable, _ in self.terms(gang)]
+        most = sum(self.objectives[gang].demand.size for gang in gangs)
+        stages = [Stage(placed, at_least=-most)]
+        for depth, floor in zip(first.order, floors or [0] * len(first.order), strict=True):
+            stages.append(Stage(self._weighted(gangs, depth, "open"), at_least=floor))
+        upwards = range(len(self.tree.layers), 0, -1)
+        if first.has_near:
+            stages += [Stage(self._weighted(gangs, depth, "near")) for depth in upwards]
+        return stages + [Stage(self._weighted(gangs, depth, "tight")) for depth in upwards]
+
+    def hint(
+        self, counts: Mapping[tuple[int, int], int], shares: Mapping[tuple[int, int, int], int]
+    ) -> list[int]:
+        """Complete a placement to values of all variables; empty when a node holds more than any pattern.
+
+        Parameters
+        ----------
+        counts
+            Members per node position and class.
+        shares
+            Members per gang, role and class.
+        """
+        values = [0] * len(self.program)
+        for cell in self.cells:
+            below = self._nodes_of(cell)
+            for node in below:
+                for index, variable in enumerate(cell.counts):
+                    if variable >= 0:
+                        values[variable] += counts.get((node, index), 0)
+            for kind in cell.kinds:
+                if not self._hint_kind(kind, counts, values):
+                    return []
+        for (gang, role, index), share in self.shares.items():
+            values[share] = shares.get((gang, role, index), 0)
+        for (gang, role), active in self.active.items():
+            values[active] = int(
+                any(values[v] for (g, r, _), v in self.shares.items() if (g, r) == (gang, role))
+            )
+        for gang, switches in enumerate(self.switches):
+            for cell in self.cells:
+                if any(
+                    variable >= 0 and values[variable] and c.gang == gang
+                    for variable, c in zip(cell.counts, self.classes, strict=True)
+                ):
+                    for domain in self.tree.path(cell.domain):
+                        values[switches[domain]] = 1
+            on = self.on[gang]
+            if on is not None:
+                values[on] = int(any(values[v] for v, _ in self.terms(gang)))
+        for choice, variables in self._chosen:
+            values[choice] = int(any(values[variable] for variable in variables))
+        for times, terms, bound, multiple in self._times:
+            values[times] = (sum(values[variable] for variable, _ in terms) + bound) // multiple
+        return values
+
+    def _hint_kind(self, kind: Kind, counts: Mapping[tuple[int, int], int], values: list[int]) -> bool:
+        """Choose a pattern for every used node of a kind; False when there is none."""
+        for node in kind.nodes:
+            held = [0] * len(self.slots)
+            for index, c in enumerate(self.classes):
+                held[c.shape] += counts.get((node, index), 0)
+            if not any(held):
+                continue
+            for use, pattern in zip(kind.uses, kind.patterns, strict=True):
+                if all(has >= wants for has, wants in zip(pattern, held, strict=True)):
+                    values[use] += 1
+                    break
+            else:
+                return False
+        return True
+
+    def _nodes_of(self, cell: Cell) -> tuple[int, ...]:
+        if cell.kinds:
+            return tuple(node for kind in cell.kinds for node in kind.nodes)
+        return (cell.domain - self.tree.first_node,)
+
+    def decode(self, values: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+        """Read an answer: per class the node positions with member counts, in leaf order."""
+        found: dict[int, list[tuple[int, int]]] = {index: [] for index in range(len(self.classes))}
+        by_domain = {cell.domain: cell for cell in self.cells}
+        stack = [0]
+        while stack:
+            domain = stack.pop()
+            cell = by_domain.get(domain)
+            if cell is None:
+                stack.extend(reversed(self.objectives[0].child_order(domain).tolist()))
+                continue
+            left = [values[variable] if variable >= 0 else 0 for variable in cell.counts]
+            for node, room in self._rooms(cell, values):
+                for index, c in enumerate(self.classes):
+                    taken = min(left[index], room[c.shape])
+                    if taken:
+                        left[index] -= taken
+                        room[c.shape] -= taken
+                        found[index].append((node, taken))
+        return found
+
+    def _rooms(self, cell: Cell, values: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """Give the used nodes of a cell in leaf order, each with what its pattern holds per shape."""
+        if not cell.kinds:
+            return [
+                (
+                    cell.domain - self.tree.first_node,
+                    [int(row) for row in self.slots[:, cell.domain - self.tree.first_node]],
+                )
+            ]
+        order = {
+            int(node) - self.tree.first_node: position
+            for position, node in enumerate(self.objectives[0].child_order(cell.domain).tolist())
+        }
+        rooms = []
+        for kind in cell.kinds:
+            patterns = [
+                pattern
+                for use, pattern in zip(kind.uses, kind.patterns, strict=True)
+                for _ in range(values[use])
+            ]
+            rooms += [(node, list(pattern)) for node, pattern in zip(kind.nodes, patterns, strict=False)]
+        return sorted(rooms, key=lambda room: order[room[0]])
+
+    def _weighted(self, gangs: Sequence[int], depth: int, part: str) -> Terms:
+        """Sum of one cost over the used domains of one depth."""
+        found: list[tuple[int, int]] = []
+        for gang in gangs:
+            objective = self.objectives[gang]
+            for domain, switch in self.switches[gang].items():
+                if int(self.tree.depth[domain]) == depth:
+                    found.append((switch, _cost(objective, domain, part)))
+        if depth == len(self.tree.layers):
+            objective = self.objectives[gangs[0]]
+            for cell in self.cells:
+                for kind in cell.kinds:
+                    cost = _cost(objective, self.tree.first_node + kind.nodes[0], part)
+                    found += [(use, cost) for use in kind.uses]
+        return [(variable, cost) for variable, cost in found if cost]
+
+    def _inside(self, domain: int, ancestor: int) -> bool:
+        while domain > ancestor:
+            domain = int(self.tree.parent[domain])
+        return domain == ancestor
+
+    def _make_cells(self) -> list[Cell]:
+        tree, leaf = self.tree, len(self.tree.layers)
+        multiple = self.objectives[0].multiples[-1]
+        node_roles = any(role.must_layer == NODE_LAYER for o in self.objectives for role in o.demand.roles)
+        node_must = any(objective.must_depth == leaf for objective in self.objectives)
+        several = multiple > 1 and len(self.objectives) > 1
+        kinds = None if node_roles or node_must or several else self._node_kinds(multiple)
+        if kinds is None:
+            return [self._node_cell(node) for node in np.flatnonzero((self.slots > 0).any(axis=0)).tolist()]
+        cells = []
+        for domain in tree.domains_at(leaf - 1):
+            if domain in kinds:
+                cells.append(self._pattern_cell(domain, kinds[domain], exact=multiple > 1))
+        return cells
+
+    def _node_kinds(self, multiple: int) -> dict[int, list[Kind]] | None:
+        """Group the nodes of every cell; None when patterns are too many."""
+        patterns = node_patterns(self.free, self.requests, self.slots)
+        if patterns is None:
+            return None
+        first = self.tree.first_node
+        known: dict[tuple[int, int], tuple[Pattern, ...] | None] = {}
+        groups: dict[int, dict[tuple[int, int, int, int], list[int]]] = {}
+        objective = self.objectives[0]
+        for domain in self.tree.domains_at(len(self.tree.layers) - 1):
+            for node in objective.child_order(domain).tolist():
+                kind, bound = int(patterns.kind[node - first]), self._bound(node)
+                if kind < 0:
+                    continue
+                alike = (kind, bound, int(objective.near[node]), int(objective.slots[node]))
+                groups.setdefault(domain, {}).setdefault(alike, []).append(node - first)
+                key = (kind, bound if multiple > 1 else 0)
+                if key not in known:
+                    known[key] = (
+                        patterns.exact(kind, multiple=multiple, bound=bound)
+                        if multiple > 1
+                        else patterns.maximal(kind)
+                    )
+                    if known[key] is None:
+                        return None
+        return {
+            domain: [
+                Kind(
+                    tuple(nodes),
+                    known[kind, bound if multiple > 1 else 0] or (),
+                    tuple(
+                        self.program.integer(0, len(nodes))
+                        for _ in known[kind, bound if multiple > 1 else 0] or ()
+                    ),
+                    slots,
+                    bound,
+                    near,
+                )
+                for (kind, bound, near, slots), nodes in found.items()
+            ]
+            for domain, found in groups.items()
+        }
+
+    def _bound(self, node: int) -> int:
+        return max(int(objective.bound[node]) for objective in self.objectives)
+
+    def _pattern_cell(self, domain: int, kinds: list[Kind], *, exact: bool) -> Cell:
+        program = self.program
+        multiple = self.objectives[0].multiples[-1]
+        for kind in kinds:
+            full = len(kind.nodes) if kind.bound % multiple else None
+            uses = [(use, 1) for use in kind.uses]
+            program.require(uses, at_most=len(kind.nodes), at_least=full)
+        supply: list[list[tuple[int, int]]] = [
+            [
+                (use, pattern[shape])
+                for kind in kinds
+                for use, pattern in zip(kind.uses, kind.patterns, strict=True)
+                if pattern[shape]
+            ]
+            for shape in range(len(self.slots))
+        ]
+        children = [node for kind in kinds for node in kind.nodes]
+        alone = self.slots[:, children].sum(axis=1)
+        counts = tuple(
+            program.integer(0, min(c.count, int(alone[c.shape]))) if alone[c.shape] else -1
+            for c in self.classes
+        )
+        for shape, offered in enumerate(supply):
+            asked = [
+                (variable, -1)
+                for variable, c in zip(counts, self.classes, strict=True)
+                if c.shape == shape and variable >= 0
+            ]
+            if asked or (exact and offered):
+                program.require([*offered, *asked], at_least=0, at_most=0 if exact else None)
+        return Cell(domain, counts, tuple(kinds))
+
+    def _node_cell(self, node: int) -> Cell:
+        program = self.program
+        counts = tuple(
+            program.integer(0, min(c.count, int(self.slots[c.shape, node])))
+            if self.slots[c.shape, node]
+            else -1
+            for c in self.classes
+        )
+        placed = [(v, c) for v, c in zip(counts, self.classes, strict=True) if v >= 0]
+        for row in range(self.free.shape[0]):
+            asked = [(v, int(self.requests[c.shape, row])) for v, c in placed]
+            if any(amount > 0 for _, amount in asked):
+                program.require(asked, at_most=max(0, int(self.free[row, node])))
+        for shape in range(len(self.slots)):
+            same = [(v, 1) for v, c in placed if c.shape == shape]
+            if len(same) > 1:
+                program.require(same, at_most=int(self.slots[shape, node]))
+        return Cell(self.tree.first_node + node, counts, ())
+
+    def _make_switches(self, gang: int) -> dict[int, int]:
+        """Add a switch per domain that the gang can use, tied to the members counted in it."""
+        program, tree = self.program, self.tree
+        switches: dict[int, int] = {}
+        inside: dict[int, dict[int, list[int]]] = {}
+        for cell in self.cells:
+            for domain in tree.path(cell.domain):
+                held = inside.setdefault(domain, {})
+                for variable, c in zip(cell.counts, self.classes, strict=True):
+                    if variable >= 0 and c.gang == gang:
+                        held.setdefault(c.shape, []).append(variable)
+        for domain in sorted(inside):
+            switches[domain] = switch = program.boolean()
+            if int(tree.depth[domain]) > 1:
+                program.require([(switch, 1), (switches[int(tree.parent[domain])], -1)], at_most=0)
+            for variables in inside[domain].values():
+                terms = [(variable, 1) for variable in variables]
+                most = min(program.span(terms)[1], self.objectives[gang].demand.size)
+                program.require([*terms, (switch, -most)], at_most=0)
+            everything = [(v, -1) for variables in inside[domain].values() for v in variables]
+            program.require([*everything, (switch, 1)], at_most=0)
+        return switches
+
+    def _require_roles(self, gang: int) -> None:
+        """Every role that takes part reaches its minimum; enough roles take part."""
+        program, demand = self.program, self.objectives[gang].demand
+        partial = demand.min_roles is not None and demand.min_roles < len(demand.roles)
+        on = self.on[gang]
+        for number, role in enumerate(demand.roles):
+            active = program.boolean() if partial else on
+            if active is not None:
+                self.active[gang, number] = active
+            for index, c in enumerate(self.classes):
+                count = sum(member.shape == c.shape for member in role.members)
+                if c.gang == gang and c.role in (None, number) and count:
+                    share = self.shares[gang, number, index] = program.integer(0, count)
+                    if active is not None:
+                        program.require([(share, 1), (active, -count)], at_most=0)
+            shares = [(v, 1) for (g, r, _), v in self.shares.items() if (g, r) == (gang, number)]
+            least = max(0, role.min_available)
+            if active is None:
+                program.require(shares, at_least=least)
+            else:
+                program.require([*shares, (active, -least)], at_least=0)
+        if partial and demand.min_roles is not None:
+            members = [(self.active[gang, number], 1) for number in range(len(demand.roles))]
+            if on is None:
+                program.require(members, at_least=demand.min_roles)
+            else:
+                program.require([*members, (on, -demand.min_roles)], at_least=0)
+                for active, _ in members:
+                    program.require([(active, 1), (on, -1)], at_most=0)
+        for index, c in enumerate(self.classes):
+            if c.gang != gang:
+                continue
+            counted = [(cell.counts[index], 1) for cell in self.cells if cell.counts[index] >= 0]
+            shared = [(v, -1) for (g, _, k), v in self.shares.items() if (g, k) == (gang, index)]
+            program.require([*counted, *shared], equal=0)
+
+    def _require_gathering(self, gang: int) -> None:
+        """One domain of the MustGather layer for all, and of a role's own layer for the role."""
+        program, tree, objective = self.program, self.tree, self.objectives[gang]
+        if objective.must_depth:
+            used = [
+                (switch, domain)
+                for domain, switch in self.switches[gang].items()
+                if int(tree.depth[domain]) == objective.must_depth
+            ]
+            program.require([(switch, 1) for switch, _ in used], at_most=1)
+            if objective.bound[0] > 0:
+                for switch, domain in used:
+                    if objective.bound[domain] == 0:
+                        program.require([(switch, 1)], at_most=0)
+        for number, role in enumerate(objective.demand.roles):
+            depth = tree.depth_of(role.must_layer) if role.must_layer else 0
+            if depth is None:
+                for (g, r, _), share in self.shares.items():
+                    if (g, r) == (gang, number):
+                        program.require([(share, 1)], at_most=0)
+            elif depth:
+                self._gather_role(gang, number, depth)
+
+    def _gather_role(self, gang: int, role: int, depth: int) -> None:
+        program, tree = self.program, self.tree
+        inside: dict[int, list[int]] = {}
+        for cell in self.cells:
+            domain = tree.path(cell.domain)[depth - 1]
+            for variable, c in zip(cell.counts, self.classes, strict=True):
+                if variable >= 0 and c.gang == gang and c.role == role:
+                    inside.setdefault(domain, []).append(variable)
+        choices = []
+        for variables in inside.values():
+            choice = program.boolean()
+            for variable in variables:
+                most = program.span([(variable, 1)])[1]
+                program.require([(variable, 1), (choice, -most)], at_most=0)
+            choices.append((choice, 1))
+            self._chosen.append((choice, variables))
+        program.require(choices, at_most=1)
+
+    def _require_multiples(self, gang: int) -> None:
+        """Members per domain come in multiples, bound ones included, on every layer that says so."""
+        program, objective, leaf = self.program, self.objectives[gang], len(self.tree.layers)
+        by_patterns = bool(self.cells) and int(self.tree.depth[self.cells[0].domain]) < leaf
+        for depth, multiple in enumerate(objective.multiples):
+            if multiple == 1:
+                continue
+            for domain in self.tree.domains_at(depth):
+                bound = int(objective.bound[domain])
+                if depth == leaf and by_patterns:
+                    if bound % multiple and objective.slots[domain] == 0:
+                        program.require([], at_least=1)
+                    continue
+                terms = self.terms(gang, domain=domain)
+                times = program.integer(0, (program.span(terms)[1] + bound) // multiple)
+                program.require([*terms, (times, -multiple)], equal=-bound)
+                self._times.append((times, terms, bound, multiple))
+
+
+def _classes(demands: Sequence[GangDemand]) -> tuple[MemberClass, ...]:
+    """List the classes of every gang; roles that gather on their own are told apart."""
+    counts: dict[tuple[int, int, int], int] = {}
+    for gang, demand in enumerate(demands):
+        for number, role in enumerate(demand.roles):
+            own = number if role.must_layer else -1
+            for member in role.members:
+                key = (gang, member.shape, own)
+                counts[key] = counts.get(key, 0) + 1
+    return tuple(
+        MemberClass(gang, shape, None if role < 0 else role, count)
+        for (gang, shape, role), count in sorted(counts.items())
+    )
+
+
+def _cost(objective: Objective, domain: int, part: str) -> int:
+    """Cost of using a domain in one part of the objective."""
+    if part == "open":
+        return int(objective.bound[domain] == 0)
+    if part == "near":
+        return objective.nearest[int(objective.tree.depth[domain])] - int(objective.near[domain])
+    return int(objective.slots[domain])

@@ -1,0 +1,169 @@
+"""What makes one placement of a gang better than another, as numbers.
+
+In this order, smaller is better in each part:
+
+1. members placed, negated (the minimum is a constraint);
+2. domains opened on the layers with a PreferGather rule, in the order of the rules, then on the other layers
+   from the top down, nodes last; a domain with bound members of the gang costs nothing;
+3. nearness: how far the used domains stay behind the domain with most pods of the same selector, summed,
+   from the nodes up (absent without such pods);
+4. tightness: offer slots of the used domains, summed, from the nodes up: what is left stays whole for the
+   next job;
+5. names: among equal ones the placement that fills the first nodes of the leaf order most. In the leaf order
+   domains with more bound members, then more near pods, then more slots, then the smaller name come first.
+
+Consecutive ranks are dealt along the leaf order, so neighbours part only where a domain ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+
+from koordcore.allocators.gang.demand import GangDemand, IntVector
+from koordcore.topology.network import CLUSTER_LAYER, NetworkTopology
+
+__all__ = ["Terms", "domains_used", "floored_slots", "objective_order", "terms_of"]
+
+
+def objective_order(tree: NetworkTopology, demand: GangDemand) -> tuple[int, ...]:
+    """Order the depths 1.. in which opened domains are counted."""
+    layers = tree.layers
+    preferred = [layers.index(layer) + 1 for layer in demand.spec.prefer_layers(layers)]
+    return (*preferred, *(depth for depth in range(1, len(layers) + 1) if depth not in preferred))
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Terms:
+    """The objective's coefficients per domain, and the constraints per depth.
+
+    Parameters
+    ----------
+    tree, demand
+        What they were made from.
+    slots
+        Offer slots of every domain after rounding down to the multiples, shape (T,).
+    bound, near
+        Bound members and near pods of every domain, shape (T,).
+    multiples
+        Pod-count multiple per depth, 1 where none binds; the root's first.
+    must_depth
+        Depth of which one domain only may be used, 0 for none; None when it can never be met.
+    order
+        Depths in the order in which opened domains are counted.
+    """
+
+    tree: NetworkTopology
+    demand: GangDemand
+    slots: IntVector
+    bound: IntVector
+    near: IntVector
+    multiples: tuple[int, ...]
+    must_depth: int | None
+    order: tuple[int, ...]
+
+    @cached_property
+    def nearest(self) -> tuple[int, ...]:
+        """Most near pods of one domain, per depth."""
+        starts = self.tree.layer_start
+        return tuple(
+            int(self.near[starts[depth] : starts[depth + 1]].max(initial=0))
+            for depth in range(len(self.tree.layers) + 1)
+        )
+
+    @property
+    def has_near(self) -> bool:
+        """There are pods to be near to."""
+        return self.nearest[0] > 0
+
+    @cached_property
+    def _ordered(self) -> tuple[IntVector, IntVector]:
+        """Domains with slots, by parent and then in leaf order; and where each parent's begin."""
+        open_ones = np.flatnonzero(self.slots > 0)
+        open_ones = open_ones[open_ones > 0]
+        keys = (
+            open_ones,
+            -self.slots[open_ones],
+            -self.near[open_ones],
+            -self.bound[open_ones],
+            self.tree.parent[open_ones],
+        )
+        ordered = open_ones[np.lexsort(keys)]
+        starts = np.searchsorted(self.tree.parent[ordered], np.arange(len(self.tree) + 1))
+        return ordered, starts
+
+    def child_order(self, domain: int) -> IntVector:
+        """Give the children of a domain in leaf order; those without slots are left out."""
+        ordered, starts = self._ordered
+        return ordered[starts[domain] : starts[domain + 1]]
+
+    def evaluate(self, counts: IntVector) -> tuple[int, ...]:
+        """Compute the objective of member counts per node, shape (nodes,)."""
+        totals = self.tree.sum_up(counts)
+        starts = self.tree.layer_start
+        used = {
+            depth: np.flatnonzero(totals[starts[depth] : starts[depth + 1]]) + starts[depth]
+            for depth in range(1, len(self.tree.layers) + 1)
+        }
+        opened = [int((self.bound[used[depth]] == 0).sum()) for depth in self.order]
+        upwards = range(len(self.tree.layers), 0, -1)
+        near = [
+            int(self.nearest[depth] * len(used[depth]) - self.near[used[depth]].sum())
+            for depth in upwards
+            if self.has_near
+        ]
+        tight = [int(self.slots[used[depth]].sum()) for depth in upwards]
+        return (-int(counts.sum()), *opened, *near, *tight)
+
+
+def floored_slots(
+    tree: NetworkTopology, slots: IntVector, bound: IntVector, multiples: Sequence[int]
+) -> IntVector:
+    """Sum offer slots over the domains, rounding each down so that the multiple of its layer can be met.
+
+    ``slots`` has shape (nodes,), ``bound`` counts the bound members of every domain, shape (T,).
+    """
+    if all(multiple == 1 for multiple in multiples):
+        return tree.sum_up(slots)
+    totals = np.zeros(len(tree), dtype=np.int64)
+    totals[tree.first_node :] = slots
+    for depth in range(len(tree.layers), -1, -1):
+        span = slice(tree.layer_start[depth], tree.layer_start[depth + 1])
+        totals[span] = np.maximum(0, totals[span] - (totals[span] + bound[span]) % multiples[depth])
+        if depth:
+            np.add.at(totals, tree.parent[span], totals[span])
+    return totals
+
+
+def terms_of(tree: NetworkTopology, demand: GangDemand, slots: IntVector) -> Terms:
+    """Collect coefficients and constraints for offer slots per node (all shapes together)."""
+    nodes = len(tree.nodes)
+    given = demand.spec.multiples
+    multiples = tuple(given.get(layer, 1) for layer in (CLUSTER_LAYER, *tree.layers))
+    must_layer = demand.spec.must_layer(tree.layers)
+    zeros = np.zeros(nodes, dtype=np.int64)
+    bound = tree.sum_up(demand.bound if len(demand.bound) else zeros)
+    return Terms(
+        tree=tree,
+        demand=demand,
+        slots=floored_slots(tree, slots, bound, multiples),
+        bound=bound,
+        near=tree.sum_up(demand.near if len(demand.near) else zeros),
+        multiples=multiples,
+        must_depth=tree.depth_of(must_layer) if must_layer else 0,
+        order=objective_order(tree, demand),
+    )
+
+
+def domains_used(tree: NetworkTopology, counts: IntVector) -> immutabledict[str, int]:
+    """Count the domains with members, per layer from the top down."""
+    totals = tree.sum_up(counts)
+    return immutabledict(
+        (layer, int(np.count_nonzero(totals[start:end])))
+        for layer, (start, end) in zip(tree.layers, pairwise(tree.layer_start[1:]), strict=True)
+    )

@@ -1,0 +1,106 @@
+"""What a node can hold of several shapes at once: patterns, the same for all nodes that are alike.
+
+A pattern counts members per shape. Only maximal ones are kept, since a node may hold fewer; where a
+pod-count multiple binds on the nodes, every allowed pattern is kept and must be met exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from koordcore.allocators.gang.demand import IntMatrix, IntVector
+
+__all__ = ["NodePatterns", "Pattern", "node_patterns"]
+
+Pattern: TypeAlias = tuple[int, ...]
+
+_MOST_CELLS: Final = 20_000_000
+"""Entries of the table of all nodes by all partial patterns; beyond, nodes are modelled one by one."""
+_MOST_PATTERNS: Final = 400
+"""Patterns of one kind of node; beyond, likewise."""
+
+
+@attrs.frozen(eq=False)
+class NodePatterns:
+    """Kinds of nodes by what they can hold.
+
+    Parameters
+    ----------
+    kind
+        Kind of every node, shape (nodes,); -1 for a node that holds nothing.
+    holds
+        Per kind: the greatest count of the last shape for every combination of the others, -1 where the
+        combination itself does not fit, shape (kinds, combinations).
+    grid
+        The combinations, shape (combinations, shapes - 1).
+    """
+
+    kind: IntVector
+    holds: IntMatrix
+    grid: IntMatrix
+
+    def maximal(self, kind: int) -> tuple[Pattern, ...] | None:
+        """Give the patterns that no other contains; None when there are too many."""
+        fitting = self.holds[kind] >= 0
+        rows = np.column_stack((self.grid[fitting], self.holds[kind][fitting]))
+        above = np.all(rows[:, None, :] <= rows[None, :, :], axis=2).sum(axis=1)
+        kept = rows[above == 1]
+        if len(kept) > _MOST_PATTERNS:
+            return None
+        return tuple(sorted((tuple(row) for row in kept.tolist() if any(row)), reverse=True))
+
+    def exact(self, kind: int, *, multiple: int, bound: int) -> tuple[Pattern, ...] | None:
+        """Give every pattern whose size with bound members is a multiple; None when there are too many."""
+        found: list[Pattern] = []
+        for combination, most in zip(self.grid.tolist(), self.holds[kind].tolist(), strict=True):
+            size = sum(combination) + bound
+            found.extend((*combination, last) for last in range(most + 1) if (size + last) % multiple == 0)
+            if len(found) > _MOST_PATTERNS:
+                return None
+        return tuple(sorted((pattern for pattern in found if any(pattern)), reverse=True))
+
+
+def node_patterns(free: IntMatrix, requests: IntMatrix, slots: IntMatrix) -> NodePatterns | None:
+    """Sort the nodes by what they can hold.
+
+    Parameters
+    ----------
+    free
+        What each node has left, shape (R, nodes).
+    requests
+        Amounts of one member per shape, shape (shapes, R).
+    slots
+        Members of each shape that each node takes alone, shape (shapes, nodes).
+
+    Returns
+    -------
+    NodePatterns or None
+        None when there are too many combinations to list.
+    """
+    shapes, nodes = slots.shape
+    ranges = [int(row.max(initial=0)) + 1 for row in slots[:-1]]
+    if int(np.prod(ranges, dtype=object)) * max(1, nodes) > _MOST_CELLS:
+        return None
+    grid = np.stack(np.meshgrid(*(np.arange(n) for n in ranges), indexing="ij"), axis=-1) if ranges else None
+    table = np.zeros((1, 0), dtype=np.int64) if grid is None else grid.reshape(-1, shapes - 1)
+    needs = table @ requests[:-1]
+    most = np.broadcast_to(slots[-1], (len(table), nodes)).copy()
+    fits = (table[:, :, None] <= slots[None, :-1, :]).all(axis=1)
+    for row in range(free.shape[0]):
+        left = free[row][None, :] - needs[:, row][:, None]
+        fits &= (left >= 0) | (needs[:, row] == 0)[:, None]
+        if requests[-1, row] > 0:
+            np.minimum(most, np.maximum(left, 0) // requests[-1, row], out=most)
+    most[~fits] = -1
+    codes = np.ascontiguousarray(most.T.astype(np.int32))
+    _, first, kind = np.unique(
+        codes.view(np.dtype((np.void, codes.dtype.itemsize * codes.shape[1]))).ravel(),
+        return_index=True,
+        return_inverse=True,
+    )
+    holds = most.T[first]
+    kind = np.where((slots > 0).any(axis=0), kind, -1)
+    return NodePatterns(kind.astype(np.int64), holds, table)

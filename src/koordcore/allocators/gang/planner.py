@@ -1,0 +1,42 @@
+"""Placement of a whole gang: the one door."""
+
+from __future__ import annotations
+
+from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall
+from koordcore.allocators.gang.mixed import place_mixed
+from koordcore.allocators.gang.place import place_uniform
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.topology.network import NetworkTopology
+
+__all__ = ["place_gang"]
+
+
+def place_gang(
+    tree: NetworkTopology, demand: GangDemand, *, fit_error: str = "", limits: Limits = DEFAULT_LIMITS
+) -> GangPlacement | GangShortfall:
+    """Place a whole gang, all or nothing, as well as possible.
+
+    At least the minimum of every role is placed, and as many more as fit. MustGather and the pod-count
+    multiples are constraints; among all legal placements the best one is taken, see
+    :mod:`koordcore.allocators.gang.objective`. Interchangeable members are placed by dynamic programming
+    in milliseconds; several shapes, roles that gather on their own, and "k of n roles" go to the solver.
+
+    Parameters
+    ----------
+    tree
+        The network.
+    demand
+        The members with the nodes' offers.
+    fit_error
+        What the filters said over all nodes, for the message of a failure.
+    limits
+        Budget and seed of the solver, when it is needed.
+
+    Returns
+    -------
+    GangPlacement or GangShortfall
+        Where everyone goes, with a certificate; or why not, with numbers.
+    """
+    if demand.uniform:
+        return place_uniform(tree, demand, fit_error=fit_error)
+    return place_mixed(tree, demand, fit_error=fit_error, limits=limits)

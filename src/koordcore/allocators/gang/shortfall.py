@@ -1,0 +1,94 @@
+"""Why a gang has no place, in upstream's words and in plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordcore.allocators.gang.demand import GangShortfall, IntVector
+from koordcore.allocators.gang.objective import Terms
+from koordcore.model.certificates import Certificate, CertificateStatus
+from koordcore.topology.network import CLUSTER_LAYER, NetworkTopology
+
+__all__ = ["explain_shortfall", "no_candidate_message"]
+
+INFEASIBLE = Certificate(CertificateStatus.INFEASIBLE)
+
+
+def no_candidate_message(
+    tree: NetworkTopology,
+    *,
+    desired: int,
+    must_layer: str,
+    multiples: Mapping[str, int],
+    slots: IntVector,
+    fit_error: str,
+) -> str:
+    """Write the message of a gang that no domain holds.
+
+    Parameters
+    ----------
+    tree
+        The network.
+    desired
+        Pending members.
+    must_layer
+        Layer that the members must share a domain of; empty for the whole cluster.
+    multiples
+        Binding pod-count multiples per layer.
+    slots
+        Offer slots of every domain after the multiples, shape (T,).
+    fit_error
+        What the filters said over all nodes.
+    """
+    depth = tree.depth_of(must_layer) if must_layer else 0
+    roots = [] if depth is None else tree.domains_at(depth)
+    offers = ";".join(sorted(f"topology topologyNode {tree.label(root)}: {slots[root]}" for root in roots))
+    binding = ", ".join(f"{layer}={multiple}" for layer, multiple in sorted(multiples.items()))
+    tail = f"; podCountMultiple constraints: {binding}" if binding else ""
+    return (
+        f"no candidate topology nodes can accommodate job, desiredOfferSlot: {desired}, {offers}, "
+        f"{fit_error}{tail}"
+    )
+
+
+def explain_shortfall(
+    terms: Terms, *, fit_error: str, placeable: int, certificate: Certificate = INFEASIBLE
+) -> GangShortfall:
+    """Describe a gang without a place; ``placeable`` members would fit, -1 when that is not known."""
+    tree, demand = terms.tree, terms.demand
+    must_layer = demand.spec.must_layer(tree.layers)
+    message = no_candidate_message(
+        tree,
+        desired=demand.size,
+        must_layer=must_layer,
+        multiples=demand.spec.multiples,
+        slots=terms.slots,
+        fit_error=fit_error,
+    )
+    return GangShortfall(
+        message=message,
+        detail=_detail(terms, must_layer, placeable),
+        desired=demand.least,
+        placeable=placeable,
+        certificate=certificate,
+    )
+
+
+def _detail(terms: Terms, must_layer: str, placeable: int) -> str:
+    tree, least = terms.tree, terms.demand.least
+    depth = terms.must_depth
+    if depth is None:
+        return f"the network topology has no layer {must_layer}"
+    roots = tree.domains_at(depth)
+    if not len(roots):
+        return f"no node has a place in the network topology; {least} members must be placed"
+    best = max(roots, key=lambda root: int(terms.slots[root]))
+    offer = int(terms.slots[best])
+    layer = tree.layer_of(best)
+    where = "the cluster" if layer == CLUSTER_LAYER else f"the best {layer}, {tree.names[best]},"
+    if offer < least:
+        return f"{where} has {offer} of {least} slots; {least - offer} more would do"
+    short = f"at most {placeable} of {least} members fit" if placeable >= 0 else f"{least} members do not fit"
+    rules = [f"{layer}={m}" for layer, m in sorted(terms.demand.spec.multiples.items())]
+    why = f" with podCountMultiple {', '.join(rules)}" if rules else ""
+    return f"{where} has {offer} slots, yet {short} together{why}"

@@ -1,0 +1,74 @@
+"""Offer slots from plain resources: how many members of one shape a node takes, and what stops the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from koordcore.allocators.gang.demand import IntMatrix, IntVector, Member
+from koordcore.model.resources import PODS
+
+__all__ = ["insufficient", "offer_slots", "shared_slots"]
+
+
+def offer_slots(free: IntMatrix, request: IntVector, *, most: int) -> IntVector:
+    """Count how many members of one shape every node takes.
+
+    Parameters
+    ----------
+    free
+        What each node has left, shape (R, nodes).
+    request
+        What one member asks for, shape (R,).
+    most
+        Upper limit, the number of members.
+
+    Returns
+    -------
+    IntVector
+        Shape (nodes,).
+    """
+    slots = np.full(free.shape[1], most, dtype=np.int64)
+    for row in np.flatnonzero(request > 0):
+        np.minimum(slots, free[row] // request[row], out=slots)
+    return np.maximum(slots, 0, out=slots)
+
+
+def insufficient(free: IntVector, request: IntVector, names: Sequence[str]) -> tuple[str, ...]:
+    """Say which resources of one node do not suffice for one more member, in upstream's words.
+
+    ``free`` and ``request`` have shape (R,) with the resource names in the same order.
+    """
+    short = [name for name, have, ask in zip(names, free, request, strict=True) if 0 < ask > have]
+    return tuple("Too many pods" if name == PODS else f"Insufficient {name}" for name in short)
+
+
+def shared_slots(
+    members: Sequence[Member], requests: Sequence[IntVector], slots: Sequence[IntVector], free: IntMatrix
+) -> IntVector:
+    """Count how many members each node takes one after the other until the first that does not fit.
+
+    Parameters
+    ----------
+    members
+        In the order in which they are tried.
+    requests, slots
+        Per shape: amounts of one member, shape (R,); what each node takes of it alone, shape (nodes,).
+    free
+        What each node has left, shape (R, nodes).
+    """
+    if len(requests) == 1:
+        return np.minimum(slots[0], len(members))
+    left = free.copy()
+    going = np.ones(free.shape[1], dtype=np.bool_)
+    taken = np.zeros(free.shape[1], dtype=np.int64)
+    held = np.zeros((len(requests), free.shape[1]), dtype=np.int64)
+    for member in members:
+        request = requests[member.shape][:, None]
+        fits = ((left >= request) | (request <= 0)).all(axis=0) & (held[member.shape] < slots[member.shape])
+        going &= fits
+        left -= request * going
+        held[member.shape] += going
+        taken += going
+    return taken
