@@ -84,7 +84,7 @@ class Mutation:
     changed
         Whether anything did.
     applied
-        Names of the profiles that were applied, in their order; one that says nothing is applied all the same.
+        Names of the profiles that were applied, in their order, those that say nothing among them.
     draws_used
         How many random numbers were taken.
     """
