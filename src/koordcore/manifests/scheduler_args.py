@@ -6,19 +6,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from koordcore.errors import ManifestError, ModelError, Problem
-from koordcore.manifests.selectors import as_affinity
+from koordcore.manifests.selectors import as_affinity, as_spread_constraints
+from koordcore.model.load import LoadAwareArgs
 from koordcore.model.policy import (
     BalancedArgs,
     FitArgs,
     FitPlusArgs,
+    InterPodArgs,
     NodeAffinityArgs,
     ScarceArgs,
     ScoringStrategy,
     ShapePoint,
+    SpreadArgs,
+    SpreadDefaulting,
 )
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.model.selectors import NodeSelectorTerm
-from koordcore.protocol.fields import Json, as_int, as_mapping, as_str, list_of, optional, required
+from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, list_of, optional, required
+from koordcore.protocol.load import parse_load_aware_args
 
 __all__ = ["PLUGIN_ARGS"]
 
@@ -113,6 +118,40 @@ def scarce_args(raw: Mapping[str, Json]) -> ScarceArgs:
     return ScarceArgs(resources=optional(raw, "resources", list_of(as_str), ()))
 
 
+def spread_args(raw: Mapping[str, Json]) -> SpreadArgs:
+    """Read PodTopologySpreadArgs."""
+    return _built(
+        SpreadArgs,
+        defaulting=optional(raw, "defaultingType", _defaulting, SpreadDefaulting.SYSTEM),
+        default_constraints=optional(raw, "defaultConstraints", as_spread_constraints, ()),
+    )
+
+
+def _defaulting(value: Json) -> SpreadDefaulting:
+    text = as_str(value)
+    try:
+        return SpreadDefaulting(text)
+    except ValueError:
+        known = ", ".join(f'"{one}"' for one in SpreadDefaulting)
+        raise ManifestError.at("", f'Unsupported value: "{text}": supported values: {known}') from None
+
+
+def interpod_args(raw: Mapping[str, Json]) -> InterPodArgs:
+    """Read InterPodAffinityArgs."""
+    return _built(
+        InterPodArgs,
+        hard_pod_affinity_weight=optional(raw, "hardPodAffinityWeight", as_int, 1),
+        ignore_preferred_terms_of_existing_pods=optional(
+            raw, "ignorePreferredTermsOfExistingPods", as_bool, False
+        ),
+    )
+
+
+def load_aware_args(raw: Mapping[str, Json]) -> LoadAwareArgs:
+    """Read LoadAwareSchedulingArgs."""
+    return _built(parse_load_aware_args, raw=raw)
+
+
 def _built(kind: Callable[..., T], **fields: Any) -> T:
     """Construct a record; what the record refuses is a problem of the manifest."""
     try:
@@ -127,5 +166,8 @@ PLUGIN_ARGS: Final[Mapping[str, Callable[[Mapping[str, Json]], Any]]] = {
     "NodeAffinity": node_affinity_args,
     "NodeResourcesFitPlus": fit_plus_args,
     "ScarceResourceAvoidance": scarce_args,
+    "PodTopologySpread": spread_args,
+    "InterPodAffinity": interpod_args,
+    "LoadAwareScheduling": load_aware_args,
 }
 """Plugin name to the reader of its arguments, which have the field names of ``v1``."""

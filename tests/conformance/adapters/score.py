@@ -19,6 +19,7 @@ from koordcore.schedule.features import FEATURES
 from koordcore.schedule.features.placement import NodeLabelEvaluator
 from koordcore.snapshot import ClusterSnapshot
 from tests.conformance import Case, Missing, subject
+from tests.conformance.adapters.score_placement import PLACEMENT
 
 SUCCESS, SKIP = "Success", "Skip"
 HOPELESS, REFUSED = "UnschedulableAndUnresolvable", "Unschedulable"
@@ -157,6 +158,7 @@ PLUGINS: dict[str, Callable[[Case], Any]] = dict.fromkeys(
     ),
     stock,
 )
+PLUGINS.update(PLACEMENT)
 
 
 @subject("score.upstream")
