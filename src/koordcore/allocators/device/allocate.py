@@ -8,7 +8,9 @@ partitions that could hold it, so that "does not fit" is never wrong; see
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import attrs
 from immutabledict import immutabledict
@@ -31,9 +33,9 @@ from koordcore.model.devices import (
     StatusCode,
     VirtualFunction,
 )
-from koordcore.topology.devices import bits
+from koordcore.topology.devices import bits, lowest
 
-__all__ = ["allocate_devices", "partition_of"]
+__all__ = ["allocate_devices", "partition_of", "refusal_of"]
 
 _VIOLATION = "node(s) Device Joint-Allocate rules violation"
 _NO_TABLE = "node(s) missing GPU Partition Table"
@@ -77,26 +79,69 @@ def allocate_devices(
     """
     if state is None:
         return DeviceAllocation()
+    found = _decide(state, request, numa_mask, policy, terms)
+    return found if isinstance(found, DeviceShortfall) else _allocation(state, request, found)
+
+
+def refusal_of(
+    state: NodeDevices | None,
+    request: DeviceRequest,
+    numa_mask: int | None = None,
+    *,
+    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    terms: Terms = PLAIN_TERMS,
+) -> DeviceShortfall | None:
+    """Tell why a node does not serve a pod, or ``None`` where it does: the same decision, not written down.
+
+    Parameters
+    ----------
+    state, request, numa_mask, policy, terms
+        As for :func:`allocate_devices`.
+    """
+    if state is None:
+        return None
+    found = _decide(state, request, numa_mask, policy, terms)
+    return found if isinstance(found, DeviceShortfall) else None
+
+
+Pick: TypeAlias = Callable[[], Picked]
+"""A choice that is settled but not yet written out; most questions need no more than that there is one."""
+
+
+class _Decision(NamedTuple):
+    """The devices chosen per type, with the views that they were chosen in."""
+
+    views: Mapping[DeviceType, TypeView]
+    chosen: Mapping[DeviceType, Pick]
+
+
+def _decide(
+    state: NodeDevices,
+    request: DeviceRequest,
+    numa_mask: int | None,
+    policy: DevicePolicy,
+    terms: Terms,
+) -> _Decision | DeviceShortfall:
     wants = wants_of(state.shape, request, policy)
     if isinstance(wants, DeviceShortfall):
         return wants
     if request.designated is None:
-        return _allocate(state, request, wants, numa_mask, terms)
+        return _choose(state, request, wants, numa_mask, terms)
     limited = designated_terms(state, request.designated, terms)
     if isinstance(limited, DeviceShortfall):
         return limited
-    found = _allocate(state, request, wants, numa_mask, limited)
+    found = _choose(state, request, wants, numa_mask, limited)
     if isinstance(found, DeviceShortfall):
         return attrs.evolve(found, detail=designated_holders(state, request.designated))
     return found
 
 
-def _allocate(
+def _choose(
     state: NodeDevices, request: DeviceRequest, wants: Wants, numa_mask: int | None, terms: Terms
-) -> DeviceAllocation | DeviceShortfall:
+) -> _Decision | DeviceShortfall:
     views = {kind: view_of(state, want, numa_mask, terms) for kind, want in wants.items()}
     joint = () if request.joint is None else request.joint.types
-    chosen: dict[DeviceType, Picked] = {}
+    chosen: dict[DeviceType, Pick] = {}
     if len(joint) > 1:
         found = _choose_joint(state.shape, request, views, joint)
         if isinstance(found, DeviceShortfall):
@@ -109,13 +154,13 @@ def _allocate(
             leaders = _choose_gpus(state.shape, request, view, ())
             if isinstance(leaders, DeviceShortfall):
                 return leaders
-            chosen[kind] = tuple((minor, 1) for minor in leaders.minors)
+            chosen[kind] = partial(_once, leaders.minors)
         else:
-            picked = _choose_alone(view)
-            if isinstance(picked, DeviceShortfall):
-                return picked
-            chosen[kind] = picked
-    return _allocation(state, request, wants, views, chosen)
+            pool = Followers(view, same_pcie=False, grows=False)
+            if pool.remote(()) is None:
+                return _short(kind, view)
+            chosen[kind] = partial(pool.pick, ())
+    return _Decision(views, chosen)
 
 
 def _short(kind: DeviceType, view: TypeView, reason: str = "") -> DeviceShortfall:
@@ -127,11 +172,8 @@ def _short(kind: DeviceType, view: TypeView, reason: str = "") -> DeviceShortfal
     )
 
 
-def _choose_alone(view: TypeView) -> Picked | DeviceShortfall:
-    pool = Followers(view, same_pcie=False, grows=False)
-    if pool.remote(()) is None:
-        return _short(view.want.kind, view)
-    return pool.pick(())
+def _once(minors: Sequence[int]) -> Picked:
+    return tuple((minor, 1) for minor in minors)
 
 
 # --- joint
@@ -143,7 +185,7 @@ def _choose_joint(
     request: DeviceRequest,
     views: Mapping[DeviceType, TypeView],
     joint: Sequence[DeviceType],
-) -> dict[DeviceType, Picked] | DeviceShortfall:
+) -> dict[DeviceType, Pick] | DeviceShortfall:
     """Choose all joint types at once: cards lead where there are any, else the primary type does."""
     same_pcie = request.joint is not None and request.joint.same_pcie
     leading = DeviceType.GPU if DeviceType.GPU in joint else joint[0]
@@ -156,9 +198,9 @@ def _choose_joint(
     if isinstance(leaders, DeviceShortfall):
         return leaders
     numa_nodes = views[leading].shape.layout.numa_nodes(sum(1 << minor for minor in leaders.minors))
-    chosen: dict[DeviceType, Picked] = {leading: tuple((minor, 1) for minor in leaders.minors)}
+    chosen: dict[DeviceType, Pick] = {leading: partial(_once, leaders.minors)}
     for kind, pool in followers.items():
-        chosen[kind] = pool.pick(leaders.switches, numa_nodes)
+        chosen[kind] = partial(pool.pick, leaders.switches, numa_nodes)
     return chosen
 
 
@@ -257,21 +299,14 @@ def _by_topology(
 # ---------------------------------------------------------------------------------------------------
 
 
-def _allocation(
-    state: NodeDevices,
-    request: DeviceRequest,
-    wants: Wants,
-    views: Mapping[DeviceType, TypeView],
-    chosen: Mapping[DeviceType, Picked],
-) -> DeviceAllocation:
+def _allocation(state: NodeDevices, request: DeviceRequest, decision: _Decision) -> DeviceAllocation:
     """Write down the choice, with ids, VFs and template."""
     template = _template(state.shape, request)
     devices = {}
-    for kind in wants:
-        view = views[kind]
+    for kind, view in decision.views.items():
         devices[kind] = tuple(
             _holding(state, view, minor, often, template if kind is DeviceType.GPU else "")
-            for minor, often in chosen[kind]
+            for minor, often in decision.chosen[kind]()
         )
     return DeviceAllocation(immutabledict(devices))
 
@@ -283,7 +318,7 @@ def _holding(state: NodeDevices, view: TypeView, minor: int, often: int, templat
         amounts = immutabledict({name: amount * often for name, amount in amounts.items()})
     vfs: tuple[VirtualFunction, ...] = ()
     if view.vfs is not None:
-        ranks = tuple(bits(view.vfs[minor]))[:often]
+        ranks = bits(lowest(view.vfs[minor], often))
         vfs = tuple(state.vf_of(want.kind, minor, rank) for rank in ranks)
     return DeviceHolding(
         minor=minor, resources=amounts, id=state.id_of(want.kind, minor), vfs=vfs, template=template

@@ -40,17 +40,17 @@ class Followers:
         self.several = view.vfs is not None
         pcie_of = view.shape.layout.pcie_of
         self.local: dict[str, list[int]] = {}
-        self.capacity: dict[str, int] = {}
-        total = 0
+        placed = 0
         for minor in self.order:
-            slots = view.slots(minor) if self.several else 1
-            total += slots
             pcie = pcie_of.get(minor)
             if pcie is not None:
+                placed += 1
                 self.local.setdefault(pcie, []).append(minor)
-                self.capacity[pcie] = self.capacity.get(pcie, 0) + slots
-        self.total = total
-        self.placeless = len(self.order) - sum(map(len, self.local.values()))
+        self.placeless = len(self.order) - placed
+
+    def capacity(self, minors: Collection[int]) -> int:
+        """Count how often devices can give the request in all."""
+        return sum(map(self.view.slots, minors)) if self.several else len(minors)
 
     def desired(self, switches: Collection[str]) -> int:
         """How many devices must be found."""
@@ -59,17 +59,9 @@ class Followers:
     def remote(self, switches: Collection[str]) -> int | None:
         """Count the devices that would have to come from other switches; ``None`` where it cannot be done."""
         if self.same_pcie:
-            if not switches:
-                return 0 if self.placeless >= self.count else None
-            capacity = 0
-            for pcie in switches:
-                if pcie not in self.local:
-                    return None
-                capacity += self.capacity[pcie]
-            if not self.grows and len(switches) > self.count:
-                return None
-            return 0 if capacity >= self.desired(switches) else None
-        if self.total < self.count:
+            return self._beside(switches)
+        # Several VFs of one device count only where different devices do not suffice.
+        if len(self.order) < self.count and self.capacity(self.order) < self.count:
             return None
         local = 0
         for pcie in switches:
@@ -77,6 +69,22 @@ class Followers:
             if found is not None:
                 local += len(found)
         return max(0, self.count - local)
+
+    def _beside(self, switches: Collection[str]) -> int | None:
+        if not switches:
+            return 0 if self.placeless >= self.count else None
+        if not self.grows and len(switches) > self.count:
+            return None
+        found = 0
+        for pcie in switches:
+            own = self.local.get(pcie)
+            if own is None:
+                return None
+            found += len(own)
+        desired = self.desired(switches)
+        if found >= desired:
+            return 0
+        return 0 if sum(self.capacity(self.local[pcie]) for pcie in switches) >= desired else None
 
     def pick(self, switches: Collection[str], numa_nodes: int = 0) -> Picked:
         """Take devices near the switches: one per switch in turn, then second ones, then from elsewhere.

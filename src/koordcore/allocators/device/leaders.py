@@ -141,15 +141,19 @@ def by_switches(
     """
     if scope is TopologyScope.DEVICE and count > 1:
         return None
-    live = [
-        _Live(position, switch, switch.mask & view.usable, (switch.mask & view.usable).bit_count())
-        for position, switch in enumerate(view.shape.layout.switches)
-        if switch.mask & view.usable
-    ]
-    if sum(one.cards for one in live) < count:
+    if view.usable.bit_count() < count:
         return None
+    live = []
+    for position, switch in enumerate(view.shape.layout.switches):
+        mask = switch.mask & view.usable
+        if mask:
+            live.append(_Live(position, switch, mask, mask.bit_count()))
     if count == 1 and not whole:
         return _one_shared(view, live, followers)
+    if whole and not view.preferred:
+        nearest = _on_one_switch(view, live, count, followers)
+        if nearest is not None:
+            return nearest
     best: tuple[Key, Sequence[_Live], tuple[int, ...]] | None = None
     left = _left_in_numa(live) if whole else {}
     for breadth, size, picked in _switch_sets(live, count, scope):
@@ -183,6 +187,25 @@ def by_switches(
         if best is None or key < best[0]:
             best = key, picked, minors
     return None if best is None else Leaders(best[2], _pcies(best[1]))
+
+
+def _on_one_switch(
+    view: TypeView, live: Sequence[_Live], count: int, followers: Sequence[Followers]
+) -> Leaders | None:
+    """Choose whole cards on a single switch beside all that follows: nothing can come before that."""
+    best: tuple[tuple[int, int, int, int], _Live] | None = None
+    left: dict[int, int] | None = None
+    for one in live:
+        if one.cards < count or (followers and _remote(followers, (one.switch.pcie,)) != 0):
+            continue
+        if left is None:
+            left = _left_in_numa(live)
+        key = (one.cards, left[one.switch.numa], not one.switch.mask & view.busy, one.position)
+        if best is None or key < best[0]:
+            best = key, one
+    if best is None:
+        return None
+    return Leaders(tuple(bits(lowest(best[1].mask, count))), (best[1].switch.pcie,))
 
 
 def _pcies(picked: Sequence[_Live]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ Used: TypeAlias = tuple[Amounts, ...]
 Signature: TypeAlias = tuple[DeviceShape, tuple["TypeUse", ...]]
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class TypeUse:
     """What is taken of the devices of one type.
 
@@ -134,7 +134,7 @@ class NodeDevices:
     def busy(self) -> dict[DeviceType, int]:
         """Minors of which anything is taken."""
         return {
-            kind: sum(1 << minor for minor, used in zip(shape.minors, use.used, strict=True) if any(used))
+            kind: busy_of(shape, use)
             for (kind, shape), use in zip(self.shape.types.items(), self.uses, strict=True)
         }
 
@@ -260,13 +260,26 @@ def _place(shape: DeviceShape, kind: DeviceType) -> int:
 def free_of(shape: TypeShape, use: TypeUse) -> dict[int, Amounts]:
     """Subtract the use from the capacity, down to 0."""
     free = {}
+    nothing = shape.nothing
     for minor, used in zip(shape.minors, use.used, strict=True):
         total = shape.totals[minor]
-        if used == shape.nothing:
+        if used == nothing:
             free[minor] = total
+        elif used == total:
+            free[minor] = nothing
         else:
             free[minor] = tuple([t - u if t > u else 0 for t, u in zip(total, used, strict=True)])
     return free
+
+
+def busy_of(shape: TypeShape, use: TypeUse) -> int:
+    """Find the devices of which anything is taken, as a bit mask of minors."""
+    mask = 0
+    nothing = shape.nothing
+    for minor, used in zip(shape.minors, use.used, strict=True):
+        if used != nothing:
+            mask |= 1 << minor
+    return mask
 
 
 _EMPTY: Final = DeviceInventory()

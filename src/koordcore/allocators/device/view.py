@@ -66,7 +66,7 @@ class TypeView:
         Minors to be taken first.
     """
 
-    __slots__ = ("_scores", "busy", "free", "preferred", "shape", "usable", "vfs", "want")
+    __slots__ = ("_order", "_scores", "busy", "free", "preferred", "shape", "usable", "vfs", "want")
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class TypeView:
         allowed: int,
         vfs: Mapping[int, int] | None,
         preferred: int,
+        limited: bool,
     ) -> None:
         self.want = want
         self.shape: TypeShape = want.shape
@@ -85,9 +86,11 @@ class TypeView:
         self.vfs = vfs
         self.preferred = preferred
         self._scores: dict[int, int] | None = None
+        self._order: list[int] | None = None
         needs = want.needs
-        usable = 0
-        mask = allowed & self.shape.healthy
+        usable = allowed & want.serving
+        # An idle device serves by its build, unless terms limit what may be used of it.
+        mask = usable if limited else usable & busy
         while mask:
             low = mask & -mask
             mask ^= low
@@ -95,10 +98,12 @@ class TypeView:
             left = free[minor]
             for column, amount in needs[minor]:
                 if amount > left[column]:
+                    usable ^= low
                     break
-            else:
-                if vfs is None or vfs.get(minor, 0):
-                    usable |= low
+        if vfs is not None:
+            for minor in bits(usable):
+                if not vfs.get(minor, 0):
+                    usable ^= 1 << minor
         self.usable = usable
 
     @property
@@ -112,8 +117,14 @@ class TypeView:
     @property
     def order(self) -> list[int]:
         """Usable minors: preferred first, best score first, lowest first."""
-        scores, preferred = self.scores, self.preferred
-        return sorted(scores, key=lambda minor: (not preferred >> minor & 1, -scores[minor], minor))
+        if self._order is None:
+            scores, preferred = self.scores, self.preferred
+            if preferred:
+                key = {minor: (not preferred >> minor & 1, -score, minor) for minor, score in scores.items()}
+                self._order = sorted(scores, key=key.__getitem__)
+            else:
+                self._order = sorted(scores, key=lambda minor: (-scores[minor], minor))
+        return self._order
 
     def slots(self, minor: int) -> int:
         """Count how often the device could give the request: once, or once per VF as far as amounts go."""
@@ -151,7 +162,15 @@ def view_of(
         if kind in terms.only_vfs:
             vfs = {minor: ranks & terms.only_vfs[kind].get(minor, ranks) for minor, ranks in vfs.items()}
     preferred = terms.preferred.get(kind, 0)
-    return TypeView(want, free=free, busy=busy, allowed=allowed, vfs=vfs, preferred=preferred)
+    return TypeView(
+        want,
+        free=free,
+        busy=busy,
+        allowed=allowed,
+        vfs=vfs,
+        preferred=preferred,
+        limited=terms is not PLAIN_TERMS,
+    )
 
 
 def open_amounts(

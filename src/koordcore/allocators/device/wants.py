@@ -49,6 +49,8 @@ class TypeWant:
         Amounts on each, as asked.
     needs
         Per minor what must be free there, the missing one of memory and ratio included.
+    serving
+        Minors that could serve if they were idle.
     filled
         Per minor what the allocation will say.
     selected
@@ -66,6 +68,7 @@ class TypeWant:
     count: int
     per_device: Resources
     needs: Mapping[int, Needs]
+    serving: int
     filled: Mapping[int, Resources]
     selected: int
     vf_ranks: Mapping[int, int] | None
@@ -185,12 +188,18 @@ def _want(
             for minor, found in own.vf_labels.items()
         }
     filled = {minor: _filled(own, per_device, minor) for minor in own.minors}
+    needs = {minor: _needs(own, per_device, filled[minor], minor) for minor in own.minors}
     return TypeWant(
         kind=kind,
         shape=own,
         count=count,
         per_device=per_device,
-        needs={minor: _needs(own, per_device, filled[minor], minor) for minor in own.minors},
+        needs=needs,
+        serving=sum(
+            1 << minor
+            for minor, total in own.totals.items()
+            if any(total) and all(amount <= total[column] for column, amount in needs[minor])
+        ),
         filled=filled,
         selected=selected,
         vf_ranks=vf_ranks,

@@ -1,0 +1,139 @@
+"""What was worked out about states of devices, so that equal states are judged once.
+
+In a large cluster most nodes are of few builds and few states of use. A :class:`DeviceMemo` numbers the
+states that it meets; a caller keeps one number per node, and every question about all nodes becomes a
+look-up by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordcore.allocators.device.allocate import refusal_of
+from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.allocators.device.scoring import score_devices
+from koordcore.allocators.device.state import NodeDevices, Signature
+from koordcore.model.devices import DeviceRequest, DeviceShortfall
+
+__all__ = ["DeviceMemo"]
+
+IntVector = NDArray[np.int64]
+BoolVector = NDArray[np.bool_]
+
+_UNKNOWN = -1
+
+
+class _Verdicts:
+    """Answers to one request, by the number of the state; -1 in ``scores`` means refused."""
+
+    __slots__ = ("known", "refusals", "scores")
+
+    def __init__(self) -> None:
+        self.known = np.zeros(0, np.bool_)
+        self.scores = np.zeros(0, np.int64)
+        self.refusals: dict[int, DeviceShortfall] = {}
+
+    def grow(self, size: int) -> None:
+        more = max(size, 2 * len(self.known)) - len(self.known)
+        self.known = np.concatenate([self.known, np.zeros(more, np.bool_)])
+        self.scores = np.concatenate([self.scores, np.full(more, _UNKNOWN, np.int64)])
+
+
+class DeviceMemo:
+    """Remembers derived values only: dropping it changes no answer, and sharing it is safe within one thread.
+
+    Examples
+    --------
+    >>> memo = DeviceMemo()
+    >>> memo.number(None)
+    0
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Signature | None, int] = {}
+        self._states: list[NodeDevices | None] = []
+        self._verdicts: dict[Hashable, _Verdicts] = {}
+
+    def number(self, state: NodeDevices | None) -> int:
+        """Number a state; equal states of equal builds have one number."""
+        key = None if state is None else state.signature
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self._states)
+            self._states.append(state)
+        return found
+
+    def numbers(self, states: Iterable[NodeDevices | None]) -> IntVector:
+        """Number the states of many nodes, in their order."""
+        return np.fromiter(map(self.number, states), np.int64)
+
+    def _answers(
+        self, numbers: IntVector, request: DeviceRequest, numa_mask: int | None, policy: DevicePolicy
+    ) -> _Verdicts:
+        key = (request, numa_mask, policy)
+        verdicts = self._verdicts.get(key)
+        if verdicts is None:
+            verdicts = self._verdicts[key] = _Verdicts()
+        if len(verdicts.known) < len(self._states):
+            verdicts.grow(len(self._states))
+        known = verdicts.known[numbers]
+        if not known.all():
+            for number in np.unique(numbers[~known]).tolist():
+                state = self._states[number]
+                refusal = refusal_of(state, request, numa_mask, policy=policy)
+                if refusal is None:
+                    verdicts.scores[number] = score_devices(state, request, numa_mask, policy=policy)
+                else:
+                    verdicts.refusals[number] = refusal
+                verdicts.known[number] = True
+        return verdicts
+
+    def scores(
+        self,
+        numbers: IntVector,
+        request: DeviceRequest,
+        numa_mask: int | None = None,
+        *,
+        policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    ) -> IntVector:
+        """Score many nodes by the numbers of their states: raw scores, -1 where the node does not serve.
+
+        Parameters
+        ----------
+        numbers
+            One per node, shape (N,).
+
+        Returns
+        -------
+        IntVector
+            Shape (N,).
+        """
+        answers: IntVector = self._answers(numbers, request, numa_mask, policy).scores[numbers]
+        return answers
+
+    def fits(
+        self,
+        numbers: IntVector,
+        request: DeviceRequest,
+        numa_mask: int | None = None,
+        *,
+        policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    ) -> BoolVector:
+        """Tell which of many nodes serve a pod, shape (N,)."""
+        served: BoolVector = self.scores(numbers, request, numa_mask, policy=policy) >= 0
+        return served
+
+    def refusal(
+        self,
+        number: int,
+        request: DeviceRequest,
+        numa_mask: int | None = None,
+        *,
+        policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    ) -> DeviceShortfall | None:
+        """Tell why a state does not serve; ``None`` where it does."""
+        verdicts = self._answers(np.array([number], np.int64), request, numa_mask, policy)
+        return verdicts.refusals.get(number)
