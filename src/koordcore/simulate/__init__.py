@@ -15,6 +15,9 @@ from koordcore.simulate.events import (
 )
 from koordcore.simulate.policies import DrawnPolicy, PolicyName, ReplayPolicy, ScoredPolicy, make_policy
 from koordcore.simulate.reader import PublishedRun, TraceFolder, read_text
+from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, plot, summaries
+from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, replay_cell, summarise
+from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
 from koordcore.simulate.trace import (
     Trace,
     drawn_ranks,
@@ -28,6 +31,9 @@ from koordcore.simulate.trace import (
 __all__ = [
     "Arrival",
     "ArrivalColumns",
+    "Cell",
+    "CellResult",
+    "Clock",
     "Departure",
     "DrawnPolicy",
     "Event",
@@ -36,24 +42,37 @@ __all__ = [
     "NodeDrained",
     "NodeFailed",
     "Placement",
+    "PlotKind",
     "PolicyName",
+    "Progress",
     "PublishedRun",
     "Refused",
     "Replay",
     "ReplayColumns",
     "ReplayPolicy",
+    "ResultFolder",
     "ScoredPolicy",
+    "Summary",
+    "SweepResult",
     "Task",
     "Trace",
     "TraceFolder",
     "arrival_columns",
+    "csv_text",
     "drawn_ranks",
+    "json_text",
     "make_policy",
     "parse_nodes",
     "parse_trace",
+    "play_cell",
+    "plot",
     "read_text",
     "replay",
+    "replay_cell",
     "resample",
+    "summaries",
+    "summarise",
+    "sweep",
     "timed_events",
     "untimed_events",
 ]

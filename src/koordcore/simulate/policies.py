@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, runtime_checkable
@@ -104,23 +104,27 @@ class _Random:
         return (fitting[below(len(fitting), self.seed, 2 * turn + 1)],)
 
 
-def _fgd(mix: WorkloadMix, _seed: int) -> ReplayPolicy:
+def _fgd(mix: WorkloadMix, _nodes: Sequence[GpuNode], _seed: int) -> ReplayPolicy:
     return FragmentationGradient(FragmentationMeasure(mix))
 
 
-_MAKERS: Final[Mapping[PolicyName, Callable[[WorkloadMix, int], ReplayPolicy]]] = MappingProxyType(
-    {
-        PolicyName.RANDOM: lambda _mix, seed: _Random(seed),
-        PolicyName.DOT_PRODUCT: lambda _mix, _seed: _Scored(score_dot_product),
-        PolicyName.GPU_CLUSTERING: lambda _mix, _seed: _Scored(score_gpu_clustering),
-        PolicyName.GPU_PACKING: lambda _mix, _seed: _Scored(score_gpu_packing),
-        PolicyName.BEST_FIT: lambda _mix, _seed: _Scored(score_best_fit),
-        PolicyName.FGD: _fgd,
-    }
+_MAKERS: Final[Mapping[PolicyName, Callable[[WorkloadMix, Sequence[GpuNode], int], ReplayPolicy]]] = (
+    MappingProxyType(
+        {
+            PolicyName.RANDOM: lambda _mix, _nodes, seed: _Random(seed),
+            PolicyName.DOT_PRODUCT: lambda _mix, _nodes, _seed: _Scored(score_dot_product),
+            PolicyName.GPU_CLUSTERING: lambda _mix, _nodes, _seed: _Scored(score_gpu_clustering),
+            PolicyName.GPU_PACKING: lambda _mix, _nodes, _seed: _Scored(score_gpu_packing),
+            PolicyName.BEST_FIT: lambda _mix, _nodes, _seed: _Scored(score_best_fit),
+            PolicyName.FGD: _fgd,
+        }
+    )
 )
 
 
-def make_policy(name: PolicyName, mix: WorkloadMix, *, seed: int = 0) -> ReplayPolicy:
+def make_policy(
+    name: PolicyName, mix: WorkloadMix, *, nodes: Sequence[GpuNode] = (), seed: int = 0
+) -> ReplayPolicy:
     """Make a policy by its name.
 
     Parameters
@@ -129,7 +133,9 @@ def make_policy(name: PolicyName, mix: WorkloadMix, *, seed: int = 0) -> ReplayP
         Which one.
     mix
         The work to be expected; only some policies look at it.
+    nodes
+        The cluster at the start; only ``ours`` looks at it.
     seed
         Only ``random`` looks at it.
     """
-    return _MAKERS[name](mix, seed)
+    return _MAKERS[name](mix, nodes, seed)

@@ -1,0 +1,172 @@
+"""``koordcore simulate``: replay traces under one policy or several."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.errors import ModelError
+from koordcore.simulate.policies import PolicyName
+from koordcore.simulate.reader import TraceFolder
+from koordcore.simulate.report import PlotKind, csv_text, json_text, plot, summaries
+from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell
+from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
+
+__all__ = ["register", "run"]
+
+ALL: Final = "all"
+DEFAULT_TRACE: Final = "default"
+EPILOG: Final = """\
+A folder holds nodes.csv, pods_<trace>.csv and, where there are stored runs, runs.json;
+each may be compressed.
+
+examples:
+  koordcore simulate openb --policy fgd --seed 42
+  koordcore simulate openb --trace all --policy all --seed 42 --store results --plot allocation.svg
+  koordcore simulate openb --clock trace --policy bestfit --plot waiting.png --kind waiting
+"""
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the verb."""
+    parser = verbs.add_parser(
+        "simulate",
+        help="replay traces under one policy or several",
+        description="Replay traces of GPU tasks and compare what policies make of them.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="nodes.csv and pods_<trace>.csv")
+    parser.add_argument(
+        "--trace", action="append", metavar="NAME", help="which trace; repeat for several, or `all`"
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        choices=(*PolicyName, ALL),
+        help="which policy; repeat for several (default: bestfit and fgd)",
+    )
+    parser.add_argument(
+        "--seed", action="append", type=int, metavar="N", help="order of arrival; repeat for several (42)"
+    )
+    parser.add_argument(
+        "--clock",
+        choices=tuple(Clock),
+        default=Clock.FILL,
+        help="fill: ask for 1.3 times the cluster, nobody leaves (default); trace: the trace's own times",
+    )
+    parser.add_argument("-j", "--workers", type=int, default=1, metavar="N", help="processes (1)")
+    parser.add_argument("--store", type=Path, metavar="DIR", help="keep results there, and resume from it")
+    parser.add_argument("-o", "--output", choices=("table", "csv", "json"), default="table")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a PNG, SVG or PDF")
+    parser.add_argument("--kind", choices=tuple(PlotKind), default=PlotKind.ALLOCATION, help="what to draw")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay, print, draw; 1 when a run was given up."""
+    cells = _cells(arguments)
+    result = _play(cells, arguments)
+    for cell, reason in result.failed:
+        print(f"koordcore: {cell.name}: {reason}", file=sys.stderr)
+    if arguments.output == "csv":
+        print(csv_text(result.results), end="")
+    elif arguments.output == "json":
+        print(json_text(result.results), end="")
+    elif result.results:
+        _print_tables(result.results)
+    if arguments.plot and result.results:
+        plot(result.results, PlotKind(arguments.kind), arguments.plot)
+    return 1 if result.failed else 0
+
+
+def _cells(arguments: argparse.Namespace) -> list[Cell]:
+    there = TraceFolder(arguments.folder).traces()
+    if not there:
+        raise ModelError(f"{arguments.folder}: no pods_<trace>.csv")
+    asked = arguments.trace or [DEFAULT_TRACE if DEFAULT_TRACE in there else there[0]]
+    traces = there if ALL in asked else asked
+    unknown = [name for name in traces if name not in there]
+    if unknown:
+        raise ModelError(f"no trace {unknown[0]} in {arguments.folder}; there are {', '.join(there)}")
+    names = arguments.policy or [PolicyName.BEST_FIT, PolicyName.FGD]
+    policies = list(PolicyName) if ALL in names else [PolicyName(name) for name in names]
+    clock = Clock(arguments.clock)
+    seeds = arguments.seed or [42]
+    return [Cell(trace, policy, seed, clock) for trace in traces for policy in policies for seed in seeds]
+
+
+def _play(cells: list[Cell], arguments: argparse.Namespace) -> SweepResult:
+    store = ResultFolder(arguments.store) if arguments.store else None
+    play = partial(play_cell, arguments.folder)
+    # Spawned workers start clean: a fork would take over the state of whatever thread is running here.
+    executor = partial(ProcessPoolExecutor, max(1, arguments.workers), mp_context=get_context("spawn"))
+    if not sys.stderr.isatty():
+        return sweep(cells, play, executor, store=store)
+
+    def tell(progress: Progress) -> None:
+        print(f"\r{progress.done}/{progress.total} {progress.cell.name:<50}", end="", file=sys.stderr)
+
+    try:
+        return sweep(cells, play, executor, store=store, progress=tell)
+    finally:
+        print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
+
+
+def _print_tables(results: tuple[CellResult, ...]) -> None:
+    columns = (
+        Column("TRACE", tone=Tone.NAME),
+        Column("POLICY"),
+        Column("SEED", number=True),
+        Column("AT 100 %", number=True),
+        Column("AT 130 %", number=True),
+        Column("FRAGMENTED", number=True),
+        Column("REFUSED", number=True),
+        Column("WAITED", number=True),
+        Column("DIGEST", tone=Tone.DIM),
+    )
+    rows = [
+        (
+            one.cell.trace,
+            str(one.cell.policy),
+            str(one.cell.seed),
+            f"{one.allocated[100]:.2f}",
+            f"{one.allocated[130]:.2f}",
+            f"{one.fragmented[100]:.2f}",
+            str(one.refused),
+            f"{one.waited:.0f}s",
+            one.digest[:12],
+        )
+        for one in results
+    ]
+    note = "cards in use and fragmented, in percent of the cluster's, by cards asked for"
+    show(Table(title="Runs", columns=columns, rows=rows, note=note))
+    means = summaries(results)
+    if len(means) == len(results):
+        return
+    heads = (
+        Column("TRACE", tone=Tone.NAME),
+        Column("POLICY"),
+        Column("RUNS", number=True),
+        Column("IDLE AT 100 %", number=True),
+        Column("IDLE AT 130 %", number=True),
+        Column("FRAGMENTED", number=True),
+    )
+    lines = [
+        (
+            one.trace,
+            str(one.policy),
+            str(one.runs),
+            f"{one.unallocated_100:.2f}",
+            f"{one.unallocated_130:.2f}",
+            f"{one.fragmented:.2f}",
+        )
+        for one in means
+    ]
+    show(Table(title="Means over seeds", columns=heads, rows=lines))

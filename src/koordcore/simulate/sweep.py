@@ -1,0 +1,162 @@
+"""Many runs over any executor: resumable from a folder, and nothing lost when a worker dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED as FIRST
+from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from koordcore.simulate.scenario import Cell, CellResult
+
+__all__ = ["Progress", "ResultFolder", "SweepResult", "sweep"]
+
+PATIENCE: Final = 2
+"""Broken executors after which runs are played one by one."""
+
+
+@attrs.frozen
+class Progress:
+    """How far a sweep is: runs done, of how many, and the one that was just finished or given up."""
+
+    done: int
+    total: int
+    cell: Cell
+
+
+@attrs.frozen
+class SweepResult:
+    """What came of a sweep.
+
+    Parameters
+    ----------
+    results
+        In the order of trace, policy, seed and clock.
+    failed
+        Runs that were given up, with the reason; empty when all is well.
+    """
+
+    results: tuple[CellResult, ...]
+    failed: tuple[tuple[Cell, str], ...] = ()
+
+
+@attrs.frozen
+class ResultFolder:
+    """Results as files, one per run; a file is whole or not there."""
+
+    path: Path
+
+    def load(self, cell: Cell) -> CellResult | None:
+        """Give a stored result; ``None`` where there is none, or none that can be read."""
+        with suppress(OSError, ValueError):  # ManifestError and JSON errors are ValueErrors
+            result = CellResult.from_json(json.loads(self._file(cell).read_text(encoding="utf-8")))
+            return result if result.cell == cell else None
+        return None
+
+    def save(self, result: CellResult) -> None:
+        """Store a result: written beside its place and then moved there, so that no half file is seen."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        file = self._file(result.cell)
+        fresh = file.with_suffix(".part")
+        fresh.write_text(json.dumps(result.to_json(), sort_keys=True) + "\n", encoding="utf-8")
+        fresh.replace(file)
+
+    def _file(self, cell: Cell) -> Path:
+        return self.path / f"{cell.name}.json"
+
+
+def sweep(
+    cells: Iterable[Cell],
+    play: Callable[[Cell], CellResult],
+    executor: Callable[[], Executor],
+    *,
+    store: ResultFolder | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> SweepResult:
+    """Play many runs.
+
+    Parameters
+    ----------
+    cells
+        Which runs; one that stands twice is played once.
+    play
+        Plays one; it is sent to the workers, so it stands at module level or is a ``functools.partial`` of
+        such a function.
+    executor
+        Makes an executor, and a new one when a worker's death has broken it: a pool of processes
+        (``functools.partial(ProcessPoolExecutor, 2)``), ``client.get_executor`` of Dask, and the like.
+    store
+        Where results are kept; runs that are there already are not played again.
+    progress
+        Called after each run, in the order of completion.
+
+    Returns
+    -------
+    SweepResult
+        The same whatever the number of workers.
+    """
+    wanted = sorted(set(cells))
+    done: dict[Cell, CellResult] = {}
+    failed: dict[Cell, str] = {}
+
+    def finish(cell: Cell, outcome: CellResult | str) -> None:
+        if isinstance(outcome, CellResult):
+            done[cell] = outcome
+        else:
+            failed[cell] = outcome
+        progress(Progress(len(done) + len(failed), len(wanted), cell))
+
+    for cell in wanted:
+        stored = store.load(cell) if store else None
+        if stored:
+            finish(cell, stored)
+    left = [cell for cell in wanted if cell not in done]
+    breaks = 0
+    while left:
+        # Broken twice: play one at a time until the run is found that kills its worker.
+        batch = left if breaks < PATIENCE else left[:1]
+        with executor() as pool:
+            lost = _play(batch, play, pool, store, finish)
+        if lost:
+            breaks += 1
+            if len(batch) == 1 and breaks > PATIENCE:
+                finish(batch[0], f"its worker died {breaks} times")
+                breaks = 0
+        left = [cell for cell in left if cell not in done and cell not in failed]
+    results = tuple(done[cell] for cell in wanted if cell in done)
+    return SweepResult(results, tuple((cell, failed[cell]) for cell in wanted if cell in failed))
+
+
+def _play(
+    batch: list[Cell],
+    play: Callable[[Cell], CellResult],
+    pool: Executor,
+    store: ResultFolder | None,
+    finish: Callable[[Cell, CellResult | str], None],
+) -> list[Cell]:
+    """Play a batch on one executor; give back the runs that were lost with it."""
+    try:
+        futures: Mapping[Future[CellResult], Cell] = {pool.submit(play, cell): cell for cell in batch}
+    except BrokenExecutor:
+        return batch
+    lost = []
+    pending = set(futures)
+    while pending:
+        ended, pending = wait(pending, return_when=FIRST)
+        for future in sorted(ended, key=lambda one: futures[one]):
+            cell, error = futures[future], future.exception()
+            if error is None:
+                result = future.result()
+                if store:
+                    store.save(result)
+                finish(cell, result)
+            elif isinstance(error, BrokenExecutor):
+                lost.append(cell)
+            else:
+                finish(cell, f"{type(error).__name__}: {error}")
+    return lost

@@ -1,0 +1,129 @@
+"""Sweeps: any executor, the same results, resumed from a folder, and no run lost with a worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from koordcore.errors import ModelError
+from koordcore.simulate import (
+    Cell,
+    CellResult,
+    Clock,
+    PolicyName,
+    Progress,
+    ResultFolder,
+    play_cell,
+    replay_cell,
+    sweep,
+)
+from tests.simulate.small import SMALL, filled
+
+CELLS = [
+    Cell("small", policy, seed, clock)
+    for policy in (PolicyName.BEST_FIT, PolicyName.FGD)
+    for seed in (1, 2)
+    for clock in Clock
+]
+PLAY = partial(play_cell, SMALL.path)
+THREADS = partial(ThreadPoolExecutor, 2)
+PROCESSES = partial(ProcessPoolExecutor, 2, mp_context=get_context("spawn"))
+ONE_PROCESS = partial(ProcessPoolExecutor, 1, mp_context=get_context("spawn"))
+
+
+def die_once(path: Path, marks: Path, cell: Cell) -> CellResult:
+    """Kill the worker at the first try of each run with seed 2."""
+    mark = marks / cell.name
+    if cell.seed == 2 and not mark.exists():
+        mark.touch()
+        os._exit(9)
+    return play_cell(path, cell)
+
+
+def die_always(path: Path, cell: Cell) -> CellResult:
+    if cell == CELLS[0]:
+        os._exit(9)
+    return play_cell(path, cell)
+
+
+def refuse(path: Path, cell: Cell) -> CellResult:
+    if cell == CELLS[0]:
+        raise ModelError("no such thing")
+    return play_cell(path, cell)
+
+
+@pytest.mark.parametrize("executor", [THREADS, PROCESSES], ids=["threads", "processes"])
+def test_results_do_not_depend_on_the_executor(executor: Callable[[], Executor]) -> None:
+    result = sweep(reversed(CELLS), PLAY, executor)
+    assert [one.cell for one in result.results] == sorted(CELLS)
+    assert result.results == tuple(PLAY(cell) for cell in sorted(CELLS))
+    assert not result.failed
+
+
+def test_stored_runs_are_not_played_again(tmp_path: Path) -> None:
+    """A half-written file counts as not there."""
+    store = ResultFolder(tmp_path / "results")
+    first = sweep(CELLS, PLAY, THREADS, store=store)
+    (store.path / f"{CELLS[3].name}.json").write_text('{"cell": {')
+    played: list[Cell] = []
+
+    def play(cell: Cell) -> CellResult:
+        played.append(cell)
+        return PLAY(cell)
+
+    seen: list[Progress] = []
+    assert sweep(CELLS, play, THREADS, store=store, progress=seen.append) == first
+    assert played == [CELLS[3]]
+    assert [one.done for one in seen] == list(range(1, len(CELLS) + 1))
+
+
+def test_nothing_is_lost_when_workers_die(tmp_path: Path) -> None:
+    cells = CELLS[1:3]
+    result = sweep(cells, partial(die_once, SMALL.path, tmp_path), ONE_PROCESS)
+    assert not result.failed
+    assert len(result.results) == 2
+
+
+def test_a_run_that_always_kills_its_worker_is_named_and_the_rest_is_done() -> None:
+    result = sweep(CELLS[:3], partial(die_always, SMALL.path), ONE_PROCESS)
+    assert [cell for cell, _ in result.failed] == [CELLS[0]]
+    assert "died" in result.failed[0][1]
+    assert len(result.results) == 2
+
+
+def test_an_error_in_one_run_does_not_stop_the_others() -> None:
+    result = sweep(CELLS, partial(refuse, SMALL.path), THREADS)
+    assert result.failed == ((CELLS[0], "ModelError: no such thing"),)
+    assert len(result.results) == len(CELLS) - 1
+
+
+def test_dask_serves_as_an_executor() -> None:
+    """A local cluster's workers give what threads give."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        result = sweep(CELLS[:4], PLAY, client.get_executor)
+    assert result == sweep(CELLS[:4], PLAY, THREADS)
+
+
+def test_a_cell_plays_what_the_library_plays() -> None:
+    """The folder's run and the same run made by hand decide alike."""
+    assert replay_cell(SMALL.path, Cell("small", PolicyName.FGD, 7)).digest == filled(PolicyName.FGD).digest
+
+
+def test_results_survive_their_file(tmp_path: Path) -> None:
+    result = PLAY(CELLS[1])
+    store = ResultFolder(tmp_path)
+    store.save(result)
+    assert store.load(CELLS[1]) == result
+    assert store.load(CELLS[2]) is None
