@@ -7,10 +7,11 @@ saves both the time to decode it and the room to hold it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 import attrs
 from immutabledict import immutabledict
@@ -42,8 +43,8 @@ MAX_NAME: Final = 253
 """Longest name of an object in Kubernetes."""
 UNREADABLE: Final = "?"
 """Stands for a name that cannot be read, until the problem is reported."""
-_MAX_KEYS: Final = 200_000
-"""Most texts that are remembered; a dump with more different ones gains nothing from more memory."""
+_MAX_KEYS: Final = 30_000
+"""Most texts that are remembered for one converter."""
 _LONGEST_KEY: Final = 20_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NONE: Final[immutabledict[str, str]] = immutabledict()
@@ -53,30 +54,37 @@ class Memory:
     """Decoded values by the text they came from; belongs to one loading call."""
 
     def __init__(self) -> None:
-        self._values: dict[tuple[Any, ...], Any] = {}
+        self._tables: defaultdict[Any, dict[Any, Any]] = defaultdict(dict)
 
     def once(self, convert: Callable[[Json], T], raw: Json) -> T:
         """Convert a value, or give the one that an equal text gave before."""
         # repr tells 1 from True from "1", which equality of the values themselves would not.
-        key = (convert, repr(raw))
-        value = self._values.get(key, self)
+        key = repr(raw)
+        table = self._tables[convert]
+        value = table.get(key, self)
         if value is self:
             value = convert(raw)
-            if len(self._values) < _MAX_KEYS and len(key[1]) < _LONGEST_KEY:
-                self._values[key] = value
+            if len(key) < _LONGEST_KEY:
+                _remember(table, key, value)
         return value  # type: ignore[no-any-return]  # stored under the converter that made it
 
     def same(self, convert: Callable[..., T], *arguments: Any) -> T:
         """Compute from arguments that this memory gave, and are therefore the same objects where equal."""
-        key = (convert, *map(id, arguments))
-        found = self._values.get(key)
+        key = tuple(map(id, arguments))
+        table = self._tables[convert]
+        found = table.get(key)
         if found is not None:
             return found[0]  # type: ignore[no-any-return]  # stored under the function that made it
         value = convert(*arguments)
-        if len(self._values) < _MAX_KEYS:
-            # The arguments are kept, so that no other object can take their place in memory.
-            self._values[key] = (value, arguments)
+        # The arguments are kept, so that no other object can take their place in memory.
+        _remember(table, key, (value, arguments))
         return value
+
+
+def _remember(table: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(table) >= _MAX_KEYS:
+        table.clear()  # mostly texts that never came back; those that do will be seen again
+    table[key] = value
 
 
 class Reading:
@@ -143,6 +151,11 @@ class Reading:
 # --- what every object has ------------------------------------------------------------------------------
 
 
+def is_object(value: Json) -> TypeGuard[Mapping[str, Json]]:
+    """Tell whether a value is a JSON object; a plain dictionary is recognised without asking its ABC."""
+    return type(value) is dict or isinstance(value, Mapping)
+
+
 def as_time(value: Json) -> datetime:
     """Take an RFC 3339 time; digits beyond microseconds are cut."""
     text = as_str(value)
@@ -161,7 +174,12 @@ def as_labels(value: Json) -> immutabledict[str, str]:
 
 def as_annotations(value: Json) -> immutabledict[str, str]:
     """Take annotations; a list or an object where text belongs is what people write by hand (ruling 12)."""
-    return immutabledict(sorted((key, _annotation(key, text)) for key, text in as_mapping(value).items()))
+    return immutabledict(
+        sorted(
+            (key, text if type(text) is str else _annotation(key, text))
+            for key, text in as_mapping(value).items()
+        )
+    )
 
 
 def _annotation(key: str, value: Json) -> str:
@@ -251,14 +269,14 @@ def section(reading: Reading, raw: Mapping[str, Json], name: str, path: str = ""
 def read_metadata(reading: Reading, raw: Mapping[str, Json], *, namespaced: bool = True) -> Metadata:
     """Read ``metadata``; a namespaced object that names no namespace lives in ``default``."""
     meta = section(reading, raw, "metadata")
-    annotations = reading.recall(meta, "annotations", "metadata", as_annotations, _NONE)
-    if annotations:
-        for key, value in meta["annotations"].items():  # type: ignore[attr-defined]  # converted above
-            if not isinstance(value, str):
-                reading.warn(
-                    f"metadata.annotations[{key}]",
-                    f"expected string, got {show(value)}; taken as its JSON text",
-                )
+    annotations = reading.take(meta, "annotations", "metadata", as_annotations, _NONE)
+    for key in annotations:
+        value = meta["annotations"][key]  # type: ignore[index]  # converted above
+        if type(value) is not str:
+            reading.warn(
+                f"metadata.annotations[{key}]",
+                f"expected string, got {show(value)}; taken as its JSON text",
+            )
     name = reading.take(meta, "name", "metadata", as_name, "")
     if not name and meta.get("name") is None:
         reading.problem("metadata.name", "required")
@@ -278,10 +296,10 @@ def read_metadata(reading: Reading, raw: Mapping[str, Json], *, namespaced: bool
 
 def identity_of(raw: Json) -> tuple[str, str, str, str]:
     """Give group, kind, namespace and name of an object as far as they can be read; empty where not."""
-    if not isinstance(raw, Mapping):
+    if not is_object(raw):
         return ("", "", "", "")
     meta = raw.get("metadata")
-    meta = meta if isinstance(meta, Mapping) else {}
+    meta = meta if is_object(meta) else {}
     version = _text(raw.get("apiVersion"))
     group = version.rpartition("/")[0]
     return (group, _text(raw.get("kind")), _text(meta.get("namespace")), _text(meta.get("name")))

@@ -14,7 +14,7 @@ from immutabledict import immutabledict
 
 from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError, ModelError, Problem
-from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of
+from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
 from koordcore.manifests.koordinator import KOORDINATOR
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
 from koordcore.manifests.pods import PodReading, resolve_priority
@@ -164,7 +164,7 @@ class _Bundle:
         raw = source.raw
         key = identity_of(raw)
         place = _Place(source.source, _shown(key))
-        if not isinstance(raw, Mapping):
+        if not is_object(raw):
             self.problems.append(place.put(Problem("", f"expected object, got {show(raw)}")))
             return
         if not self._header(raw, key, place) or not self._first(key, place):
@@ -243,7 +243,7 @@ class _Bundle:
 
     def _note_owners(self, reading: Reading, raw: Mapping[str, Json], key: Key) -> None:
         meta = raw.get("metadata")
-        listed = meta.get("ownerReferences") if isinstance(meta, Mapping) else None
+        listed = meta.get("ownerReferences") if is_object(meta) else None
         if not listed:
             return
         try:

@@ -8,7 +8,7 @@ from typing import Final
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
-from koordcore.manifests._reading import Reading, as_resources, as_strings, read_metadata, section
+from koordcore.manifests._reading import Reading, as_resources, as_strings, is_object, read_metadata, section
 from koordcore.manifests.selectors import as_taints
 from koordcore.model.nodes import Node
 from koordcore.model.resources import NO_RESOURCES, Resources
@@ -87,7 +87,7 @@ def _ready(reading: Reading, status: Mapping[str, Json]) -> bool:
     """Tell whether the node's Ready condition holds; a node that reports no condition counts as ready."""
     conditions = reading.take(status, "conditions", "status", as_list, [])
     for condition in conditions:
-        if isinstance(condition, Mapping) and condition.get("type") == "Ready":
+        if is_object(condition) and condition.get("type") == "Ready":
             return condition.get("status") == "True"
     return True
 

@@ -16,6 +16,7 @@ from koordcore.manifests._reading import (
     as_resources,
     as_time,
     choice,
+    is_object,
     read_metadata,
     section,
 )
@@ -137,8 +138,11 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
     convert = _stored_container if meta.uid else _container
     containers, ports = _containers(reading, spec, "containers", on_host, convert)
     init_containers, init_ports = _containers(reading, spec, "initContainers", on_host, convert)
+    conditions = _conditions(reading, status)
     if node_name is not None and status:
-        containers, init_containers = _resized(reading, status, containers, init_containers)
+        infeasible = _infeasible(status, conditions)
+        containers = _held(reading, status, "containerStatuses", containers, infeasible)
+        init_containers = _held(reading, status, "initContainerStatuses", init_containers, infeasible)
     overhead = _overhead(reading, spec)
     pod_requests, pod_limits = _pod_level(reading, spec, containers, init_containers)
     conditions = _conditions(reading, status)
@@ -213,7 +217,7 @@ def _containers(
     ports: list[HostPort] = []
     for index, element in enumerate(elements):
         path = f"spec.{name}[{index}]"
-        if not isinstance(element, Mapping):
+        if not is_object(element):
             reading.problem(path, "expected object")
             continue
         part = {field: element[field] for field in _CONTAINER_FIELDS if field in element}
@@ -383,9 +387,7 @@ def _conditions(reading: Reading, status: Mapping[str, Json]) -> dict[str, Mappi
     if not status.get("conditions"):
         return {}
     conditions = reading.take(status, "conditions", "status", as_list, [])
-    return {
-        str(condition.get("type")): condition for condition in conditions if isinstance(condition, Mapping)
-    }
+    return {str(condition.get("type")): condition for condition in conditions if is_object(condition)}
 
 
 def _since(reading: Reading, conditions: Mapping[str, Mapping[str, Json]], kind: str) -> datetime | None:
@@ -396,24 +398,11 @@ def _since(reading: Reading, conditions: Mapping[str, Mapping[str, Json]], kind:
     return reading.take(condition, "lastTransitionTime", f"status.conditions[{kind}]", as_time, None)
 
 
-def _resized(
-    reading: Reading,
-    status: Mapping[str, Json],
-    containers: tuple[Container, ...],
-    init_containers: tuple[Container, ...],
-) -> tuple[tuple[Container, ...], tuple[Container, ...]]:
-    """Let a container that is being resized hold the largest of what it asks for, has, and is promised.
-
-    A resize that the node cannot grant is not counted (``PodResizePending`` with reason ``Infeasible``):
-    Kubernetes' ``resource.PodRequests`` with ``UseStatusResources``.
-    """
-    infeasible = status.get("resize") == "Infeasible" or any(
-        kind == "PodResizePending" and one.get("status") == "True" and one.get("reason") == "Infeasible"
-        for kind, one in _conditions(reading, status).items()
-    )
-    return (
-        _held(reading, status, "containerStatuses", containers, infeasible),
-        _held(reading, status, "initContainerStatuses", init_containers, infeasible),
+def _infeasible(status: Mapping[str, Json], conditions: Mapping[str, Mapping[str, Json]]) -> bool:
+    """Tell whether the node has refused the resize that the specification asks for."""
+    pending = conditions.get("PodResizePending", {})
+    return status.get("resize") == "Infeasible" or (
+        pending.get("status") == "True" and pending.get("reason") == "Infeasible"
     )
 
 
@@ -424,22 +413,26 @@ def _held(
     containers: tuple[Container, ...],
     infeasible: bool,
 ) -> tuple[Container, ...]:
+    """Let a container that is being resized hold the largest of what it asks for, has, and is promised.
+
+    A resize that the node has refused is not counted (Kubernetes' ``resource.PodRequests`` with
+    ``UseStatusResources``).
+    """
     statuses = status.get(name)
     if not statuses:
         return containers
     held: dict[str, Resources] = {}
     for index, element in enumerate(reading.take(status, name, "status", as_list, [])):
-        if not isinstance(element, Mapping) or element.get("resources") is None:
+        if not is_object(element) or element.get("resources") is None:
             continue
         path = f"status.{name}[{index}]"
         actual = section(reading, element, "resources", path)
         requests = reading.recall(actual, "requests", f"{path}.resources", as_resources, NO_RESOURCES)
         promised = reading.recall(element, "allocatedResources", path, as_resources, NO_RESOURCES)
         held[str(element.get("name"))] = maximum(requests, promised) if promised != requests else requests
+    staying = name == "containerStatuses"
     changed = tuple(
-        _holding(one, held.get(one.name), infeasible and (name == "containerStatuses" or one.restarts_always))
-        if name == "containerStatuses" or one.restarts_always
-        else one
+        _holding(one, held.get(one.name), infeasible) if staying or one.restarts_always else one
         for one in containers
     )
     return containers if changed == containers else changed
@@ -470,7 +463,7 @@ def _claims(reading: Reading, spec: Mapping[str, Json], pod: str) -> tuple[str, 
         return ()
     claims: list[str] = []
     for index, volume in enumerate(reading.take(spec, "volumes", "spec", as_list, [])):
-        if not isinstance(volume, Mapping):
+        if not is_object(volume):
             reading.problem(f"spec.volumes[{index}]", "expected object")
         elif volume.get("persistentVolumeClaim") is not None:
             path = f"spec.volumes[{index}].persistentVolumeClaim"
