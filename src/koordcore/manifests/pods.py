@@ -145,7 +145,6 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         init_containers = _held(reading, status, "initContainerStatuses", init_containers, infeasible)
     overhead = _overhead(reading, spec)
     pod_requests, pod_limits = _pod_level(reading, spec, containers, init_containers)
-    conditions = _conditions(reading, status)
     if spec.get("resourceClaims"):
         reading.warn("spec.resourceClaims", "not read: the pod is placed as if it claimed nothing")
     pod = Pod(
