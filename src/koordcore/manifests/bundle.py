@@ -15,7 +15,7 @@ from immutabledict import immutabledict
 from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
-from koordcore.manifests.koordinator import KOORDINATOR
+from koordcore.manifests.koordinator import KOORDINATOR, Policies
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
 from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.sources import Source, SourceLimits, SourceObject, read_sources
@@ -23,6 +23,7 @@ from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import ClusterRecord, PriorityClass, RawObject
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.protocol.fields import Json, show
 from koordcore.protocol.quota import PARENT
@@ -58,11 +59,14 @@ class Loaded:
         What was read in a way that its author may not expect, in the order of the input.
     counts
         Objects by kind.
+    policies
+        One for each profile of the scheduler configurations, in the order of their names.
     unread
         Objects by kind of those kinds that no feature reads; they are kept as :class:`RawObject` records.
     """
 
     snapshot: ClusterSnapshot
+    policies: tuple[Policy, ...] = ()
     warnings: tuple[Problem, ...] = ()
     counts: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
     unread: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
@@ -155,6 +159,7 @@ class _Bundle:
         self.nodes: list[Node] = []
         self.pods: list[tuple[PodReading, str]] = []
         self.records: list[ClusterRecord] = []
+        self.policies: list[Policy] = []
         self.unread: list[tuple[Key, Mapping[str, Json], str]] = []
         self.seen: dict[Key, str] = {}
         self.owners: dict[Key, tuple[Key, ...]] = {}
@@ -236,6 +241,8 @@ class _Bundle:
                 self.pods.append((decoded, place.source))
             case Node():
                 self.nodes.append(decoded)
+            case Policies():
+                self.policies += decoded.policies
             case tuple():
                 self.records += decoded
             case _:
@@ -268,6 +275,7 @@ class _Bundle:
         """
         self._owner_cycles()
         self._quota_cycles()
+        self._profiles()
         unread = self._generic_workloads()
         states, pending = self._bind()
         if self.problems:
@@ -278,6 +286,7 @@ class _Bundle:
             raise ManifestError.at("", str(error)) from None
         return Loaded(
             snapshot=snapshot,
+            policies=tuple(sorted(self.policies, key=lambda policy: policy.name)),
             warnings=tuple(self.warnings),
             counts=dict(sorted(self.counts.items())),
             unread=dict(sorted(unread.items())),
@@ -336,6 +345,12 @@ class _Bundle:
             self.problems.append(
                 place.put(Problem("metadata.ownerReferences", f"owners form a cycle: {names}"))
             )
+
+    def _profiles(self) -> None:
+        names = Counter(policy.name for policy in self.policies)
+        for name, count in sorted(names.items()):
+            if count > 1:
+                self.problems.append(Problem("", f"{count} scheduler profiles are called {name}"))
 
     def _quota_cycles(self) -> None:
         quotas = {one.name: one for one in self.records if isinstance(one, ElasticQuota)}

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import attrs
+
 from koordcore.errors import Problem
 from koordcore.manifests._reading import Reading, read_metadata
 from koordcore.manifests.kubernetes import Decoder
+from koordcore.manifests.scheduler_config import read_scheduler_configuration
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
+from koordcore.model.policy import Policy
 from koordcore.protocol.fields import Json, as_mapping
 from koordcore.protocol.gang import gang_from_pod_group, parse_pod_group
 from koordcore.protocol.network_topology import parse_cluster_network_topology
@@ -21,7 +25,7 @@ from koordcore.protocol.numa_nodes import node_resource_topology_of
 from koordcore.protocol.quota import elastic_quota_from_object, quota_profile_from_object
 from koordcore.topology.network import order_layers
 
-__all__ = ["KOORDINATOR"]
+__all__ = ["KOORDINATOR", "Policies"]
 
 _SCHEDULING: Final = "scheduling.koordinator.sh"
 _SIGS: Final = "scheduling.sigs.k8s.io"
@@ -71,10 +75,22 @@ def _network_topology(raw: Mapping[str, Json]) -> tuple[ClusterNetworkTopology, 
     return topology, () if topology.name == DEFAULT_NETWORK_TOPOLOGY else (warning,)
 
 
+@attrs.frozen
+class Policies:
+    """The policies of one scheduler configuration, which has no name of its own."""
+
+    policies: tuple[Policy, ...]
+
+
+def _scheduler_configuration(reading: Reading, raw: Mapping[str, Json]) -> Policies:
+    return Policies(read_scheduler_configuration(reading, raw))
+
+
 KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
     (_SCHEDULING, "ClusterNetworkTopology"): warned(_network_topology),
     (_SIGS, "PodGroup"): warned(_pod_group),
     (_SIGS, "ElasticQuota"): warned(elastic_quota_from_object),
+    ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): _scheduler_configuration,
     ("quota.koordinator.sh", "ElasticQuotaProfile"): one(quota_profile_from_object, namespaced=True),
     ("slo.koordinator.sh", "NodeMetric"): one(parse_node_metric),
     ("topology.node.k8s.io", "NodeResourceTopology"): one(node_resource_topology_of),

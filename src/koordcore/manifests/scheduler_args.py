@@ -52,15 +52,29 @@ def _strategy(value: Json) -> ScoringStrategy:
         raise ManifestError.at("", f'expected one of {", ".join(ScoringStrategy)}, got "{text}"') from None
 
 
+def _scoring(value: Json) -> tuple[ScoringStrategy, tuple[tuple[str, int], ...], tuple[ShapePoint, ...]]:
+    raw = as_mapping(value)
+    return (
+        optional(raw, "type", _strategy, ScoringStrategy.LEAST_ALLOCATED),
+        optional(raw, "resources", list_of(_weighted), ()),
+        optional(raw, "requestedToCapacityRatio", _shape, ()),
+    )
+
+
+def _shape(value: Json) -> tuple[ShapePoint, ...]:
+    return optional(as_mapping(value), "shape", list_of(_point), ())
+
+
 def fit_args(raw: Mapping[str, Json]) -> FitArgs:
     """Read NodeResourcesFitArgs."""
-    scoring = optional(raw, "scoringStrategy", as_mapping, _NOTHING)
-    ratio = optional(scoring, "requestedToCapacityRatio", as_mapping, _NOTHING)
+    usual: tuple[ScoringStrategy, tuple[tuple[str, int], ...], tuple[ShapePoint, ...]]
+    usual = (ScoringStrategy.LEAST_ALLOCATED, (), ())
+    strategy, resources, shape = optional(raw, "scoringStrategy", _scoring, usual)
     return _built(
         FitArgs,
-        strategy=optional(scoring, "type", _strategy, ScoringStrategy.LEAST_ALLOCATED),
-        resources=optional(scoring, "resources", list_of(_weighted), ()) or _DEFAULT_RESOURCES,
-        shape=optional(ratio, "shape", list_of(_point), ()),
+        strategy=strategy,
+        resources=resources or _DEFAULT_RESOURCES,
+        shape=shape,
         ignored=optional(raw, "ignoredResources", list_of(as_str), ()),
         ignored_groups=optional(raw, "ignoredResourceGroups", list_of(as_str), ()),
     )
