@@ -13,6 +13,7 @@ import attrs
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
+from koordcore.manifests.patches import patches
 from koordcore.manifests.records import result_record
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod
@@ -27,6 +28,8 @@ EPILOG: Final = """\
 examples:
   koordcore schedule cluster.yaml                 a table of where each pending pod goes
   koordcore schedule - -o json < dump.json        for programs
+  koordcore schedule cluster.yaml -o patches      what a controller would send, a call per line
+  koordcore schedule cluster.yaml --policy conf.yaml
 """
 
 
@@ -69,6 +72,13 @@ def print_json(result: ScheduleResult, limit: int) -> None:
     """Print all decisions as JSON."""
     del limit
     print(json.dumps(result_record(result), indent=2))
+
+
+def print_patches(result: ScheduleResult, limit: int) -> None:
+    """Print what a controller would send to the API server, one JSON object per line, in that order."""
+    del limit
+    for call in patches(result):
+        print(json.dumps(call.to_json()))
 
 
 def print_yaml(result: ScheduleResult, limit: int) -> None:
@@ -171,4 +181,5 @@ PRINTERS: Final[dict[str, Callable[[ScheduleResult, int], None]]] = {
     "table": print_tables,
     "json": print_json,
     "yaml": print_yaml,
+    "patches": print_patches,
 }

@@ -1,0 +1,90 @@
+"""Policies and patches on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore.cli import main
+from tests.manifests.builders import container, node, pod
+
+
+def write(path: Path, *objects: Any) -> str:
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    return str(path)
+
+
+def config(*profiles: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": list(profiles),
+    }
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> str:
+    return write(
+        tmp_path / "dump.json",
+        node("n1", {"cpu": "4", "memory": "8Gi", "pods": "10"}),
+        node("n2", {"cpu": "8", "memory": "8Gi", "pods": "10"}),
+        pod("a", metadata={"uid": "u1"}, containers=[container(requests={"cpu": "2"})]),
+        pod("huge", containers=[container(requests={"cpu": "100"})]),
+    )
+
+
+def strategy(kind: str) -> dict[str, Any]:
+    args = {"scoringStrategy": {"type": kind, "resources": [{"name": "cpu", "weight": 1}]}}
+    return {
+        "schedulerName": kind,
+        "plugins": {
+            "score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 1}]}
+        },
+        "pluginConfig": [{"name": "NodeResourcesFit", "args": args}],
+    }
+
+
+@pytest.mark.parametrize(("kind", "chosen"), [("LeastAllocated", "n2"), ("MostAllocated", "n1")])
+def test_the_policy_decides(
+    kind: str, chosen: str, dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = write(tmp_path / "conf.json", config(strategy("LeastAllocated"), strategy("MostAllocated")))
+    assert main(["schedule", dump, "--policy", policy, "--profile", kind, "-o", "json"]) == 1
+    decisions = json.loads(capsys.readouterr().out)["decisions"]
+    assert {one["pod"]: one.get("node") for one in decisions}["default/a"] == chosen
+
+
+def test_patches_come_one_call_per_line(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", dump, "-o", "patches"]) == 1
+    calls = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [call["path"].rpartition("pods/")[2] for call in calls] == ["a/binding", "huge/status"]
+    assert calls[0]["body"]["metadata"]["uid"] == "u1"
+    assert calls[1]["body"]["status"]["conditions"][0]["message"].startswith(
+        "0/2 nodes are available: 2 Insuff"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--profile", "x"], "--profile: chooses a profile of --policy FILE, which is missing"),
+        (["--policy", "{none}"], "there is no KubeSchedulerConfiguration in"),
+        (["--policy", "{two}"], "has several profiles: choose with --profile: a, b"),
+        (["--policy", "{two}", "--profile", "c"], "no profile c in"),
+        (["--policy", "/nonexistent/conf.yaml"], "no such file or folder"),
+    ],
+)
+def test_a_policy_that_cannot_be_found_is_one_line_without_traceback(
+    options: list[str], message: str, dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {
+        "none": write(tmp_path / "none.json"),
+        "two": write(tmp_path / "two.json", config({"schedulerName": "a"}, {"schedulerName": "b"})),
+    }
+    assert main(["schedule", dump, *(option.format(**files) for option in options)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
