@@ -98,7 +98,7 @@ class NodeDevices:
     shape: DeviceShape
     uses: tuple[TypeUse, ...]
     holdings: immutabledict[str, DeviceAllocation]
-    _names: _Names
+    names: _Names
     node: str = ""
 
     @cached_property
@@ -148,17 +148,17 @@ class NodeDevices:
 
     def id_of(self, kind: DeviceType, minor: int) -> str:
         """Name of a device: a UUID or a PCI address."""
-        return self._names.ids.get((kind, minor), "")
+        return self.names.ids.get((kind, minor), "")
 
     def vf_of(self, kind: DeviceType, minor: int, rank: int) -> VirtualFunction:
         """The VF of a rank on its device."""
-        return self._names.vfs[kind, minor][rank]
+        return self.names.vfs[kind, minor][rank]
 
     def vf_mask(self, kind: DeviceType, holding: DeviceHolding) -> int:
         """VFs of a holding as a bit mask over ranks; VFs that the device does not have leave no bit."""
         mask = 0
         for vf in holding.vfs:
-            rank = self._names.rank.get((kind, holding.minor, vf.bus_id))
+            rank = self.names.rank.get((kind, holding.minor, vf.bus_id))
             mask |= 0 if rank is None else 1 << rank
         return mask
 
@@ -176,7 +176,7 @@ class NodeDevices:
                 return self
             raise ModelError(f"{pod}: holds other devices already")
         uses = self._changed(allocation, 1)
-        return NodeDevices(self.shape, uses, self.holdings.set(pod, allocation), self._names, self.node)
+        return NodeDevices(self.shape, uses, self.holdings.set(pod, allocation), self.names, self.node)
 
     def forget(self, pod: str) -> NodeDevices:
         """Give the state without a pod; a pod that holds nothing changes nothing."""
@@ -184,7 +184,7 @@ class NodeDevices:
         if held is None:
             return self
         rest = self.holdings.delete(pod)
-        return NodeDevices(self.shape, self._changed(held, -1, rest), rest, self._names, self.node)
+        return NodeDevices(self.shape, self._changed(held, -1, rest), rest, self.names, self.node)
 
     def _changed(
         self,
