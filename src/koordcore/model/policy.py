@@ -217,6 +217,10 @@ DEFAULT_FEATURES: Final = (
     FeatureSetting(name="NodePorts", scores=False),
     FeatureSetting(name="NodeResourcesFit"),
     FeatureSetting(name="NodeResourcesBalancedAllocation", filters=False),
+    FeatureSetting(name="PodTopologySpread", weight=2),
+    FeatureSetting(name="InterPodAffinity", weight=2),
+    FeatureSetting(name="ImageLocality", filters=False),
+    FeatureSetting(name="ElasticQuota", scores=False),
 )
 
 

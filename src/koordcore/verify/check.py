@@ -10,13 +10,14 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.nodes import check_nodes
 from koordcore.verify.placement import check_placements
+from koordcore.verify.quotas import check_quotas
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["verify"]
 
 Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
 
-CHECKS: Final[tuple[Check, ...]] = (check_nodes, check_placements)
+CHECKS: Final[tuple[Check, ...]] = (check_nodes, check_placements, check_quotas)
 """One function per rule book; each reads only the snapshot before and the result."""
 
 

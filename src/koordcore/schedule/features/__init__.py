@@ -11,6 +11,7 @@ from koordcore.schedule.features.images import ImageLocality
 from koordcore.schedule.features.interpod import InterPodAffinity
 from koordcore.schedule.features.load import LoadAware
 from koordcore.schedule.features.placement import NodeLabels, NodeName, NodePorts, Taints, Unschedulable
+from koordcore.schedule.features.quota import QuotaFeature
 from koordcore.schedule.features.resources import BalancedAllocation, FitPlus, ResourceFit, ScarceAvoidance
 from koordcore.schedule.features.spread import TopologySpread
 
@@ -33,6 +34,7 @@ FEATURES: Final[immutabledict[str, type[Feature]]] = immutabledict(
             InterPodAffinity,
             ImageLocality,
             LoadAware,
+            QuotaFeature,
         )
     }
 )

@@ -1,0 +1,97 @@
+"""ElasticQuota: a pod is placed only while its quota allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import attrs
+
+from koordcore._workspace import Workspace
+from koordcore.model.pods import Pod
+from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
+from koordcore.model.resources import total
+from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota.admission import QuotaRefusal, admit
+from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.schedule.feature import Evaluator, Feature, Refusal
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["QuotaFeature", "cluster_ledger"]
+
+
+def cluster_ledger(snapshot: ClusterSnapshot, policy: QuotaPolicy | None = None) -> QuotaLedger:
+    """Open the ledger of a whole snapshot: every pod that is bound or waits counts in the requests.
+
+    Raises
+    ------
+    ModelError
+        When the parents of quotas form a cycle.
+    """
+    pods = (*snapshot.bound_pods(), *snapshot.pending)
+    return open_ledger(
+        snapshot.of(ElasticQuota),
+        total=total(state.node.allocatable for state in snapshot.nodes),
+        policy=policy,
+        pods=[quota_pod_of(pod) for pod in pods],
+    )
+
+
+class QuotaEvaluator(Evaluator):
+    """Admission of one kind of pods; it looks at no node."""
+
+    def __init__(self, feature: QuotaFeature, pod: QuotaPod) -> None:
+        self._feature = feature
+        self._pod = pod
+
+    def refuse(self) -> Refusal | None:
+        verdict = admit(self._feature.ledger, self._pod)
+        if isinstance(verdict, QuotaRefusal):
+            return Refusal(verdict.message, resolvable=verdict.resolvable)
+        return None
+
+
+class QuotaFeature(Feature):
+    """The quota tree of the cluster; silent where there are no quotas.
+
+    The arguments are a :class:`~koordcore.model.quotas.QuotaPolicy`.
+    """
+
+    name = "ElasticQuota"
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        snapshot = workspace.snapshot
+        self._active = bool(snapshot.of(ElasticQuota))
+        self.ledger = snapshot.once(cluster_ledger, args) if self._active else open_ledger((), total={})
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        if not self._active:
+            return None
+        asked = quota_pod_of(pod)
+        quota = self.ledger.resolve(asked)
+        # Messages may name the quota and the amounts, and nothing else of the pod.
+        return None if quota is None else (quota, tuple(asked.request.items()), asked.preemptible)
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return QuotaEvaluator(self, quota_pod_of(pod))
+
+    def placed(self, pod: Pod, row: int) -> None:
+        self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
+        self._change(self.ledger.untrack(quota_pod_of(pod)) if self._active else self.ledger)
+
+    def _change(self, ledger: QuotaLedger) -> None:
+        before, self.ledger = self.ledger, ledger
+
+        def undo() -> None:
+            self.ledger = before
+
+        if ledger is not before:
+            self.workspace.log(undo)
+
+
+def _tracked(pod: Pod) -> QuotaPod:
+    return attrs.evolve(quota_pod_of(pod), node="")

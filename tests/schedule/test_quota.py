@@ -1,0 +1,64 @@
+"""Quotas in the flow: who is admitted, what the message says, what the checker finds."""
+
+from __future__ import annotations
+
+import attrs
+
+from koordcore import Bound, ClusterSnapshot, Node, Pod, Unschedulable, ViolationKind, schedule, verify
+from koordcore.model.quotas import ElasticQuota
+
+LABEL = "quota.scheduling.koordinator.sh/name"
+
+
+def cluster(*pods: Pod) -> ClusterSnapshot:
+    """Ten cores; team a is promised 4 and may reach 8, team b is promised 6."""
+    return ClusterSnapshot(
+        nodes=[Node(name="n", allocatable={"cpu": 10_000, "memory": 2**36, "pods": 110})],
+        pending=pods,
+        records=[
+            ElasticQuota(name="a", max={"cpu": 8_000}, min={"cpu": 4_000}),
+            ElasticQuota(name="b", max={"cpu": 10_000}, min={"cpu": 6_000}),
+        ],
+    )
+
+
+def pod(name: str, quota: str, cpu: int, **fields: object) -> Pod:
+    labels = {LABEL: quota, **({} if "labels" not in fields else dict(fields.pop("labels")))}  # type: ignore[call-overload]  # a mapping
+    return Pod(name=name, labels=labels, requests={"cpu": cpu}, **fields)  # type: ignore[arg-type]  # as given
+
+
+def test_an_idle_neighbour_lends() -> None:
+    """While b asks for nothing, a may go beyond its promise, up to its max."""
+    snapshot = cluster(pod("a1", "a", 4_000), pod("a2", "a", 4_000), pod("a3", "a", 1_000))
+    result = schedule(snapshot)
+    assert [isinstance(one, Bound) for one in result.decisions] == [True, True, False]
+    assert verify(snapshot, result) == ()
+
+
+def test_what_a_neighbour_asks_for_is_not_lent() -> None:
+    """When b asks for its promise, a stays within its own, and the message gives the numbers."""
+    snapshot = cluster(pod("a1", "a", 4_000), pod("a2", "a", 1_000), pod("b1", "b", 6_000, priority=-1))
+    result = schedule(snapshot)
+    refused = next(one for one in result.decisions if isinstance(one, Unschedulable))
+    assert refused.pod.name == "a2"
+    assert "Insufficient quotas" in refused.message
+    assert "quotaName: a" in refused.message
+
+
+def test_the_checker_adds_up_for_itself() -> None:
+    """A plan that exceeds max is not legal, whatever the ledger thought."""
+    snapshot = cluster(pod("a1", "a", 8_000), pod("a2", "a", 1_000))
+    result = schedule(snapshot)
+    late = next(one for one in snapshot.pending if one.name == "a2")
+    forged = attrs.evolve(
+        result,
+        decisions=(result.decisions[0], Bound(pod=late.key, node="n")),
+        snapshot=result.snapshot.assume(late.at("n")),
+    )
+    assert [violation.kind for violation in verify(snapshot, forged)] == [ViolationKind.QUOTA]
+
+
+def test_pods_of_no_quota_are_free() -> None:
+    """The default quota of an unconfigured cluster limits nobody."""
+    snapshot = cluster(Pod(name="free", requests={"cpu": 10_000}))
+    assert len(schedule(snapshot).bound) == 1
