@@ -6,6 +6,7 @@ import attrs
 
 from koordcore import Bound, ClusterSnapshot, Node, Pod, Unschedulable, ViolationKind, schedule, verify
 from koordcore.model.quotas import ElasticQuota
+from koordcore.model.resources import make_resources
 
 LABEL = "quota.scheduling.koordinator.sh/name"
 
@@ -16,15 +17,18 @@ def cluster(*pods: Pod) -> ClusterSnapshot:
         nodes=[Node(name="n", allocatable={"cpu": 10_000, "memory": 2**36, "pods": 110})],
         pending=pods,
         records=[
-            ElasticQuota(name="a", max={"cpu": 8_000}, min={"cpu": 4_000}),
-            ElasticQuota(name="b", max={"cpu": 10_000}, min={"cpu": 6_000}),
+            quota("a", 8_000, 4_000),
+            quota("b", 10_000, 6_000),
         ],
     )
 
 
-def pod(name: str, quota: str, cpu: int, **fields: object) -> Pod:
-    labels = {LABEL: quota, **({} if "labels" not in fields else dict(fields.pop("labels")))}  # type: ignore[call-overload]  # a mapping
-    return Pod(name=name, labels=labels, requests={"cpu": cpu}, **fields)  # type: ignore[arg-type]  # as given
+def quota(name: str, most: int, least: int) -> ElasticQuota:
+    return ElasticQuota(name=name, max=make_resources({"cpu": most}), min=make_resources({"cpu": least}))
+
+
+def pod(name: str, team: str, cpu: int, *, priority: int = 0) -> Pod:
+    return Pod(name=name, labels={LABEL: team}, requests={"cpu": cpu}, priority=priority)
 
 
 def test_an_idle_neighbour_lends() -> None:

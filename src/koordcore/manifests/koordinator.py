@@ -14,9 +14,11 @@ from koordcore.errors import Problem
 from koordcore.manifests._reading import Reading, read_metadata
 from koordcore.manifests.kubernetes import Decoder
 from koordcore.manifests.scheduler_config import read_scheduler_configuration
+from koordcore.model.devices import DeviceObject
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
 from koordcore.model.policy import Policy
+from koordcore.protocol.device_object import device_object_from_manifest
 from koordcore.protocol.fields import Json, as_mapping
 from koordcore.protocol.gang import gang_from_pod_group, parse_pod_group
 from koordcore.protocol.network_topology import parse_cluster_network_topology
@@ -40,11 +42,13 @@ def one(parse: Callable[[Mapping[str, Json]], Any], *, namespaced: bool = False)
     return decode
 
 
-def warned(parse: Callable[[Mapping[str, Json]], tuple[Any, tuple[Problem, ...]]]) -> Decoder:
+def warned(
+    parse: Callable[[Mapping[str, Json]], tuple[Any, tuple[Problem, ...]]], *, namespaced: bool = True
+) -> Decoder:
     """Make a decoder of a parser that gives a record and what upstream silently ignores in it."""
 
     def decode(reading: Reading, raw: Mapping[str, Json]) -> Any:
-        record, warnings = parse(_as_stored(reading, raw, namespaced=True))
+        record, warnings = parse(_as_stored(reading, raw, namespaced=namespaced))
         reading.warnings += warnings
         return record
 
@@ -86,8 +90,14 @@ def _scheduler_configuration(reading: Reading, raw: Mapping[str, Json]) -> Polic
     return Policies(read_scheduler_configuration(reading, raw))
 
 
+def _device(raw: Mapping[str, Json]) -> tuple[DeviceObject, tuple[Problem, ...]]:
+    device = device_object_from_manifest(raw)
+    return device, tuple(Problem("", warning) for warning in device.warnings)
+
+
 KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
     (_SCHEDULING, "ClusterNetworkTopology"): warned(_network_topology),
+    (_SCHEDULING, "Device"): warned(_device, namespaced=False),
     (_SIGS, "PodGroup"): warned(_pod_group),
     (_SIGS, "ElasticQuota"): warned(elastic_quota_from_object),
     ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): _scheduler_configuration,

@@ -39,6 +39,7 @@ __all__ = [
     "DeviceHint",
     "DeviceHolding",
     "DeviceInventory",
+    "DeviceObject",
     "DeviceRequest",
     "DeviceShortfall",
     "DeviceTopology",
@@ -242,6 +243,32 @@ class DeviceInventory:
     model: str = ""
     isolation_provider: str = ""
     well_planned: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class DeviceObject:
+    """A Device object as it stands, before the labels of its node are known.
+
+    Parameters
+    ----------
+    name
+        Name of the node.
+    labels
+        Of the object.
+    devices
+        Sorted by type and minor.
+    partitions
+        The table on the object; ``None`` where it has none.
+    warnings
+        What was read in a way that upstream would not.
+    """
+
+    name: str
+    namespace: str = ""
+    labels: immutabledict[str, str] = immutabledict()  # noqa: RUF009 - immutable
+    devices: tuple[Device, ...] = ()
+    partitions: PartitionTable | None = None
     warnings: tuple[str, ...] = ()
 
 

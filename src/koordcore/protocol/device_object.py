@@ -16,6 +16,7 @@ from koordcore.errors import ManifestError
 from koordcore.model.devices import (
     Device,
     DeviceInventory,
+    DeviceObject,
     DeviceTopology,
     DeviceType,
     GPUPartition,
@@ -53,7 +54,9 @@ __all__ = [
     "GPU_VENDOR",
     "ParsedTable",
     "device_from_manifest",
+    "device_object_from_manifest",
     "inventory_from_manifest",
+    "inventory_of",
     "parse_partition_table",
     "templates_from_manifest",
 ]
@@ -229,23 +232,18 @@ def device_from_manifest(value: object) -> Device | None:
     )
 
 
-def inventory_from_manifest(
-    device: Mapping[str, Any], node_labels: Mapping[str, str] = _NO_LABELS
-) -> DeviceInventory:
-    """Read a Device object together with the labels of its Node.
-
-    A table on the Device counts with the Device's policy label. Without one, the built-in table of the Node's
-    model is taken; then the Node's policy label counts before the Device's.
+def device_object_from_manifest(raw: Mapping[str, Any]) -> DeviceObject:
+    """Read a Device object.
 
     Raises
     ------
     ManifestError
         When the object cannot be read, with the path.
     """
-    metadata = optional(device, "metadata", as_mapping, _NOTHING)
+    metadata = optional(raw, "metadata", as_mapping, _NOTHING)
     labels = at("metadata.labels", as_str_mapping, metadata.get("labels") or {})
     annotations = at("metadata.annotations", as_str_mapping, metadata.get("annotations") or {})
-    spec = optional(device, "spec", as_mapping, _NOTHING)
+    spec = optional(raw, "spec", as_mapping, _NOTHING)
     entries = at(
         "spec.devices", lambda value: collect(device_from_manifest, as_list(value)), spec.get("devices") or []
     )
@@ -265,23 +263,51 @@ def inventory_from_manifest(
         f"metadata.annotations[{GPU_PARTITIONS}]: {alias}: upstream does not read this"
         for alias in parsed.aliases
     )
+    return DeviceObject(
+        name=optional(metadata, "name", as_str, ""),
+        labels=immutabledict(labels),
+        devices=tuple(named[key] for key in sorted(named)),
+        partitions=parsed.table,
+        warnings=tuple(warnings),
+    )
+
+
+def inventory_of(device: DeviceObject, node_labels: Mapping[str, str] = _NO_LABELS) -> DeviceInventory:
+    """Put a Device object and the labels of its Node together.
+
+    A table on the Device counts with the Device's policy label. Without one, the built-in table of the Node's
+    model is taken; then the Node's policy label counts before the Device's.
+    """
     vendor, model = node_labels.get(GPU_VENDOR, ""), node_labels.get(GPU_MODEL, "")
-    table, source = parsed.table, TableSource.DEVICE
-    policy = labels.get(GPU_PARTITION_POLICY, "")
+    table, source = device.partitions, TableSource.DEVICE
+    policy = device.labels.get(GPU_PARTITION_POLICY, "")
     if table is None:
         policy = node_labels.get(GPU_PARTITION_POLICY) or policy
         table, source = _builtin(vendor, model)
     return DeviceInventory(
-        devices=tuple(named[key] for key in sorted(named)),
+        devices=device.devices,
         partitions=table,
         source=source,
         honor=policy == "Honor",
         vendor=vendor,
         model=model,
         isolation_provider=node_labels.get(GPU_ISOLATION_PROVIDER, ""),
-        well_planned=labels.get(WELL_PLANNED) == "true",
-        warnings=tuple(warnings),
+        well_planned=device.labels.get(WELL_PLANNED) == "true",
+        warnings=device.warnings,
     )
+
+
+def inventory_from_manifest(
+    device: Mapping[str, Any], node_labels: Mapping[str, str] = _NO_LABELS
+) -> DeviceInventory:
+    """Read a Device object together with the labels of its Node: :func:`inventory_of` of what it says.
+
+    Raises
+    ------
+    ManifestError
+        When the object cannot be read, with the path.
+    """
+    return inventory_of(device_object_from_manifest(device), node_labels)
 
 
 def _builtin(vendor: str, model: str) -> tuple[PartitionTable | None, TableSource]:

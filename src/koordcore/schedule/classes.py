@@ -19,7 +19,7 @@ from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Uns
 from koordcore.model.pods import Pod
 from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal, Scope
-from koordcore.schedule.features import FEATURES
+from koordcore.schedule.features import FEATURES, feature_type
 
 __all__ = ["FeatureSet", "PodClass", "RequestKey"]
 
@@ -89,10 +89,9 @@ class FeatureSet:
         self.settings = policy.features
         self.features: list[Feature] = []
         for setting in policy.features:
-            factory = FEATURES.get(setting.name)
-            if factory is None:
+            if setting.name not in FEATURES:
                 raise ModelError(f"policy {policy.name}: no feature {setting.name}")
-            self.features.append(factory(workspace, setting.args))
+            self.features.append(feature_type(setting.name)(workspace, setting.args))
         self._placing = [one for one in self.features if type(one).placed is not Feature.placed]
         self._removing = [one for one in self.features if type(one).removed is not Feature.removed]
         self._classes: dict[RequestKey, PodClass] = {}

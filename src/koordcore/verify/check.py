@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from koordcore.model.decisions import Bound, Nominated, PodDecision
 from koordcore.model.pods import Pod, PodKey
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify.devices import check_devices
 from koordcore.verify.nodes import check_nodes
 from koordcore.verify.placement import check_placements
 from koordcore.verify.quotas import check_quotas
@@ -17,7 +18,7 @@ __all__ = ["verify"]
 
 Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
 
-CHECKS: Final[tuple[Check, ...]] = (check_nodes, check_placements, check_quotas)
+CHECKS: Final[tuple[Check, ...]] = (check_nodes, check_placements, check_devices, check_quotas)
 """One function per rule book; each reads only the snapshot before and the result."""
 
 

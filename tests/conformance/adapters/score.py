@@ -15,7 +15,7 @@ from koordcore.model.cluster import ClusterRecord
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal
-from koordcore.schedule.features import FEATURES
+from koordcore.schedule.features import feature_type
 from koordcore.schedule.features.placement import NodeLabelEvaluator
 from koordcore.snapshot import ClusterSnapshot
 from tests.conformance import Case, Missing, subject
@@ -59,7 +59,7 @@ def open_plugin(
     """The plugin over the cluster of a case, and the pod to place."""
     args = PLUGIN_ARGS[name](case.input.get("args") or {}) if name in PLUGIN_ARGS else None
     workspace = Workspace(cluster(case.input, records))
-    return workspace, FEATURES[name](workspace, args), pod_from_manifest(case.input["pod"])
+    return workspace, feature_type(name)(workspace, args), pod_from_manifest(case.input["pod"])
 
 
 def single_score(case: Case, name: str) -> dict[str, int]:

@@ -1,41 +1,49 @@
-"""One file per family of features; this is the list of all of them."""
+"""One file per family of features; this is the list of all of them.
+
+A module is imported when a policy names its feature, so that ``import koordcore`` does not pay for allocators
+that nobody asks for.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from importlib import import_module
+from typing import Final, cast
 
 from immutabledict import immutabledict
 
 from koordcore.schedule.feature import Feature
-from koordcore.schedule.features.images import ImageLocality
-from koordcore.schedule.features.interpod import InterPodAffinity
-from koordcore.schedule.features.load import LoadAware
-from koordcore.schedule.features.placement import NodeLabels, NodeName, NodePorts, Taints, Unschedulable
-from koordcore.schedule.features.quota import QuotaFeature
-from koordcore.schedule.features.resources import BalancedAllocation, FitPlus, ResourceFit, ScarceAvoidance
-from koordcore.schedule.features.spread import TopologySpread
 
-__all__ = ["FEATURES"]
+__all__ = ["FEATURES", "feature_type"]
 
-FEATURES: Final[immutabledict[str, type[Feature]]] = immutabledict(
+FEATURES: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
     {
-        feature.name: feature
-        for feature in (
-            Unschedulable,
-            NodeName,
-            Taints,
-            NodeLabels,
-            NodePorts,
-            ResourceFit,
-            BalancedAllocation,
-            FitPlus,
-            ScarceAvoidance,
-            TopologySpread,
-            InterPodAffinity,
-            ImageLocality,
-            LoadAware,
-            QuotaFeature,
-        )
+        "NodeUnschedulable": ("placement", "Unschedulable"),
+        "NodeName": ("placement", "NodeName"),
+        "TaintToleration": ("placement", "Taints"),
+        "NodeAffinity": ("placement", "NodeLabels"),
+        "NodePorts": ("placement", "NodePorts"),
+        "NodeResourcesFit": ("resources", "ResourceFit"),
+        "NodeResourcesBalancedAllocation": ("resources", "BalancedAllocation"),
+        "NodeResourcesFitPlus": ("resources", "FitPlus"),
+        "ScarceResourceAvoidance": ("resources", "ScarceAvoidance"),
+        "PodTopologySpread": ("spread", "TopologySpread"),
+        "InterPodAffinity": ("interpod", "InterPodAffinity"),
+        "ImageLocality": ("images", "ImageLocality"),
+        "LoadAwareScheduling": ("load", "LoadAware"),
+        "DeviceShare": ("devices", "Devices"),
+        "ElasticQuota": ("quota", "QuotaFeature"),
     }
 )
-"""Every feature that the library has, by the name that a policy uses."""
+"""Every feature that the library has: the name that a policy uses, its module here, and its class."""
+
+
+def feature_type(name: str) -> type[Feature]:
+    """Give the class of a feature.
+
+    Raises
+    ------
+    KeyError
+        When there is no such feature.
+    """
+    module, attribute = FEATURES[name]
+    return cast("type[Feature]", getattr(import_module(f"{__name__}.{module}"), attribute))

@@ -1,0 +1,189 @@
+"""DeviceShare: GPUs, NICs and other devices, chosen exactly.
+
+Nodes whose devices are of the same build and equally used are judged once (:class:`DeviceMemo`). The filter
+and the choice are one question: a node that passes is a node on which the allocator finds devices (rulings 3
+and 23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore._workspace import Workspace
+from koordcore.allocators.device import (
+    DEFAULT_DEVICE_POLICY,
+    DevicePolicy,
+    NodeDevices,
+    allocate_devices,
+    device_request_of,
+    node_devices,
+)
+from koordcore.allocators.device.memo import DeviceMemo
+from koordcore.errors import ManifestError
+from koordcore.model.decisions import Shortfall
+from koordcore.model.devices import DeviceAllocation, DeviceObject, DeviceRequest, DeviceShortfall
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod
+from koordcore.protocol.device import DEVICE_ALLOCATED, format_allocation, parse_allocation
+from koordcore.protocol.device_object import inventory_of
+from koordcore.schedule.feature import Evaluator, Feature, Holding, Refusal, Scope, default_normalise
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["Devices", "describe_allocation", "device_state"]
+
+NO_CARD = "no card chosen: the node has no Device object"
+
+
+def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | None:
+    """Give the devices of one node with what its pods hold by their annotations.
+
+    An annotation that cannot be read holds nothing; the loader reports it.
+    """
+    found = snapshot.find(DeviceObject, state.name)
+    inventory = None if found is None else inventory_of(found, state.node.labels)
+    holdings = {}
+    for pod in state.pods:
+        if DEVICE_ALLOCATED in pod.annotations:
+            try:
+                allocation = parse_allocation(pod.annotations)
+            except ManifestError:
+                continue
+            if allocation is not None and allocation.devices:
+                holdings[str(pod.key)] = allocation
+    return node_devices(inventory, holdings, node=state.name)
+
+
+def describe_allocation(allocation: DeviceAllocation) -> str:
+    """Write an allocation on one line: ``gpu 0,1 (50%) + rdma 2``."""
+    parts = []
+    for kind, holdings in allocation.devices.items():
+        minors = ",".join(str(holding.minor) for holding in holdings)
+        shares = {
+            amount for holding in holdings for name, amount in holding.resources.items() if "ratio" in name
+        }
+        share = f" ({min(shares)}%)" if shares and min(shares) < 100 else ""
+        parts.append(f"{kind} {minors}{share}")
+    return " + ".join(parts)
+
+
+class DeviceEvaluator(Evaluator):
+    """Filter, score and choice for one kind of pods."""
+
+    scope = Scope.NODE
+    normalises = True
+
+    def __init__(self, feature: Devices, request: DeviceRequest) -> None:
+        self._feature = feature
+        self._request = request
+
+    def _raw(self, rows: Rows) -> IntVector:
+        feature = self._feature
+        return feature.memo.scores(feature.numbers()[rows], self._request, policy=feature.policy)
+
+    def fits(self, rows: Rows) -> BoolVector:
+        return self._raw(rows) >= 0
+
+    def _refusal(self, row: int) -> DeviceShortfall | None:
+        feature = self._feature
+        number = int(feature.numbers()[row])
+        return feature.memo.refusal(number, self._request, policy=feature.policy)
+
+    def _each_refusal(self, rows: Rows) -> list[tuple[DeviceShortfall, BoolVector]]:
+        feature = self._feature
+        numbers = feature.numbers()[rows]
+        found = []
+        for number in np.unique(numbers).tolist():
+            refusal = feature.memo.refusal(number, self._request, policy=feature.policy)
+            if refusal is not None:
+                found.append((refusal, numbers == number))
+        return found
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        masks: dict[str, BoolVector] = {}
+        for refusal, mask in self._each_refusal(rows):
+            for reason in refusal.reasons:
+                masks[reason] = masks[reason] | mask if reason in masks else mask
+        return list(masks.items())
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        hopeless = np.zeros(self._feature.numbers()[rows].shape, bool)
+        for refusal, mask in self._each_refusal(rows):
+            if not refusal.resolvable:
+                hopeless |= mask
+        return hopeless
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        refusal = self._refusal(row)
+        return () if refusal is None else refusal.shortfalls
+
+    def scores(self, rows: Rows) -> IntVector:
+        return np.maximum(self._raw(rows), 0)
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        return default_normalise(raw, feasible)
+
+    def allocate(self, pod: Pod, row: int) -> Holding | Shortfall:
+        feature = self._feature
+        state = feature.states[row]
+        if state is None:
+            return Holding(notes=(NO_CARD,))
+        found = allocate_devices(state, self._request, policy=feature.policy)
+        if isinstance(found, DeviceShortfall):
+            return found.shortfalls[0]
+        feature.put(row, state.assume(str(pod.key), found))
+        return Holding({DEVICE_ALLOCATED: format_allocation(found)}, notes=(describe_allocation(found),))
+
+
+class Devices(Feature):
+    """Device objects and what pods hold of them; the arguments are a :class:`DevicePolicy`."""
+
+    name = "DeviceShare"
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self.policy: DevicePolicy = args or DEFAULT_DEVICE_POLICY
+        self.memo = DeviceMemo()
+        self._states: list[NodeDevices | None] | None = None
+        self._numbers = np.zeros(0, np.int64)
+        self._read = 0
+
+    @property
+    def states(self) -> list[NodeDevices | None]:
+        """Devices of every node now, by row."""
+        if self._states is None:
+            self._states = self.workspace.values(device_state)
+            self._numbers = self.memo.numbers(self._states)
+            self._read = len(self.workspace.touched)
+        return self._states
+
+    def numbers(self) -> IntVector:
+        """Number of each node's state in the memo, up to date."""
+        states, touched = self.states, self.workspace.touched
+        for row in set(touched[self._read :]):
+            self._numbers[row] = self.memo.number(states[row])
+        self._read = len(touched)
+        return self._numbers
+
+    def put(self, row: int, state: NodeDevices | None) -> None:
+        """Replace the devices of one node."""
+        self.workspace.put(self.states, row, state)
+
+    def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        request = device_request_of(
+            pod.requests, annotations=pod.annotations, labels=pod.labels, policy=self.policy
+        )
+        if isinstance(request, DeviceShortfall):
+            return Refusal(request.reasons[0])
+        return request
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return DeviceEvaluator(self, request)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        state = self.states[row]
+        if state is not None and str(pod.key) in state.holdings:
+            self.put(row, state.forget(str(pod.key)))
