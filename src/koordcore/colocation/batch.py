@@ -217,7 +217,8 @@ def _terms(taken: _Taken, strategy: ColocationStrategy, *, resource: str, parts:
     margin = scaled(capacity, _margin_ratio(percent))
     amount = max((capacity - margin) * parts - lost - getattr(pods, name), 0)
     if cap_percent is not None:
-        amount = min(amount, scaled(capacity, cap_percent / 100.0) * parts)
+        # Annotations of nodes are not checked for ranges: a negative cap lends nothing.
+        amount = max(min(amount, scaled(capacity, cap_percent / 100.0) * parts), 0)
     return BatchTerms(
         resource=resource,
         policy=policy,

@@ -202,7 +202,7 @@ def _lend(resource: str, parts: list[int], unallocated_percent: int, threshold_p
         unallocated_percent=unallocated_percent,
         capacity=capacity,
         threshold_percent=threshold_percent,
-        amount=min(lent, int(float(capacity) * (threshold_percent / 100.0))),
+        amount=max(min(lent, int(float(capacity) * (threshold_percent / 100.0))), 0),
     )
 
 
@@ -216,7 +216,7 @@ def _static(node: NodeLoad, strategy: ColocationStrategy) -> Mid:
             capacity=amount,
             reserved_percent=percent,
             threshold_percent=threshold,
-            amount=min(lent, int(float(amount) * (threshold / 100.0))),
+            amount=max(min(lent, int(float(amount) * (threshold / 100.0))), 0),
         )
 
     return Mid(
