@@ -135,12 +135,12 @@ class NetworkTopology:
         counts = np.bincount(self.parent[1:], minlength=len(self))
         return _frozen(1 + np.concatenate(([0], np.cumsum(counts))))
 
-    @property
+    @cached_property
     def nodes(self) -> tuple[str, ...]:
         """Names of the nodes, in the order of their domains."""
         return self.names[self.first_node :] if self.layers else ()
 
-    @property
+    @cached_property
     def first_node(self) -> int:
         """Number of the first node's domain."""
         return self.layer_start[-2] if self.layers else 1

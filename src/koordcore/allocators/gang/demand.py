@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import islice
 from typing import Final, TypeAlias
 
 import attrs
@@ -165,7 +167,7 @@ class GangDemand:
         if self.min_roles is not None and not 0 <= self.min_roles <= len(self.roles):
             raise ModelError(f"min_roles: expected 0 up to {len(self.roles)}, got {self.min_roles}")
 
-    @property
+    @cached_property
     def members(self) -> tuple[Member, ...]:
         """All members in rank order."""
         return tuple(rank_order(member for role in self.roles for member in role.members))
@@ -257,20 +259,17 @@ def deal(
         Number of places.
     """
     members = demand.members
-    needed = {
-        member.key
-        for role in demand.roles
-        for member in rank_order(role.members)[: max(0, role.min_available)]
-    }
-    extra = total - len(needed)
-    chosen = []
-    for member in members:
-        if member.key in needed:
-            chosen.append(member.key)
-        elif extra > 0:
-            chosen.append(member.key)
-            extra -= 1
-    places = [tree.nodes[node] for node, count in counts for _ in range(count)]
-    kept = frozenset(chosen)
-    left_out = tuple(member.key for member in members if member.key not in kept)
-    return immutabledict(zip(chosen, places, strict=True)), left_out
+    chosen = [member.key for member in members]
+    if total < len(members):
+        needed = {
+            member.key
+            for role in demand.roles
+            for member in rank_order(role.members)[: max(0, role.min_available)]
+        }
+        spare = (key for key in chosen if key not in needed)
+        kept = needed | set(islice(spare, total - len(needed)))
+        chosen = [key for key in chosen if key in kept]
+    names = tree.nodes
+    places = [names[node] for node, count in counts for _ in range(count)]
+    placed = immutabledict(zip(chosen, places, strict=True))
+    return placed, tuple(member.key for member in members if member.key not in placed)

@@ -393,9 +393,10 @@ class GangModel:
             active = program.boolean() if partial else on
             if active is not None:
                 self.active[gang, number] = active
+            own = number if role.must_layer else None
             for index, c in enumerate(self.classes):
                 count = sum(member.shape == c.shape for member in role.members)
-                if c.gang == gang and c.role in (None, number) and count:
+                if c.gang == gang and c.role == own and count:
                     share = self.shares[gang, number, index] = program.integer(0, count)
                     if active is not None:
                         program.require([(share, 1), (active, -count)], at_most=0)

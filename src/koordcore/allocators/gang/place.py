@@ -321,7 +321,8 @@ def _windows(values: IntVector, size: int, width: int) -> IntVector:
     padded = np.full(size + width - 1, _INFINITE, dtype=values.dtype)
     shown = min(len(values), size)
     padded[width - 1 : width - 1 + shown] = values[:shown]
-    return np.lib.stride_tricks.sliding_window_view(padded, width)
+    stride = padded.itemsize
+    return np.ndarray((size, width), padded.dtype, padded, strides=(stride, stride))
 
 
 def _stretch(table: _Table, size: int, other: _Table) -> _Table:

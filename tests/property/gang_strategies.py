@@ -1,0 +1,135 @@
+"""Small random gangs on small random networks."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from koordcore.allocators.gang.demand import GangDemand, Member, Role, Shape
+from koordcore.model.gangs import GatherRule, NetworkTopologySpec
+from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree, order_layers
+from tests.reference.gang_placement import Instance
+
+LAYERS = ("SpineLayer", "BlockLayer", NODE_LAYER)
+
+
+def tree_of(paths: tuple[tuple[str, ...], ...]) -> NetworkTopology:
+    """Build the tree whose nodes have these paths."""
+    names = LAYERS[-len(paths[0]) :]
+    specs = [
+        LayerSpec(name, (name,) if name != NODE_LAYER else (), names[position - 1] if position else "")
+        for position, name in enumerate(names)
+    ]
+    labels = {path[-1]: dict(zip(names[:-1], path[:-1], strict=True)) for path in paths}
+    return build_tree(order_layers(specs), labels)
+
+
+def demand_of(problem: Instance, tree: NetworkTopology) -> GangDemand:
+    """Write an instance as the planner's demand."""
+    layers = ("ClusterTopologyLayer", *tree.layers)
+    rules = [GatherRule(layers[d], "PreferGather", problem.multiples[d]) for d in problem.prefer_depths]
+    must = problem.must_depth
+    if must:
+        multiple = 0 if must in problem.prefer_depths else problem.multiples[must]
+        rules.append(GatherRule(layers[must], "MustGather", multiple))
+    rules.append(GatherRule(layers[0], "PreferGather", problem.multiples[0]))
+    spec = NetworkTopologySpec(tuple(rules))
+    roles, number = [], 0
+    for position, (members, least, own) in enumerate(problem.roles):
+        named = []
+        for shape, count in enumerate(members):
+            for _ in range(count):
+                named.append(Member(f"d/w-{number}", shape, number))
+                number += 1
+        layer = layers[own] if own else ""
+        roles.append(Role(name=f"r{position}", members=tuple(named), min_available=least, must_layer=layer))
+    where = [[path[-1] for path in problem.paths].index(node) for node in tree.nodes]
+    return GangDemand(
+        roles=tuple(roles),
+        shapes=tuple(
+            Shape(slots=np.array(slots, dtype=np.int64)[where], request=np.array(request, dtype=np.int64))
+            for slots, request in zip(problem.slots, problem.requests, strict=True)
+        ),
+        free=np.array(problem.free, dtype=np.int64).reshape(len(problem.free), len(where))[:, where],
+        spec=spec,
+        bound=np.array(problem.bound, dtype=np.int64)[where],
+        near=np.array(problem.near, dtype=np.int64)[where],
+        min_roles=problem.min_roles,
+    )
+
+
+@st.composite
+def networks(draw: st.DrawFn, nodes: int) -> tuple[tuple[str, ...], ...]:
+    """Draw nodes with their paths; one to three layers."""
+    count = draw(st.integers(1, nodes))
+    depth = draw(st.integers(1, 3))
+    paths = []
+    for number in range(count):
+        spine, block = draw(st.integers(0, 1)), draw(st.integers(0, 1))
+        full = (f"s{spine}", f"s{spine}b{block}", f"n{number}")
+        paths.append(full[3 - depth :])
+    return tuple(paths)
+
+
+def _multiples(draw: st.DrawFn, depth: int, ruled: tuple[int, ...]) -> tuple[int, ...]:
+    if draw(st.booleans()):
+        return (1,) * (depth + 1)
+    return tuple(
+        draw(st.sampled_from((1, 1, 2, 3))) if level in ruled or level == 0 else 1
+        for level in range(depth + 1)
+    )
+
+
+@st.composite
+def uniform_instances(draw: st.DrawFn) -> Instance:
+    """Draw interchangeable members, bound and near pods, multiples and preferences."""
+    paths = draw(networks(6))
+    depth, nodes = len(paths[0]), len(paths)
+    slots = tuple(draw(st.integers(0, 3)) for _ in paths)
+    size = draw(st.integers(1, 6))
+    prefer = tuple(draw(st.permutations(range(1, depth + 1))))[: draw(st.integers(0, depth))]
+    some = st.integers(0, 2)
+    bound = tuple(draw(some) for _ in paths) if draw(st.integers(0, 3)) == 0 else (0,) * nodes
+    near = tuple(draw(some) for _ in paths) if draw(st.integers(0, 3)) == 0 else (0,) * nodes
+    must = draw(st.integers(0, depth))
+    return Instance(
+        paths=paths,
+        free=(),
+        requests=((),),
+        slots=(slots,),
+        roles=(((size,), draw(st.integers(0, size)), 0),),
+        must_depth=must,
+        prefer_depths=prefer,
+        multiples=_multiples(draw, depth, (*prefer, must)),
+        bound=bound,
+        near=near,
+    )
+
+
+@st.composite
+def mixed_instances(draw: st.DrawFn) -> Instance:
+    """Draw two or three shapes in one or two roles that compete for one or two resources."""
+    paths = draw(networks(4))
+    depth, nodes = len(paths[0]), len(paths)
+    shapes, rows = draw(st.integers(2, 3)), draw(st.integers(1, 2))
+    requests = tuple(tuple(draw(st.integers(0, 4)) for _ in range(rows)) for _ in range(shapes))
+    roles = []
+    for _ in range(draw(st.integers(1, 2)) if shapes == 2 else 1):
+        members = tuple(draw(st.integers(0, 2)) for _ in range(shapes))
+        roles.append((members, draw(st.integers(0, sum(members))), draw(st.sampled_from((0, 0, depth, 1)))))
+    prefer = tuple(draw(st.permutations(range(1, depth + 1))))[: draw(st.integers(0, depth))]
+    one = st.integers(0, 1)
+    must = draw(st.sampled_from((0, 0, *range(1, depth + 1))))
+    return Instance(
+        paths=paths,
+        free=tuple(tuple(draw(st.integers(0, 8)) for _ in paths) for _ in range(rows)),
+        requests=requests,
+        slots=tuple(tuple(draw(st.sampled_from((9, 9, 1, 0))) for _ in paths) for _ in range(shapes)),
+        roles=tuple(roles),
+        must_depth=must,
+        prefer_depths=prefer,
+        multiples=_multiples(draw, depth, (*prefer, must)),
+        bound=tuple(draw(one) for _ in paths) if draw(st.integers(0, 4)) == 0 else (0,) * nodes,
+        near=tuple(draw(one) for _ in paths) if draw(st.integers(0, 4)) == 0 else (0,) * nodes,
+        min_roles=draw(st.sampled_from((None, 1))) if len(roles) > 1 else None,
+    )

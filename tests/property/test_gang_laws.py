@@ -1,0 +1,111 @@
+"""Laws of gang placement.
+
+The planner's objective is the best one over all legal placements (tried one by one); what it returns is
+legal; no feasible gang is rejected; more room never makes the answer worse; names carry no weight beyond
+ties; the same question gets the same answer.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from koordcore.allocators.gang.check import placement_violations
+from koordcore.allocators.gang.demand import GangPlacement, GangShortfall
+from koordcore.allocators.gang.mixed import place_mixed
+from koordcore.allocators.gang.planner import place_gang
+from koordcore.model.certificates import DEFAULT_LIMITS, CertificateStatus
+from tests.property.gang_strategies import demand_of, mixed_instances, tree_of, uniform_instances
+from tests.reference.gang_placement import Instance, best_objective
+
+
+def agrees(problem: Instance, placed: GangPlacement | GangShortfall) -> None:
+    """Compare with trying everything."""
+    tree = tree_of(problem.paths)
+    demand = demand_of(problem, tree)
+    best = best_objective(problem)
+    if isinstance(placed, GangShortfall):
+        assert best is None, f"{best} was missed"
+        assert placed.certificate.status is CertificateStatus.INFEASIBLE
+        return
+    assert placement_violations(tree, demand, placed.nodes) == ()
+    assert placed.certificate.status is CertificateStatus.PROVEN
+    assert placed.certificate.objective == best
+    assert {*placed.nodes, *placed.left_out} == {member.key for member in demand.members}
+
+
+@settings(max_examples=150, deadline=None)
+@given(uniform_instances())
+def test_equal_members_are_placed_best(problem: Instance) -> None:
+    tree = tree_of(problem.paths)
+    agrees(problem, place_gang(tree, demand_of(problem, tree)))
+
+
+@pytest.mark.solver
+@settings(max_examples=60, deadline=None)
+@given(mixed_instances())
+def test_mixed_members_are_placed_best(problem: Instance) -> None:
+    tree = tree_of(problem.paths)
+    demand = demand_of(problem, tree)
+    agrees(problem, place_mixed(tree, demand, limits=DEFAULT_LIMITS))
+
+
+@pytest.mark.solver
+@settings(max_examples=25, deadline=None)
+@given(uniform_instances())
+def test_tree_program_and_solver_agree(problem: Instance) -> None:
+    tree = tree_of(problem.paths)
+    demand = demand_of(problem, tree)
+    exact = place_gang(tree, demand)
+    counted = place_mixed(tree, demand, limits=DEFAULT_LIMITS)
+    assert type(exact) is type(counted)
+    assert exact.certificate == counted.certificate
+
+
+@settings(max_examples=60, deadline=None)
+@given(uniform_instances())
+def test_another_node_never_makes_it_worse(problem: Instance) -> None:
+    tree = tree_of(problem.paths)
+    before = place_gang(tree, demand_of(problem, tree))
+    fresh = (*(f"fresh{level}" for level in range(len(problem.paths[0]) - 1)), "zz")
+    larger = attrs.evolve(
+        problem,
+        paths=(*problem.paths, fresh),
+        slots=tuple((*row, 2) for row in problem.slots),
+        bound=(*problem.bound, 0),
+        near=(*problem.near, 0),
+    )
+    more = tree_of(larger.paths)
+    after = place_gang(more, demand_of(larger, more))
+    if isinstance(before, GangPlacement):
+        assert isinstance(after, GangPlacement)
+        assert after.certificate.objective <= before.certificate.objective
+
+
+@settings(max_examples=60, deadline=None)
+@given(uniform_instances())
+def test_renaming_changes_names_only(problem: Instance) -> None:
+    tree = tree_of(problem.paths)
+    before = place_gang(tree, demand_of(problem, tree))
+    renamed = attrs.evolve(
+        problem, paths=tuple(tuple(f"x-{name}" for name in path) for path in problem.paths)
+    )
+    other = tree_of(renamed.paths)
+    after = place_gang(other, demand_of(renamed, other))
+    assert type(before) is type(after)
+    assert before.certificate == after.certificate
+    if isinstance(before, GangPlacement) and isinstance(after, GangPlacement):
+        assert {key: f"x-{node}" for key, node in before.nodes.items()} == dict(after.nodes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(uniform_instances())
+def test_input_is_untouched_and_the_answer_repeats(problem: Instance) -> None:
+    tree = tree_of(problem.paths)
+    demand = demand_of(problem, tree)
+    slots = demand.shapes[0].slots.copy()
+    first = place_gang(tree, demand)
+    assert np.array_equal(slots, demand.shapes[0].slots)
+    assert repr(first) == repr(place_gang(tree, demand_of(problem, tree)))
