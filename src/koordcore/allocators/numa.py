@@ -42,18 +42,20 @@ from koordcore.topology.cpu import NO_CPUS, format_cpulist
 from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy, mask_of
 
 __all__ = [
+    "AMPLIFIED",
     "NO_AMOUNTS",
     "NUMAAllocation",
     "NodeAmounts",
     "allocate_numa",
     "filter_numa",
     "fit_numa",
+    "score_given",
     "score_numa",
 ]
 
 _INVALID_TOPOLOGY: Final = "node(s) invalid CPU Topology"
 _INVALID_RATIO: Final = "node(s) invalid CPU amplification ratio"
-_AMPLIFIED: Final = "Insufficient amplified cpu"
+AMPLIFIED: Final = "Insufficient amplified cpu"
 _CONFLICT: Final = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
 _NOT_MULTIPLE: Final = "node(s) requested cpus not multiple cpus per core"
 _NO_NUMA_ZONES: Final = "insufficient resources on NUMA Node"
@@ -184,7 +186,7 @@ def _amplified(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts) -> NUM
     free = amounts.allocatable.get(CPU, 0) - requested
     if need <= free:
         return None
-    return NUMARefusal((Shortfall(_AMPLIFIED, CPU, need, free),))
+    return NUMARefusal((Shortfall(AMPLIFIED, CPU, need, free),))
 
 
 # Allocate
@@ -369,7 +371,7 @@ def score_numa(
         given = _take(offers_of(state, demand, room), mask)
     if isinstance(given, NUMARefusal):
         return 0
-    return _score_given(state, demand, given[1], amounts, args)
+    return score_given(state, demand, given[1], amounts, args)
 
 
 def _score_node(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts, args: NUMAArgs) -> int:
@@ -382,9 +384,13 @@ def _score_node(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts, args:
     return score_amounts(args.scoring, args.weights, amounts.allocatable, requested, request)
 
 
-def _score_given(
+def score_given(
     state: NUMAState, demand: CPUDemand, given: ResourceStatus, amounts: NodeAmounts, args: NUMAArgs
 ) -> int:
+    """Rate what a pod would be given under a topology policy, 0..100.
+
+    The NUMA nodes that it would use where it is given amounts there, else the node as a whole.
+    """
     node = state.node
     capacity, requested = dict(amounts.allocatable), dict(amounts.requested)
     if given.numa_node_resources:

@@ -19,6 +19,7 @@ from koordcore.model.policy import ScoringStrategy
 from koordcore.model.resources import CPU
 from koordcore.protocol.numa_nodes import amplify
 from koordcore.topology.numa import (
+    NUMAExclusive,
     NUMAHint,
     NUMAMask,
     NUMATopologyPolicy,
@@ -36,6 +37,7 @@ __all__ = [
     "NUMATrial",
     "align",
     "allowed_masks",
+    "is_scalar",
     "numa_hints",
     "offers_of",
     "pod_request",
@@ -207,7 +209,8 @@ def align(
     if not field.names:
         return NUMAAdmission(policy, True, None if single else node.everything)
     best_effort = policy is NUMATopologyPolicy.BEST_EFFORT
-    exclusive, status = demand.request.exclusive_here, state.usage.status
+    exclusive = demand.request.exclusive_here
+    status = state.usage.status if exclusive is NUMAExclusive.REQUIRED else {}
     for size in range(1, 2 if single else len(node.zone_ids) + 1):
         masks = field.of_size(size)
         allowed = [mask for mask in masks if exclusive_allows(mask, exclusive, status)]
@@ -250,12 +253,14 @@ def _field(
     room: NUMARoom,
     providers: Sequence[NUMAProvider],
 ) -> _Field:
+    offers = [offer for _, offer in offers_of(state, demand, room)]
+    same = next((offer for offer in offers if offer.give_back is room.scored), None)
     return _Field(
         state=state,
         demand=demand,
-        offers=[offer for _, offer in offers_of(state, demand, room)],
+        offers=offers,
         providers=providers,
-        scorer=_MaskScorer(state, demand, args, room.scored),
+        scorer=_MaskScorer(state, demand, args, room.scored, same),
     )
 
 
@@ -304,9 +309,16 @@ def numa_hints(
 class _MaskScorer:
     """Rates sets of NUMA nodes by what would be left on them."""
 
-    def __init__(self, state: NUMAState, demand: CPUDemand, args: NUMAArgs, give_back: GiveBack) -> None:
+    def __init__(
+        self,
+        state: NUMAState,
+        demand: CPUDemand,
+        args: NUMAArgs,
+        give_back: GiveBack,
+        offer: Offer | None,
+    ) -> None:
         self._state, self._demand, self._args, self._give_back = state, demand, args, give_back
-        self._offer: Offer | None = None
+        self._offer = offer
 
     def score(self, mask: NUMAMask) -> int:
         """Rate a mask, 0..100."""
@@ -350,7 +362,7 @@ def score_amounts(
     total = weight_sum = 0
     for name, weight in weights:
         room = capacity.get(name, 0)
-        if room == 0 or (_scalar(name) and not request.get(name)):
+        if room == 0 or (is_scalar(name) and not request.get(name)):
             continue
         used = requested.get(name, 0) + request.get(name, 0)
         if strategy is ScoringStrategy.MOST_ALLOCATED:
@@ -361,6 +373,6 @@ def score_amounts(
     return total // weight_sum if weight_sum else 0
 
 
-def _scalar(name: str) -> bool:
+def is_scalar(name: str) -> bool:
     """Tell whether a resource is neither CPU, memory nor storage."""
     return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))

@@ -140,20 +140,22 @@ def offer_of(
     available = available_amounts(state, give_back)
     requests = demand.request.requests
     known = {name for here in available.values() for name in here}
-    most: dict[str, dict[int, int]] = {
+    most: dict[str, Mapping[int, int]] = {
         name: {numa: max(0, here.get(name, 0)) for numa, here in available.items()}
         for name in requests
         if name in known
     }
     if demand.bind and CPU in most:
         free = _free_cpus(state, demand, holdings, give_back)
+        counts = {numa: 1000 * (free & node.topology.on_node(numa)).bit_count() for numa in available}
+        if demand.required:
+            available = {
+                numa: {**here, CPU: counts[numa]} if counts[numa] < here.get(CPU, 0) else here
+                for numa, here in available.items()
+            }
         unit = _unit(demand, state)
-        for numa, here in available.items():
-            count = 1000 * (free & node.topology.on_node(numa)).bit_count()
-            if demand.required and count < here.get(CPU, 0):
-                here[CPU] = count
-            amount = min(here.get(CPU, 0), count)
-            most[CPU][numa] = amount - amount % unit
+        amounts = {numa: min(most[CPU][numa], counts[numa]) for numa in available}
+        most[CPU] = {numa: amount - amount % unit for numa, amount in amounts.items()}
     return Offer(
         state=state,
         demand=demand,

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Final
 
 import attrs
-from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
 from koordcore.model.numa import (
@@ -195,6 +194,11 @@ class NUMAState:
                 usage = usage.taking(allocation, node)
         return cls(node, usage, tuple(kept.values()))
 
+    @cached_property
+    def available(self) -> Mapping[int, Mapping[str, int]]:
+        """Amounts available per NUMA node, with nothing given back; see :func:`available_amounts`."""
+        return _available(self, NO_GIVE_BACK)
+
     def adding(self, allocation: CPUAllocation) -> NUMAState:
         """State with one more holder; the same state for one that is known already or holds nothing."""
         if allocation.empty or any(known.uid == allocation.uid for known in self.allocations):
@@ -236,12 +240,18 @@ class GiveBack:
 NO_GIVE_BACK: Final = GiveBack()
 
 
-def available_amounts(state: NUMAState, give_back: GiveBack = NO_GIVE_BACK) -> dict[int, dict[str, int]]:
+def available_amounts(
+    state: NUMAState, give_back: GiveBack = NO_GIVE_BACK
+) -> Mapping[int, Mapping[str, int]]:
     """Amounts that are available per NUMA node (spec section 3.1).
 
     CPUs that are handed out as cpusets count amplified. A resource that is held or given back but not offered
     appears with what is left, at least 0.
     """
+    return state.available if give_back is NO_GIVE_BACK else _available(state, give_back)
+
+
+def _available(state: NUMAState, give_back: GiveBack) -> dict[int, dict[str, int]]:
     node, usage = state.node, state.usage
     if give_back.available is not None:
         return {entry.node: dict(entry.resources) for entry in give_back.available}
@@ -255,7 +265,11 @@ def available_amounts(state: NUMAState, give_back: GiveBack = NO_GIVE_BACK) -> d
         here = available.get(entry.node)
         if here is None:
             continue
-        back = reusable.get(entry.node, immutabledict())
+        back = reusable.get(entry.node)
+        if back is None:
+            for name, amount in held.items():
+                here[name] = here.get(name, 0) - max(0, amount)
+            continue
         for name in {**held, **back}:
             left = max(0, held.get(name, 0) - back.get(name, 0))
             here[name] = here.get(name, 0) - left

@@ -1,0 +1,187 @@
+"""CPUs and NUMA nodes: taking CPUs, filtering many nodes, placing many pods, wrong refusals.
+
+The NUMA workload: nodes of 2 sockets x 1 NUMA node x 32 cores x 2 threads with 64 CPUs and 256Gi per NUMA
+node, policy Restricted; node *i* has state *i mod 200*, each with 0..4 cpuset pods of 4, 8, 12 or 16 CPUs per
+NUMA node, 2Gi per CPU.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar
+
+from koordcore.allocators.cpuset import CPUWish, available_cpus, take_cpus
+from koordcore.allocators.numa import NUMAAllocation, fit_numa
+from koordcore.allocators.numa_batch import NUMATable, NUMAVerdicts
+from koordcore.allocators.numa_request import CPURequest
+from koordcore.allocators.numa_state import NUMANode, NUMAState
+from koordcore.model.numa import (
+    CPUAllocation,
+    CPUBindPolicy,
+    CPUExclusivePolicy,
+    CPUHoldings,
+    NUMANodeResource,
+)
+from koordcore.model.resources import make_resources
+from koordcore.topology.cpu import CPUSet, CPUTopology, cpuset_of
+from koordcore.topology.numa import NUMATopologyPolicy
+
+GIB = 2**30
+TOPOLOGY = CPUTopology.of(
+    (n * 64 + c * 2 + t, c, n, n) for n in range(2) for c in range(32) for t in range(2)
+)
+ZONES = tuple(
+    NUMANodeResource(numa, make_resources({"cpu": 64_000, "memory": 256 * GIB})) for numa in range(2)
+)
+NODE = NUMANode(topology=TOPOLOGY, zones=ZONES, policy=NUMATopologyPolicy.RESTRICTED)
+
+
+def request_of(cpus: int, gib: int) -> CPURequest:
+    """An LSR pod with the default bind policy."""
+    amounts = make_resources({"cpu": 1000 * cpus, "memory": gib * GIB})
+    return CPURequest(requests=amounts, bind=True, preferred=CPUBindPolicy.FULL_PCPUS)
+
+
+POD = request_of(16, 32)
+
+
+def _held(numa: int, start: int, count: int, uid: str) -> CPUAllocation:
+    amounts = make_resources({"cpu": 1000 * count, "memory": 2 * count * GIB})
+    cpus = range(64 * numa + start, 64 * numa + start + count)
+    return CPUAllocation(uid=uid, cpuset=cpuset_of(cpus), numa_resources=(NUMANodeResource(numa, amounts),))
+
+
+def state_of(seed: int) -> NUMAState:
+    """One of the states of the workload."""
+    draw = random.Random(seed)
+    holders = []
+    for numa in range(2):
+        start = 0
+        for index in range(draw.randint(0, 4)):
+            count = draw.choice((4, 8, 12, 16))
+            holders.append(_held(numa, start, count, f"{numa}-{index}"))
+            start += count
+    return NUMAState.of(NODE, holders)
+
+
+class Take:
+    """Take CPUs of 256 on 4 NUMA nodes, half of them held at random."""
+
+    params: ClassVar = [["FullPCPUs", "SpreadByPCPUs"], [2, 16, 32]]
+    param_names: ClassVar = ["policy", "count"]
+
+    def setup(self, policy: str, count: int) -> None:
+        rows = [
+            (s * 128 + n * 64 + c * 2 + t, n * 32 + c, s * 2 + n, s)
+            for s in range(2)
+            for n in range(2)
+            for c in range(32)
+            for t in range(2)
+        ]
+        self.topology = CPUTopology.of(rows)
+        draw = random.Random(7)
+        held = cpuset_of(cpu for cpu in range(256) if draw.random() < 0.5)
+        self.holdings = CPUHoldings().taking(held, CPUExclusivePolicy.NONE)
+        self.free = available_cpus(self.topology, self.holdings)
+        self.wish = CPUWish(bind_policy=CPUBindPolicy(policy))
+        taken = self._take(count)
+        assert taken.bit_count() == count
+        assert not taken & held
+
+    def _take(self, count: int) -> CPUSet:
+        taken = take_cpus(self.topology, self.free, count, self.wish, self.holdings)
+        assert isinstance(taken, int)
+        return taken
+
+    def time_take(self, policy: str, count: int) -> None:
+        self._take(count)
+
+
+class RestrictedFilter:
+    """Filter of one 16-CPU, 32Gi pod over 5000 nodes."""
+
+    params: ClassVar = [[200, 5000]]
+    param_names: ClassVar = ["states"]
+
+    def setup(self, states: int) -> None:
+        if states == 200:
+            distinct = [state_of(seed) for seed in range(200)]
+        else:
+            # All different: one more holder of an amount that no other node has.
+            distinct = [
+                state_of(seed).adding(
+                    CPUAllocation(
+                        uid="odd", numa_resources=(NUMANodeResource(0, make_resources({"memory": seed + 1})),)
+                    )
+                )
+                for seed in range(states)
+            ]
+        self.table = NUMATable([distinct[row % len(distinct)] for row in range(5000)])
+        self.verdicts = NUMAVerdicts(self.table, POD)
+        assert self.verdicts.fits().all()
+        assert self.verdicts.asked == len(self.table.states)
+
+    def time_cold(self, states: int) -> None:
+        NUMAVerdicts(self.table, POD).fits()
+
+    def time_next_equal_pod(self, states: int) -> None:
+        self.verdicts.fits()
+
+    def time_group_nodes(self, states: int) -> None:
+        NUMATable([self.table.state_of(row) for row in range(5000)])
+
+
+class PlaceMany:
+    """5000 cpuset pods on 1000 nodes, the best score first, one after another."""
+
+    timeout = 120
+
+    def setup(self) -> None:
+        self.placed = 0
+
+    def _place(self) -> int:
+        table = NUMATable([NUMAState.of(NODE)] * 1000)
+        kinds = [request_of(cpus, 2 * cpus) for cpus in (4, 8, 12, 16)]
+        verdicts = [NUMAVerdicts(table, kind) for kind in kinds]
+        placed = 0
+        for index in range(5000):
+            kind = index % 4
+            fits = verdicts[kind].fits()
+            if not fits.any():
+                continue
+            scores = verdicts[kind].scores()
+            scores[~fits] = -1
+            row = int(scores.argmax())
+            given = verdicts[kind].answer(row)
+            assert isinstance(given, NUMAAllocation)
+            holder = CPUAllocation(
+                uid=f"p{index}",
+                cpuset=given.status.cpuset,
+                numa_resources=given.status.numa_node_resources,
+            )
+            table.put(row, table.state_of(row).adding(holder))
+            placed += 1
+        return placed
+
+    def time_place(self) -> None:
+        assert self._place() == 5000
+
+    def track_placed(self) -> int:
+        return self._place()
+
+    track_placed.unit = "pods"  # type: ignore[attr-defined]
+
+
+class OneNode:
+    """Fit of one pod on one half full node."""
+
+    def setup(self) -> None:
+        self.state = state_of(11)
+        assert isinstance(fit_numa(self.state, POD), NUMAAllocation)
+
+    def time_fit(self) -> None:
+        fit_numa(self.state, POD)
+
+    def time_bind_and_release(self) -> None:
+        held = _held(1, 60, 4, "new")
+        self.state.adding(held).removing("new")

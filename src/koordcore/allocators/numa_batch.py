@@ -1,0 +1,344 @@
+"""Many nodes at once: equal states are asked once.
+
+:class:`NUMATable` is the private scratch of one call: a dense id per node for its state, so that an answer
+about a pod class is worked out per distinct state and spread over the nodes by one ``take``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from koordcore.allocators.numa import (
+    AMPLIFIED,
+    NodeAmounts,
+    NUMAAllocation,
+    allocate_numa,
+    filter_numa,
+    fit_numa,
+    score_given,
+)
+from koordcore.allocators.numa_align import NUMAAdmission, is_scalar, pod_request
+from koordcore.allocators.numa_request import CPURequest, NUMARefusal, demand_on
+from koordcore.allocators.numa_state import NUMAState
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
+from koordcore.model.policy import ScoringStrategy
+from koordcore.model.quantity import INT64_MAX
+from koordcore.model.resources import CPU, make_resources
+from koordcore.protocol.numa import NO_STATUS
+from koordcore.protocol.numa_nodes import amplify
+from koordcore.topology.numa import NUMATopologyPolicy
+
+__all__ = ["NUMATable", "NUMAVerdicts"]
+
+IntVector: TypeAlias = NDArray[np.int64]
+BoolVector: TypeAlias = NDArray[np.bool_]
+Rows: TypeAlias = slice | IntVector
+
+_ALL: Final = slice(None)
+_UNKNOWN: Final = -2
+_ENOUGH: Final = NodeAmounts(make_resources({CPU: INT64_MAX}))
+"""Amounts with which the amplified CPU of a node never decides; that is looked at apart."""
+
+
+class NUMATable:
+    """The states of many nodes, each distinct one kept once.
+
+    Attributes
+    ----------
+    ids
+        ``(N,)``: index into ``states`` for each node.
+    states
+        Distinct states in the order in which they were met; one that no node has any more stays.
+    """
+
+    def __init__(self, states: Sequence[NUMAState]) -> None:
+        self.states: list[NUMAState] = []
+        self._known: dict[NUMAState, int] = {}
+        self._holders = list(states)
+        self.ids: IntVector = np.fromiter(map(self._id_of, states), dtype=np.int64, count=len(states))
+
+    def _id_of(self, state: NUMAState) -> int:
+        found = self._known.setdefault(state, len(self.states))
+        if found == len(self.states):
+            self.states.append(state)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def state_of(self, row: int) -> NUMAState:
+        """The state of one node, with its holders."""
+        return self._holders[row]
+
+    def put(self, row: int, state: NUMAState) -> None:
+        """Replace the state of one node."""
+        self._holders[row] = state
+        self.ids[row] = self._id_of(state)
+
+
+@attrs.frozen(kw_only=True)
+class _Verdict:
+    """What one distinct state says to a pod class, but for the amounts of the node as a whole.
+
+    Parameters
+    ----------
+    refusal
+        ``None`` where the pod fits, as if the node's amplified CPU were no matter.
+    admission
+        What the filter chose; ``None`` where it refused.
+    ratio, bound
+        Amplification of CPU, and milli-CPU that is handed out as cpusets.
+    need
+        Milli-CPU that the pod takes of amplified CPU.
+    """
+
+    refusal: NUMARefusal | None
+    admission: NUMAAdmission | None = None
+    ratio: float = 1.0
+    bound: int = 0
+    need: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class _Score:
+    """How one distinct state is scored for a pod class.
+
+    Parameters
+    ----------
+    score
+        Of the NUMA nodes that the pod would use; negative where the node as a whole is scored.
+    request_cpu, more_cpu, instead_cpu
+        For that score: milli-CPU of the pod, what to add to the node's requested CPU, and what to put in its
+        place (negative for nothing).
+    """
+
+    score: int = 0
+    request_cpu: int = 0
+    more_cpu: int = 0
+    instead_cpu: int = -1
+
+
+class NUMAVerdicts:
+    """What the nodes of a table say to one pod class; asked again, only new states are worked out.
+
+    Parameters
+    ----------
+    table
+        The nodes; it may change between questions.
+    request, args
+        The pod class, and how nodes are scored.
+    allocatable, requested
+        Resource to its ``(N,)`` amounts of the nodes as a whole; views that follow every change. They matter
+        where CPU is amplified and where no NUMA nodes are chosen.
+
+    Attributes
+    ----------
+    asked
+        How many states were worked out so far.
+    """
+
+    def __init__(
+        self,
+        table: NUMATable,
+        request: CPURequest,
+        *,
+        args: NUMAArgs = DEFAULT_NUMA_ARGS,
+        allocatable: Mapping[str, IntVector] | None = None,
+        requested: Mapping[str, IntVector] | None = None,
+    ) -> None:
+        self.table = table
+        self.request = request
+        self.args = args
+        self.asked = 0
+        self._allocatable = allocatable or {}
+        self._requested = requested or {}
+        self._verdicts: list[_Verdict | None] = []
+        self._open = 0
+        self._fits: BoolVector = np.zeros(0, dtype=np.bool_)
+        self._scores: dict[int, _Score] = {}
+        self._zone_scores: IntVector = np.zeros(0, dtype=np.int64)
+        self._amplified = False
+
+    def fits(self, rows: Rows = _ALL) -> BoolVector:
+        """Tell which nodes can take the pod."""
+        ids = self._known_ids(rows)
+        fits: BoolVector = self._fits[ids]
+        return fits & ~self._short_of_amplified(ids, rows) if self._amplified else fits
+
+    def answer(self, row: int) -> NUMAAllocation | NUMARefusal:
+        """What the pod would get on one node, or why nothing."""
+        return fit_numa(self.table.state_of(row), self.request, self._amounts(row), args=self.args)
+
+    def reasons(self, rows: Rows = _ALL) -> list[tuple[str, BoolVector]]:
+        """Each reason with the nodes that give it, sorted by text; a node may give several."""
+        ids = self._known_ids(rows)
+        short = self._short_of_amplified(ids, rows)
+        found: dict[str, BoolVector] = {}
+        for state_id in np.unique(ids).tolist():
+            refusal = self._verdict(state_id).refusal
+            here = (ids == state_id) & ~short
+            for reason in refusal.reasons if refusal is not None else ():
+                found[reason] = found[reason] | here if reason in found else here
+        if short.any():
+            found[AMPLIFIED] = short
+        return sorted(found.items())
+
+    def unresolvable(self, rows: Rows = _ALL) -> BoolVector:
+        """Tell at which nodes no eviction would help."""
+        ids = self._known_ids(rows)
+        hopeless = np.fromiter(
+            (
+                verdict is not None and verdict.refusal is not None and not verdict.refusal.resolvable
+                for verdict in self._verdicts
+            ),
+            dtype=np.bool_,
+            count=len(self._verdicts),
+        )
+        return hopeless[ids] & ~self._short_of_amplified(ids, rows)
+
+    def scores(self, rows: Rows = _ALL) -> IntVector:
+        """Rate nodes, 0..100, as upstream's Score does; one that cannot take the pod rates anything."""
+        ids = self._known_ids(rows)
+        scores: IntVector = self._zone_scores[ids]
+        unknown = scores == _UNKNOWN
+        if unknown.any():
+            for state_id in np.unique(ids[unknown]).tolist():
+                self._zone_scores[state_id] = self._score(state_id).score
+            scores = self._zone_scores[ids]
+        plain = scores < 0
+        if plain.any():
+            scores[plain] = self._score_nodes(ids[plain], self._rows(rows)[plain])
+        return scores
+
+    def _rows(self, rows: Rows) -> IntVector:
+        return np.arange(len(self.table), dtype=np.int64)[rows]
+
+    def _amounts(self, row: int) -> NodeAmounts:
+        return NodeAmounts(
+            make_resources({name: int(column[row]) for name, column in self._allocatable.items()}),
+            make_resources({name: int(column[row]) for name, column in self._requested.items()}),
+        )
+
+    def _column(self, ids: IntVector, field: str) -> IntVector:
+        values = [0 if verdict is None else getattr(verdict, field) for verdict in self._verdicts]
+        return np.array(values, dtype=np.int64)[ids]
+
+    def _score_column(self, ids: IntVector, field: str) -> IntVector:
+        there, inverse = np.unique(ids, return_inverse=True)
+        values = [getattr(self._score(state_id), field) for state_id in there.tolist()]
+        return np.array(values, dtype=np.int64)[inverse]
+
+    def _known_ids(self, rows: Rows) -> IntVector:
+        """Ids of some nodes, each with its verdict worked out."""
+        ids: IntVector = self.table.ids[rows]
+        size = len(self.table.states)
+        if len(self._verdicts) < size:
+            more = size - len(self._verdicts)
+            self._verdicts += [None] * more
+            self._open += more
+            self._fits = np.concatenate([self._fits, np.zeros(more, dtype=np.bool_)])
+            self._zone_scores = np.concatenate([self._zone_scores, np.full(more, _UNKNOWN)])
+        if self._open:
+            for state_id in np.unique(ids).tolist():
+                self._verdict(state_id)
+        return ids
+
+    def _verdict(self, state_id: int) -> _Verdict:
+        known = self._verdicts[state_id]
+        if known is None:
+            known = self._verdicts[state_id] = self._work_out(self.table.states[state_id])
+            self._open -= 1
+            self._fits[state_id] = known.refusal is None
+            self._amplified = self._amplified or known.ratio > 1
+        return known
+
+    def _work_out(self, state: NUMAState) -> _Verdict:
+        self.asked += 1
+        demand = demand_on(self.request, state.node)
+        if isinstance(demand, NUMARefusal):
+            return _Verdict(refusal=demand)
+        admission = filter_numa(state, self.request, _ENOUGH, args=self.args)
+        refusal = admission if isinstance(admission, NUMARefusal) else None
+        if isinstance(admission, NUMAAdmission) and not admission.aligned:
+            # An aligned pod has its room on the NUMA nodes that were chosen; any other is tried out.
+            given = allocate_numa(state, self.request, admission, args=self.args)
+            refusal = given if isinstance(given, NUMARefusal) else None
+        ratio, cpu = state.node.cpu_ratio or 1.0, self.request.cpu
+        return _Verdict(
+            refusal=refusal,
+            admission=None if isinstance(admission, NUMARefusal) else admission,
+            ratio=ratio,
+            bound=1000 * state.usage.holdings.held.bit_count(),
+            need=amplify(cpu, ratio) if demand.bind else cpu,
+        )
+
+    def _score(self, state_id: int) -> _Score:
+        known = self._scores.get(state_id)
+        if known is None:
+            known = self._scores[state_id] = self._rate(self.table.states[state_id], self._verdict(state_id))
+        return known
+
+    def _rate(self, state: NUMAState, verdict: _Verdict) -> _Score:
+        demand = demand_on(self.request, state.node)
+        if isinstance(demand, NUMARefusal) or verdict.admission is None or verdict.refusal is not None:
+            return _Score()
+        given = NO_STATUS
+        # Under BestEffort upstream scores before it chooses NUMA nodes.
+        if verdict.admission.mask is not None:
+            allocation = allocate_numa(state, self.request, verdict.admission, args=self.args)
+            given = NO_STATUS if isinstance(allocation, NUMARefusal) else allocation.status
+        if given.numa_node_resources:
+            return _Score(score=score_given(state, demand, given, _ENOUGH, self.args))
+        extra = amplify(verdict.bound, verdict.ratio) - verdict.bound
+        plain = demand.policy is NUMATopologyPolicy.NONE
+        return _Score(
+            score=-1,
+            request_cpu=pod_request(demand, state).get(CPU, 0),
+            more_cpu=extra if plain and self.request.cpu else 0,
+            instead_cpu=verdict.bound + extra if demand.bind and not plain else -1,
+        )
+
+    def _short_of_amplified(self, ids: IntVector, rows: Rows) -> BoolVector:
+        """Nodes whose amplified CPU is used up (spec section 6.2) and which refuse for nothing earlier."""
+        none: BoolVector = np.zeros(len(ids), dtype=np.bool_)
+        if not self._amplified or CPU not in self._allocatable or not self.request.cpu:
+            return none
+        chosen = self._rows(rows)
+        bound, need = self._column(ids, "bound"), self._column(ids, "need")
+        ratios = np.array([0.0 if one is None else one.ratio for one in self._verdicts])[ids]
+        amplified = np.ceil(bound.astype(np.float64) * ratios).astype(np.int64)
+        requested = self._requested[CPU][chosen]
+        requested = np.where((bound > 0) & (requested >= bound), requested + amplified - bound, requested)
+        short: BoolVector = (ratios > 1) & (need > self._allocatable[CPU][chosen] - requested)
+        return short
+
+    def _score_nodes(self, ids: IntVector, rows: IntVector) -> IntVector:
+        """Score nodes as a whole: the formula of :func:`score_amounts` on columns."""
+        total = np.zeros(len(ids), dtype=np.int64)
+        weights = np.zeros(len(ids), dtype=np.int64)
+        for name, weight in self.args.weights:
+            if name not in self._allocatable or (is_scalar(name) and not self.request.requests.get(name)):
+                continue
+            room = self._allocatable[name][rows]
+            used = self._requested[name][rows] if name in self._requested else np.zeros_like(room)
+            if name == CPU:
+                instead = self._score_column(ids, "instead_cpu")
+                used = np.where(instead >= 0, instead, used + self._score_column(ids, "more_cpu"))
+                used = used + self._score_column(ids, "request_cpu")
+            else:
+                used = used + self.request.requests.get(name, 0)
+            there = room != 0
+            divisor = np.where(there, room, 1)
+            if self.args.scoring is ScoringStrategy.MOST_ALLOCATED:
+                part = np.minimum(used, room) * 100 // divisor
+            else:
+                part = np.where(used > room, 0, (room - used) * 100 // divisor)
+            total += np.where(there, weight * part, 0)
+            weights += np.where(there, weight, 0)
+        scores: IntVector = np.where(weights > 0, total // np.where(weights > 0, weights, 1), 0)
+        return scores
