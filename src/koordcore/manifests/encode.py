@@ -22,7 +22,13 @@ from koordcore.model.pods import Container, HostPort, OwnerReference, Pod
 from koordcore.model.resources import Resources, format_resources
 from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
 
-__all__ = ["format_time", "node_manifest", "pod_manifest"]
+__all__ = [
+    "format_time",
+    "node_affinity_manifest",
+    "node_manifest",
+    "pod_manifest",
+    "spread_constraint_manifest",
+]
 
 Object = dict[str, Any]
 
@@ -64,7 +70,7 @@ def pod_manifest(pod: Pod) -> Object:
         "nodeSelector": dict(pod.node_selector),
         "affinity": None if pod.affinity is None else _affinity(pod.affinity),
         "tolerations": [_toleration(one) for one in pod.tolerations],
-        "topologySpreadConstraints": [_spread(one) for one in pod.spread_constraints],
+        "topologySpreadConstraints": [spread_constraint_manifest(one) for one in pod.spread_constraints],
         "schedulingGates": [{"name": name} for name in pod.gates],
         "overhead": format_resources(pod.overhead),
         "resources": _requirements(pod.pod_requests, pod.pod_limits),
@@ -226,6 +232,11 @@ def _affinity(affinity: Affinity) -> Object:
     return written
 
 
+def node_affinity_manifest(one: NodeAffinity) -> Object:
+    """Write node affinity: what stands under ``nodeAffinity`` of a pod."""
+    return dict(_node_affinity(one)["nodeAffinity"])
+
+
 def _node_affinity(one: NodeAffinity) -> Object:
     preferred = [{"weight": each.weight, "preference": _node_term(each.term)} for each in one.preferred]
     return _required("nodeAffinity", _node_selector(one.required), preferred)
@@ -270,7 +281,8 @@ def _taint(one: Taint) -> Object:
     return _given({"key": one.key, "value": one.value, "effect": str(one.effect)})
 
 
-def _spread(one: TopologySpreadConstraint) -> Object:
+def spread_constraint_manifest(one: TopologySpreadConstraint) -> Object:
+    """Write a spread constraint."""
     policies = {
         "nodeAffinityPolicy": (one.node_affinity_policy, NodeInclusionPolicy.HONOR),
         "nodeTaintsPolicy": (one.node_taints_policy, NodeInclusionPolicy.IGNORE),

@@ -1,245 +1,432 @@
-"""KubeSchedulerConfiguration: one policy for each profile.
+"""KubeSchedulerConfiguration in, policies out.
 
-Profiles are merged with the library's default features as kube-scheduler merges them with its own:
-``multiPoint`` first, then ``filter`` and ``score``, which win; ``disabled`` before ``enabled``; ``*`` is all.
+Profiles of ``v1`` and ``v1beta3``: which plugins are enabled at which extension point after defaults,
+``multiPoint``, ``disabled`` and ``"*"`` (Kubernetes' ``mergePlugins`` and ``expandMultiPointPlugins``), their
+weights and their arguments with defaults. Every problem of a configuration is reported at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
+from immutabledict import immutabledict
 
-from koordcore.errors import ManifestError, ModelError
-from koordcore.manifests._reading import Reading, section
-from koordcore.manifests.scheduler_args import PLUGIN_ARGS
-from koordcore.model.policy import FeatureSetting, Policy
-from koordcore.protocol.fields import (
-    Json,
-    as_int,
-    as_list,
-    as_mapping,
-    as_str,
-    list_of,
-    optional,
-    required,
+from koordcore.errors import ManifestError, Problem
+from koordcore.manifests.plugins import (
+    DEFAULT_PLUGINS,
+    KOORDINATOR_CONFIGURATION,
+    PLUGIN_POINTS,
+    POINTS,
+    REMOVED_PLUGINS,
 )
+from koordcore.manifests.scheduler_args import PLUGIN_ARGS
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, show
 
-__all__ = ["policies_from_manifest", "read_scheduler_configuration"]
+__all__ = [
+    "PluginRef",
+    "SchedulerConfiguration",
+    "SchedulerProfile",
+    "koordinator_policy",
+    "read_scheduler_configuration",
+]
 
-_FILTER, _SCORE = "filter", "score"
-_POINTS: Final = ("multiPoint", "preFilter", _FILTER, "preScore", _SCORE)
+_GROUP: Final = "kubescheduler.config.k8s.io"
+_VERSIONS: Final = (f"{_GROUP}/v1", f"{_GROUP}/v1beta3")
+_KIND: Final = "KubeSchedulerConfiguration"
+_WITHOUT_EFFECT: Final = (
+    "parallelism",
+    "leaderElection",
+    "clientConnection",
+    "healthzBindAddress",
+    "metricsBindAddress",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "podInitialBackoffSeconds",
+    "podMaxBackoffSeconds",
+    "delayCacheUntilActive",
+)
+"""Fields of the component, which say nothing about placement."""
+_TOP: Final = ("apiVersion", "kind", "metadata", "profiles", "percentageOfNodesToScore", "extenders")
+_PROFILE: Final = ("schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig", "pluginConfigs")
 _ALL: Final = "*"
 
 
 @attrs.frozen
-class _Plugin:
-    """What a plugin of upstream can do here.
+class PluginRef:
+    """A plugin at an extension point.
 
     Parameters
     ----------
-    filter_at
-        The extension point where it refuses nodes; empty for never.
-    scores
-        It has a score.
     weight
-        Of its score where a configuration names none.
+        Factor of its score; 0 where none was given, which counts as 1.
     """
 
-    filter_at: str = _FILTER
-    scores: bool = True
-    weight: int = 1
+    name: str
+    weight: int = 0
 
 
-_PLUGINS: Final[Mapping[str, _Plugin]] = {
-    "NodeUnschedulable": _Plugin(scores=False),
-    "NodeName": _Plugin(scores=False),
-    "TaintToleration": _Plugin(weight=3),
-    "NodeAffinity": _Plugin(weight=2),
-    "NodePorts": _Plugin(scores=False),
-    "NodeResourcesFit": _Plugin(),
-    "NodeResourcesBalancedAllocation": _Plugin(filter_at=""),
-    "PodTopologySpread": _Plugin(weight=2),
-    "InterPodAffinity": _Plugin(weight=2),
-    "ImageLocality": _Plugin(filter_at=""),
-    "NodeResourcesFitPlus": _Plugin(filter_at=""),
-    "ScarceResourceAvoidance": _Plugin(filter_at=""),
-    "LoadAwareScheduling": _Plugin(),
-    "NodeNUMAResource": _Plugin(),
-    "DeviceShare": _Plugin(),
-    "Reservation": _Plugin(weight=5000),
-    "ElasticQuota": _Plugin(filter_at="preFilter", scores=False),
-    "Coscheduling": _Plugin(filter_at="preFilter"),
-    "SchedulingHint": _Plugin(filter_at="preFilter", scores=False),
-}
-_BUILT_IN: Final = frozenset(
-    {"PrioritySort", "SchedulingGates", "DefaultBinder", "DefaultPreemption", "NodeVolumeLimits"}
-    | {"VolumeRestrictions", "VolumeBinding", "VolumeZone", "DynamicResources"}
-)
-"""Plugins of the stock scheduler that the library does otherwise, or that are about volumes."""
+@attrs.frozen(kw_only=True)
+class SchedulerProfile:
+    """One profile, resolved.
 
-
-def policies_from_manifest(raw: Mapping[str, Json]) -> tuple[Policy, ...]:
-    """Read a KubeSchedulerConfiguration: one policy per profile, in the order written.
-
-    Raises
-    ------
-    ManifestError
-        With every problem of the object.
-
-    Examples
-    --------
-    >>> scores = {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 5}]}
-    >>> (policy,) = policies_from_manifest({"profiles": [{"plugins": {"score": scores}}]})
-    >>> [(one.name, one.weight) for one in policy.features if one.scores]
-    [('NodeResourcesFit', 5)]
+    Parameters
+    ----------
+    name
+        The scheduler name that pods ask for.
+    points
+        Extension point to what is enabled there, in order.
+    args
+        Plugin to its arguments as a frozen record, for plugins whose arguments the library reads.
+    percentage_of_nodes
+        Share of nodes to score; ``None`` where the configuration does not say.
+    unknown
+        Enabled plugins that neither Kubernetes nor Koordinator has.
     """
-    reading = Reading()
-    policies = read_scheduler_configuration(reading, raw)
-    reading.finish()
-    return policies
+
+    name: str
+    points: immutabledict[str, tuple[PluginRef, ...]] = attrs.field(default=EMPTY, converter=frozen)
+    args: immutabledict[str, Any] = attrs.field(default=EMPTY, converter=frozen)
+    percentage_of_nodes: int | None = None
+    unknown: tuple[str, ...] = ()
+
+    def names(self, point: str) -> tuple[str, ...]:
+        """Give what is enabled at a point, in order."""
+        return tuple(one.name for one in self.points.get(point, ()))
+
+    def weight(self, name: str) -> int:
+        """Give the factor of a plugin's score; 0 where it does not score."""
+        found = next((one for one in self.points.get("score", ()) if one.name == name), None)
+        return 0 if found is None else found.weight or 1
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """Plugins that filter or score: in filter order, then those that refuse early, then the others."""
+        ordered = (*self.names("filter"), *self.names("preFilter"), *self.names("score"))
+        return tuple(dict.fromkeys(ordered))
+
+    def policy(self, known: Collection[str]) -> Policy:
+        """Give the profile as a policy.
+
+        Parameters
+        ----------
+        known
+            Names of the features that the library has. The others are left out; :meth:`missing` lists them.
+        """
+        early = {*self.names("filter"), *self.names("preFilter")}
+        settings = []
+        for name in self.deciding:
+            if name in known:
+                weight = self.weight(name)
+                settings.append(
+                    FeatureSetting(
+                        name=name,
+                        weight=weight or 1,
+                        filters=name in early,
+                        scores=weight > 0,
+                        args=self.args.get(name),
+                    )
+                )
+        percentage = 100 if self.percentage_of_nodes is None else self.percentage_of_nodes
+        return Policy(name=self.name, features=tuple(settings), percentage_of_nodes=percentage)
+
+    def missing(self, known: Collection[str]) -> tuple[str, ...]:
+        """List plugins that would decide but are no feature of the library, unknown ones included."""
+        return tuple(name for name in self.deciding if name not in known)
 
 
-def read_scheduler_configuration(reading: Reading, raw: Mapping[str, Json]) -> tuple[Policy, ...]:
-    """Read a KubeSchedulerConfiguration; problems and warnings go to ``reading``."""
-    share = reading.take(raw, "percentageOfNodesToScore", "", _percentage, None)
-    profiles: list[Json] = reading.take(raw, "profiles", "", as_list, [{}])
-    policies: list[Policy] = []
-    for index, value in enumerate(profiles):
-        path = f"profiles[{index}]"
-        try:
-            policy = _profile(reading, as_mapping(value), path, share)
-        except (ManifestError, ModelError) as error:
-            reading.note(error, path)
-            continue
-        if any(policy.name == other.name for other in policies):
-            reading.problem(f"{path}.schedulerName", f"{policy.name} stands twice")
-        policies.append(policy)
-    return tuple(policies)
+@attrs.frozen(kw_only=True)
+class SchedulerConfiguration:
+    """A configuration, resolved.
 
+    Parameters
+    ----------
+    version
+        Its ``apiVersion``.
+    profiles
+        In the order of the file; their names differ.
+    warnings
+        What was read in another sense than it is written, or has no effect.
+    """
 
-def _percentage(value: Json) -> int:
-    share = as_int(value)
-    if not 0 <= share <= 100:
-        raise ManifestError.at("", f"expected 0..100, got {share}")
-    return share
+    version: str
+    profiles: tuple[SchedulerProfile, ...]
+    warnings: tuple[Problem, ...] = ()
 
-
-def _profile(reading: Reading, raw: Mapping[str, Json], path: str, share: int | None) -> Policy:
-    own_share = reading.take(raw, "percentageOfNodesToScore", path, _percentage, share)
-    name = reading.take(raw, "schedulerName", path, as_str, "") or "default-scheduler"
-    features = _features(reading, section(reading, raw, "plugins", path), f"{path}.plugins")
-    arguments = _arguments(reading, raw, path)
-    return Policy(
-        name=name,
-        features=tuple(attrs.evolve(one, args=arguments.get(one.name)) for one in features),
-        **({} if own_share is None else {"percentage_of_nodes": own_share}),
-    )
-
-
-# --- plugins --------------------------------------------------------------------------------------------
-
-
-@attrs.define
-class _State:
-    """What is on for one feature while a profile is merged."""
-
-    filters: bool
-    scores: bool
-    weight: int
+    def profile(self, name: str) -> SchedulerProfile | None:
+        """Give the profile of a scheduler name."""
+        return next((one for one in self.profiles if one.name == name), None)
 
 
 @attrs.frozen
 class _PluginSet:
-    enabled: tuple[tuple[str, int], ...] = ()
+    enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[str, ...] = ()
 
-
-def _entry(value: Json) -> tuple[str, int]:
-    raw = as_mapping(value)
-    return required(raw, "name", as_str), optional(raw, "weight", as_int, 0)
-
-
-def _plugin_set(value: Json) -> _PluginSet:
-    raw = as_mapping(value)
-    disabled: tuple[tuple[str, int], ...] = optional(raw, "disabled", list_of(_entry), ())
-    return _PluginSet(optional(raw, "enabled", list_of(_entry), ()), tuple(name for name, _ in disabled))
+    def over(self, defaults: Sequence[PluginRef]) -> tuple[PluginRef, ...]:
+        """Lay the set over a list of defaults: a default that is named again changes in its place."""
+        own = {one.name: one for one in self.enabled}
+        if _ALL in self.disabled:
+            return self.enabled
+        kept = [own.get(one.name, one) for one in defaults if one.name not in self.disabled]
+        replaced = {one.name for one in kept}
+        return (*kept, *(one for one in self.enabled if one.name not in replaced))
 
 
-def _features(reading: Reading, plugins: Mapping[str, Json], path: str) -> tuple[FeatureSetting, ...]:
-    states = {one.name: _State(one.filters, one.scores, one.weight) for one in Policy().features}
-    for point in _POINTS:
-        chosen: _PluginSet = reading.take(plugins, point, path, _plugin_set, _PluginSet())
-        for name in chosen.disabled:
-            _disable(states, point, name)
-        for name, weight in chosen.enabled:
-            plugin = _PLUGINS.get(name)
-            if plugin is not None:
-                _enable(states, point, name, plugin, weight)
-            elif name not in _BUILT_IN:
-                reading.warn(
-                    f"{path}.{point}.enabled", f"{name} is not a plugin of this library; passed over"
-                )
-    return tuple(
-        FeatureSetting(name=name, weight=state.weight, filters=state.filters, scores=state.scores)
-        for name, state in states.items()
-        if state.filters or state.scores
+class _Reader:
+    """Reads one configuration and gathers what is wrong with it."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def problem(self, path: str, message: str) -> None:
+        self.problems.append(Problem(path, message))
+
+    def warn(self, path: str, message: str) -> None:
+        self.warnings.append(Problem(path, message))
+
+    def value(self, raw: Mapping[str, Json], key: str, path: str, convert: Any, default: Any) -> Any:
+        given = raw.get(key)
+        if given is None:
+            return default
+        try:
+            return convert(given)
+        except ManifestError as error:
+            self.problems += error.within(f"{path}{key}").problems
+            return default
+
+    def only(self, raw: Mapping[str, Json], known: Collection[str], path: str) -> None:
+        for key in raw:
+            if key not in known:
+                self.problem(f"{path}{key}", "unknown field")
+
+    def percentage(self, raw: Mapping[str, Json], path: str) -> int | None:
+        number: int | None = self.value(raw, "percentageOfNodesToScore", path, as_int, None)
+        if number is not None and not 0 <= number <= 100:
+            self.problem(
+                f"{path}percentageOfNodesToScore", f"Invalid value: {number}: not in valid range [0-100]"
+            )
+            return None
+        return number
+
+    def plugin(self, value: Json, path: str, version: str) -> PluginRef | None:
+        try:
+            raw = as_mapping(value)
+        except ManifestError as error:
+            self.problems += error.within(path).problems
+            return None
+        self.only(raw, ("name", "weight"), f"{path}.")
+        name: str = self.value(raw, "name", f"{path}.", as_str, "")
+        if not name:
+            self.problem(f"{path}.name", "Required value")
+            return None
+        removed = REMOVED_PLUGINS.get(name)
+        if removed is not None:
+            self.problem(
+                path,
+                f'Invalid value: "{name}": was removed in version "{_GROUP}/{removed}" '
+                f'({_KIND} is version "{version}")',
+            )
+        return PluginRef(name, self.value(raw, "weight", f"{path}.", as_int, 0))
+
+    def plugin_set(self, value: Json, path: str, version: str) -> _PluginSet:
+        if value is None:
+            return _PluginSet()
+        try:
+            raw = as_mapping(value)
+        except ManifestError as error:
+            self.problems += error.within(path).problems
+            return _PluginSet()
+        self.only(raw, ("enabled", "disabled"), f"{path}.")
+        lists: dict[str, list[PluginRef]] = {"enabled": [], "disabled": []}
+        for key, found in lists.items():
+            for index, one in enumerate(self.value(raw, key, f"{path}.", as_list, ())):
+                ref = self.plugin(one, f"{path}.{key}[{index}]", version)
+                if ref is None:
+                    continue
+                if any(other.name == ref.name for other in found):
+                    self.problem(f"{path}.{key}[{index}]", f'Duplicate value: "{ref.name}"')
+                else:
+                    found.append(ref)
+        return _PluginSet(tuple(lists["enabled"]), tuple(one.name for one in lists["disabled"]))
+
+
+def read_scheduler_configuration(raw: Mapping[str, Json]) -> SchedulerConfiguration:
+    """Read a KubeSchedulerConfiguration.
+
+    Parameters
+    ----------
+    raw
+        The object as parsed from JSON or YAML.
+
+    Raises
+    ------
+    ManifestError
+        With every problem and its path, in the words of upstream's validation where it has any.
+
+    Examples
+    --------
+    >>> config = read_scheduler_configuration({
+    ...     "apiVersion": "kubescheduler.config.k8s.io/v1",
+    ...     "kind": "KubeSchedulerConfiguration",
+    ...     "profiles": [{"plugins": {"score": {"disabled": [{"name": "*"}]}}}],
+    ... })
+    >>> config.profiles[0].name, config.profiles[0].names("score")
+    ('default-scheduler', ())
+    """
+    reader = _Reader()
+    version, kind = raw.get("apiVersion"), raw.get("kind")
+    if kind == "ConfigMap":
+        raise ManifestError.at("kind", f"this is a ConfigMap; give the {_KIND} that is a text in its data")
+    if version not in _VERSIONS:
+        reader.problem("apiVersion", f"expected {' or '.join(_VERSIONS)}, got {show(version)}")
+    if kind != _KIND:
+        reader.problem("kind", f"expected {_KIND}, got {show(kind)}")
+    reader.only(raw, (*_TOP, *_WITHOUT_EFFECT), "")
+    if raw.get("extenders"):
+        reader.warn("extenders", "not read: an extender is asked over the network")
+    percentage = reader.percentage(raw, "")
+    listed: Sequence[Json] = reader.value(raw, "profiles", "", as_list, ()) or ({},)
+    profiles = []
+    for index, one in enumerate(listed):
+        path = f"profiles[{index}]"
+        if not isinstance(one, Mapping):
+            reader.problem(path, f"expected object, got {show(one)}")
+            continue
+        profiles.append(_profile(reader, one, path, str(version), percentage, alone=len(listed) == 1))
+    _check_names(reader, profiles)
+    if reader.problems:
+        raise ManifestError(reader.problems)
+    return SchedulerConfiguration(
+        version=str(version), profiles=tuple(profiles), warnings=tuple(reader.warnings)
     )
 
 
-def _disable(states: dict[str, _State], point: str, name: str) -> None:
-    for known, state in states.items():
-        if name not in (_ALL, known):
-            continue
-        if point == _SCORE:
-            state.scores = False
-        elif point == "multiPoint":
-            state.filters = state.scores = False
-        elif known in _PLUGINS and _PLUGINS[known].filter_at == point:
-            state.filters = False
-
-
-def _enable(states: dict[str, _State], point: str, name: str, plugin: _Plugin, weight: int) -> None:
-    state = states.setdefault(name, _State(filters=False, scores=False, weight=weight or plugin.weight))
-    if point in (_SCORE, "multiPoint") and plugin.scores:
-        state.scores = True
-        # A weight of zero is not permitted upstream; it counts as absent, and absent as one.
-        state.weight = weight or (1 if point == _SCORE else plugin.weight)
-    if point == "multiPoint" and plugin.filter_at:
-        state.filters = True
-    if plugin.filter_at == point:
-        state.filters = True
-
-
-# --- arguments ------------------------------------------------------------------------------------------
-
-
-def _arguments(reading: Reading, profile: Mapping[str, Json], path: str) -> dict[str, Any]:
-    """Read ``pluginConfig``; release notes print it as ``pluginConfigs``, which is read too (ruling 12)."""
-    name = "pluginConfig"
-    if name not in profile and "pluginConfigs" in profile:
-        name = "pluginConfigs"
-        reading.warn(f"{path}.pluginConfigs", "read as pluginConfig; write that instead")
-    found: dict[str, Any] = {}
+def _check_names(reader: _Reader, profiles: Iterable[SchedulerProfile]) -> None:
     seen: set[str] = set()
-    for index, value in enumerate(reading.take(profile, name, path, as_list, [])):
-        place = f"{path}.{name}[{index}]"
-        try:
-            raw = as_mapping(value)
-            plugin = required(raw, "name", as_str)
-        except ManifestError as error:
-            reading.note(error, place)
+    for index, one in enumerate(profiles):
+        if not one.name:
+            reader.problem(f"profiles[{index}].schedulerName", "Required value")
+        elif one.name in seen:
+            reader.problem(f"profiles[{index}].schedulerName", f'Duplicate value: "{one.name}"')
+        seen.add(one.name)
+
+
+def _profile(
+    reader: _Reader,
+    raw: Mapping[str, Json],
+    path: str,
+    version: str,
+    percentage: int | None,
+    *,
+    alone: bool,
+) -> SchedulerProfile:
+    reader.only(raw, _PROFILE, f"{path}.")
+    name: str = reader.value(raw, "schedulerName", f"{path}.", as_str, "")
+    own = reader.percentage(raw, f"{path}.")
+    plugins = reader.value(raw, "plugins", f"{path}.", as_mapping, {})
+    reader.only(plugins, ("multiPoint", *POINTS), f"{path}.plugins.")
+    sets = {
+        point: reader.plugin_set(plugins.get(point), f"{path}.plugins.{point}", version)
+        for point in ("multiPoint", *POINTS)
+    }
+    multi = sets["multiPoint"].over([PluginRef(*one) for one in DEFAULT_PLUGINS])
+    points = {point: _expanded(point, sets[point], multi) for point in POINTS}
+    named = [one.name for refs in (multi, *points.values()) for one in refs]
+    unknown = tuple(sorted({one for one in named if one not in PLUGIN_POINTS}))
+    for point in POINTS:
+        for one in sets[point].enabled:
+            if one.name in PLUGIN_POINTS and point not in PLUGIN_POINTS[one.name]:
+                reader.problem(
+                    f"{path}.plugins.{point}", f'plugin "{one.name}" does not extend {point} plugin'
+                )
+    return SchedulerProfile(
+        name=name or ("default-scheduler" if alone else ""),
+        points=points,
+        args=_plugin_args(reader, raw, path, version),
+        percentage_of_nodes=percentage if own is None else own,
+        unknown=unknown,
+    )
+
+
+def _expanded(point: str, own: _PluginSet, multi: Sequence[PluginRef]) -> tuple[PluginRef, ...]:
+    """Spread ``multiPoint`` over one extension point.
+
+    First what the point names although ``multiPoint`` has it too, in the point's order; then the rest of
+    ``multiPoint``; then what only the point names. ``"*"`` among the disabled leaves just the point's own.
+    """
+    if _ALL in own.disabled:
+        return own.enabled
+    speaking = [
+        one for one in multi if point in PLUGIN_POINTS.get(one.name, ()) and one.name not in own.disabled
+    ]
+    if point != "score":
+        speaking = [PluginRef(one.name) for one in speaking]
+    names = {one.name for one in speaking}
+    mine = {one.name for one in own.enabled}
+    return (
+        *(one for one in own.enabled if one.name in names),
+        *(one for one in speaking if one.name not in mine),
+        *(one for one in own.enabled if one.name not in names),
+    )
+
+
+def _plugin_args(reader: _Reader, raw: Mapping[str, Json], path: str, version: str) -> dict[str, Any]:
+    """Read the arguments of every plugin that has any."""
+    key = "pluginConfig"
+    if "pluginConfigs" in raw:
+        reader.warn(f"{path}.pluginConfigs", "read as pluginConfig; write that instead")
+        if "pluginConfig" in raw:
+            reader.problem(f"{path}.pluginConfigs", "pluginConfig is there too")
+        else:
+            key = "pluginConfigs"
+    args: dict[str, Any] = {}
+    for index, one in enumerate(reader.value(raw, key, f"{path}.", as_list, ())):
+        place = f"{path}.{key}[{index}]"
+        if not isinstance(one, Mapping):
+            reader.problem(place, f"expected object, got {show(one)}")
             continue
-        if plugin in seen:
-            reading.problem(f"{place}.name", f"{plugin} is configured twice")
-        seen.add(plugin)
-        if plugin in PLUGIN_ARGS:
-            found[plugin] = reading.take(raw, "args", place, _read_by(PLUGIN_ARGS[plugin]), None)
-        elif plugin not in _BUILT_IN and raw.get("args"):
-            reading.warn(f"{place}.args", f"arguments of {plugin} are not read")
-    return found
+        reader.only(one, ("name", "args"), f"{place}.")
+        name: str = reader.value(one, "name", f"{place}.", as_str, "")
+        if not name:
+            reader.problem(f"{place}.name", "Required value")
+        elif name in args:
+            reader.problem(place, f'Duplicate value: "{name}"')
+        else:
+            args[name] = _args(reader, name, one, place, version)
+    return {name: record for name, record in sorted(args.items()) if record is not None}
 
 
-def _read_by(read: Callable[[Mapping[str, Json]], Any]) -> Callable[[Json], Any]:
-    return lambda value: read(as_mapping(value))
+def _args(reader: _Reader, name: str, raw: Mapping[str, Json], place: str, version: str) -> Any:
+    given = reader.value(raw, "args", f"{place}.", as_mapping, {})
+    stated = given.get("apiVersion", version), given.get("kind", f"{name}Args")
+    if stated != (version, f"{name}Args"):
+        reader.problem(
+            f"{place}.args",
+            f"expected {name}Args of {version}, got {show(stated[1])} of {show(stated[0])}",
+        )
+        return None
+    read = PLUGIN_ARGS.get(name)
+    if read is None:
+        reader.warn(f"{place}.args", f"arguments of {name} are not read")
+        return None
+    try:
+        return read({key: value for key, value in given.items() if key not in ("apiVersion", "kind")})
+    except ManifestError as error:
+        reader.problems += error.within(f"{place}.args").problems
+        return None
+
+
+def koordinator_policy(known: Collection[str]) -> Policy:
+    """Give the profile that Koordinator ships as a policy.
+
+    Parameters
+    ----------
+    known
+        Names of the features that the library has.
+    """
+    return read_scheduler_configuration(KOORDINATOR_CONFIGURATION).profiles[0].policy(known)

@@ -1,0 +1,183 @@
+"""What is odd about a scheduler configuration though it is legal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+import attrs
+
+from koordcore.manifests.plugins import PLUGIN_POINTS
+from koordcore.manifests.scheduler_config import SchedulerConfiguration, SchedulerProfile
+from koordcore.model.load import LoadAwareArgs
+from koordcore.model.policy import FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
+
+__all__ = ["Finding", "lint_configuration"]
+
+_MAX: Final = 100
+_OPPOSITE: Final = {
+    ScoringStrategy.LEAST_ALLOCATED: ScoringStrategy.MOST_ALLOCATED,
+    ScoringStrategy.MOST_ALLOCATED: ScoringStrategy.LEAST_ALLOCATED,
+}
+
+
+@attrs.frozen
+class Finding:
+    """One odd thing.
+
+    Parameters
+    ----------
+    profile
+        Scheduler name of the profile.
+    plugin
+        Whom it is about; empty for the profile as a whole.
+    message
+        What is odd and what follows from it.
+    """
+
+    profile: str
+    plugin: str
+    message: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.profile, self.plugin, self.message) if part)
+
+
+def lint_configuration(configuration: SchedulerConfiguration, known: Collection[str]) -> tuple[Finding, ...]:
+    """Look for what a configuration says without effect, or against itself.
+
+    Parameters
+    ----------
+    configuration
+        As read.
+    known
+        Names of the features that the library has.
+    """
+    return tuple(
+        Finding(profile.name, plugin, message)
+        for profile in configuration.profiles
+        for plugin, message in _findings(profile, known)
+    )
+
+
+def _findings(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tuple[str, str]]:
+    yield from _strangers(profile, known)
+    yield from _weights(profile)
+    yield from _idle_arguments(profile)
+    yield from _load(profile)
+    yield from _scores_for_nothing(profile)
+    yield from _against_each_other(profile)
+    if profile.percentage_of_nodes is None:
+        yield "", "percentageOfNodesToScore is not set: all nodes are looked at here, upstream takes a sample"
+
+
+def _strangers(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tuple[str, str]]:
+    for name in profile.unknown:
+        yield name, "unknown plugin: neither Kubernetes nor Koordinator has it; left out"
+    for name in profile.missing(known):
+        if name in PLUGIN_POINTS:
+            yield name, "not modelled: pods are placed as if it had nothing to say"
+
+
+def _weights(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
+    weights = {name: profile.weight(name) for name in profile.names("score")}
+    everything = sum(weights.values())
+    for name, weight in weights.items():
+        rest = everything - weight
+        if rest and weight > _MAX * rest:
+            others = f"all other scores together (at most {_MAX * rest})"
+            yield name, f"weight {weight}: one point outweighs {others}, which only decide where it is equal"
+    for point, refs in profile.points.items():
+        for one in refs:
+            if point not in ("score", "multiPoint") and one.weight and not weights.get(one.name):
+                yield one.name, f"weight {one.weight} at {point} has no effect: it does not score"
+
+
+def _idle_arguments(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
+    enabled = {name for point in profile.points for name in profile.names(point)}
+    for name in profile.args:
+        if name not in enabled:
+            yield name, "has arguments but is not enabled anywhere"
+
+
+def _load(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
+    args = profile.args.get("LoadAwareScheduling")
+    if not isinstance(args, LoadAwareArgs):
+        return
+    name = "LoadAwareScheduling"
+    for resource, threshold in args.prod_usage_thresholds.items():
+        if threshold > _MAX:
+            yield (
+                name,
+                f"prodUsageThresholds of {resource} is {threshold}: usage rarely exceeds the whole node",
+            )
+    statistic = args.aggregated
+    filters = name in profile.names("filter")
+    if filters and not any(
+        (
+            any(args.usage_thresholds.values()),
+            any(args.prod_usage_thresholds.values()),
+            statistic is not None and statistic.filters and any(statistic.usage_thresholds.values()),
+        )
+    ):
+        yield name, "all thresholds are 0: it filters nothing unless a node's annotation sets some"
+    if statistic is not None and statistic.filters and any(args.usage_thresholds.values()):
+        yield name, "aggregated thresholds replace usageThresholds, which have no effect"
+    if statistic is not None and statistic.usage_thresholds and not statistic.usage_type:
+        yield name, "aggregated thresholds without usageAggregationType have no effect"
+    if args.score_according_prod_usage and statistic is not None and statistic.score_type:
+        yield name, "prod pods are scored on prod usage; scoreAggregationType counts for the others only"
+    if not args.filter_expired_node_metrics and args.enable_schedule_when_node_metrics_expired:
+        yield (
+            name,
+            "enableScheduleWhenNodeMetricsExpired has no effect while filterExpiredNodeMetrics is false",
+        )
+    idle = sorted(set(args.columns) - set(args.resource_weights)) if args.dominant_resource_weight else []
+    if idle:
+        listed = ", ".join(idle)
+        yield (
+            name,
+            f"dominantResourceWeight looks at {listed} too: a node that lacks one of them gets 0 for it",
+        )
+
+
+def _scores_for_nothing(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
+    scorers = profile.names("score")
+    plus = profile.args.get("NodeResourcesFitPlus")
+    if "NodeResourcesFitPlus" in scorers and not (isinstance(plus, FitPlusArgs) and plus.resources):
+        yield "NodeResourcesFitPlus", "names no resources: every node scores 100, its weight can never matter"
+    if isinstance(plus, FitPlusArgs):
+        for resource, (strategy, _) in plus.resources.items():
+            if strategy not in (ScoringStrategy.LEAST_ALLOCATED, ScoringStrategy.MOST_ALLOCATED):
+                yield (
+                    "NodeResourcesFitPlus",
+                    f'type "{strategy}" of {resource} scores 0 and still has its weight',
+                )
+    scarce = profile.args.get("ScarceResourceAvoidance")
+    if "ScarceResourceAvoidance" in scorers and not (isinstance(scarce, ScarceArgs) and scarce.resources):
+        yield (
+            "ScarceResourceAvoidance",
+            "names no resources: every node scores 100, its weight can never matter",
+        )
+
+
+def _against_each_other(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
+    """Find resources that one plugin packs and another spreads."""
+    scorers = profile.names("score")
+    if "NodeResourcesFit" not in scorers or "NodeResourcesFitPlus" not in scorers:
+        return
+    fit = profile.args.get("NodeResourcesFit", FitArgs())
+    plus = profile.args.get("NodeResourcesFitPlus")
+    if not isinstance(plus, FitPlusArgs) or not isinstance(fit, FitArgs):
+        return
+    scored = [name for name, _ in fit.resources]
+    opposed = [
+        name
+        for name, (strategy, _) in plus.resources.items()
+        if name in scored and strategy == _OPPOSITE.get(fit.strategy)
+    ]
+    if opposed:
+        left, right = profile.weight("NodeResourcesFit"), profile.weight("NodeResourcesFitPlus")
+        here = f"{', '.join(opposed)}: {_OPPOSITE[fit.strategy]} here (weight {right})"
+        there = f"{fit.strategy} of NodeResourcesFit (weight {left})"
+        yield "NodeResourcesFitPlus", f"{here} works against {there}"
