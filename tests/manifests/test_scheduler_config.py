@@ -62,6 +62,7 @@ def test_scores_only_as_listed_and_filters_as_before() -> None:
     assert names(policy, "scores") == ["NodeResourcesFitPlus", "ScarceResourceAvoidance"]
     assert names(policy, "filters") == names(Policy(), "filters")
     plus, scarce = policy.features[-2:]
+    assert (plus.name, scarce.name) == ("NodeResourcesFitPlus", "ScarceResourceAvoidance")
     assert (plus.weight, plus.args) == (
         2,
         FitPlusArgs(resources={"nvidia.com/gpu": ("MostAllocated", 2)}),
@@ -114,16 +115,16 @@ def test_every_problem_is_told() -> None:
             }
         )
     assert [str(one) for one in caught.value.problems] == [
-        "percentageOfNodesToScore: expected 0..100, got 101",
-        "profiles[0].plugins.score.enabled[0].name: required",
+        "percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]",
+        "profiles[0].plugins.score.enabled[0].name: Required value",
         (
             "profiles[0].pluginConfig[0].args.scoringStrategy.type: "
             'expected one of LeastAllocated, MostAllocated, RequestedToCapacityRatio, got "Best"'
         ),
-        "profiles[0].pluginConfig[1].name: NodeResourcesFit is configured twice",
-        "profiles[0].pluginConfig[2].name: required",
-        "profiles[1].schedulerName: default-scheduler stands twice",
+        'profiles[0].pluginConfig[1]: Duplicate value: "NodeResourcesFit"',
+        "profiles[0].pluginConfig[2].name: Required value",
         "profiles[2]: expected object, got 5",
+        "profiles[0].schedulerName: Required value",
     ]
 
 

@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from immutabledict import immutabledict
 
-__all__ = ["DEFAULT_PLUGINS", "KOORDINATOR_CONFIGURATION", "PLUGIN_POINTS", "POINTS", "REMOVED_PLUGINS"]
+__all__ = [
+    "DEFAULT_PLUGINS",
+    "KOORDINATOR_CONFIGURATION",
+    "MODELLED",
+    "PLUGIN_POINTS",
+    "POINTS",
+    "REMOVED_PLUGINS",
+]
 
 POINTS: Final = (
     "preEnqueue",
@@ -120,6 +127,15 @@ REMOVED_PLUGINS: Final[Mapping[str, str]] = immutabledict(
     }
 )
 """Plugins that were there once, with the version of the configuration that no longer knows them."""
+
+
+MODELLED: Final = frozenset(
+    {"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"}
+    | {"NodeResourcesBalancedAllocation", "PodTopologySpread", "InterPodAffinity", "ImageLocality"}
+    | {"NodeResourcesFitPlus", "ScarceResourceAvoidance", "LoadAwareScheduling", "NodeNUMAResource"}
+    | {"DeviceShare", "Reservation", "ElasticQuota", "Coscheduling", "SchedulingHint"}
+)
+"""Plugins that have their like in this library; the others are about volumes, claims, queue and bind."""
 
 
 def _enabled(*names: str, **weights: int) -> dict[str, Any]:

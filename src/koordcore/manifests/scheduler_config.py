@@ -14,9 +14,11 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, Problem
+from koordcore.manifests._reading import Reading
 from koordcore.manifests.plugins import (
     DEFAULT_PLUGINS,
     KOORDINATOR_CONFIGURATION,
+    MODELLED,
     PLUGIN_POINTS,
     POINTS,
     REMOVED_PLUGINS,
@@ -31,7 +33,9 @@ __all__ = [
     "SchedulerConfiguration",
     "SchedulerProfile",
     "koordinator_policy",
+    "policies_from_manifest",
     "read_scheduler_configuration",
+    "scheduler_configuration",
 ]
 
 _GROUP: Final = "kubescheduler.config.k8s.io"
@@ -105,8 +109,12 @@ class SchedulerProfile:
     @property
     def deciding(self) -> tuple[str, ...]:
         """Plugins that filter or score: in filter order, then those that refuse early, then the others."""
-        ordered = (*self.names("filter"), *self.names("preFilter"), *self.names("score"))
-        return tuple(dict.fromkeys(ordered))
+        return tuple(dict.fromkeys((*self._filtering(), *self.names("score"))))
+
+    def _filtering(self) -> tuple[str, ...]:
+        """Plugins that refuse: at ``filter``, or at ``preFilter`` where they have no filter."""
+        early = (one for one in self.names("preFilter") if "filter" not in PLUGIN_POINTS.get(one, ()))
+        return (*self.names("filter"), *early)
 
     def policy(self, known: Collection[str]) -> Policy:
         """Give the profile as a policy.
@@ -116,7 +124,7 @@ class SchedulerProfile:
         known
             Names of the features that the library has. The others are left out; :meth:`missing` lists them.
         """
-        early = {*self.names("filter"), *self.names("preFilter")}
+        filtering = self._filtering()
         settings = []
         for name in self.deciding:
             if name in known:
@@ -125,7 +133,7 @@ class SchedulerProfile:
                     FeatureSetting(
                         name=name,
                         weight=weight or 1,
-                        filters=name in early,
+                        filters=name in filtering,
                         scores=weight > 0,
                         args=self.args.get(name),
                     )
@@ -255,8 +263,37 @@ class _Reader:
         return _PluginSet(tuple(lists["enabled"]), tuple(one.name for one in lists["disabled"]))
 
 
-def read_scheduler_configuration(raw: Mapping[str, Json]) -> SchedulerConfiguration:
-    """Read a KubeSchedulerConfiguration.
+def policies_from_manifest(raw: Mapping[str, Json]) -> tuple[Policy, ...]:
+    """Read a KubeSchedulerConfiguration: one policy per profile, in the order written.
+
+    Raises
+    ------
+    ManifestError
+        With every problem of the object.
+
+    Examples
+    --------
+    >>> scores = {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 5}]}
+    >>> (policy,) = policies_from_manifest({"profiles": [{"plugins": {"score": scores}}]})
+    >>> [(one.name, one.weight) for one in policy.features if one.scores]
+    [('NodeResourcesFit', 5)]
+    """
+    return tuple(one.policy(MODELLED) for one in scheduler_configuration(raw).profiles)
+
+
+def read_scheduler_configuration(reading: Reading, raw: Mapping[str, Json]) -> tuple[Policy, ...]:
+    """Read a KubeSchedulerConfiguration; problems and warnings go to ``reading``."""
+    reader = _Reader()
+    configuration = _read(reader, raw)
+    for problem in reader.problems:
+        reading.problem(problem.path, problem.message)
+    for warning in reader.warnings:
+        reading.warn(warning.path, warning.message)
+    return () if reader.problems else tuple(one.policy(MODELLED) for one in configuration.profiles)
+
+
+def scheduler_configuration(raw: Mapping[str, Json]) -> SchedulerConfiguration:
+    """Read a KubeSchedulerConfiguration with everything that it says about placement.
 
     Parameters
     ----------
@@ -270,16 +307,20 @@ def read_scheduler_configuration(raw: Mapping[str, Json]) -> SchedulerConfigurat
 
     Examples
     --------
-    >>> config = read_scheduler_configuration({
-    ...     "apiVersion": "kubescheduler.config.k8s.io/v1",
-    ...     "kind": "KubeSchedulerConfiguration",
-    ...     "profiles": [{"plugins": {"score": {"disabled": [{"name": "*"}]}}}],
-    ... })
+    >>> nothing = {"score": {"disabled": [{"name": "*"}]}}
+    >>> config = scheduler_configuration({"profiles": [{"plugins": nothing}]})
     >>> config.profiles[0].name, config.profiles[0].names("score")
     ('default-scheduler', ())
     """
     reader = _Reader()
-    version, kind = raw.get("apiVersion"), raw.get("kind")
+    configuration = _read(reader, raw)
+    if reader.problems:
+        raise ManifestError(reader.problems)
+    return configuration
+
+
+def _read(reader: _Reader, raw: Mapping[str, Json]) -> SchedulerConfiguration:
+    version, kind = raw.get("apiVersion", _VERSIONS[0]), raw.get("kind", _KIND)
     if kind == "ConfigMap":
         raise ManifestError.at("kind", f"this is a ConfigMap; give the {_KIND} that is a text in its data")
     if version not in _VERSIONS:
@@ -299,8 +340,6 @@ def read_scheduler_configuration(raw: Mapping[str, Json]) -> SchedulerConfigurat
             continue
         profiles.append(_profile(reader, one, path, str(version), percentage, alone=len(listed) == 1))
     _check_names(reader, profiles)
-    if reader.problems:
-        raise ManifestError(reader.problems)
     return SchedulerConfiguration(
         version=str(version), profiles=tuple(profiles), warnings=tuple(reader.warnings)
     )
@@ -327,7 +366,7 @@ def _profile(
 ) -> SchedulerProfile:
     reader.only(raw, _PROFILE, f"{path}.")
     name: str = reader.value(raw, "schedulerName", f"{path}.", as_str, "")
-    own = reader.percentage(raw, f"{path}.")
+    share = reader.percentage(raw, f"{path}.")
     plugins = reader.value(raw, "plugins", f"{path}.", as_mapping, {})
     reader.only(plugins, ("multiPoint", *POINTS), f"{path}.plugins.")
     sets = {
@@ -338,6 +377,11 @@ def _profile(
     points = {point: _expanded(point, sets[point], multi) for point in POINTS}
     named = [one.name for refs in (multi, *points.values()) for one in refs]
     unknown = tuple(sorted({one for one in named if one not in PLUGIN_POINTS}))
+    for point, own in sets.items():
+        for one in own.enabled:
+            if one.name not in PLUGIN_POINTS and one.name not in REMOVED_PLUGINS:
+                where = f"{path}.plugins.{point}.enabled"
+                reader.warn(where, f"{one.name} is not a plugin of this library; passed over")
     for point in POINTS:
         for one in sets[point].enabled:
             if one.name in PLUGIN_POINTS and point not in PLUGIN_POINTS[one.name]:
@@ -348,7 +392,7 @@ def _profile(
         name=name or ("default-scheduler" if alone else ""),
         points=points,
         args=_plugin_args(reader, raw, path, version),
-        percentage_of_nodes=percentage if own is None else own,
+        percentage_of_nodes=percentage if share is None else share,
         unknown=unknown,
     )
 
@@ -421,7 +465,7 @@ def _args(reader: _Reader, name: str, raw: Mapping[str, Json], place: str, versi
         return None
 
 
-def koordinator_policy(known: Collection[str]) -> Policy:
+def koordinator_policy(known: Collection[str] = MODELLED) -> Policy:
     """Give the profile that Koordinator ships as a policy.
 
     Parameters
@@ -429,4 +473,4 @@ def koordinator_policy(known: Collection[str]) -> Policy:
     known
         Names of the features that the library has.
     """
-    return read_scheduler_configuration(KOORDINATOR_CONFIGURATION).profiles[0].policy(known)
+    return scheduler_configuration(KOORDINATOR_CONFIGURATION).profiles[0].policy(known)
