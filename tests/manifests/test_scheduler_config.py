@@ -9,7 +9,7 @@ import pytest
 from koordcore.errors import ManifestError
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.scheduler_config import policies_from_manifest
-from koordcore.model.policy import FitArgs, FitPlusArgs, Policy, ScarceArgs, ScoringStrategy
+from koordcore.model.policy import FeatureSetting, FitArgs, FitPlusArgs, Policy, ScarceArgs, ScoringStrategy
 
 GROUP = "kubescheduler.config.k8s.io"
 
@@ -30,11 +30,25 @@ def enabled(*entries: Any, **more: Any) -> dict[str, Any]:
     return {"enabled": listed, **{key: [{"name": name} for name in value] for key, value in more.items()}}
 
 
-def test_an_empty_configuration_is_the_default_policy() -> None:
-    assert policies_from_manifest({}) == (Policy(),)
-    assert profile() == Policy()
+STOCK = (
+    FeatureSetting(name="NodeUnschedulable", scores=False),
+    FeatureSetting(name="NodeName", scores=False),
+    FeatureSetting(name="TaintToleration", weight=3),
+    FeatureSetting(name="NodeAffinity", weight=2),
+    FeatureSetting(name="NodePorts", scores=False),
+    FeatureSetting(name="NodeResourcesFit"),
+    FeatureSetting(name="PodTopologySpread", weight=2),
+    FeatureSetting(name="InterPodAffinity", weight=2),
+    FeatureSetting(name="NodeResourcesBalancedAllocation", filters=False),
+    FeatureSetting(name="ImageLocality", filters=False),
+)
+
+
+def test_an_empty_configuration_is_the_stock_profile() -> None:
+    assert policies_from_manifest({}) == (Policy(features=STOCK),)
+    assert profile() == Policy(features=STOCK)
     assert profile(schedulerName="mine", percentageOfNodesToScore=30) == Policy(
-        name="mine", percentage_of_nodes=30
+        name="mine", features=STOCK, percentage_of_nodes=30
     )
 
 
@@ -60,7 +74,7 @@ def test_scores_only_as_listed_and_filters_as_before() -> None:
         ],
     )
     assert names(policy, "scores") == ["NodeResourcesFitPlus", "ScarceResourceAvoidance"]
-    assert names(policy, "filters") == names(Policy(), "filters")
+    assert names(policy, "filters") == names(Policy(features=STOCK), "filters")
     plus, scarce = policy.features[-2:]
     assert (plus.name, scarce.name) == ("NodeResourcesFitPlus", "ScarceResourceAvoidance")
     assert (plus.weight, plus.args) == (
@@ -140,7 +154,7 @@ def test_the_loader_gives_policies_and_warns_of_what_it_passes_over() -> None:
         ],
     }
     loaded = snapshot_from_objects([raw])
-    assert loaded.policies == (Policy(),)
+    assert loaded.policies == (Policy(features=STOCK),)
     assert loaded.unread == {}
     assert [f"{one.path}: {one.message}" for one in loaded.warnings] == [
         "profiles[0].plugins.filter.enabled: Mystery is not a plugin of this library; passed over",

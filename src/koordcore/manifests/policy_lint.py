@@ -67,6 +67,8 @@ def _findings(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tup
     yield from _load(profile)
     yield from _scores_for_nothing(profile)
     yield from _against_each_other(profile)
+    if "DeviceShare" not in profile.deciding:
+        yield "DeviceShare", "not enabled: whole devices are counted, none is chosen"
     if profile.percentage_of_nodes is None:
         yield "", "percentageOfNodesToScore is not set: all nodes are looked at here, upstream takes a sample"
 
