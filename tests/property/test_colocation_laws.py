@@ -21,6 +21,7 @@ from koordcore.colocation.histogram import (
     empty_histogram,
     merge,
 )
+from koordcore.colocation.histogram_bank import bank_of, empty_bank
 from koordcore.colocation.mid import Mid, mid_of_node
 from koordcore.model.colocation import (
     DEFAULT_STRATEGY,
@@ -289,3 +290,33 @@ def test_a_checkpoint_keeps_percentiles_within_one_bucket(values: list[tuple[flo
 def test_the_table_of_buckets_is_the_formula(value: float) -> None:
     for buckets in (CPU_BUCKETS, MEMORY_BUCKETS):
         assert empty_histogram(buckets).bucket_of(value) == buckets.exact_bucket(value)
+
+
+rounds = st.lists(
+    st.tuples(
+        st.integers(0, 200 * 24),
+        st.dictionaries(st.integers(0, 3), st.floats(0, 2000), min_size=1),
+        st.floats(0.001, 5),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(rounds)
+def test_a_bank_says_what_its_histograms_say_one_by_one(
+    steps: list[tuple[int, dict[int, float], float]],
+) -> None:
+    bank = empty_bank(CPU_BUCKETS, CPU_HALF_LIFE, 4)
+    singles = [empty_histogram(CPU_BUCKETS, CPU_HALF_LIFE)] * 4
+    for hours, values, weight in steps:
+        time = NOW + hours * 60 * MINUTE
+        rows = np.array(sorted(values), dtype=np.int64)
+        bank = bank.add(rows, np.array([values[row] for row in sorted(values)]), time, weight=weight)
+        for row, value in values.items():
+            singles[row] = singles[row].add(value, weight, time)
+    assert [bank.row(index) for index in range(4)] == singles
+    for share in (0.0, 0.5, 0.95, 1.0):
+        assert bank.percentile(share).tolist() == [one.percentile(share) for one in singles]
+    again = bank_of(CPU_BUCKETS, CPU_HALF_LIFE, singles)
+    assert again.with_rows(singles[:1]).row(4) == singles[0]

@@ -32,6 +32,7 @@ __all__ = [
     "bucket_edges",
     "empty_histogram",
     "merge",
+    "shift_of",
 ]
 
 YEAR_ONE: Final = -62_135_596_800 * SECOND
@@ -268,10 +269,8 @@ class Histogram:
         """Move the reference to a moment, rounded half up to a multiple of the half-life since year 1."""
         if self.half_life is None:
             return self
-        reference = _rounded(time, self.half_life)
-        elapsed = max(-_MAX_DURATION - 1, min(_MAX_DURATION, self.reference - reference))
-        exponent = math.floor(elapsed / self.half_life + 0.5)
-        return attrs.evolve(self.scaled(math.ldexp(1.0, exponent)), reference=reference)
+        reference, factor = shift_of(self.reference, time, self.half_life)
+        return attrs.evolve(self.scaled(factor), reference=reference)
 
     def save(self) -> Checkpoint:
         """Give the checkpoint of the weights that count."""
@@ -377,9 +376,13 @@ def _replaced(weights: tuple[float, ...], bucket: int, weight: float) -> tuple[f
     return (*weights[:bucket], weight, *weights[bucket + 1 :])
 
 
-def _rounded(time: int, step: int) -> int:
+def shift_of(reference: int, time: int, half_life: int) -> tuple[int, float]:
+    """Give the reference for a new moment and the factor by which every weight shrinks with it."""
     since = time - YEAR_ONE
-    return (2 * since + step) // (2 * step) * step + YEAR_ONE
+    shifted = (2 * since + half_life) // (2 * half_life) * half_life + YEAR_ONE
+    # Upstream's durations end at 292 years; beyond them the factor is 0 either way.
+    elapsed = max(-_MAX_DURATION - 1, min(_MAX_DURATION, reference - shifted))
+    return shifted, math.ldexp(1.0, math.floor(elapsed / half_life + 0.5))
 
 
 def empty_histogram(buckets: Buckets, half_life: int | None = None) -> Histogram:
