@@ -45,16 +45,9 @@ class Admitted:
     ----------
     quota
         The quota that it belongs to.
-    request
-        What it counts for there: its request in the resources of the quota's ``max``.
-    used, limit
-        What the quota used before, and what it may use; a resource absent from ``limit`` is unlimited.
     """
 
     quota: str
-    request: Resources
-    used: Resources
-    limit: Resources
 
 
 @attrs.frozen
@@ -165,6 +158,8 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
     name = ledger.resolve(pod)
     if name is None:
         return Ungoverned()
+    if not checks and not ledger.policy.enable_check_parent_quota and _clearly_fits(ledger, name, pod):
+        return Admitted(quota=name)
     request, used, limit = masked_request(ledger, name, pod), ledger.used_of(name), limit_of(ledger, name)
     if name == ROOT_QUOTA:
         request, used = NO_RESOURCES, NO_RESOURCES
@@ -210,7 +205,25 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
         above = _check_ancestors(ledger, pod, name, request)
         if above is not None:
             return above
-    return Admitted(quota=name, request=request, used=used, limit=limit)
+    return Admitted(quota=name)
+
+
+def _clearly_fits(ledger: QuotaLedger, name: str, pod: QuotaPod) -> bool:
+    """Check an ordinary preemptible pod on vectors, which is what a scheduling loop does most of the time."""
+    found = ledger.find(name)
+    if found is None or not pod.preemptible or name in ledger.published:
+        return False
+    state, row = found
+    tree = state.tree
+    limit = state.runtime(row) if ledger.policy.enable_runtime_quota else tree.max[row]
+    if limit is None:
+        return True
+    used, asked = state.tally(row).used, pod.request
+    binding = tree.binding[row] if ledger.policy.enable_runtime_quota else tree.counted[row]
+    for bound, spent, resource, binds in zip(limit, used, tree.resources, binding, strict=True):
+        if binds and spent + asked.get(resource, 0) > bound:
+            return False
+    return True
 
 
 def exceeding(used: Resources, request: Resources, limit: Resources) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from koordcore.model.quotas import (
 )
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, subtract, total
 from koordcore.quota.rollup import Pool, Shares, Sums, TreeState, roll_up
-from koordcore.quota.runtime import LARGEST, arrays_of, runtimes_of
+from koordcore.quota.runtime import LARGEST, runtimes_of
 from koordcore.quota.tree import QuotaTree, Vector, compile_tree, split_trees
 
 __all__ = ["Notation", "QuotaLedger", "QuotaStatus", "open_ledger"]
@@ -173,14 +173,14 @@ class QuotaLedger:
         found = self.find(name)
         if found is None:
             return self._builtin.get(name, QuotaUsage()).used
-        return _named(found[0].tree, found[0].tally(found[1]).used, zeros=False)
+        return _named(found[0].tree, found[0].tally(found[1]).used)
 
     def held_of(self, name: str) -> Resources:
         """What the non-preemptible pods of a quota and of everybody below it use."""
         found = self.find(name)
         if found is None:
             return self._builtin.get(name, QuotaUsage()).non_preemptible_used
-        return _named(found[0].tree, found[0].tally(found[1]).non_preemptible_used, zeros=False)
+        return _named(found[0].tree, found[0].tally(found[1]).non_preemptible_used)
 
     def own_of(self, name: str) -> QuotaUsage:
         """Sums over the pods of a quota itself."""
@@ -189,10 +189,10 @@ class QuotaLedger:
             return self._builtin.get(name, QuotaUsage())
         tree, own = found[0].tree, found[0].tally(found[1]).own
         return QuotaUsage(
-            request=_named(tree, own.request, zeros=False),
-            used=_named(tree, own.used, zeros=False),
-            non_preemptible_request=_named(tree, own.non_preemptible_request, zeros=False),
-            non_preemptible_used=_named(tree, own.non_preemptible_used, zeros=False),
+            request=_named(tree, own.request),
+            used=_named(tree, own.used),
+            non_preemptible_request=_named(tree, own.non_preemptible_request),
+            non_preemptible_used=_named(tree, own.non_preemptible_used),
         )
 
     def runtime_of(self, name: str) -> Resources | None:
@@ -208,7 +208,7 @@ class QuotaLedger:
             return None
         tree = state.tree
         handed, counted = tree.handled[tree.group_of[row]], tree.counted[row]
-        return make_resources(
+        return immutabledict(
             {
                 name: amount
                 for name, amount, given, counts in zip(tree.resources, runtime, handed, counted, strict=True)
@@ -500,9 +500,12 @@ def _pool(tree: QuotaTree, amounts: Mapping[str, int]) -> Pool:
     )
 
 
-def _named(tree: QuotaTree, vector: Vector, *, zeros: bool = True) -> Resources:
+def _named(tree: QuotaTree, vector: Vector) -> Resources:
+    """Name the amounts of a vector; its zeros are left out. The resources of a tree are sorted already."""
+    if not any(vector):
+        return NO_RESOURCES
     pairs = zip(tree.resources, vector, strict=True)
-    return make_resources({name: amount for name, amount in pairs if zeros or amount})
+    return immutabledict({name: amount for name, amount in pairs if amount})
 
 
 def _status(state: TreeState, row: int, scaled: Vector, runtime: Resources | None) -> QuotaStatus:
@@ -510,7 +513,7 @@ def _status(state: TreeState, row: int, scaled: Vector, runtime: Resources | Non
     guarantee = state.policy.guarantee_usage
 
     def named(vector: Vector) -> Resources:
-        return _named(tree, vector, zeros=False)
+        return _named(tree, vector)
 
     return QuotaStatus(
         quota=quota.name,
@@ -542,7 +545,7 @@ def _all_statuses(state: TreeState) -> dict[str, QuotaStatus]:
             result[quota.name] = _status(state, row, tree.min[row], None)
             continue
         handed = tree.handled[tree.group_of[row]]
-        runtime = make_resources(
+        runtime: Resources = immutabledict(
             {
                 name: amount
                 for name, amount, given in zip(tree.resources, shares.runtime[place], handed, strict=True)
@@ -556,7 +559,7 @@ def _all_statuses(state: TreeState) -> dict[str, QuotaStatus]:
 def _all_shares(state: TreeState) -> list[Shares | None]:
     """Share out everywhere: in arrays where they can hold the amounts, else group by group."""
     tree = state.tree
-    arrays = arrays_of(tree)
+    arrays = state.arrays()
     limits = [state.tally(row).limit for row in range(len(tree.quotas))]
     floors = [state.tally(row).guaranteed for row in range(len(tree.quotas))]
     spread = [

@@ -8,14 +8,14 @@ number of quotas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import attrs
 
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.quota.distribution import scale_min, share_out
-from koordcore.quota.runtime import VECTOR_WORTHWHILE, share_out_columns
+from koordcore.quota.runtime import VECTOR_WORTHWHILE, TreeArrays, arrays_of, share_out_columns
 from koordcore.quota.tree import DETACHED, TOP, QuotaTree, Vector
 
 __all__ = ["Pool", "Shares", "Sums", "Tally", "TreeState", "own_sums", "roll_up"]
@@ -93,23 +93,28 @@ class Shares:
     runtime: tuple[Vector, ...]
 
 
-_Family: TypeAlias = tuple[Tally, ...]
+T = TypeVar("T")
+
+_Need: TypeAlias = tuple[Vector, Vector]
+"""What one quota brings to its siblings' sharing: its limit, and its guarantee where usage is guaranteed."""
 
 
 @attrs.frozen(eq=False)
-class _Families:
-    """Sibling groups in two levels of tuples, so that replacing one copies two short ones."""
+class _Families(Generic[T]):
+    """One value for each sibling group, in two levels of tuples; replacing one copies two short ones."""
 
-    chunks: tuple[tuple[_Family, ...], ...]
+    chunks: tuple[tuple[T, ...], ...]
 
     @classmethod
-    def of(cls, families: Sequence[_Family]) -> _Families:
+    def of(cls, families: Sequence[T]) -> _Families[T]:
         return cls(tuple(tuple(families[at : at + _CHUNK]) for at in range(0, len(families), _CHUNK)))
 
-    def __getitem__(self, group: int) -> _Family:
+    def __getitem__(self, group: int) -> T:
         return self.chunks[group // _CHUNK][group % _CHUNK]
 
-    def replace(self, changed: Mapping[int, _Family]) -> _Families:
+    def replace(self, changed: Mapping[int, T]) -> _Families[T]:
+        if not changed:
+            return self
         chunks = list(self.chunks)
         for group, family in changed.items():
             high, low = divmod(group, _CHUNK)
@@ -118,23 +123,42 @@ class _Families:
         return _Families(tuple(chunks))
 
 
+@attrs.define(eq=False)
+class _Memo:
+    """Results that all states derived from one another share.
+
+    An entry names what it was computed from, so one that was made for another state is recomputed, never
+    believed.
+    """
+
+    shares: dict[int, tuple[tuple[_Need, ...], Vector, tuple[bool, ...], Shares]] = attrs.Factory(dict)
+    arrays: tuple[TreeArrays | None] | None = None
+
+
 @attrs.frozen(eq=False)
 class TreeState:
     """One tree with its sums and its pool.
 
-    The memo belongs to all states derived from one another. Its entries name what they were computed from,
-    so an entry made for another state is recomputed, never believed.
+    ``needs`` repeats of the tallies what sharing depends on, so that a pod that is merely placed leaves
+    it, and with it every runtime, as it is.
     """
 
     tree: QuotaTree
     policy: QuotaPolicy
-    families: _Families
+    families: _Families[tuple[Tally, ...]]
+    needs: _Families[tuple[_Need, ...]]
     pool: Pool
-    _memo: dict[int, tuple[_Family, Vector, tuple[bool, ...], Shares]]
+    memo: _Memo
 
     def tally(self, row: int) -> Tally:
         """Sums of one quota."""
         return self.families[self.tree.group_of[row]][self.tree.place_of[row]]
+
+    def arrays(self) -> TreeArrays | None:
+        """Columns of the tree, laid out once; ``None`` where an amount is too large for them."""
+        if self.memo.arrays is None:
+            self.memo.arrays = (arrays_of(self.tree),)
+        return self.memo.arrays[0]
 
     def shares(self, group: int) -> Shares | None:
         """Divide among one sibling group; ``None`` where the chain of parents does not reach the root."""
@@ -150,12 +174,12 @@ class TreeState:
                 return None
             amounts = above.runtime[tree.place_of[parent]]
             present = tree.handled[tree.group_of[parent]]
-        family = self.families[group]
-        kept = self._memo.get(group)
-        if kept is not None and kept[0] is family and kept[1] == amounts and kept[2] == present:
+        needs = self.needs[group]
+        kept = self.memo.shares.get(group)
+        if kept is not None and kept[0] is needs and kept[1] == amounts and kept[2] == present:
             return kept[3]
-        shares = divide(tree, group, family, Pool(amounts, present), self.policy)
-        self._memo[group] = (family, amounts, present, shares)
+        shares = divide(tree, group, needs, Pool(amounts, present), self.policy)
+        self.memo.shares[group] = (needs, amounts, present, shares)
         return shares
 
     def runtime(self, row: int) -> Vector | None:
@@ -174,51 +198,90 @@ class TreeState:
 
     def with_sums(self, row: int, own: Sums) -> TreeState:
         """Replace what the pods of one quota add up to, and roll the difference up."""
-        tree, changed = self.tree, dict[int, _Family]()
+        tree, policy = self.tree, self.policy
+        families, needs = dict[int, tuple[Tally, ...]](), dict[int, tuple[_Need, ...]]()
         old = self.tally(row)
-        new = _derived(
-            tree,
-            row,
-            self.policy,
-            own,
-            child=_shifted(old.child, own.request, old.own.request),
-            used=_shifted(old.used, own.used, old.own.used),
-            non_preemptible_request=_shifted(
-                old.non_preemptible_request, own.non_preemptible_request, old.own.non_preemptible_request
-            ),
-            non_preemptible_used=_shifted(
-                old.non_preemptible_used, own.non_preemptible_used, old.own.non_preemptible_used
-            ),
-            allocated=_shifted(old.allocated, own.used, old.own.used),
-        )
+        new = _moved(tree, row, policy, own, old, new=_upward(own), old=_upward(old.own))
         while True:
             group, place = tree.group_of[row], tree.place_of[row]
             family = self.families[group]
-            changed[group] = (*family[:place], new, *family[place + 1 :])
+            families[group] = (*family[:place], new, *family[place + 1 :])
+            need = _need(new, policy)
+            together = self.needs[group]
+            if need != together[place]:
+                needs[group] = (*together[:place], need, *together[place + 1 :])
             row = tree.parent[row]
             if row < 0:
-                return attrs.evolve(self, families=self.families.replace(changed))
+                return TreeState(
+                    tree,
+                    policy,
+                    self.families.replace(families),
+                    self.needs.replace(needs),
+                    self.pool,
+                    self.memo,
+                )
             above = self.tally(row)
             old, new = (
                 above,
-                _derived(
-                    tree,
-                    row,
-                    self.policy,
-                    above.own,
-                    child=_shifted(above.child, new.limit, old.limit),
-                    used=_shifted(above.used, new.used, old.used),
-                    non_preemptible_request=_shifted(
-                        above.non_preemptible_request,
-                        new.non_preemptible_request,
-                        old.non_preemptible_request,
-                    ),
-                    non_preemptible_used=_shifted(
-                        above.non_preemptible_used, new.non_preemptible_used, old.non_preemptible_used
-                    ),
-                    allocated=_shifted(above.allocated, new.guaranteed, old.guaranteed),
-                ),
+                _moved(tree, row, policy, above.own, above, new=_contribution(new), old=_contribution(old)),
             )
+
+
+def _need(tally: Tally, policy: QuotaPolicy) -> _Need:
+    return (tally.limit, tally.guaranteed if policy.guarantee_usage else ())
+
+
+_Parts: TypeAlias = tuple[Vector, Vector, Vector, Vector, Vector]
+
+
+def _upward(own: Sums) -> _Parts:
+    """What its own pods put into a quota: request, used, the same of non-preemptible ones, allocated."""
+    return (own.request, own.used, own.non_preemptible_request, own.non_preemptible_used, own.used)
+
+
+def _contribution(tally: Tally) -> _Parts:
+    """What a quota puts into its parent."""
+    return (
+        tally.limit,
+        tally.used,
+        tally.non_preemptible_request,
+        tally.non_preemptible_used,
+        tally.guaranteed,
+    )
+
+
+def _moved(
+    tree: QuotaTree, row: int, policy: QuotaPolicy, own: Sums, base: Tally, *, new: _Parts, old: _Parts
+) -> Tally:
+    """Move a tally by the difference of two contributions."""
+    used = _shifted(base.used, new[1], old[1])
+    held = _shifted(base.non_preemptible_used, new[3], old[3])
+    if new[0] == old[0] and new[2] == old[2] and not policy.guarantee_usage:
+        # Nothing was asked for more or less: a pod was placed or removed.
+        return Tally(
+            own,
+            base.child,
+            base.request,
+            base.limit,
+            used,
+            base.non_preemptible_request,
+            held,
+            used,
+            used,
+        )
+    return _derived(
+        tree,
+        row,
+        policy,
+        own,
+        (
+            _shifted(base.child, new[0], old[0]),
+            used,
+            _shifted(base.non_preemptible_request, new[2], old[2]),
+            held,
+            _shifted(base.allocated, new[4], old[4]),
+        ),
+    )
 
 
 def _shifted(base: Vector, new: Vector, old: Vector) -> Vector:
@@ -227,41 +290,21 @@ def _shifted(base: Vector, new: Vector, old: Vector) -> Vector:
     return tuple([a + b - c for a, b, c in zip(base, new, old, strict=True)])
 
 
-def _derived(
-    tree: QuotaTree,
-    row: int,
-    policy: QuotaPolicy,
-    own: Sums,
-    *,
-    child: Vector,
-    used: Vector,
-    non_preemptible_request: Vector,
-    non_preemptible_used: Vector,
-    allocated: Vector,
-) -> Tally:
+def _derived(tree: QuotaTree, row: int, policy: QuotaPolicy, own: Sums, parts: _Parts) -> Tally:
+    child, used, asked, held, allocated = parts
     request = child if tree.lends[row] else tuple(map(max, child, tree.min[row]))
     limit = tuple(
         [
-            ceiling if counts and asked > ceiling else asked
-            for asked, ceiling, counts in zip(request, tree.max[row], tree.counted[row], strict=True)
+            ceiling if counts and wanted > ceiling else wanted
+            for wanted, ceiling, counts in zip(request, tree.max[row], tree.counted[row], strict=True)
         ]
     )
-    guaranteed = allocated
+    guaranteed = allocated = allocated if policy.guarantee_usage else used
     if policy.guarantee_usage:
         known = tree.handled[TOP]
         allocated = tuple([amount if here else 0 for amount, here in zip(allocated, known, strict=True)])
         guaranteed = tuple(map(max, allocated, tree.min[row]))
-    return Tally(
-        own,
-        child,
-        request,
-        limit,
-        used,
-        non_preemptible_request,
-        non_preemptible_used,
-        allocated,
-        guaranteed,
-    )
+    return Tally(own, child, request, limit, used, asked, held, allocated, guaranteed)
 
 
 def own_sums(tree: QuotaTree) -> Sums:
@@ -277,52 +320,30 @@ def roll_up(tree: QuotaTree, policy: QuotaPolicy, own: Mapping[int, Sums], pool:
     done: dict[int, Tally] = {}
     for row in range(len(tree.quotas) - 1, -1, -1):
         sums = own.get(row, empty)
-        parts: Iterable[Vector] = (
-            sums.request,
-            sums.used,
-            sums.non_preemptible_request,
-            sums.non_preemptible_used,
-            sums.used,
-        )
-        if row in below:
-            parts = [
+        parts = _upward(sums)
+        gathered = below.pop(row, None)
+        if gathered is not None:
+            one, two, three, four, five = (
                 tuple([mine[k] + theirs[k] for k in width])
-                for mine, theirs in zip(parts, below.pop(row), strict=True)
-            ]
-        child, used, asked, held, allocated = parts
-        tally = _derived(
-            tree,
-            row,
-            policy,
-            sums,
-            child=child,
-            used=used,
-            non_preemptible_request=asked,
-            non_preemptible_used=held,
-            allocated=allocated,
-        )
+                for mine, theirs in zip(parts, gathered, strict=True)
+            )
+            parts = (one, two, three, four, five)
+        tally = _derived(tree, row, policy, sums, parts)
         done[row] = tally
         parent = tree.parent[row]
         if parent >= 0:
-            upward = (
-                tally.limit,
-                tally.used,
-                tally.non_preemptible_request,
-                tally.non_preemptible_used,
-                tally.guaranteed,
-            )
-            gathered = below.get(parent)
-            if gathered is None:
-                below[parent] = [list(vector) for vector in upward]
-            else:
-                for total, vector in zip(gathered, upward, strict=True):
-                    for k in width:
-                        total[k] += vector[k]
+            if parent not in below:
+                below[parent] = [list(vector) for vector in _contribution(tally)]
+                continue
+            for total, vector in zip(below[parent], _contribution(tally), strict=True):
+                for k in width:
+                    total[k] += vector[k]
     families = [tuple([done[row] for row in group]) for group in tree.groups]
-    return TreeState(tree, policy, _Families.of(families), pool, {})
+    needs = [tuple([_need(tally, policy) for tally in family]) for family in families]
+    return TreeState(tree, policy, _Families.of(families), _Families.of(needs), pool, _Memo())
 
 
-def divide(tree: QuotaTree, group: int, family: _Family, pool: Pool, policy: QuotaPolicy) -> Shares:
+def divide(tree: QuotaTree, group: int, needs: Sequence[_Need], pool: Pool, policy: QuotaPolicy) -> Shares:
     """Scale the mins of one sibling group and share out what its parent has, resource by resource."""
     members = tree.groups[group]
     guarantee = policy.guarantee_usage
@@ -342,11 +363,11 @@ def divide(tree: QuotaTree, group: int, family: _Family, pool: Pool, policy: Quo
         if tree.handled[group][k]:
             shared.append(k)
             floors_of.append(
-                [max(low, tally.guaranteed[k]) for low, tally in zip(scaled, family, strict=True)]
+                [max(low, guaranteed[k]) for low, (_, guaranteed) in zip(scaled, needs, strict=True)]
                 if guarantee
                 else scaled
             )
-            needs_of.append([tally.limit[k] for tally in family])
+            needs_of.append([limit[k] for limit, _ in needs])
             weights_of.append([tree.weight[row][k] for row in members])
     amounts = [pool.amounts[k] for k in shared]
     if len(members) >= VECTOR_WORTHWHILE:

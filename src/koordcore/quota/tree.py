@@ -6,6 +6,7 @@ together and every parent comes before its children. Amounts are plain integers 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -56,6 +57,8 @@ class QuotaTree:
         root those in anybody's.
     counted
         For each row, which resources are in its ``max``.
+    binding
+        For each row, in which resources its runtime limits it: those counted that its parent hands out.
     max, min, weight
         Amounts by row; 0 where absent.
     promised
@@ -77,6 +80,7 @@ class QuotaTree:
     group_below: tuple[int, ...]
     handled: tuple[tuple[bool, ...], ...]
     counted: tuple[tuple[bool, ...], ...]
+    binding: tuple[tuple[bool, ...], ...]
     max: tuple[Vector, ...]
     min: tuple[Vector, ...]
     weight: tuple[Vector, ...]
@@ -145,6 +149,11 @@ def compile_tree(tree_id: str, quotas: Iterable[ElasticQuota], *, guarantee_usag
     counted = [tuple([name in quota.max for name in resources]) for quota in order]
     everywhere = {name for quota in order for name in quota.max}
     top = tuple(name in everywhere for name in resources)
+    handled = tuple(top if parent < 0 else counted[parent] for parent in parent_of_group)
+    binding = tuple(
+        tuple(map(operator.and_, counts, handled[group]))
+        for counts, group in zip(counted, group_of, strict=True)
+    )
     return QuotaTree(
         tree_id=tree_id,
         quotas=tuple(order),
@@ -157,8 +166,9 @@ def compile_tree(tree_id: str, quotas: Iterable[ElasticQuota], *, guarantee_usag
         groups=tuple(map(tuple, groups)),
         parent_of_group=tuple(parent_of_group),
         group_below=tuple(group_below),
-        handled=tuple(top if parent < 0 else counted[parent] for parent in parent_of_group),
+        handled=handled,
         counted=tuple(counted),
+        binding=binding,
         max=tuple(_row(quota.max, resources) for quota in order),
         min=tuple(_row(quota.min, resources) for quota in order),
         weight=tuple(_row(quota.weight, resources) for quota in order),
