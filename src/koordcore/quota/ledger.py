@@ -195,6 +195,17 @@ class QuotaLedger:
             non_preemptible_used=_named(tree, own.non_preemptible_used),
         )
 
+    def floor_of(self, name: str) -> Resources:
+        """Give what a quota may have without competing: scaled min, or guarantee where that is larger."""
+        found = self.find(name)
+        if found is None:
+            return NO_RESOURCES
+        state, row = found
+        scaled = state.scaled_min(row)
+        if self.policy.guarantee_usage:
+            scaled = tuple(map(max, scaled, state.tally(row).guaranteed))
+        return _named(state.tree, scaled)
+
     def runtime_of(self, name: str) -> Resources | None:
         """Runtime of a quota; see :class:`QuotaStatus`."""
         if name in self.published:
