@@ -1,0 +1,117 @@
+"""``koordcore policy``: what a scheduler configuration means, and what is odd about it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.errors import ManifestError, Problem
+from koordcore.manifests.policy_lint import lint_configuration
+from koordcore.manifests.policy_manifest import ARGS_WRITERS, configuration_manifest
+from koordcore.manifests.scheduler_config import (
+    SchedulerConfiguration,
+    SchedulerProfile,
+    scheduler_configuration,
+)
+from koordcore.manifests.sources import read_sources
+from koordcore.model.policy import FeatureSetting
+from koordcore.schedule.features import FEATURES
+
+__all__ = ["register", "run"]
+
+EPILOG: Final = """\
+examples:
+  koordcore policy scheduler-config.yaml
+  koordcore policy scheduler-config.yaml -o config     the same, written out without defaults
+  koordcore policy scheduler-config.yaml -o json       findings for programs
+"""
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the verb."""
+    parser = verbs.add_parser(
+        "policy",
+        help="say what a scheduler configuration means, and lint it",
+        description="Say what a KubeSchedulerConfiguration means here, and what is odd about it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE", help="a KubeSchedulerConfiguration, or - for standard input")
+    parser.add_argument("-o", "--output", choices=("table", "json", "config"), default="table")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Explain every profile; 1 when there is anything to say against it."""
+    configurations = list(_configurations(arguments.file))
+    findings = [one for each in configurations for one in lint_configuration(each, FEATURES)]
+    profiles = [one for each in configurations for one in each.profiles]
+    if arguments.output == "config":
+        print(json.dumps(configuration_manifest(*(one.policy(FEATURES) for one in profiles)), indent=2))
+        return 0
+    if arguments.output == "json":
+        record = [{"profile": one.profile, "plugin": one.plugin, "message": one.message} for one in findings]
+        print(json.dumps(record, indent=2))
+        return 1 if findings else 0
+    for profile in profiles:
+        show(_table(profile))
+    if findings:
+        rows = [(one.profile, one.plugin, one.message) for one in findings]
+        columns = (Column("PROFILE", tone=Tone.NAME), Column("PLUGIN"), Column("FINDING", tone=Tone.BAD))
+        show(Table(title="Findings", columns=columns, rows=rows))
+    print(f"{len(profiles)} profiles · {len(findings)} findings")
+    return 1 if findings else 0
+
+
+def _configurations(path: str) -> Iterator[SchedulerConfiguration]:
+    found = False
+    for source in read_sources([path], stdin=sys.stdin):
+        if isinstance(source, Problem):
+            raise ManifestError([source])
+        if not isinstance(source.raw, dict):
+            raise ManifestError([Problem("", "expected an object", source=source.source)])
+        found = True
+        configuration = scheduler_configuration(source.raw)
+        for warning in configuration.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        yield configuration
+    if not found:
+        raise ManifestError([Problem("", "there is no KubeSchedulerConfiguration in it", source=path)])
+
+
+def _table(profile: SchedulerProfile) -> Table:
+    policy = profile.policy(FEATURES)
+    share = policy.percentage_of_nodes
+    looked_at = {0: "a share of the nodes that falls with their number", 100: "all nodes"}
+    return Table(
+        title=f"{profile.name}: {looked_at.get(share, f'{share} % of the nodes')}",
+        columns=(
+            Column("FEATURE", tone=Tone.NAME),
+            Column("FILTERS"),
+            Column("WEIGHT", number=True),
+            Column("ARGUMENTS", tone=Tone.DIM),
+        ),
+        rows=[_row(one) for one in policy.features],
+        note=_left_out(profile),
+    )
+
+
+def _row(setting: FeatureSetting) -> tuple[str, str, str, str]:
+    args: Any = setting.args
+    write = ARGS_WRITERS.get(type(args))
+    text = json.dumps(write(args), separators=(",", ":")) if write is not None else ""
+    return (
+        setting.name,
+        "yes" if setting.filters else "",
+        str(setting.weight) if setting.scores else "",
+        text,
+    )
+
+
+def _left_out(profile: SchedulerProfile) -> str:
+    missing = profile.missing(FEATURES)
+    return f"left out: {', '.join(missing)}" if missing else ""

@@ -1,0 +1,253 @@
+"""Configurations come back as they were read, and odd ones are found out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koordcore.errors import ManifestError, ModelError
+from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION, MODELLED
+from koordcore.manifests.policy_lint import lint_configuration
+from koordcore.manifests.policy_manifest import configuration_manifest
+from koordcore.manifests.scheduler_config import (
+    koordinator_policy,
+    policies_from_manifest,
+    scheduler_configuration,
+)
+from koordcore.model.policy import FeatureSetting, FitArgs, Policy, ScoringStrategy, ShapePoint
+
+LOAD = {
+    "filterExpiredNodeMetrics": False,
+    "nodeMetricExpirationSeconds": 60,
+    "resourceWeights": {"cpu": 3},
+    "dominantResourceWeight": 2,
+    "usageThresholds": {"cpu": 50},
+    "prodUsageThresholds": {"memory": 40},
+    "estimatedSecondsAfterPodScheduled": 30,
+    "aggregated": {
+        "usageThresholds": {"cpu": 70},
+        "usageAggregationType": "p95",
+        "usageAggregatedDuration": "5m0s",
+        "scoreAggregationType": "avg",
+    },
+    "supportedResources": ["nvidia.com/gpu"],
+}
+SPREAD = {
+    "defaultingType": "List",
+    "defaultConstraints": [
+        {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 2}
+    ],
+}
+ADDED = {
+    "addedAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
+        }
+    }
+}
+RATIO = {
+    "scoringStrategy": {
+        "type": "RequestedToCapacityRatio",
+        "resources": [{"name": "cpu", "weight": 2}],
+        "requestedToCapacityRatio": {
+            "shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 9}]
+        },
+    },
+    "ignoredResources": ["example.com/x"],
+}
+
+
+def configuration(*profiles: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": list(profiles),
+    }
+
+
+def plugin_config(**args: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": name, "args": one} for name, one in args.items()]
+
+
+MANY = configuration(
+    {
+        "schedulerName": "a",
+        "percentageOfNodesToScore": 0,
+        "plugins": {"multiPoint": {"enabled": [{"name": "LoadAwareScheduling", "weight": 7}]}},
+        "pluginConfig": plugin_config(LoadAwareScheduling=LOAD, PodTopologySpread=SPREAD, NodeAffinity=ADDED),
+    },
+    {
+        "schedulerName": "b",
+        "plugins": {
+            "filter": {"disabled": [{"name": "TaintToleration"}]},
+            "score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 4}]},
+        },
+        "pluginConfig": plugin_config(NodeResourcesFit=RATIO, InterPodAffinity={"hardPodAffinityWeight": 9}),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    "raw", [KOORDINATOR_CONFIGURATION, MANY, configuration({})], ids=["shipped", "many", "empty"]
+)
+def test_a_configuration_comes_back_as_it_was_read(raw: Any) -> None:
+    policies = policies_from_manifest(raw)
+    assert policies_from_manifest(configuration_manifest(*policies)) == policies
+
+
+def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
+    policy = koordinator_policy()
+    assert [one.name for one in policy.features if one.filters] == [
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "LoadAwareScheduling",
+        "NodeNUMAResource",
+        "DeviceShare",
+        "Reservation",
+        "SchedulingHint",
+        "Coscheduling",
+        "ElasticQuota",
+    ]
+    assert {one.name: one.weight for one in policy.features if one.scores} == {
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+        "LoadAwareScheduling": 1,
+        "NodeNUMAResource": 1,
+        "DeviceShare": 1,
+        "Reservation": 5000,
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+        "Coscheduling": 1,
+    }
+
+
+def test_arguments_that_cannot_be_written_are_refused() -> None:
+    with pytest.raises(ModelError, match="Mine: arguments of str cannot be written"):
+        configuration_manifest(Policy(features=(FeatureSetting(name="Mine", args="x"),)))
+
+
+def test_a_ratio_keeps_its_shape() -> None:
+    policy = policies_from_manifest(MANY)[1]
+    setting = policy.feature("NodeResourcesFit")
+    assert setting is not None
+    assert setting.args == FitArgs(
+        strategy=ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO,
+        resources=(("cpu", 2),),
+        shape=(ShapePoint(0, 0), ShapePoint(100, 9)),
+        ignored=("example.com/x",),
+    )
+    assert policy.feature("TaintToleration") is None
+
+
+def test_what_multi_point_and_a_point_both_name_goes_first() -> None:
+    raw = configuration(
+        {"plugins": {"filter": {"enabled": [{"name": "LoadAwareScheduling"}, {"name": "NodePorts"}]}}}
+    )
+    names = scheduler_configuration(raw).profiles[0].names("filter")
+    assert (names[0], names[-1]) == ("NodePorts", "LoadAwareScheduling")
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        ({"apiVersion": "kubescheduler.config.k8s.io/v1beta2"}, "apiVersion: expected"),
+        ({"kind": "ConfigMap"}, "kind: this is a ConfigMap"),
+        ({"profile": []}, "profile: unknown field"),
+        (
+            configuration({"schedulerName": "a"}, {"schedulerName": "a"}),
+            'profiles[1].schedulerName: Duplicate value: "a"',
+        ),
+        (
+            configuration({"plugins": {"score": {"enabled": [{"name": "SelectorSpread"}]}}}),
+            'Invalid value: "SelectorSpread": was removed in version "kubescheduler.config.k8s.io/v1"',
+        ),
+        (
+            configuration({"plugins": {"filter": {"enabled": [{"name": "ImageLocality"}]}}}),
+            'plugin "ImageLocality" does not extend filter plugin',
+        ),
+        (
+            configuration(
+                {"pluginConfig": plugin_config(LoadAwareScheduling={"dominantResourceWeight": 101})}
+            ),
+            "dominantResourceWeight: Invalid value: 101: dominantResourceWeight should be less than 100",
+        ),
+        (
+            configuration({"pluginConfig": [{"name": "NodeResourcesFit", "args": {"kind": "OtherArgs"}}]}),
+            "profiles[0].pluginConfig[0].args: expected NodeResourcesFitArgs",
+        ),
+    ],
+)
+def test_what_upstream_refuses_is_refused_with_its_path(raw: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        scheduler_configuration(raw)
+    assert any(problem in str(one) for one in caught.value.problems), caught.value
+
+
+def findings(profile: dict[str, Any]) -> str:
+    whole = {"percentageOfNodesToScore": 100, **profile}
+    found = lint_configuration(scheduler_configuration(configuration(whole)), MODELLED)
+    return "\n".join(map(str, found))
+
+
+def score(*enabled: tuple[str, int], bare: bool = False) -> dict[str, Any]:
+    listed = [{"name": name, "weight": weight} for name, weight in enabled]
+    return {"enabled": listed, **({"disabled": [{"name": "*"}]} if bare else {})}
+
+
+@pytest.mark.parametrize(
+    ("profile", "text"),
+    [
+        ({"plugins": {"filter": {"enabled": [{"name": "Mystery"}]}}}, "Mystery: unknown plugin"),
+        ({}, "VolumeBinding: not modelled"),
+        (
+            {"plugins": {"score": score(("Reservation", 5000))}},
+            "Reservation: weight 5000: one point outweighs",
+        ),
+        (
+            {"plugins": {"filter": {"enabled": [{"name": "NodePorts", "weight": 3}]}}},
+            "NodePorts: weight 3 at filter has no effect",
+        ),
+        (
+            {"pluginConfig": plugin_config(LoadAwareScheduling={})},
+            "has arguments but is not enabled anywhere",
+        ),
+        (
+            {
+                "plugins": {"filter": {"enabled": [{"name": "LoadAwareScheduling"}]}},
+                "pluginConfig": plugin_config(LoadAwareScheduling={"usageThresholds": {"cpu": 0}}),
+            },
+            "all thresholds are 0",
+        ),
+        (
+            {"pluginConfig": plugin_config(LoadAwareScheduling={"prodUsageThresholds": {"cpu": 101}})},
+            "prodUsageThresholds of cpu is 101",
+        ),
+        ({"plugins": {"score": score(("NodeResourcesFitPlus", 1))}}, "names no resources"),
+        (
+            {
+                "plugins": {"score": score(("NodeResourcesFitPlus", 1))},
+                "pluginConfig": plugin_config(
+                    NodeResourcesFitPlus={"resources": {"cpu": {"type": "MostAllocated", "weight": 1}}}
+                ),
+            },
+            "cpu: MostAllocated here (weight 1) works against LeastAllocated of NodeResourcesFit (weight 1)",
+        ),
+    ],
+)
+def test_odd_things_are_found(profile: dict[str, Any], text: str) -> None:
+    assert text in findings(profile)
+
+
+def test_a_plain_profile_has_no_finding_of_its_own() -> None:
+    told = findings({"plugins": {"multiPoint": {"enabled": [{"name": "DeviceShare"}]}}})
+    assert {line.split(": ")[2] for line in told.splitlines()} == {"not modelled"}
