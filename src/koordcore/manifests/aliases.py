@@ -10,17 +10,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordcore.errors import Problem
+from koordcore.protocol.device import DEPRECATED_NAMES
 from koordcore.protocol.fields import Json
 
-__all__ = ["DEPRECATED_RESOURCES", "MISSPELT_RESOURCES", "canonical_names"]
+__all__ = ["MISSPELT_RESOURCES", "canonical_names"]
 
-DEPRECATED_RESOURCES: Final = {
-    f"kubernetes.io/{name}": f"koordinator.sh/{name}"
-    for name in ("rdma", "fpga", "gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio")
-}
-MISSPELT_RESOURCES: Final = {"koordinator.sh/gpu-shared": "koordinator.sh/gpu.shared"}
-
-_ALIASES: Final = {**DEPRECATED_RESOURCES, **MISSPELT_RESOURCES}
+MISSPELT_RESOURCES: Final = frozenset({"koordinator.sh/gpu-shared"})
+"""Names that only release notes and manuals print; the others were right once."""
 
 
 def canonical_names(raw: Mapping[str, Json]) -> tuple[Mapping[str, Json], tuple[Problem, ...]]:
@@ -31,12 +27,12 @@ def canonical_names(raw: Mapping[str, Json]) -> tuple[Mapping[str, Json], tuple[
     tuple
         The list, and what its author should write instead, with paths inside the list.
     """
-    if raw.keys().isdisjoint(_ALIASES):
+    if raw.keys().isdisjoint(DEPRECATED_NAMES):
         return raw, ()
     renamed: dict[str, Json] = {}
     notes: list[Problem] = []
     for name, amount in raw.items():
-        target = _ALIASES.get(name, name)
+        target = DEPRECATED_NAMES.get(name, name)
         if target != name and target in raw:
             notes.append(Problem(f"[{name}]", f"ignored, because {target} is there too"))
             continue

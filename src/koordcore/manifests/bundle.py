@@ -15,6 +15,7 @@ from immutabledict import immutabledict
 from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
+from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
 from koordcore.manifests.pods import PodReading, resolve_priority
@@ -178,10 +179,15 @@ class _Bundle:
         reading = Reading(self.memory)
         decoder = DECODERS.get(key[:2])
         try:
-            if decoder is None:
+            decoded = None if decoder is None else decoder(reading, raw)
+            if decoded is None:
                 self._keep(reading, raw, key, place)
             else:
-                self._take(decoder(reading, raw), place)
+                self._take(decoded, place)
+                if isinstance(decoded, PodReading):
+                    check_pod(reading, decoded.pod)
+                elif isinstance(decoded, Node):
+                    check_node(reading, decoded)
         except (ManifestError, ModelError) as error:
             reading.note(error, "")
         self._note_owners(reading, raw, key)
@@ -243,8 +249,6 @@ class _Bundle:
                 self.nodes.append(decoded)
             case Policies():
                 self.policies += decoded.policies
-            case tuple():
-                self.records += decoded
             case _:
                 self.records.append(decoded)
 
@@ -279,7 +283,7 @@ class _Bundle:
         unread = self._generic_workloads()
         states, pending = self._bind()
         if self.problems:
-            raise ManifestError(self.problems)
+            raise ManifestError(dict.fromkeys(self.problems))
         try:
             snapshot = ClusterSnapshot(nodes=states, pending=pending, records=tuple(self.records))
         except ModelError as error:

@@ -24,6 +24,7 @@ from koordcore.protocol.gang import gang_from_pod_group, parse_pod_group
 from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.node_metric import parse_node_metric
 from koordcore.protocol.numa_nodes import node_resource_topology_of
+from koordcore.protocol.profile import parse_profile
 from koordcore.protocol.quota import elastic_quota_from_object, quota_profile_from_object
 from koordcore.topology.network import order_layers
 
@@ -92,14 +93,16 @@ def _scheduler_configuration(reading: Reading, raw: Mapping[str, Json]) -> Polic
 
 def _device(raw: Mapping[str, Json]) -> tuple[DeviceObject, tuple[Problem, ...]]:
     device = device_object_from_manifest(raw)
-    return device, tuple(Problem("", warning) for warning in device.warnings)
+    split = (warning.partition(": ") for warning in device.warnings)
+    return device, tuple(Problem(path, message) for path, _, message in split)
 
 
 KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
-    (_SCHEDULING, "ClusterNetworkTopology"): warned(_network_topology),
+    (_SCHEDULING, "ClusterNetworkTopology"): warned(_network_topology, namespaced=False),
     (_SCHEDULING, "Device"): warned(_device, namespaced=False),
     (_SIGS, "PodGroup"): warned(_pod_group),
     (_SIGS, "ElasticQuota"): warned(elastic_quota_from_object),
+    ("config.koordinator.sh", "ClusterColocationProfile"): one(parse_profile),
     ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): _scheduler_configuration,
     ("quota.koordinator.sh", "ElasticQuotaProfile"): one(quota_profile_from_object, namespaced=True),
     ("slo.koordinator.sh", "NodeMetric"): one(parse_node_metric),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from koordcore.manifests._reading import Reading
+from koordcore.manifests.configurations import read_config_map
 from koordcore.manifests.nodes import read_node
 from koordcore.manifests.pods import read_pod
 from koordcore.manifests.workloads import (
@@ -19,15 +20,18 @@ from koordcore.protocol.fields import Json
 __all__ = ["KUBERNETES", "Decoder"]
 
 Decoder: TypeAlias = Callable[[Reading, Mapping[str, Json]], Any]
-"""Makes a record out of an object: a Node, a PodReading, a ClusterRecord, or a tuple of such.
+"""Makes a record out of an object: a Node, a PodReading, a ClusterRecord, or policies.
 
-What is wrong goes to the reading or is raised as ManifestError or ModelError; both are collected.
+``None`` leaves the object unread. What is wrong goes to the reading or is raised as ManifestError or
+ModelError; both are collected.
 """
+
 
 KUBERNETES: Final[Mapping[tuple[str, str], Decoder]] = {
     ("", "Pod"): read_pod,
     ("", "Node"): read_node,
     ("", "Namespace"): read_namespace,
+    ("", "ConfigMap"): read_config_map,
     ("", "ReplicationController"): read_workload,
     ("scheduling.k8s.io", "PriorityClass"): read_priority_class,
     ("policy", "PodDisruptionBudget"): read_budget,

@@ -11,7 +11,15 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import OwnerReference, PreemptionPolicy
 from koordcore.model.selectors import NOTHING, LabelSelector
 
-__all__ = ["ClusterRecord", "Namespace", "PodDisruptionBudget", "PriorityClass", "RawObject", "Workload"]
+__all__ = [
+    "ClusterRecord",
+    "ConfigMap",
+    "Namespace",
+    "PodDisruptionBudget",
+    "PriorityClass",
+    "RawObject",
+    "Workload",
+]
 
 
 class ClusterRecord(Protocol):
@@ -34,6 +42,15 @@ class Namespace:
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     namespace: str = ""
+
+
+@attrs.frozen
+class ConfigMap:
+    """A ConfigMap that configures the control plane, as texts by key."""
+
+    name: str
+    namespace: str
+    data: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
 
 
 @attrs.frozen(kw_only=True)

@@ -52,6 +52,7 @@ __all__ = [
     "PartitionSpec",
     "PartitionTable",
     "SharedResourceTemplates",
+    "SharedTemplates",
     "StatusCode",
     "TableSource",
     "VFGroup",
@@ -274,6 +275,15 @@ class DeviceObject:
 
 SharedResourceTemplates: TypeAlias = immutabledict[str, immutabledict[str, Resources]]
 """``<vendor>-<model>`` to template name to what one virtual card of that template takes."""
+
+
+@attrs.frozen
+class SharedTemplates:
+    """The record of the ConfigMap with the templates of virtual cards."""
+
+    name: str
+    namespace: str
+    templates: SharedResourceTemplates
 
 
 # --- what a pod asks for --------------------------------------------------------------------------------

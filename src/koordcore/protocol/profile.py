@@ -74,6 +74,11 @@ class ColocationProfile:
     label_suffixes: immutabledict[str, str] = _NO_LABELS
     patch: Mapping[str, Json] | None = None
 
+    @property
+    def namespace(self) -> str:
+        """The object belongs to the whole cluster."""
+        return ""
+
 
 def _strings(value: Json) -> immutabledict[str, str]:
     return immutabledict(sorted(as_str_mapping(value).items()))

@@ -1,0 +1,74 @@
+"""ConfigMaps that configure the control plane; any other ConfigMap is an object that no feature reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from koordcore.errors import ManifestError, Problem
+from koordcore.manifests._reading import Reading, as_labels, read_metadata
+from koordcore.manifests.sources import SourceObject, read_yaml
+from koordcore.model.cluster import ConfigMap
+from koordcore.model.devices import SharedTemplates
+from koordcore.model.mappings import EMPTY
+from koordcore.protocol.colocation import parse_config
+from koordcore.protocol.device_object import templates_from_manifest
+from koordcore.protocol.fields import Json, load_json
+from koordcore.protocol.normalization import parse_amplification_config, parse_normalization_config
+
+__all__ = ["SHARED_TEMPLATES", "SLO_CONTROLLER_CONFIG", "read_config_map"]
+
+SLO_CONTROLLER_CONFIG: Final = "slo-controller-config"
+SHARED_TEMPLATES: Final = "gpu-shared-resource-templates"
+_TEMPLATES_KEY: Final = "data.yaml"
+
+_CHECKED: Final[Mapping[str, Callable[[Json], object]]] = {
+    "colocation-config": parse_config,
+    "cpu-normalization-config": parse_normalization_config,
+    "resource-amplification-config": parse_amplification_config,
+}
+
+
+def read_config_map(reading: Reading, raw: Mapping[str, Json]) -> ConfigMap | SharedTemplates | None:
+    """Decode a ConfigMap of the control plane; ``None`` for any other.
+
+    A key of ``slo-controller-config`` that cannot be read means its defaults upstream, and a warning here.
+    """
+    meta = read_metadata(reading, raw)
+    match meta.name:
+        case "slo-controller-config":
+            data = reading.take(raw, "data", "", as_labels, EMPTY)
+            for key, parse in _CHECKED.items():
+                if data.get(key):
+                    _check(reading, key, data[key], parse)
+            return ConfigMap(meta.name, meta.namespace, data)
+        case "gpu-shared-resource-templates":
+            data = reading.take(raw, "data", "", as_labels, EMPTY)
+            text = _as_json(data.get(_TEMPLATES_KEY, "{}"))
+            templates = templates_from_manifest({"data": {_TEMPLATES_KEY: text}})
+            return SharedTemplates(meta.name, meta.namespace, templates)
+        case _:
+            return None
+
+
+def _check(reading: Reading, key: str, text: str, parse: Callable[[Json], object]) -> None:
+    try:
+        parse(load_json(text))
+    except ManifestError as error:
+        for problem in error.within(f"data[{key}]").problems:
+            reading.warn(problem.path, f"{problem.message}; the defaults count")
+
+
+def _as_json(text: str) -> str:
+    """Turn YAML text into JSON text, which the parsers of configurations take."""
+    if text.lstrip()[:1] in ("{", ""):
+        return text
+    found = list(read_yaml(text, ""))
+    problems = [
+        Problem(f"data[{_TEMPLATES_KEY}]", one.message) for one in found if not isinstance(one, SourceObject)
+    ]
+    values = [one.raw for one in found if isinstance(one, SourceObject)]
+    if problems or len(values) != 1:
+        raise ManifestError(problems or [Problem(f"data[{_TEMPLATES_KEY}]", "expected one YAML document")])
+    return json.dumps(values[0])

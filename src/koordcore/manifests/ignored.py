@@ -1,0 +1,282 @@
+"""Labels and annotations whose values upstream silently ignores or defaults: taken the same, and reported.
+
+The features read these texts themselves, when they place a pod; here they are only looked at, so that whoever
+wrote ``"allocateStrategy": "ApplyToAll"`` learns it from the loader (ruling 20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
+
+from koordcore.errors import ManifestError, Problem, join_path
+from koordcore.manifests._reading import Memory, Reading, as_strings
+from koordcore.model.devices import AllocateStrategy, DeviceType, ExclusivePolicy, PartitionAllocatePolicy
+from koordcore.model.nodes import Node
+from koordcore.model.numa import CPUBindPolicy, CPUExclusivePolicy, NodeCPUBindPolicy, NUMAAllocateStrategy
+from koordcore.model.pods import Pod
+from koordcore.protocol.colocation import ANNOTATION_COLOCATION_STRATEGY, parse_strategy, reserved_of
+from koordcore.protocol.device import (
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_ALLOCATED,
+    DEVICE_JOINT_ALLOCATE,
+    GPU_PARTITION_SPEC,
+    parse_allocation,
+    parse_hints,
+    parse_joint,
+    parse_partition_spec,
+)
+from koordcore.protocol.device_object import GPU_PARTITION_POLICY
+from koordcore.protocol.fields import Json, as_mapping, field, load_json, optional, show
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_INDEX, gang_name, parse_gang_pod
+from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT, parse_scheduling_hint
+from koordcore.protocol.load import (
+    ANNOTATION_SCALING_FACTORS,
+    ANNOTATION_USAGE_THRESHOLDS,
+    parse_scaling_factors,
+    parse_usage_thresholds,
+)
+from koordcore.protocol.normalization import (
+    LABEL_NORMALIZATION_ENABLED,
+    normalization_enabled_of,
+    parse_raw_allocatable,
+)
+from koordcore.protocol.numa import (
+    ANNOTATION_NUMA_TOPOLOGY_SPEC,
+    ANNOTATION_RESOURCE_SPEC,
+    ANNOTATION_RESOURCE_STATUS,
+    numa_topology_spec_of,
+    parse_resource_status,
+    resource_spec_of,
+)
+from koordcore.protocol.numa_nodes import (
+    ANNOTATION_NODE_AMPLIFICATION_RATIO,
+    ANNOTATION_NODE_RAW_ALLOCATABLE,
+    ANNOTATION_NODE_RESERVATION,
+    LABEL_NODE_CPU_BIND_POLICY,
+    LABEL_NODE_NUMA_ALLOCATE_STRATEGY,
+    LABEL_NODE_NUMA_TOPOLOGY_POLICY,
+    node_amplification_ratios,
+)
+from koordcore.protocol.pod_qos import ANNOTATION_CPU_QOS, ANNOTATION_RESCTRL, parse_cpu_qos, parse_resctrl
+from koordcore.protocol.qos import (
+    LABEL_PRIORITY,
+    LABEL_PRIORITY_CLASS,
+    LABEL_QOS_CLASS,
+    PriorityClass,
+    QoSClass,
+    sub_priority,
+)
+from koordcore.protocol.quota import PREEMPTIBLE
+from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
+
+__all__ = ["check_node", "check_pod"]
+
+Check: TypeAlias = Callable[[str, str], tuple[Problem, ...]]
+"""Looks at a key and its text; the paths of what it finds start at the text."""
+
+_ANY: Final = "*"
+
+
+def readable(parse: Callable[[str], object]) -> Check:
+    """Make a check that a parser can read the text."""
+    return by_key(lambda key, text: parse(text))
+
+
+def keyed(parse: Callable[[Mapping[str, str]], object]) -> Check:
+    """Make a check of a parser that looks its own key up."""
+    return by_key(lambda key, text: parse({key: text}))
+
+
+def by_key(parse: Callable[[str, str], object]) -> Check:
+    """Make a check of a parser of key and text."""
+
+    def check(key: str, text: str) -> tuple[Problem, ...]:
+        try:
+            parse(key, text)
+        except ManifestError as error:
+            return error.problems
+        return ()
+
+    return check
+
+
+def word(*known: str) -> Check:
+    """Make a check that the whole text is one of some words."""
+
+    def check(key: str, text: str) -> tuple[Problem, ...]:
+        return () if not text or text in known else (_unknown("", text, known),)
+
+    return check
+
+
+def words(fields: Mapping[str, Iterable[str]], *, of_each: Iterable[str] = ()) -> Check:
+    """Make a check that fields of a JSON object are one of some words.
+
+    Parameters
+    ----------
+    fields
+        Field to its words.
+    of_each
+        Known keys of the object, where the fields belong to the value under each key.
+    """
+    keys = tuple(of_each)
+
+    def check(key: str, text: str) -> tuple[Problem, ...]:
+        try:
+            raw = load_json(text)
+        except ManifestError:
+            return ()  # said by the parser
+        if not isinstance(raw, Mapping):
+            return ()
+        if not keys:
+            return tuple(_unknown_words(raw, fields, ""))
+        found = [_unknown(f"[{name}]", str(name), keys) for name in raw if name not in keys]
+        for name in raw:
+            if isinstance(raw[name], Mapping):
+                found += _unknown_words(raw[name], fields, str(name))
+        return tuple(found)
+
+    return check
+
+
+def _unknown_words(raw: Mapping[str, Json], fields: Mapping[str, Iterable[str]], path: str) -> list[Problem]:
+    found = []
+    for name, known in fields.items():
+        value = field(raw, name, fold_case=True)
+        if isinstance(value, str) and value and value not in known:
+            found.append(_unknown(join_path(path, name), value, known))
+    return found
+
+
+def _unknown(path: str, value: str, known: Iterable[str]) -> Problem:
+    listed = ", ".join(one for one in known if one)
+    return Problem(path, f"{show(value)} is none of {listed}; it is ignored")
+
+
+def both(*checks: Check) -> Check:
+    """Make one check of several."""
+    return lambda key, text: tuple(problem for check in checks for problem in check(key, text))
+
+
+def _object(text: str) -> Mapping[str, Json]:
+    return as_mapping(load_json(text))
+
+
+def _exact_match(text: str) -> tuple[str, ...]:
+    """Read the names of an exact match; one of the release notes prints them as a set, which JSON has not."""
+    try:
+        return optional(_object(text), "resourceNames", as_strings, (), fold_case=True)
+    except ManifestError as error:
+        first = error.problems[0]
+        hint = f'{first.message}; write {{"resourceNames":["cpu","memory"]}}'
+        raise ManifestError.at(first.path, hint) from None
+
+
+_BOOLEAN: Final = word("true", "false")
+
+POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
+    DEVICE_ALLOCATE_HINT: both(
+        keyed(parse_hints),
+        words(
+            {
+                "allocateStrategy": tuple(AllocateStrategy),
+                "exclusivePolicy": tuple(ExclusivePolicy),
+                "requiredTopologyScope": ("Device", "PCIe", "NUMANode", "Node"),
+            },
+            of_each=tuple(DeviceType),
+        ),
+    ),
+    DEVICE_JOINT_ALLOCATE: both(keyed(parse_joint), words({"requiredScope": ("SamePCIe",)})),
+    GPU_PARTITION_SPEC: both(
+        keyed(parse_partition_spec), words({"allocatePolicy": tuple(PartitionAllocatePolicy)})
+    ),
+    DEVICE_ALLOCATED: keyed(parse_allocation),
+    ANNOTATION_RESOURCE_SPEC: both(
+        keyed(resource_spec_of),
+        words(
+            {
+                "requiredCPUBindPolicy": tuple(CPUBindPolicy),
+                "preferredCPUBindPolicy": tuple(CPUBindPolicy),
+                "preferredCPUExclusivePolicy": tuple(CPUExclusivePolicy),
+            }
+        ),
+    ),
+    ANNOTATION_RESOURCE_STATUS: readable(parse_resource_status),
+    ANNOTATION_NUMA_TOPOLOGY_SPEC: both(
+        keyed(numa_topology_spec_of),
+        words(
+            {
+                "numaTopologyPolicy": (*NUMATopologyPolicy, "None"),
+                "singleNUMANodeExclusive": tuple(NUMAExclusive),
+            }
+        ),
+    ),
+    "scheduling.koordinator.sh/exact-match-reservation": readable(_exact_match),
+    "scheduling.koordinator.sh/reservation-affinity": readable(_object),
+    ANNOTATION_SCHEDULING_HINT: keyed(parse_scheduling_hint),
+    ANNOTATION_SCALING_FACTORS: readable(parse_scaling_factors),
+    ANNOTATION_RESCTRL: readable(parse_resctrl),
+    ANNOTATION_CPU_QOS: readable(parse_cpu_qos),
+}
+POD_LABELS: Final[Mapping[str, Check]] = {
+    LABEL_QOS_CLASS: word(*(one for one in QoSClass if one is not QoSClass.NONE)),
+    LABEL_PRIORITY_CLASS: word(*(one for one in PriorityClass if one is not PriorityClass.NONE)),
+    LABEL_PRIORITY: keyed(sub_priority),
+    PREEMPTIBLE: _BOOLEAN,
+}
+NODE_ANNOTATIONS: Final[Mapping[str, Check]] = {
+    ANNOTATION_USAGE_THRESHOLDS: readable(parse_usage_thresholds),
+    ANNOTATION_NODE_AMPLIFICATION_RATIO: keyed(node_amplification_ratios),
+    ANNOTATION_NODE_RAW_ALLOCATABLE: keyed(parse_raw_allocatable),
+    ANNOTATION_NODE_RESERVATION: keyed(reserved_of),
+    ANNOTATION_COLOCATION_STRATEGY: readable(lambda text: parse_strategy(load_json(text))),
+}
+NODE_LABELS: Final[Mapping[str, Check]] = {
+    LABEL_NODE_NUMA_TOPOLOGY_POLICY: word(*NUMATopologyPolicy, "None"),
+    LABEL_NODE_CPU_BIND_POLICY: word(*NodeCPUBindPolicy, "None"),
+    LABEL_NODE_NUMA_ALLOCATE_STRATEGY: word(*NUMAAllocateStrategy),
+    GPU_PARTITION_POLICY: word("Honor", "Prefer"),
+    LABEL_NORMALIZATION_ENABLED: keyed(normalization_enabled_of),
+}
+_CHECKS: Final = {
+    "metadata.annotations": {**POD_ANNOTATIONS, **NODE_ANNOTATIONS},
+    "metadata.labels": {**POD_LABELS, **NODE_LABELS},
+}
+
+
+def check_pod(reading: Reading, pod: Pod) -> None:
+    """Warn about what a pod says in vain."""
+    _check(reading, pod.annotations, POD_ANNOTATIONS, "metadata.annotations")
+    _check(reading, pod.labels, POD_LABELS, "metadata.labels")
+    if gang_name(pod.labels, pod.annotations) or ANNOTATION_TOPOLOGY_INDEX in pod.annotations:
+        parsed = parse_gang_pod(
+            namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
+        )
+        reading.warnings += (*parsed.unreadable, *parsed.defaulted)
+
+
+def check_node(reading: Reading, node: Node) -> None:
+    """Warn about what a node says in vain."""
+    _check(reading, node.annotations, NODE_ANNOTATIONS, "metadata.annotations")
+    _check(reading, node.labels, NODE_LABELS, "metadata.labels")
+
+
+def _check(reading: Reading, texts: Mapping[str, str], checks: Mapping[str, Check], where: str) -> None:
+    if checks.keys().isdisjoint(texts):
+        return
+    memory: Memory = reading.memory
+    for key in checks:
+        if key in texts:
+            reading.warnings += memory.once(_found, [where, key, texts[key]])
+
+
+def _found(entry: Json) -> tuple[Problem, ...]:
+    """Look at one text; paths come out as they are in the object."""
+    assert isinstance(entry, list)
+    where, key, text = entry
+    place = f"{where}[{key}]"
+    return tuple(
+        problem if problem.path.startswith(place) else problem.within(place)
+        for problem in _CHECKS[where][key](key, text)
+    )

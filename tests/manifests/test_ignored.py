@@ -1,0 +1,150 @@
+"""What upstream ignores in silence is said aloud."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from koordcore.manifests import snapshot_from_objects
+from tests.manifests.builders import node, pod
+
+PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
+PREFIX = "scheduling.koordinator.sh/"
+
+
+def warnings(raw: Any) -> list[str]:
+    return [f"{one.path}: {one.message}" for one in snapshot_from_objects([raw]).warnings]
+
+
+def annotated(key: str, value: Any) -> list[str]:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return [
+        one.removeprefix(f"metadata.annotations[{key}]")
+        for one in warnings(pod(metadata={"annotations": {key: text}}))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (
+            "device-allocate-hint",
+            {"gpu": {"allocateStrategy": "ApplyToAll", "requiredTopologyScope": "Rack"}, "tpu": {}},
+            [
+                '[tpu]: "tpu" is none of fpga, gpu, rdma; it is ignored',
+                '.gpu.allocateStrategy: "ApplyToAll" is none of ApplyForAll, RequestsAsCount; it is ignored',
+                '.gpu.requiredTopologyScope: "Rack" is none of Device, PCIe, NUMANode, Node; it is ignored',
+            ],
+        ),
+        (
+            "device-joint-allocate",
+            {"deviceTypes": ["gpu"], "requiredScope": "samePCIe"},
+            ['.requiredScope: "samePCIe" is none of SamePCIe; it is ignored'],
+        ),
+        (
+            "gpu-partition-spec",
+            {"allocatePolicy": "restricted"},
+            ['.allocatePolicy: "restricted" is none of Restricted, BestEffort; it is ignored'],
+        ),
+        (
+            "resource-spec",
+            {"PreferredCPUBindPolicy": "FullPCPU"},
+            [
+                (
+                    '.preferredCPUBindPolicy: "FullPCPU" is none of '
+                    "Default, FullPCPUs, SpreadByPCPUs, ConstrainedBurst; it is ignored"
+                )
+            ],
+        ),
+        (
+            "numa-topology-spec",
+            {"numaTopologyPolicy": "Restricted", "singleNUMANodeExclusive": "No"},
+            ['.singleNUMANodeExclusive: "No" is none of Preferred, Required; it is ignored'],
+        ),
+        ("exact-match-reservation", {"resourceNames": ["cpu"]}, []),
+        ("resource-spec", {"preferredCPUBindPolicy": "FullPCPUs"}, []),
+        ("device-allocate-hint", {"gpu": {"selector": {"matchLabels": {"a": "b"}}}}, []),
+    ],
+)
+def test_unknown_words_in_annotations(key: str, value: Any, expected: list[str]) -> None:
+    assert annotated(PREFIX + key, value) == expected
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "device-allocate-hint",
+        "device-joint-allocate",
+        "gpu-partition-spec",
+        "device-allocated",
+        "resource-spec",
+        "resource-status",
+        "numa-topology-spec",
+        "exact-match-reservation",
+        "reservation-affinity",
+    ],
+)
+def test_text_that_is_no_json_is_told_once(key: str) -> None:
+    (found,) = annotated(PREFIX + key, '{"resourceNames":{"cpu","memory"}}')
+    assert found.startswith(": ")
+
+
+def test_labels_of_pods() -> None:
+    labels = {
+        "koordinator.sh/qosClass": "LSX",
+        "koordinator.sh/priority-class": "prod",
+        "koordinator.sh/priority": "high",
+        PREEMPTIBLE: "False",
+    }
+    assert warnings(pod(metadata={"labels": labels})) == [
+        'metadata.labels[koordinator.sh/qosClass]: "LSX" is none of LSE, LSR, LS, BE, SYSTEM; it is ignored',
+        (
+            'metadata.labels[koordinator.sh/priority-class]: "prod" is none of '
+            "koord-prod, koord-mid, koord-batch, koord-free; it is ignored"
+        ),
+        'metadata.labels[koordinator.sh/priority]: expected an integer, got "high"',
+        f'metadata.labels[{PREEMPTIBLE}]: "False" is none of true, false; it is ignored',
+    ]
+
+
+def test_gangs_of_pods() -> None:
+    annotations = {
+        "gang.scheduling.koordinator.sh/name": "g",
+        "gang.scheduling.koordinator.sh/min-available": "x",
+    }
+    (found,) = warnings(pod(metadata={"annotations": annotations}))
+    assert found.startswith("metadata.annotations[gang.scheduling.koordinator.sh/min-available]: ")
+
+
+def test_labels_and_annotations_of_nodes() -> None:
+    raw = node(
+        metadata={
+            "labels": {
+                "node.koordinator.sh/numa-topology-policy": "SingleNuma",
+                "node.koordinator.sh/cpu-bind-policy": "FullPCPUsOnly",
+                "node.koordinator.sh/gpu-partition-policy": "honor",
+            },
+            "annotations": {
+                "scheduling.koordinator.sh/usage-thresholds": "{",
+                "node.koordinator.sh/reservation": '{"reservedCPUs": "a"}',
+            },
+        }
+    )
+    found = warnings(raw)
+    assert [one.partition(": ")[0] for one in found] == [
+        "metadata.annotations[scheduling.koordinator.sh/usage-thresholds]",
+        "metadata.annotations[node.koordinator.sh/reservation]",
+        "metadata.labels[node.koordinator.sh/numa-topology-policy]",
+        "metadata.labels[node.koordinator.sh/gpu-partition-policy]",
+    ]
+
+
+def test_right_values_are_silent() -> None:
+    labels = {"koordinator.sh/qosClass": "LSR", "koordinator.sh/priority": "9"}
+    annotations = {
+        f"{PREFIX}device-joint-allocate": '{"deviceTypes":["gpu","rdma"],"requiredScope":"SamePCIe"}',
+        "node.koordinator.sh/resctrl": '{"llc": {"schemata": {"range": [0, 30]}}}',
+    }
+    assert warnings(pod(metadata={"labels": labels, "annotations": annotations})) == []
