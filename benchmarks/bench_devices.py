@@ -49,16 +49,16 @@ class Cluster:
 
     def setup(self, variety: str) -> None:
         self.request = request()
-        different = states(200 if variety == "200 states" else NODES)
-        self.nodes = [different[index % len(different)] for index in range(NODES)]
+        self.different = states(200 if variety == "200 states" else NODES)
         self.memo = DeviceMemo()
-        self.numbers = self.memo.numbers(self.nodes)
+        different = len(self.different)
+        self.numbers = self.memo.numbers(self.different[index % different] for index in range(NODES))
         self.memo.fits(self.numbers, self.request)
 
     def time_cold(self, variety: str) -> None:
-        again: dict[int, NodeDevices] = {}
+        again = [fresh(state) for state in self.different]
         memo = DeviceMemo()
-        numbers = memo.numbers([again.setdefault(id(state), fresh(state)) for state in self.nodes])
+        numbers = memo.numbers(again[index % len(again)] for index in range(NODES))
         memo.fits(numbers, self.request)
 
     def time_next_equal_pod(self, variety: str) -> None:

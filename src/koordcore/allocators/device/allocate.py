@@ -248,9 +248,10 @@ def _search_gpus(
         return _short(DeviceType.GPU, view)
     if gpu.enforce_template and f"{shape.vendor}-{shape.model}" not in gpu.templates:
         return _unresolvable(_NO_TEMPLATE)
-    if not gpu.shared:
+    honored = request.partition is not None or shape.honor
+    if not gpu.shared and (honored or shape.partitions is not None):
         partition = partition_of(shape, request, view, followers)
-        if isinstance(partition, Leaders) or request.partition is not None or shape.honor:
+        if honored or isinstance(partition, Leaders):
             return partition
     return _by_topology(request, gpu, view, followers)
 

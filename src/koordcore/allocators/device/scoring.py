@@ -6,9 +6,10 @@ request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, open_amounts
 from koordcore.allocators.device.wants import planned_types, wants_of
@@ -43,16 +44,26 @@ def score_devices(
     score = 0
     for kind in planned_types(state.shape, request):
         want = wants[kind]
-        shape = want.shape
         free, allowed = open_amounts(state, want, numa_mask, terms)
-        totals = [0] * len(shape.names)
-        frees = [0] * len(shape.names)
-        for minor in bits(allowed):
-            for column, (total, left) in enumerate(zip(shape.totals[minor], free[minor], strict=True)):
-                totals[column] += total
-                frees[column] += left
-        score += want.score(tuple(totals), tuple(frees))
+        if not allowed:
+            continue
+        totals = want.sums if allowed == want.selected else _sums(want.shape.totals, allowed)
+        if terms is PLAIN_TERMS:
+            # Only devices in use have less left than their capacity.
+            frees = list(totals)
+            for minor in bits(allowed & state.busy[kind]):
+                left, total = free[minor], want.shape.totals[minor]
+                for column, _, _ in want.weights:
+                    frees[column] += left[column] - total[column]
+        else:
+            frees = _sums(free, allowed)
+        score += want.score(totals, frees)
     return score
+
+
+def _sums(amounts: Mapping[int, Amounts], minors: int) -> list[int]:
+    rows = [amounts[minor] for minor in bits(minors)]
+    return [sum(column) for column in zip(*rows, strict=True)]
 
 
 def normalize_scores(scores: Sequence[int]) -> list[int]:

@@ -5,7 +5,7 @@ Worked out once per (build, request) and shared by every node of that build.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -13,7 +13,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.allocators.device.policy import DevicePolicy, ScoringStrategy
-from koordcore.allocators.device.shape import Amounts, DeviceShape, TypeShape
+from koordcore.allocators.device.shape import DeviceShape, TypeShape
 from koordcore.model.devices import (
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
@@ -27,6 +27,7 @@ from koordcore.model.devices import (
     StatusCode,
 )
 from koordcore.model.resources import Resources, make_resources
+from koordcore.topology.devices import bits
 
 __all__ = ["TypeWant", "Wants", "fill_memory", "gate", "planned_types", "wants_of"]
 
@@ -55,6 +56,8 @@ class TypeWant:
         Per minor what the allocation will say.
     selected
         Minors whose labels match the selector.
+    sums
+        Capacity of the selected devices, by column.
     vf_ranks
         Per minor the bit mask of VFs that match the VF selector; ``None`` where no VF is wanted.
     weights
@@ -71,12 +74,13 @@ class TypeWant:
     serving: int
     filled: Mapping[int, Resources]
     selected: int
+    sums: Sequence[int]
     vf_ranks: Mapping[int, int] | None
     weights: tuple[tuple[int, int, int], ...]
     most: bool
     exclusive: ExclusivePolicy
 
-    def score(self, total: Amounts, free: Amounts) -> int:
+    def score(self, total: Sequence[int], free: Sequence[int]) -> int:
         """Score a device (or the sum over many) 0..100 for this request; see spec section 4.1."""
         score = heavy = 0
         for column, weight, amount in self.weights:
@@ -202,6 +206,7 @@ def _want(
         ),
         filled=filled,
         selected=selected,
+        sums=[sum(own.totals[minor][column] for minor in bits(selected)) for column in range(len(own.names))],
         vf_ranks=vf_ranks,
         weights=tuple(
             (column, policy.weights[name], per_device.get(name, 0))
