@@ -1,7 +1,10 @@
 """Exact devices for one pod on one node: GPUs and their kin, NICs, FPGAs."""
 
-from koordcore.allocators.device.allocate import allocate_devices
+from koordcore.allocators.device.allocate import allocate_devices, refusal_of
+from koordcore.allocators.device.explain import DeviceExplanation, Release, explain_devices, smallest_release
 from koordcore.allocators.device.hints import DeviceHints, DeviceNUMAHint, device_hints
+from koordcore.allocators.device.memo import DeviceMemo
+from koordcore.allocators.device.node_resources import DeviceResources, device_resources
 from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy, ScoringStrategy
 from koordcore.allocators.device.request import device_request_of
 from koordcore.allocators.device.reservations import DeviceReservation, allocate_reserved, terms_for
@@ -13,19 +16,27 @@ __all__ = [
     "DEFAULT_DEVICE_POLICY",
     "PLAIN_TERMS",
     "DeviceConflict",
+    "DeviceExplanation",
     "DeviceHints",
+    "DeviceMemo",
     "DeviceNUMAHint",
     "DevicePolicy",
     "DeviceReservation",
+    "DeviceResources",
     "NodeDevices",
+    "Release",
     "ScoringStrategy",
     "Terms",
     "allocate_devices",
     "allocate_reserved",
     "device_hints",
     "device_request_of",
+    "device_resources",
+    "explain_devices",
     "node_devices",
     "normalize_scores",
+    "refusal_of",
     "score_devices",
+    "smallest_release",
     "terms_for",
 ]
