@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 import attrs
 
-from koordcore._arrays import PODS_ROW, ClusterColumns, ClusterLayout, freeze
+from koordcore._arrays import PODS_ROW, ClusterColumns, ClusterLayout, IntMatrix, Rows, freeze
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
@@ -60,6 +60,24 @@ class Workspace:
         self._bound: dict[PodKey, Pod] = {}
         self._gone: dict[PodKey, int] = {}
         self._log: list[Callable[[], None]] = []
+        self._gathered_for: Rows | None = None
+        self._gathered_at = 0
+        self._gathered: dict[int, IntMatrix] = {}
+
+    def at(self, matrix: IntMatrix, rows: Rows) -> IntMatrix:
+        """Give the columns of some nodes, ``(R, n)``.
+
+        Several evaluators look at the same few nodes one after another: what was gathered for the last
+        selection is kept until anything changes.
+        """
+        if isinstance(rows, slice):
+            return matrix[:, rows]
+        if self._gathered_for is not rows or self._gathered_at != len(self.touched):
+            self._gathered_for, self._gathered_at, self._gathered = rows, len(self.touched), {}
+        found = self._gathered.get(id(matrix))
+        if found is None:
+            found = self._gathered[id(matrix)] = matrix.take(rows, axis=1)
+        return found
 
     def pods_on(self, row: int) -> dict[PodKey, Pod]:
         """Give the pods that hold room on a node now."""

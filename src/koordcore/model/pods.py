@@ -301,8 +301,8 @@ class Pod:
         Does what ``attrs.evolve`` does, in a quarter of its time, because the loop binds every pod once.
         """
         made = object.__new__(Pod)
-        for name, value in zip(_FIELDS, _values(self), strict=True):
-            object.__setattr__(made, name, value)
+        for put, value in zip(_PUT, _values(self), strict=True):
+            put(made, value)
         object.__setattr__(made, "node_name", node)
         object.__setattr__(made, "nominated_node", None)
         if annotations:
@@ -350,4 +350,5 @@ class Pod:
 
 
 _FIELDS: Final = tuple(field.name for field in attrs.fields(Pod))
+_PUT: Final = tuple(getattr(Pod, name).__set__ for name in _FIELDS)
 _values = attrgetter(*_FIELDS)

@@ -98,7 +98,7 @@ def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:
         if pod.node_name is not None or key in snapshot.location:
             raise ModelError(f"pod {key} is bound to {pod.node_name or snapshot.location[key]} already")
         seen.add(key)
-    strangers = [pod for pod in pods if pending.get(pod.key) != pod]
+    strangers = [pod for pod in pods if (known := pending.get(pod.key)) is not pod and known != pod]
     return snapshot.with_pending(*strangers) if strangers else snapshot
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,54 +37,72 @@ below 2**53, and a true quotient below an integer k <= 100 stays away from it by
 more than the rounding error k * 2**-53."""
 
 
-@attrs.frozen(eq=False)
 class Capacity:
-    """What some resources amount to on all nodes, made ready for division.
+    """What some resources amount to on some nodes, made ready for division.
 
     Parameters
     ----------
     amounts
         ``(K, N)`` allocatable.
+
+    Attributes
+    ----------
+    divisor
+        The amounts with 1 for 0, as float64 where that is exact.
+    present
+        The node has some of the resource.
+    everywhere
+        Every node has some of every resource.
+    exact
+        Division in float64 gives the integer quotient.
     """
 
-    amounts: IntMatrix
-    divisor: IntMatrix | FloatMatrix = attrs.field(init=False)
-    """The amounts with 1 for 0, as float64 where that is exact."""
-    present: NDArray[np.bool_] = attrs.field(init=False)
-    everywhere: bool = attrs.field(init=False)
-    """Every node has some of every resource."""
+    __slots__ = ("_last", "_rows", "amounts", "divisor", "everywhere", "exact", "present")
 
-    def __attrs_post_init__(self) -> None:
-        exact = not self.amounts.size or self.amounts.max() <= FLOAT_EXACT
-        divisor = np.maximum(self.amounts, 1)
-        object.__setattr__(self, "divisor", divisor.astype(np.float64) if exact else divisor)
-        object.__setattr__(self, "present", self.amounts > 0)
-        object.__setattr__(self, "everywhere", bool(self.present.all()))
-
-    def percent(self, part: IntMatrix, rows: Rows) -> IntMatrix:
-        """Compute ``100 * part // whole`` on some nodes, for parts up to the whole; negative parts give 0."""
-        divisor = self.divisor[:, rows]
-        if divisor.dtype == np.float64:
-            quotient: IntMatrix = ((part * 100.0) / divisor).astype(np.int64)
+    def __init__(self, amounts: IntMatrix, *, part_of: Capacity | None = None) -> None:
+        self.amounts = amounts
+        self.present: NDArray[np.bool_] = amounts > 0
+        # What holds for all nodes need not be looked up again for some of them.
+        self.everywhere: bool = (part_of is not None and part_of.everywhere) or bool(self.present.all())
+        if part_of is None:
+            self.exact: bool = not amounts.size or bool(amounts.max() <= FLOAT_EXACT)
         else:
-            quotient = np.floor_divide(part * MAX_SCORE, divisor, dtype=np.int64)
+            self.exact = part_of.exact
+        divisor = amounts if self.everywhere else np.maximum(amounts, 1)
+        self.divisor: IntMatrix | FloatMatrix = divisor.astype(np.float64) if self.exact else divisor
+        self._rows: Rows | None = None
+        self._last: Capacity | None = None
+
+    def at(self, rows: Rows) -> Capacity:
+        """Give the same for some of the nodes; the last selection is remembered, since many ask for it."""
+        if isinstance(rows, slice) and rows == slice(None):
+            return self
+        if self._rows is not rows or self._last is None:
+            self._rows, self._last = rows, Capacity(self.amounts[:, rows], part_of=self)
+        return self._last
+
+    def percent(self, part: IntMatrix) -> IntMatrix:
+        """Compute ``100 * part // whole`` for parts up to the whole; negative parts give 0."""
+        if self.exact:
+            quotient: IntMatrix = ((part * 100.0) / self.divisor).astype(np.int64)
+        else:
+            quotient = np.floor_divide(part * MAX_SCORE, self.divisor, dtype=np.int64)
         return np.maximum(quotient, 0, out=quotient)
 
 
-def least_percent(used: IntMatrix, capacity: Capacity, rows: Rows) -> IntMatrix:
+def least_percent(used: IntMatrix, capacity: Capacity) -> IntMatrix:
     """Score what stays free: ``100 * (capacity - used) // capacity``; 0 where more is used than there is."""
-    return capacity.percent(capacity.amounts[:, rows] - used, rows)
+    return capacity.percent(capacity.amounts - used)
 
 
-def most_percent(used: IntMatrix, capacity: Capacity, rows: Rows) -> IntMatrix:
+def most_percent(used: IntMatrix, capacity: Capacity) -> IntMatrix:
     """Score what is used: ``100 * min(used, capacity) // capacity``; 0 where there is no capacity."""
-    return capacity.percent(np.minimum(used, capacity.amounts[:, rows]), rows)
+    return capacity.percent(np.minimum(used, capacity.amounts))
 
 
-def used_percent(used: IntMatrix, capacity: Capacity, rows: Rows) -> IntMatrix:
+def used_percent(used: IntMatrix, capacity: Capacity) -> IntMatrix:
     """Percent used, 100 where more is used than there is."""
-    amounts = capacity.amounts[:, rows]
-    return np.where(used > amounts, MAX_SCORE, capacity.percent(np.minimum(used, amounts), rows))
+    return np.where(used > capacity.amounts, MAX_SCORE, most_percent(used, capacity))
 
 
 def weighted_mean(scores: IntMatrix, weights: IntMatrix, *, empty: int = 0) -> IntVector:
@@ -124,19 +141,17 @@ def ratio_table(shape: Sequence[ShapePoint]) -> IntVector:
     return table
 
 
-def score_ratio(
-    used: IntMatrix, capacity: Capacity, weights: IntMatrix, table: IntVector, rows: Rows
-) -> IntVector:
+def score_ratio(used: IntMatrix, capacity: Capacity, weights: IntMatrix, table: IntVector) -> IntVector:
     """Score by a broken line over the percent used; a resource that scores 0 is left out with its weight.
 
     Parameters
     ----------
     used, weights
-        ``(K, n)`` for the n nodes of ``rows``.
+        ``(K, N)``.
     table
         ``(101,)`` of :func:`ratio_table`.
     """
-    scores = table[used_percent(used, capacity, rows)]
+    scores = table[used_percent(used, capacity)]
     counted = np.where(scores > 0, weights, 0)
     total = counted.sum(0)
     weighted = (scores * counted).sum(0)
@@ -145,7 +160,7 @@ def score_ratio(
     return result
 
 
-def score_balanced(used: IntMatrix, capacity: Capacity, rows: Rows) -> IntVector:
+def score_balanced(used: IntMatrix, capacity: Capacity) -> IntVector:
     """Score how even the used fractions are: ``trunc(100 * (1 - standard deviation))``.
 
     Floats, as upstream defines it; a resource with no capacity is left out.
@@ -153,14 +168,14 @@ def score_balanced(used: IntMatrix, capacity: Capacity, rows: Rows) -> IntVector
     Parameters
     ----------
     used
-        ``(K, n)`` for the n nodes of ``rows``, the pod included.
+        ``(K, N)``, the pod included.
     """
-    fractions: FloatMatrix = used / capacity.divisor[:, rows]
+    fractions: FloatMatrix = used / capacity.divisor
     np.minimum(fractions, 1.0, out=fractions)
     if len(used) == 2 and capacity.everywhere:
         difference: FloatMatrix = np.abs(fractions[0] - fractions[1])
         return ((1.0 - difference / 2) * MAX_SCORE).astype(np.int64)
-    present = capacity.present[:, rows]
+    present = capacity.present
     number = present.sum(0)
     fractions = np.where(present, fractions, 0.0)
     total = np.zeros(used.shape[1])

@@ -39,6 +39,7 @@ from koordcore.model.devices import (
 )
 from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.device import (
+    DEPRECATED_NAMES,
     GPU_ISOLATION_PROVIDER,
     PRE_ALLOCATION_REQUIRED,
     RESERVATION_AFFINITY,
@@ -51,13 +52,16 @@ from koordcore.protocol.device import (
     replace_deprecated,
 )
 
-__all__ = ["device_request_of"]
+__all__ = ["DEVICE_RESOURCES", "device_request_of"]
 
 _TYPE_OF: Final[Mapping[str, DeviceType]] = {
     **dict.fromkeys(ALL_GPU_RESOURCES, DeviceType.GPU),
     RDMA: DeviceType.RDMA,
     FPGA: DeviceType.FPGA,
 }
+
+DEVICE_RESOURCES: Final = frozenset({*_TYPE_OF, *DEPRECATED_NAMES})
+"""Every resource name, old ones included, by which a pod can ask for a device."""
 _SINGLE_UNIT: Final = (GPU, FPGA, RDMA)
 """Names whose unit is checked, with a message of its own, before the combination is."""
 

@@ -23,6 +23,7 @@ from koordcore.allocators.device import (
     node_devices,
 )
 from koordcore.allocators.device.memo import DeviceMemo
+from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceAllocation, DeviceObject, DeviceRequest, DeviceShortfall
@@ -173,6 +174,8 @@ class Devices(Feature):
         self.workspace.put(self.states, row, state)
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        if DEVICE_RESOURCES.isdisjoint(pod.requests):
+            return None
         request = device_request_of(
             pod.requests, annotations=pod.annotations, labels=pod.labels, policy=self.policy
         )

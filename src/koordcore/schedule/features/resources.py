@@ -34,13 +34,6 @@ __all__ = ["BalancedAllocation", "FitPlus", "ResourceFit", "ScarceAvoidance"]
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
-def take(matrix: IntMatrix, resources: IntVector, rows: Rows) -> IntMatrix:
-    """Give the rows of some resources for some nodes: ``(K, n)``."""
-    if isinstance(rows, slice):
-        return matrix[resources, rows]
-    return matrix[resources[:, None], rows]
-
-
 def _ignored(args: FitArgs, name: str) -> bool:
     return name not in NATIVE and (name in args.ignored or name.split("/", 1)[0] in args.ignored_groups)
 
@@ -67,8 +60,8 @@ class FitEvaluator(Evaluator):
         self._own = np.array(own, np.int64)[:, None]
 
     def _each_fits(self, rows: Rows) -> list[BoolVector]:
-        free = self._workspace.free
-        return [free[resource, rows] >= amount for _, resource, amount in self._asked]
+        free = self._workspace.at(self._workspace.free, rows)
+        return [free[resource] >= amount for _, resource, amount in self._asked]
 
     def fits(self, rows: Rows) -> BoolVector:
         first, *others = self._each_fits(rows)
@@ -110,19 +103,34 @@ class FitEvaluator(Evaluator):
 
     def scores(self, rows: Rows) -> IntVector:
         scored = self._scored
-        used = take(self._workspace.scored, scored.index, rows)
+        used = self._workspace.at(self._workspace.scored, rows)[scored.index]
         used += self._own
+        capacity = scored.capacity.at(rows)
         match self._args.strategy:
             case ScoringStrategy.LEAST_ALLOCATED:
-                return scored.mean(least_percent(used, scored.capacity, rows), rows)
+                return scored.mean(least_percent(used, capacity), rows)
             case ScoringStrategy.MOST_ALLOCATED:
-                return scored.mean(most_percent(used, scored.capacity, rows), rows)
+                return scored.mean(most_percent(used, capacity), rows)
             case ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
-                return score_ratio(used, scored.capacity, scored.weights[:, rows], scored.table, rows)
+                return score_ratio(used, capacity, scored.weights[:, rows], scored.table)
 
 
 def _reason(name: str) -> str:
     return "Too many pods" if name == PODS else f"Insufficient {name}"
+
+
+class _Capacities:
+    """One :class:`Capacity` for each list of names, whichever feature asks."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        del workspace
+        self._made: dict[tuple[str, ...], Capacity] = {}
+
+    def of(self, layout: ClusterLayout, names: tuple[str, ...], index: IntVector) -> Capacity:
+        """Give the capacities of some resources, made once."""
+        if names not in self._made:
+            self._made[names] = Capacity(layout.allocatable[index])
+        return self._made[names]
 
 
 class ScoredResources:
@@ -130,19 +138,21 @@ class ScoredResources:
 
     Parameters
     ----------
-    layout
-        The nodes.
+    workspace
+        Where the nodes are.
     resources
         Resource names with weights; names that no node has are left out.
     args
         Where the shape of a broken line comes from.
     """
 
-    def __init__(self, layout: ClusterLayout, resources: Iterable[tuple[str, int]], args: FitArgs) -> None:
+    def __init__(self, workspace: Workspace, resources: Iterable[tuple[str, int]], args: FitArgs) -> None:
+        layout = workspace.layout
         kept = [(name, weight) for name, weight in resources if name in layout.index]
         self.names = tuple(name for name, _ in kept)
         self.index = np.array([layout.index[name] for name in self.names], np.int64)
-        self.capacity = Capacity(layout.allocatable[self.index])
+        capacities = workspace.once(_Capacities)
+        self.capacity = capacities.of(layout, self.names, self.index)
         weights = np.array([weight for _, weight in kept], np.int64)[:, None]
         self.weights = np.where(self.capacity.present, weights, 0)
         self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
@@ -178,7 +188,7 @@ class ResourceFit(Feature):
         )
         scored = self._scored.get(names)
         if scored is None:
-            scored = self._scored[names] = ScoredResources(self.workspace.layout, names, self._settings)
+            scored = self._scored[names] = ScoredResources(self.workspace, names, self._settings)
         return FitEvaluator(self.workspace, pod, self._settings, scored)
 
 
@@ -194,9 +204,9 @@ class BalancedEvaluator(Evaluator):
         self._own = np.array(own, np.int64)[:, None]
 
     def scores(self, rows: Rows) -> IntVector:
-        used = take(self._workspace.requested, self._scored.index, rows)
+        used = self._workspace.at(self._workspace.requested, rows)[self._scored.index]
         used += self._own
-        return score_balanced(used, self._scored.capacity, rows)
+        return score_balanced(used, self._scored.capacity.at(rows))
 
 
 class BalancedAllocation(Feature):
@@ -207,12 +217,15 @@ class BalancedAllocation(Feature):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._settings: BalancedArgs = args or BalancedArgs()
+        self._names = tuple(name for name, _ in self._settings.resources)
         self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
 
     def request_of(self, pod: Pod) -> Hashable | None:
-        if not any(pod.requests.get(name, 0) for name, _ in self._settings.resources):
-            return None
-        return tuple(pod.requests.items())
+        requests = pod.requests
+        for name in self._names:
+            if requests.get(name):
+                return tuple(requests.items())
+        return None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         names = tuple(
@@ -222,7 +235,7 @@ class BalancedAllocation(Feature):
         )
         scored = self._scored.get(names)
         if scored is None:
-            scored = self._scored[names] = ScoredResources(self.workspace.layout, names, FitArgs())
+            scored = self._scored[names] = ScoredResources(self.workspace, names, FitArgs())
         return BalancedEvaluator(self.workspace, pod.requests, scored)
 
 
@@ -248,13 +261,13 @@ class FitPlusEvaluator(Evaluator):
         total = np.zeros(self._workspace.scored[0, rows].shape, np.int64)
         if self._weight == 0:
             return total + MAX_SCORE
-        used = take(self._workspace.scored, self._rows, rows) + self._own
+        used = self._workspace.at(self._workspace.scored, rows)[self._rows] + self._own
         for number, (strategy, weight) in enumerate(self._settings):
-            capacity, one = self._capacity[number], used[number : number + 1]
+            capacity, one = self._capacity[number].at(rows), used[number : number + 1]
             if strategy == ScoringStrategy.LEAST_ALLOCATED:
-                total += weight * least_percent(one, capacity, rows)[0]
+                total += weight * least_percent(one, capacity)[0]
             elif strategy == ScoringStrategy.MOST_ALLOCATED:
-                total += weight * most_percent(one, capacity, rows)[0]
+                total += weight * most_percent(one, capacity)[0]
         return total // self._weight
 
 
