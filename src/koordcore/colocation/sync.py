@@ -55,6 +55,7 @@ __all__ = [
     "ZoneResource",
     "ZoneStatus",
     "ZoneUpdate",
+    "amplified_batch_cpu",
     "is_different",
     "needs_meta_sync",
     "needs_status_sync",
@@ -122,6 +123,11 @@ def _ratio(annotations: Mapping[str, str]) -> float:
 def _amplified(amount: int, ratio: float) -> int:
     """Multiply in thousandths and cut; upstream's extended resources are rounded up to integers later."""
     return int(float(ceil_divide(amount, _MILLI)) * ratio) * _MILLI if ratio > 1 else amount
+
+
+def amplified_batch_cpu(milli_cores: int, annotations: Mapping[str, str]) -> int:
+    """Give milli-cores of batch cpu in normalized cores, by the ratio among some annotations."""
+    return bytes_up(_amplified(milli_cores * NANO, _ratio(annotations))) if milli_cores else 0
 
 
 def prepare_node(node: NodeStatus, resource: NodeResource) -> NodeStatus:
