@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from koordcore.errors import Problem
+from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._reading import Reading, read_metadata
 from koordcore.manifests.kubernetes import Decoder
 from koordcore.manifests.scheduler_config import read_scheduler_configuration
@@ -75,7 +75,10 @@ def _pod_group(raw: Mapping[str, Json]) -> tuple[PodGroup, tuple[Problem, ...]]:
 def _network_topology(raw: Mapping[str, Json]) -> tuple[ClusterNetworkTopology, tuple[Problem, ...]]:
     metadata = as_mapping(raw["metadata"])
     topology = ClusterNetworkTopology(str(metadata.get("name")), parse_cluster_network_topology(raw))
-    order_layers(topology.layers)
+    try:
+        order_layers(topology.layers)
+    except ModelError as error:
+        raise ManifestError.at("spec.networkTopologySpec", str(error)) from None
     warning = Problem("metadata.name", f"not looked at: only {DEFAULT_NETWORK_TOPOLOGY} counts")
     return topology, () if topology.name == DEFAULT_NETWORK_TOPOLOGY else (warning,)
 

@@ -55,7 +55,7 @@ _BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-criti
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy")
 _PORTS: Final = range(1, 65536)
 
-_phase: Final = choice(PodPhase)
+_known_phase: Final = choice(PodPhase)
 _preemption_policy: Final = choice(PreemptionPolicy)
 
 
@@ -193,6 +193,10 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         has_priority=spec.get("priority") is not None,
         has_policy=spec.get("preemptionPolicy") is not None,
     )
+
+
+def _phase(value: Json) -> PodPhase:
+    return PodPhase.PENDING if value == "" else _known_phase(value)
 
 
 # --- containers -----------------------------------------------------------------------------------
