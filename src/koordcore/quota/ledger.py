@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 import attrs
-import numpy as np
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
@@ -22,58 +21,17 @@ from koordcore.model.quotas import (
     by_name,
 )
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, subtract, total
-from koordcore.quota.rollup import Pool, Shares, Sums, TreeState, roll_up
-from koordcore.quota.runtime import LARGEST, runtimes_of
-from koordcore.quota.tree import QuotaTree, Vector, compile_tree, split_trees
+from koordcore.quota.rollup import Pool, Sums, TreeState, roll_up
+from koordcore.quota.status import QuotaStatus, status_of, statuses_of
+from koordcore.quota.tree import QuotaTree, compile_tree, split_trees
 
-__all__ = ["Notation", "QuotaLedger", "QuotaStatus", "open_ledger"]
+__all__ = ["Notation", "QuotaLedger", "open_ledger"]
 
 Notation: TypeAlias = immutabledict[str, bool]
 """Resource name to whether its sum is printed in powers of two."""
 
 NO_RUNTIMES: Final[immutabledict[str, Resources]] = immutabledict()
 NO_NOTATIONS: Final[immutabledict[str, tuple[Notation, Notation]]] = immutabledict()
-
-
-@attrs.frozen(kw_only=True)
-class QuotaStatus:
-    """One quota with everything that follows for it, amounts by resource.
-
-    Parameters
-    ----------
-    quota, tree, parent
-        Which one, in which tree, below whom.
-    max, min
-        As given.
-    scaled_min
-        ``min`` after scaling (upstream's AutoScaleMin).
-    child_request, request, limit_request
-        What its pods and children ask for; that, raised to ``min`` where it does not lend; that, clipped
-        by ``max``.
-    used, non_preemptible_request, non_preemptible_used
-        Plain sums over its pods and everybody's below.
-    allocated, guaranteed
-        Kept under the usage guarantee only; else empty.
-    runtime
-        What it may use now, for the resources in its ``max`` that its parent hands out. ``None`` for the
-        built-in quotas and where the chain of parents is broken.
-    """
-
-    quota: str
-    tree: str = ""
-    parent: str = ""
-    max: Resources = NO_RESOURCES
-    min: Resources = NO_RESOURCES
-    scaled_min: Resources = NO_RESOURCES
-    child_request: Resources = NO_RESOURCES
-    request: Resources = NO_RESOURCES
-    limit_request: Resources = NO_RESOURCES
-    used: Resources = NO_RESOURCES
-    non_preemptible_request: Resources = NO_RESOURCES
-    non_preemptible_used: Resources = NO_RESOURCES
-    allocated: Resources = NO_RESOURCES
-    guaranteed: Resources = NO_RESOURCES
-    runtime: Resources | None = None
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -173,14 +131,14 @@ class QuotaLedger:
         found = self.find(name)
         if found is None:
             return self._builtin.get(name, QuotaUsage()).used
-        return _named(found[0].tree, found[0].tally(found[1]).used)
+        return found[0].tree.named(found[0].tally(found[1]).used)
 
     def held_of(self, name: str) -> Resources:
         """What the non-preemptible pods of a quota and of everybody below it use."""
         found = self.find(name)
         if found is None:
             return self._builtin.get(name, QuotaUsage()).non_preemptible_used
-        return _named(found[0].tree, found[0].tally(found[1]).non_preemptible_used)
+        return found[0].tree.named(found[0].tally(found[1]).non_preemptible_used)
 
     def own_of(self, name: str) -> QuotaUsage:
         """Sums over the pods of a quota itself."""
@@ -189,10 +147,10 @@ class QuotaLedger:
             return self._builtin.get(name, QuotaUsage())
         tree, own = found[0].tree, found[0].tally(found[1]).own
         return QuotaUsage(
-            request=_named(tree, own.request),
-            used=_named(tree, own.used),
-            non_preemptible_request=_named(tree, own.non_preemptible_request),
-            non_preemptible_used=_named(tree, own.non_preemptible_used),
+            request=tree.named(own.request),
+            used=tree.named(own.used),
+            non_preemptible_request=tree.named(own.non_preemptible_request),
+            non_preemptible_used=tree.named(own.non_preemptible_used),
         )
 
     def floor_of(self, name: str) -> Resources:
@@ -204,7 +162,7 @@ class QuotaLedger:
         scaled = state.scaled_min(row)
         if self.policy.guarantee_usage:
             scaled = tuple(map(max, scaled, state.tally(row).guaranteed))
-        return _named(state.tree, scaled)
+        return state.tree.named(scaled)
 
     def runtime_of(self, name: str) -> Resources | None:
         """Runtime of a quota; see :class:`QuotaStatus`."""
@@ -252,13 +210,13 @@ class QuotaLedger:
                 non_preemptible_used=own.non_preemptible_used,
             )
         state, row = found
-        return _status(state, row, state.scaled_min(row), self.runtime_of(name))
+        return status_of(state, row, state.scaled_min(row), self.runtime_of(name))
 
     def statuses(self) -> dict[str, QuotaStatus]:
         """Give all ordinary quotas, by name, computed in one pass over each tree."""
         result: dict[str, QuotaStatus] = {}
         for state in self._states.values():
-            result.update(_all_statuses(state))
+            result.update(statuses_of(state))
         return dict(sorted(result.items()))
 
     def pool_of(self, tree_id: str = "") -> Resources:
@@ -509,93 +467,3 @@ def _pool(tree: QuotaTree, amounts: Mapping[str, int]) -> Pool:
         tuple([amounts.get(name, 0) for name in tree.resources]),
         tuple([name in amounts for name in tree.resources]),
     )
-
-
-def _named(tree: QuotaTree, vector: Vector) -> Resources:
-    """Name the amounts of a vector; its zeros are left out. The resources of a tree are sorted already."""
-    if not any(vector):
-        return NO_RESOURCES
-    pairs = zip(tree.resources, vector, strict=True)
-    return immutabledict({name: amount for name, amount in pairs if amount})
-
-
-def _status(state: TreeState, row: int, scaled: Vector, runtime: Resources | None) -> QuotaStatus:
-    tree, tally, quota = state.tree, state.tally(row), state.tree.quotas[row]
-    guarantee = state.policy.guarantee_usage
-
-    def named(vector: Vector) -> Resources:
-        return _named(tree, vector)
-
-    return QuotaStatus(
-        quota=quota.name,
-        tree=tree.tree_id,
-        parent=quota.parent or ROOT_QUOTA,
-        max=quota.max,
-        min=quota.min,
-        scaled_min=named(scaled),
-        child_request=named(tally.child),
-        request=named(tally.request),
-        limit_request=named(tally.limit),
-        used=named(tally.used),
-        non_preemptible_request=named(tally.non_preemptible_request),
-        non_preemptible_used=named(tally.non_preemptible_used),
-        allocated=named(tally.allocated) if guarantee else NO_RESOURCES,
-        guaranteed=named(tally.guaranteed) if guarantee else NO_RESOURCES,
-        runtime=runtime,
-    )
-
-
-def _all_statuses(state: TreeState) -> dict[str, QuotaStatus]:
-    tree = state.tree
-    got = _all_shares(state)
-    result: dict[str, QuotaStatus] = {}
-    for row, quota in enumerate(tree.quotas):
-        shares = got[tree.group_of[row]]
-        place = tree.place_of[row]
-        if shares is None:
-            result[quota.name] = _status(state, row, tree.min[row], None)
-            continue
-        handed = tree.handled[tree.group_of[row]]
-        runtime: Resources = immutabledict(
-            {
-                name: amount
-                for name, amount, given in zip(tree.resources, shares.runtime[place], handed, strict=True)
-                if given and name in quota.max
-            }
-        )
-        result[quota.name] = _status(state, row, shares.scaled[place], runtime)
-    return result
-
-
-def _all_shares(state: TreeState) -> list[Shares | None]:
-    """Share out everywhere: in arrays where they can hold the amounts, else group by group."""
-    tree = state.tree
-    arrays = state.arrays()
-    limits = [state.tally(row).limit for row in range(len(tree.quotas))]
-    floors = [state.tally(row).guaranteed for row in range(len(tree.quotas))]
-    spread = [
-        max((sum(vector[k] for vector in both)) for both in (limits, floors))
-        for k in range(len(tree.resources))
-    ]
-    largest = max([*spread, *map(abs, state.pool.amounts)], default=0)
-    if arrays is None or largest >= LARGEST // 2:
-        return [state.shares(group) for group in range(len(tree.groups))]
-    rows, width = arrays.rows, len(tree.resources)
-    matrix = np.array(limits, dtype=np.int64).reshape(len(limits), width).T[:, rows]
-    guaranteed = np.array(floors, dtype=np.int64).reshape(len(floors), width).T[:, rows]
-    scaled, runtime = runtimes_of(
-        arrays,
-        np.ascontiguousarray(matrix),
-        np.array(state.pool.amounts, dtype=np.int64),
-        np.array(state.pool.present, dtype=np.bool_),
-        scale=state.policy.enable_min_quota_scale,
-        guaranteed=np.ascontiguousarray(guaranteed) if state.policy.guarantee_usage else None,
-    )
-    scaled_of = dict(zip(rows.tolist(), map(tuple, scaled.T.tolist()), strict=True))
-    runtime_of = dict(zip(rows.tolist(), map(tuple, runtime.T.tolist()), strict=True))
-    return [
-        Shares(tuple(scaled_of[row] for row in members), tuple(runtime_of[row] for row in members))
-        if all(row in runtime_of for row in members)
-        else None
-        for members in tree.groups
-    ]

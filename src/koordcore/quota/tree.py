@@ -15,6 +15,7 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
 from koordcore.model.quotas import BUILTIN_QUOTAS, ROOT_QUOTA, ElasticQuota, QuotaPolicy
+from koordcore.model.resources import NO_RESOURCES, Resources
 
 __all__ = ["DETACHED", "TOP", "QuotaTree", "Vector", "compile_tree", "split_trees"]
 
@@ -91,6 +92,13 @@ class QuotaTree:
         """Lay amounts out by resource; what is not in the row's ``max`` does not count."""
         limit = self.quotas[row].max
         return tuple([amounts.get(name, 0) if name in limit else 0 for name in self.resources])
+
+    def named(self, vector: Vector) -> Resources:
+        """Name the amounts of a vector; its zeros are left out."""
+        if not any(vector):
+            return NO_RESOURCES
+        pairs = zip(self.resources, vector, strict=True)
+        return immutabledict({name: amount for name, amount in pairs if amount})
 
     def path(self, row: int) -> tuple[int, ...]:
         """Rows from a quota up to the first level."""

@@ -55,7 +55,7 @@ from koordcore.quota.evaluate import (
     replace_resources,
     retry_budget,
 )
-from koordcore.quota.ledger import QuotaLedger, QuotaStatus, open_ledger
+from koordcore.quota.ledger import QuotaLedger, open_ledger
 from koordcore.quota.overuse import (
     OveruseMonitor,
     monitored_quotas,
@@ -72,6 +72,7 @@ from koordcore.quota.preempt import (
     split_by_budgets,
 )
 from koordcore.quota.profile import add_tree_affinity, reconcile_profile, tree_id_of, tree_profile
+from koordcore.quota.status import QuotaStatus
 from koordcore.quota.webhook import (
     QuotaTopology,
     Refused,
