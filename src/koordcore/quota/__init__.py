@@ -1,1 +1,98 @@
 """May it: the rules of the quota tree, runtime quota, admission and overuse."""
+
+from koordcore.quota.admission import (
+    Admission,
+    Admitted,
+    QuotaCheck,
+    QuotaCheckKind,
+    QuotaRefusal,
+    Ungoverned,
+    admit,
+    limit_of,
+)
+from koordcore.quota.evaluate import admit_batch, evaluate_creation, evaluated_request, replace_resources
+from koordcore.quota.explain import (
+    QuotaRow,
+    Waterfall,
+    explain_runtime,
+    format_table,
+    format_waterfall,
+    quota_table,
+)
+from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.overuse import OveruseMonitor, RevokePlan, plan_revoke, select_revoked
+from koordcore.quota.preempt import (
+    NoVictims,
+    QuotaVictims,
+    can_preempt,
+    eligible_to_preempt,
+    resource_filter,
+    select_victims,
+)
+from koordcore.quota.profile import RootQuota, add_tree_affinity, reconcile_profile, tree_profile
+from koordcore.quota.reclaim import ReclaimNode, ReclaimPlan, entitled_to_reclaim, plan_reclaim
+from koordcore.quota.status import QuotaStatus
+from koordcore.quota.webhook import (
+    QuotaTopology,
+    Refused,
+    WebhookPolicy,
+    create_quota,
+    delete_quota,
+    fill_quota,
+    open_topology,
+    refuse_pod,
+    refuse_pod_update,
+    update_quota,
+)
+
+__all__ = [
+    "Admission",
+    "Admitted",
+    "NoVictims",
+    "OveruseMonitor",
+    "QuotaCheck",
+    "QuotaCheckKind",
+    "QuotaLedger",
+    "QuotaRefusal",
+    "QuotaRow",
+    "QuotaStatus",
+    "QuotaTopology",
+    "QuotaVictims",
+    "ReclaimNode",
+    "ReclaimPlan",
+    "Refused",
+    "RevokePlan",
+    "RootQuota",
+    "Ungoverned",
+    "Waterfall",
+    "WebhookPolicy",
+    "add_tree_affinity",
+    "admit",
+    "admit_batch",
+    "can_preempt",
+    "create_quota",
+    "delete_quota",
+    "eligible_to_preempt",
+    "entitled_to_reclaim",
+    "evaluate_creation",
+    "evaluated_request",
+    "explain_runtime",
+    "fill_quota",
+    "format_table",
+    "format_waterfall",
+    "limit_of",
+    "open_ledger",
+    "open_topology",
+    "plan_reclaim",
+    "plan_revoke",
+    "quota_table",
+    "reconcile_profile",
+    "refuse_pod",
+    "refuse_pod_update",
+    "replace_resources",
+    "resource_filter",
+    "select_revoked",
+    "select_victims",
+    "tree_profile",
+    "update_quota",
+]

@@ -206,7 +206,7 @@ def explain_runtime(ledger: QuotaLedger, quota: str, resource: str) -> Waterfall
     if not tree.attached(row):
         raise ModelError(f"the parents of elastic quota {quota} do not reach the root")
     families = tuple(_family(state, at, column) for at in reversed(tree.path(row)))
-    bound, at = _bound(families, ledger)
+    bound, at = _bound(families)
     family = next(one for one in families if one.on_path == at)
     return Waterfall(
         quota=quota,
@@ -286,26 +286,20 @@ def _named(one: Round, names: Sequence[str]) -> DealtRound:
     )
 
 
-def _bound(families: Sequence[FamilyShare], ledger: QuotaLedger) -> tuple[Bound, str]:
+def _bound(families: Sequence[FamilyShare]) -> tuple[Bound, str]:
     """Find what binds: the quota's own max or content, else the highest level that is short."""
     last = families[-1].member
     if not last.lacking:
         return (Bound.MAX if last.asks > last.need else Bound.SATISFIED), last.quota
-    for family in families:
-        member = family.member
-        if not member.lacking:
-            continue
-        if member.scaled_min < member.min and member.runtime < member.min:
-            return Bound.SCALED, member.quota
-        if member.weight <= 0:
-            return Bound.WEIGHT, member.quota
-        if family.available <= 0:
-            return Bound.NOTHING, member.quota
-        if not family.rounds:
-            return Bound.FLOORS, member.quota
-        return Bound.COMPETITION, member.quota
-    # Everybody above has what it needs, which is no more than its max: that is the limit.
-    return Bound.MAX, families[-2].member.quota
+    family = next(one for one in families if one.member.lacking)
+    member = family.member
+    if member.scaled_min < member.min and member.runtime < member.min:
+        return Bound.SCALED, member.quota
+    if member.weight <= 0:
+        return Bound.WEIGHT, member.quota
+    if family.available <= 0:
+        return Bound.NOTHING, member.quota
+    return (Bound.COMPETITION if family.rounds else Bound.FLOORS), member.quota
 
 
 def _holders(family: FamilyShare) -> tuple[tuple[str, int], ...]:

@@ -101,7 +101,7 @@ def select_revoked(
     Notes
     -----
     After ``quota_overuse_revoke.go``, which forgets after each pod the resources that this pod does not
-    ask for; here none is forgotten (DEV-QUOTA-3).
+    ask for; here none is forgotten (QUOTA-7).
     """
     asked = {pod.key: request for pod, request in requests}
     left = dict(used)
