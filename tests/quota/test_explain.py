@@ -13,8 +13,9 @@ from koordcore.quota.ledger import QuotaLedger, open_ledger
 
 def company(total: int = 100_000, **asked: int) -> QuotaLedger:
     def quota(
-        name: str, most: int, least: int, weight: int, parent: str = "", lent: bool = True
+        name: str, amounts: tuple[int, int, int], parent: str = "", *, lent: bool = True
     ) -> ElasticQuota:
+        most, least, weight = amounts
         return ElasticQuota(
             name=name,
             parent=parent,

@@ -168,8 +168,8 @@ class Waterfall:
     at
         The quota at which that happens: itself, or one above it.
     holders
-        Who has, on that level, what it could have: quota and amount beyond its floor, or kept without
-        need, the largest first.
+        Who has, on that level, what it could have, the largest first: what they got beyond their floor or
+        keep without need; where nothing was left to compete for, all that they have.
     """
 
     quota: str
@@ -216,7 +216,7 @@ def explain_runtime(ledger: QuotaLedger, quota: str, resource: str) -> Waterfall
         families=families,
         bound=bound,
         at=at,
-        holders=() if bound in (Bound.SATISFIED, Bound.MAX, Bound.NOTHING) else _holders(family),
+        holders=() if bound in (Bound.SATISFIED, Bound.MAX, Bound.NOTHING) else _holders(family, bound),
     )
 
 
@@ -302,12 +302,14 @@ def _bound(families: Sequence[FamilyShare]) -> tuple[Bound, str]:
     return (Bound.COMPETITION if family.rounds else Bound.FLOORS), member.quota
 
 
-def _holders(family: FamilyShare) -> tuple[tuple[str, int], ...]:
-    amounts = [
-        (member.quota, member.borrowed or max(0, member.runtime - member.need))
-        for member in family.members
-        if member.quota != family.on_path
-    ]
+def _holders(family: FamilyShare, bound: Bound) -> tuple[tuple[str, int], ...]:
+    others = [member for member in family.members if member.quota != family.on_path]
+    if bound in (Bound.FLOORS, Bound.SCALED):
+        amounts = [(member.quota, member.runtime) for member in others]
+    else:
+        amounts = [
+            (member.quota, member.borrowed or max(0, member.runtime - member.need)) for member in others
+        ]
     return tuple(sorted((pair for pair in amounts if pair[1]), key=lambda pair: (-pair[1], pair[0])))
 
 
