@@ -11,8 +11,9 @@ import random
 from typing import ClassVar
 
 from koordcore.allocators.cpuset import CPUWish, available_cpus, take_cpus
+from koordcore.allocators.node import NodeAllocation, NodeRequest
+from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
 from koordcore.allocators.numa import NUMAAllocation, fit_numa
-from koordcore.allocators.numa_batch import NUMATable, NUMAVerdicts
 from koordcore.allocators.numa_request import CPURequest
 from koordcore.allocators.numa_state import NUMANode, NUMAState
 from koordcore.model.numa import (
@@ -116,19 +117,19 @@ class RestrictedFilter:
                 )
                 for seed in range(states)
             ]
-        self.table = NUMATable([distinct[row % len(distinct)] for row in range(5000)])
-        self.verdicts = NUMAVerdicts(self.table, POD)
+        self.table = NodeTable([distinct[row % len(distinct)] for row in range(5000)])
+        self.verdicts = NodeVerdicts(self.table, NodeRequest(cpu=POD))
         assert self.verdicts.fits().all()
         assert self.verdicts.asked == len(self.table.states)
 
     def time_cold(self, states: int) -> None:
-        NUMAVerdicts(self.table, POD).fits()
+        NodeVerdicts(self.table, NodeRequest(cpu=POD)).fits()
 
     def time_next_equal_pod(self, states: int) -> None:
         self.verdicts.fits()
 
     def time_group_nodes(self, states: int) -> None:
-        NUMATable([self.table.state_of(row) for row in range(5000)])
+        NodeTable([self.table.state_of(row) for row in range(5000)])
 
 
 class PlaceMany:
@@ -140,9 +141,9 @@ class PlaceMany:
         self.placed = 0
 
     def _place(self) -> int:
-        table = NUMATable([NUMAState.of(NODE)] * 1000)
+        table = NodeTable([NUMAState.of(NODE)] * 1000)
         kinds = [request_of(cpus, 2 * cpus) for cpus in (4, 8, 12, 16)]
-        verdicts = [NUMAVerdicts(table, kind) for kind in kinds]
+        verdicts = [NodeVerdicts(table, NodeRequest(cpu=kind)) for kind in kinds]
         placed = 0
         for index in range(5000):
             kind = index % 4
@@ -153,11 +154,11 @@ class PlaceMany:
             scores[~fits] = -1
             row = int(scores.argmax())
             given = verdicts[kind].answer(row)
-            assert isinstance(given, NUMAAllocation)
+            assert isinstance(given, NodeAllocation)
             holder = CPUAllocation(
                 uid=f"p{index}",
-                cpuset=given.status.cpuset,
-                numa_resources=given.status.numa_node_resources,
+                cpuset=given.numa.status.cpuset,
+                numa_resources=given.numa.status.numa_node_resources,
             )
             table.put(row, table.state_of(row).adding(holder))
             placed += 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from koordcore.allocators.node import NodeAllocation, NodeRequest
+from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
 from koordcore.allocators.numa import (
     NodeAmounts,
     NUMAAllocation,
@@ -12,7 +14,6 @@ from koordcore.allocators.numa import (
     fit_numa,
     score_numa,
 )
-from koordcore.allocators.numa_batch import NUMATable, NUMAVerdicts
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal
 from koordcore.allocators.numa_state import NUMAState
 from koordcore.model.numa import CPUAllocation
@@ -37,10 +38,10 @@ def test_the_table_agrees_with_each_node(seed: int) -> None:
     """Fits, reasons, resolvability and scores are those of the single-node functions."""
     request = World(seed).request
     states = [World(seed * 100 + index % 25).state for index in range(40)]
-    table = NUMATable(states)
+    table = NodeTable(states)
     assert len(table.states) <= 25
     allocatable, requested = _columns(states)
-    verdicts = NUMAVerdicts(table, request, allocatable=allocatable, requested=requested)
+    verdicts = NodeVerdicts(table, NodeRequest(cpu=request), allocatable=allocatable, requested=requested)
     fits, scores, hopeless = verdicts.fits(), verdicts.scores(), verdicts.unresolvable()
     reasons = verdicts.reasons()
     for row, state in enumerate(states):
@@ -50,7 +51,8 @@ def test_the_table_agrees_with_each_node(seed: int) -> None:
         )
         alone = fit_numa(state, request, amounts)
         assert bool(fits[row]) == isinstance(alone, NUMAAllocation)
-        assert verdicts.answer(row) == alone
+        answer = verdicts.answer(row)
+        assert (answer.numa if isinstance(answer, NodeAllocation) else answer) == alone
         told = tuple(reason for reason, rows in reasons if rows[row])
         if isinstance(alone, NUMARefusal):
             assert told == alone.reasons
@@ -65,9 +67,9 @@ def test_the_table_agrees_with_each_node(seed: int) -> None:
 def test_only_new_states_are_worked_out() -> None:
     """A second question costs nothing, a changed node costs one state."""
     worlds = [World(seed) for seed in range(10)]
-    table = NUMATable([world.state for world in worlds] * 3)
+    table = NodeTable([world.state for world in worlds] * 3)
     request = CPURequest(requests=make_resources({"cpu": 1000}), bind=True)
-    verdicts = NUMAVerdicts(table, request)
+    verdicts = NodeVerdicts(table, NodeRequest(cpu=request))
     verdicts.fits()
     asked = verdicts.asked
     verdicts.fits()
@@ -86,4 +88,4 @@ def test_equal_states_of_other_holders_are_one() -> None:
     node = World(3).node
     first = NUMAState.of(node, [CPUAllocation(uid="a", cpuset=0b11)])
     second = NUMAState.of(node, [CPUAllocation(uid="b", cpuset=0b1), CPUAllocation(uid="c", cpuset=0b10)])
-    assert len(NUMATable([first, second]).states) == 1
+    assert len(NodeTable([first, second]).states) == 1

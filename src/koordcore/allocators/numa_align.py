@@ -5,7 +5,7 @@ One provider of hints would suffice for CPUs and amounts; :class:`NUMAProvider` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -24,6 +24,7 @@ from koordcore.topology.numa import (
     NUMAMask,
     NUMATopologyPolicy,
     exclusive_allows,
+    masks_by_size,
     numa_ids,
     unaligned_reason,
 )
@@ -265,26 +266,39 @@ def _field(
 
 
 def _refused(field: _Field, policy: NUMATopologyPolicy) -> NUMARefusal:
-    """Say why no mask will do, in upstream's words."""
+    """Say why no mask will do, in upstream's words: what each side has by itself."""
     failures = [refusal for provider in field.providers if (refusal := provider.refusal()) is not None]
     if failures:
         return NUMARefusal(tuple(one for failure in failures for one in failure.shortfalls))
-    hints = _hints(field, policy)
-    unsatisfied = sorted(f"Unsatisfied NUMA {name}" for name, listed in hints.items() if not listed)
-    if unsatisfied:
-        return NUMARefusal.because(*unsatisfied)
-    return NUMARefusal.because(unaligned_reason([hints], policy))
+    sides = [_hints(attrs.evolve(field, providers=()), policy)]
+    for provider in field.providers:
+        if provider.aligned:
+            masks = [mask for mask in _every_mask(field) if provider.feasible(mask)]
+            sides.append(dict.fromkeys(provider.names, _ranked(masks, policy, provider.score)))
+    unsatisfied = sorted(
+        f"Unsatisfied NUMA {name}" for side in sides for name, listed in side.items() if not listed
+    )
+    return NUMARefusal.because(*(unsatisfied or [unaligned_reason(sides, policy)]))
+
+
+def _every_mask(field: _Field) -> Iterator[NUMAMask]:
+    ids = field.state.node.zone_ids
+    for size in range(1, len(ids) + 1):
+        yield from masks_by_size(ids, size)
+
+
+def _ranked(
+    masks: Sequence[NUMAMask], policy: NUMATopologyPolicy, score: Callable[[NUMAMask], int]
+) -> list[NUMAHint]:
+    """Hints of feasible masks, smallest first: preferred are the smallest, under RESTRICTED all."""
+    smallest = masks[0].bit_count() if masks else 0
+    every = policy is NUMATopologyPolicy.RESTRICTED
+    return [NUMAHint(mask, every or mask.bit_count() == smallest, score(mask)) for mask in masks]
 
 
 def _hints(field: _Field, policy: NUMATopologyPolicy) -> dict[str, list[NUMAHint]]:
-    sizes = range(1, len(field.state.node.zone_ids) + 1)
-    masks = [mask for size in sizes for mask in field.of_size(size)]
-    smallest = masks[0].bit_count() if masks else 0
-    every = policy is NUMATopologyPolicy.RESTRICTED
-    hints = [
-        NUMAHint(mask, every or mask.bit_count() == smallest, field.scorer.score(mask)) for mask in masks
-    ]
-    return dict.fromkeys(field.names, hints)
+    masks = [mask for size in range(1, len(field.state.node.zone_ids) + 1) for mask in field.of_size(size)]
+    return dict.fromkeys(field.names, _ranked(masks, policy, field.scorer.score))
 
 
 def numa_hints(

@@ -1,25 +1,31 @@
 """Many nodes at once: equal states are asked once.
 
-:class:`NUMATable` is the private scratch of one call: a dense id per node for its state, so that an answer
+:class:`NodeTable` is the private scratch of one call: a dense id per node for its state, so that an answer
 about a pod class is worked out per distinct state and spread over the nodes by one ``take``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, NodeDevices
+from koordcore.allocators.node import (
+    DeviceMemo,
+    DeviceProvider,
+    NodeAllocation,
+    NodeRequest,
+    fit_node,
+)
 from koordcore.allocators.numa import (
     AMPLIFIED,
     NodeAmounts,
-    NUMAAllocation,
     allocate_numa,
     filter_numa,
-    fit_numa,
     score_given,
 )
 from koordcore.allocators.numa_align import NUMAAdmission, is_scalar, pod_request
@@ -28,12 +34,12 @@ from koordcore.allocators.numa_state import NUMAState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
 from koordcore.model.policy import ScoringStrategy
 from koordcore.model.quantity import INT64_MAX
-from koordcore.model.resources import CPU, make_resources
+from koordcore.model.resources import CPU, NO_RESOURCES, make_resources
 from koordcore.protocol.numa import NO_STATUS
 from koordcore.protocol.numa_nodes import amplify
 from koordcore.topology.numa import NUMATopologyPolicy
 
-__all__ = ["NUMATable", "NUMAVerdicts"]
+__all__ = ["NodeTable", "NodeVerdicts"]
 
 IntVector: TypeAlias = NDArray[np.int64]
 BoolVector: TypeAlias = NDArray[np.bool_]
@@ -45,40 +51,58 @@ _ENOUGH: Final = NodeAmounts(make_resources({CPU: INT64_MAX}))
 """Amounts with which the amplified CPU of a node never decides; that is looked at apart."""
 
 
-class NUMATable:
+class NodeTable:
     """The states of many nodes, each distinct one kept once.
+
+    Parameters
+    ----------
+    states
+        CPUs and NUMA nodes, one per node.
+    devices
+        Devices, one per node, ``None`` where nothing is known about them; leave it out where no pod asks.
 
     Attributes
     ----------
     ids
-        ``(N,)``: index into ``states`` for each node.
-    states
-        Distinct states in the order in which they were met; one that no node has any more stays.
+        ``(N,)``: index into ``states`` and ``devices`` for each node.
+    states, devices
+        Distinct states in the order in which they were met; one that no node has any more stays. Equal
+        devices are those of equal signature.
     """
 
-    def __init__(self, states: Sequence[NUMAState]) -> None:
+    def __init__(
+        self, states: Sequence[NUMAState], devices: Sequence[NodeDevices | None] | None = None
+    ) -> None:
         self.states: list[NUMAState] = []
-        self._known: dict[NUMAState, int] = {}
-        self._holders = list(states)
-        self.ids: IntVector = np.fromiter(map(self._id_of, states), dtype=np.int64, count=len(states))
+        self.devices: list[NodeDevices | None] = []
+        self._known: dict[tuple[NUMAState, Hashable], int] = {}
+        self._rows = list(zip(states, devices or [None] * len(states), strict=True))
+        ids = (self._id_of(*row) for row in self._rows)
+        self.ids: IntVector = np.fromiter(ids, dtype=np.int64, count=len(self._rows))
 
-    def _id_of(self, state: NUMAState) -> int:
-        found = self._known.setdefault(state, len(self.states))
+    def _id_of(self, state: NUMAState, devices: NodeDevices | None) -> int:
+        key = state, None if devices is None else devices.signature
+        found = self._known.setdefault(key, len(self.states))
         if found == len(self.states):
             self.states.append(state)
+            self.devices.append(devices)
         return found
 
     def __len__(self) -> int:
-        return len(self._holders)
+        return len(self._rows)
 
     def state_of(self, row: int) -> NUMAState:
-        """The state of one node, with its holders."""
-        return self._holders[row]
+        """CPUs and NUMA nodes of one node, with their holders."""
+        return self._rows[row][0]
 
-    def put(self, row: int, state: NUMAState) -> None:
+    def devices_of(self, row: int) -> NodeDevices | None:
+        """The devices of one node, with their holders."""
+        return self._rows[row][1]
+
+    def put(self, row: int, state: NUMAState, devices: NodeDevices | None = None) -> None:
         """Replace the state of one node."""
-        self._holders[row] = state
-        self.ids[row] = self._id_of(state)
+        self._rows[row] = state, devices
+        self.ids[row] = self._id_of(state, devices)
 
 
 @attrs.frozen(kw_only=True)
@@ -123,15 +147,15 @@ class _Score:
     instead_cpu: int = -1
 
 
-class NUMAVerdicts:
+class NodeVerdicts:
     """What the nodes of a table say to one pod class; asked again, only new states are worked out.
 
     Parameters
     ----------
     table
         The nodes; it may change between questions.
-    request, args
-        The pod class, and how nodes are scored.
+    request, args, policy
+        The pod class, and how NUMA nodes and devices are ranked.
     allocatable, requested
         Resource to its ``(N,)`` amounts of the nodes as a whole; views that follow every change. They matter
         where CPU is amplified and where no NUMA nodes are chosen.
@@ -144,17 +168,21 @@ class NUMAVerdicts:
 
     def __init__(
         self,
-        table: NUMATable,
-        request: CPURequest,
+        table: NodeTable,
+        request: NodeRequest,
         *,
         args: NUMAArgs = DEFAULT_NUMA_ARGS,
+        policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
         allocatable: Mapping[str, IntVector] | None = None,
         requested: Mapping[str, IntVector] | None = None,
     ) -> None:
         self.table = table
         self.request = request
         self.args = args
+        self.policy = policy
         self.asked = 0
+        self._memo: DeviceMemo = {}
+        self._cpu = request.cpu or CPURequest(requests=NO_RESOURCES)
         self._allocatable = allocatable or {}
         self._requested = requested or {}
         self._verdicts: list[_Verdict | None] = []
@@ -170,9 +198,17 @@ class NUMAVerdicts:
         fits: BoolVector = self._fits[ids]
         return fits & ~self._short_of_amplified(ids, rows) if self._amplified else fits
 
-    def answer(self, row: int) -> NUMAAllocation | NUMARefusal:
+    def answer(self, row: int) -> NodeAllocation | NUMARefusal:
         """What the pod would get on one node, or why nothing."""
-        return fit_numa(self.table.state_of(row), self.request, self._amounts(row), args=self.args)
+        return fit_node(
+            self.table.state_of(row),
+            self.table.devices_of(row),
+            self.request,
+            self._amounts(row),
+            args=self.args,
+            policy=self.policy,
+            memo=self._memo,
+        )
 
     def reasons(self, rows: Rows = _ALL) -> list[tuple[str, BoolVector]]:
         """Each reason with the nodes that give it, sorted by text; a node may give several."""
@@ -251,24 +287,42 @@ class NUMAVerdicts:
     def _verdict(self, state_id: int) -> _Verdict:
         known = self._verdicts[state_id]
         if known is None:
-            known = self._verdicts[state_id] = self._work_out(self.table.states[state_id])
+            known = self._verdicts[state_id] = self._work_out(state_id)
             self._open -= 1
             self._fits[state_id] = known.refusal is None
             self._amplified = self._amplified or known.ratio > 1
         return known
 
-    def _work_out(self, state: NUMAState) -> _Verdict:
+    def _work_out(self, state_id: int) -> _Verdict:
         self.asked += 1
-        demand = demand_on(self.request, state.node)
+        state, devices = self.table.states[state_id], self.table.devices[state_id]
+        demand = demand_on(self._cpu, state.node)
         if isinstance(demand, NUMARefusal):
             return _Verdict(refusal=demand)
-        admission = filter_numa(state, self.request, _ENOUGH, args=self.args)
+        provider = None
+        if self.request.devices is not None:
+            provider = DeviceProvider(devices, self.request.devices, policy=self.policy, memo=self._memo)
+        providers = () if provider is None else (provider,)
+        admission = filter_numa(state, self._cpu, _ENOUGH, args=self.args, providers=providers)
         refusal = admission if isinstance(admission, NUMARefusal) else None
-        if isinstance(admission, NUMAAdmission) and not admission.aligned:
-            # An aligned pod has its room on the NUMA nodes that were chosen; any other is tried out.
-            given = allocate_numa(state, self.request, admission, args=self.args)
+        settled = refusal is not None or (
+            isinstance(admission, NUMAAdmission)
+            and admission.mask is not None
+            and (provider is None or provider.aligned)
+        )
+        if not settled:
+            # Only on NUMA nodes that were chosen for everything the pod surely has its room.
+            given = fit_node(
+                state,
+                devices,
+                self.request,
+                _ENOUGH,
+                args=self.args,
+                policy=self.policy,
+                memo=self._memo,
+            )
             refusal = given if isinstance(given, NUMARefusal) else None
-        ratio, cpu = state.node.cpu_ratio or 1.0, self.request.cpu
+        ratio, cpu = state.node.cpu_ratio or 1.0, self._cpu.cpu
         return _Verdict(
             refusal=refusal,
             admission=None if isinstance(admission, NUMARefusal) else admission,
@@ -284,13 +338,13 @@ class NUMAVerdicts:
         return known
 
     def _rate(self, state: NUMAState, verdict: _Verdict) -> _Score:
-        demand = demand_on(self.request, state.node)
+        demand = demand_on(self._cpu, state.node)
         if isinstance(demand, NUMARefusal) or verdict.admission is None or verdict.refusal is not None:
             return _Score()
         given = NO_STATUS
         # Under BestEffort upstream scores before it chooses NUMA nodes.
         if verdict.admission.mask is not None:
-            allocation = allocate_numa(state, self.request, verdict.admission, args=self.args)
+            allocation = allocate_numa(state, self._cpu, verdict.admission, args=self.args)
             given = NO_STATUS if isinstance(allocation, NUMARefusal) else allocation.status
         if given.numa_node_resources:
             return _Score(score=score_given(state, demand, given, _ENOUGH, self.args))
@@ -299,14 +353,14 @@ class NUMAVerdicts:
         return _Score(
             score=-1,
             request_cpu=pod_request(demand, state).get(CPU, 0),
-            more_cpu=extra if plain and self.request.cpu else 0,
+            more_cpu=extra if plain and self._cpu.cpu else 0,
             instead_cpu=verdict.bound + extra if demand.bind and not plain else -1,
         )
 
     def _short_of_amplified(self, ids: IntVector, rows: Rows) -> BoolVector:
         """Nodes whose amplified CPU is used up (spec section 6.2) and which refuse for nothing earlier."""
         none: BoolVector = np.zeros(len(ids), dtype=np.bool_)
-        if not self._amplified or CPU not in self._allocatable or not self.request.cpu:
+        if not self._amplified or CPU not in self._allocatable or not self._cpu.cpu:
             return none
         chosen = self._rows(rows)
         bound, need = self._column(ids, "bound"), self._column(ids, "need")
@@ -322,7 +376,7 @@ class NUMAVerdicts:
         total = np.zeros(len(ids), dtype=np.int64)
         weights = np.zeros(len(ids), dtype=np.int64)
         for name, weight in self.args.weights:
-            if name not in self._allocatable or (is_scalar(name) and not self.request.requests.get(name)):
+            if name not in self._allocatable or (is_scalar(name) and not self._cpu.requests.get(name)):
                 continue
             room = self._allocatable[name][rows]
             used = self._requested[name][rows] if name in self._requested else np.zeros_like(room)
@@ -331,7 +385,7 @@ class NUMAVerdicts:
                 used = np.where(instead >= 0, instead, used + self._score_column(ids, "more_cpu"))
                 used = used + self._score_column(ids, "request_cpu")
             else:
-                used = used + self.request.requests.get(name, 0)
+                used = used + self._cpu.requests.get(name, 0)
             there = room != 0
             divisor = np.where(there, room, 1)
             if self.args.scoring is ScoringStrategy.MOST_ALLOCATED:

@@ -1,0 +1,274 @@
+"""One pod on one node: CPUs, memory, hugepages and devices decided together.
+
+The NUMA nodes are chosen once for everything that the pod asks for. On a set of NUMA nodes the CPUs, the
+amounts and the devices do not compete with each other, so that a set serves the pod exactly when each side
+can be served inside it; no second opinion is asked for when the choice is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.allocators.device import (
+    DEFAULT_DEVICE_POLICY,
+    PLAIN_TERMS,
+    DevicePolicy,
+    NodeDevices,
+    Terms,
+    allocate_devices,
+)
+from koordcore.allocators.numa import (
+    NO_AMOUNTS,
+    NodeAmounts,
+    NUMAAllocation,
+    allocate_numa,
+    filter_numa,
+)
+from koordcore.allocators.numa_align import PLAIN_ROOM, NUMAAdmission, NUMARoom, align
+from koordcore.allocators.numa_request import (
+    CPURequest,
+    NUMARefusal,
+    completed_resource_spec,
+    demand_on,
+)
+from koordcore.allocators.numa_state import NUMANode, NUMAState
+from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall, DeviceType
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
+from koordcore.protocol.device import DEVICE_ALLOCATED, format_allocation
+from koordcore.protocol.numa import (
+    ANNOTATION_RESOURCE_SPEC,
+    ANNOTATION_RESOURCE_STATUS,
+    format_resource_spec,
+    format_resource_status,
+    resource_spec_of,
+)
+from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy
+
+__all__ = ["DeviceMemo", "DeviceProvider", "NodeAllocation", "NodeRequest", "fit_node"]
+
+_SAME_CARDS: Final = 500
+"""Score of NUMA nodes that give the very cards that the whole node would give, as upstream has it."""
+
+DeviceMemo: TypeAlias = dict[tuple[Hashable, NUMAMask | None], DeviceAllocation | DeviceShortfall]
+"""Answers of the device side by the signature of the devices and the NUMA nodes; private to one pod class."""
+
+
+@attrs.frozen(kw_only=True)
+class NodeRequest:
+    """What a pod asks of a node beyond plain amounts.
+
+    Parameters
+    ----------
+    cpu
+        CPUs and NUMA nodes; ``None`` for a pod that requests nothing.
+    devices
+        Devices; ``None`` for none.
+    """
+
+    cpu: CPURequest | None = None
+    devices: DeviceRequest | None = None
+
+
+@attrs.frozen(kw_only=True)
+class NodeAllocation:
+    """What a pod gets of a node.
+
+    Parameters
+    ----------
+    numa
+        CPUs and amounts per NUMA node.
+    devices
+        Exact devices; ``None`` for a pod that asks for none.
+    """
+
+    numa: NUMAAllocation
+    devices: DeviceAllocation | None = None
+
+    def annotations(
+        self, request: NodeRequest, node: NUMANode, written: Mapping[str, str]
+    ) -> immutabledict[str, str]:
+        """Annotations that carry the allocation on the pod.
+
+        Parameters
+        ----------
+        request, node
+            What it was made for.
+        written
+            Annotations that the pod has; its resource-spec is completed, never overwritten.
+        """
+        found: dict[str, str] = {}
+        if self.numa.written:
+            found[ANNOTATION_RESOURCE_STATUS] = format_resource_status(self.numa.status)
+        if request.cpu is not None and self.numa.status.cpuset:
+            spec = completed_resource_spec(resource_spec_of(written), request.cpu, node)
+            found[ANNOTATION_RESOURCE_SPEC] = format_resource_spec(spec)
+        if self.devices is not None and self.devices.devices:
+            found[DEVICE_ALLOCATED] = format_allocation(self.devices)
+        return immutabledict(found)
+
+
+class DeviceProvider:
+    """The devices of a node as the choice of NUMA nodes sees them.
+
+    Parameters
+    ----------
+    devices
+        Of the node; ``None`` where nothing is known about them.
+    request, policy, terms
+        As for :func:`~koordcore.allocators.device.allocate_devices`.
+    memo
+        Answers so far; shared by nodes whose devices have equal signatures, but only under equal terms.
+    """
+
+    def __init__(
+        self,
+        devices: NodeDevices | None,
+        request: DeviceRequest,
+        *,
+        policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+        terms: Terms = PLAIN_TERMS,
+        memo: DeviceMemo | None = None,
+    ) -> None:
+        self._devices = devices
+        self._request = request
+        self._policy = policy
+        self._terms = terms
+        self._memo: DeviceMemo = {} if memo is None else memo
+        self._signature = None if devices is None else devices.signature
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Types of devices that the pod asks for."""
+        return self._request.types
+
+    @property
+    def aligned(self) -> bool:
+        """Whether any device of the node tells its NUMA node."""
+        return self._devices is not None and self._policy.align_numa and self._devices.shape.numa_nodes > 0
+
+    def allocate(self, mask: NUMAMask | None) -> DeviceAllocation | DeviceShortfall:
+        """Choose devices inside NUMA nodes, or anywhere; this node's own ids and VFs."""
+        return allocate_devices(self._devices, self._request, mask, policy=self._policy, terms=self._terms)
+
+    def feasible(self, mask: NUMAMask) -> bool:
+        """Tell whether the devices exist inside NUMA nodes."""
+        return isinstance(self._ask(mask), DeviceAllocation)
+
+    def score(self, mask: NUMAMask) -> int:
+        """Rate NUMA nodes: 500 where they give the cards that the whole node would give, else 0."""
+        inside, whole = self._ask(mask), self._ask(self._everything)
+        if isinstance(inside, DeviceShortfall) or isinstance(whole, DeviceShortfall):
+            return 0
+        same = set(inside.minors(DeviceType.GPU)) == set(whole.minors(DeviceType.GPU))
+        return _SAME_CARDS if same else 0
+
+    def refusal(self) -> NUMARefusal | None:
+        """Say why no set of NUMA nodes will do; ``None`` where one would."""
+        if not self.aligned:
+            return None
+        whole = self._ask(self._everything)
+        return NUMARefusal(whole.shortfalls) if isinstance(whole, DeviceShortfall) else None
+
+    @property
+    def _everything(self) -> NUMAMask:
+        return 0 if self._devices is None else self._devices.shape.numa_nodes
+
+    def _ask(self, mask: NUMAMask) -> DeviceAllocation | DeviceShortfall:
+        key = (self._signature, mask)
+        known = self._memo.get(key)
+        if known is None:
+            known = self._memo[key] = self.allocate(mask)
+        return known
+
+
+def fit_node(
+    state: NUMAState,
+    devices: NodeDevices | None,
+    request: NodeRequest,
+    amounts: NodeAmounts = NO_AMOUNTS,
+    *,
+    args: NUMAArgs = DEFAULT_NUMA_ARGS,
+    room: NUMARoom = PLAIN_ROOM,
+    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    terms: Terms = PLAIN_TERMS,
+    memo: DeviceMemo | None = None,
+) -> NodeAllocation | NUMARefusal:
+    """Tell exactly what a pod would get on a node, or why nothing.
+
+    Parameters
+    ----------
+    state, devices
+        What the node offers and what is held; ``devices`` is ``None`` where nothing is known.
+    request
+        What the pod asks for.
+    amounts
+        Of the node as a whole; they matter only where its CPU is amplified.
+    args, policy
+        How NUMA nodes and devices are ranked.
+    room, terms
+        What reservations and victims lend: CPUs and amounts, and devices.
+    memo
+        See :class:`DeviceProvider`.
+
+    Returns
+    -------
+    NodeAllocation or NUMARefusal
+        Under SINGLE_NUMA_NODE and RESTRICTED everything comes from one set of NUMA nodes, the smallest that
+        has it all; BEST_EFFORT takes one where there is one and does without otherwise.
+    """
+    provider = None
+    if request.devices is not None:
+        provider = DeviceProvider(devices, request.devices, policy=policy, terms=terms, memo=memo)
+    if request.cpu is None:
+        return _with_devices(NUMAAllocation(), provider, None)
+    providers = () if provider is None else (provider,)
+    admission = filter_numa(state, request.cpu, amounts, args=args, room=room, providers=providers)
+    if isinstance(admission, NUMARefusal):
+        return admission
+    if admission.policy is NUMATopologyPolicy.BEST_EFFORT and request.cpu.designated is None:
+        chosen = _best_effort(state, request.cpu, args, room, providers)
+        if isinstance(chosen, NUMARefusal):
+            return chosen
+        admission = chosen
+    given = allocate_numa(state, request.cpu, admission, args=args, room=room)
+    if isinstance(given, NUMARefusal):
+        return given
+    answer = _with_devices(given, provider, given.mask)
+    if isinstance(answer, NUMARefusal) and admission.policy is NUMATopologyPolicy.BEST_EFFORT:
+        return _with_devices(given, provider, None)
+    return answer
+
+
+def _best_effort(
+    state: NUMAState,
+    request: CPURequest,
+    args: NUMAArgs,
+    room: NUMARoom,
+    providers: Sequence[DeviceProvider],
+) -> NUMAAdmission | NUMARefusal:
+    """Choose NUMA nodes for everything, or for CPUs and amounts alone where there are none for everything."""
+    demand = demand_on(request, state.node)
+    if isinstance(demand, NUMARefusal):
+        return demand
+    chosen = align(state, demand, args=args, room=room, providers=providers)
+    if isinstance(chosen, NUMARefusal) or chosen.mask is None:
+        return chosen
+    if all(provider.feasible(chosen.mask) for provider in providers if provider.aligned):
+        return chosen
+    return align(state, demand, args=args, room=room)
+
+
+def _with_devices(
+    given: NUMAAllocation, provider: DeviceProvider | None, mask: NUMAMask | None
+) -> NodeAllocation | NUMARefusal:
+    """Add the devices to what was chosen; NUMA nodes bind only devices that tell theirs."""
+    if provider is None:
+        return NodeAllocation(numa=given)
+    chosen = provider.allocate(mask if provider.aligned else None)
+    if isinstance(chosen, DeviceShortfall):
+        return NUMARefusal(chosen.shortfalls)
+    return NodeAllocation(numa=given, devices=chosen)
