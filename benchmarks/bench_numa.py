@@ -10,6 +10,8 @@ from __future__ import annotations
 import random
 from typing import ClassVar
 
+from benchmarks.devices_data import request as cards_of
+from benchmarks.devices_data import states as device_states
 from koordcore.allocators.cpuset import CPUWish, available_cpus, take_cpus
 from koordcore.allocators.node import NodeAllocation, NodeRequest
 from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
@@ -130,6 +132,33 @@ class RestrictedFilter:
 
     def time_group_nodes(self, states: int) -> None:
         NodeTable([self.table.state_of(row) for row in range(5000)])
+
+
+class RestrictedFilterWithCards:
+    """Filter of one 16-CPU, 32Gi pod with 2 GPUs over 5000 nodes in 200 states of CPUs and cards."""
+
+    def setup(self) -> None:
+        self.request = NodeRequest(cpu=POD, devices=cards_of(joint=False, gpu=200))
+        cards = device_states(200)
+        states = [state_of(seed) for seed in range(200)]
+        self.table = NodeTable(
+            [states[row % 200] for row in range(5000)], [cards[row % 200] for row in range(5000)]
+        )
+        self.verdicts = NodeVerdicts(self.table, self.request)
+        self.fitting = int(self.verdicts.fits().sum())
+        assert 0 < self.fitting < 5000
+        assert self.verdicts.asked == len(self.table.states) == 200
+
+    def time_cold(self) -> None:
+        NodeVerdicts(self.table, self.request).fits()
+
+    def time_next_equal_pod(self) -> None:
+        self.verdicts.fits()
+
+    def track_fitting_nodes(self) -> int:
+        return self.fitting
+
+    track_fitting_nodes.unit = "nodes"  # type: ignore[attr-defined]
 
 
 class PlaceMany:

@@ -48,12 +48,12 @@ from koordcore.protocol.numa import (
 )
 from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy
 
-__all__ = ["DeviceMemo", "DeviceProvider", "NodeAllocation", "NodeRequest", "fit_node"]
+__all__ = ["MaskAnswers", "DeviceProvider", "NodeAllocation", "NodeRequest", "fit_node"]
 
 _SAME_CARDS: Final = 500
 """Score of NUMA nodes that give the very cards that the whole node would give, as upstream has it."""
 
-DeviceMemo: TypeAlias = dict[tuple[Hashable, NUMAMask | None], DeviceAllocation | DeviceShortfall]
+MaskAnswers: TypeAlias = dict[tuple[Hashable, NUMAMask | None], DeviceAllocation | DeviceShortfall]
 """Answers of the device side by the signature of the devices and the NUMA nodes; private to one pod class."""
 
 
@@ -131,13 +131,13 @@ class DeviceProvider:
         *,
         policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
         terms: Terms = PLAIN_TERMS,
-        memo: DeviceMemo | None = None,
+        memo: MaskAnswers | None = None,
     ) -> None:
         self._devices = devices
         self._request = request
         self._policy = policy
         self._terms = terms
-        self._memo: DeviceMemo = {} if memo is None else memo
+        self._memo: MaskAnswers = {} if memo is None else memo
         self._signature = None if devices is None else devices.signature
 
     @property
@@ -195,7 +195,7 @@ def fit_node(
     room: NUMARoom = PLAIN_ROOM,
     policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
     terms: Terms = PLAIN_TERMS,
-    memo: DeviceMemo | None = None,
+    memo: MaskAnswers | None = None,
 ) -> NodeAllocation | NUMARefusal:
     """Tell exactly what a pod would get on a node, or why nothing.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, NodeDevices
 from koordcore.allocators.node import (
-    DeviceMemo,
+    MaskAnswers,
     DeviceProvider,
     NodeAllocation,
     NodeRequest,
@@ -181,7 +181,7 @@ class NodeVerdicts:
         self.args = args
         self.policy = policy
         self.asked = 0
-        self._memo: DeviceMemo = {}
+        self._memo: MaskAnswers = {}
         self._cpu = request.cpu or CPURequest(requests=NO_RESOURCES)
         self._allocatable = allocatable or {}
         self._requested = requested or {}
