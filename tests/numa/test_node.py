@@ -109,9 +109,10 @@ def test_single_refuses_with_what_each_side_has() -> None:
     refusal = fit_node(state, cards(0, 1, 1), pod(8, 2))
     assert isinstance(refusal, NUMARefusal)
     assert refusal.resolvable
-    assert refusal.reasons == (
+    [reason] = refusal.reasons
+    assert reason == (
         "Unaligned NUMA Hint cause cpu prefer [01] among [01 11],gpu prefer [10] among [10 11],"
-        "memory prefer [01] among [01 11]",
+        "memory prefer [01] among [01 11]"
     )
 
 

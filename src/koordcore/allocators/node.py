@@ -21,6 +21,7 @@ from koordcore.allocators.device import (
     Terms,
     allocate_devices,
 )
+from koordcore.allocators.device.allocate import refusal_of
 from koordcore.allocators.numa import (
     NO_AMOUNTS,
     NodeAmounts,
@@ -48,13 +49,28 @@ from koordcore.protocol.numa import (
 )
 from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy
 
-__all__ = ["MaskAnswers", "DeviceProvider", "NodeAllocation", "NodeRequest", "fit_node"]
+__all__ = ["DeviceProvider", "MaskAnswers", "NodeAllocation", "NodeRequest", "fit_node"]
 
 _SAME_CARDS: Final = 500
 """Score of NUMA nodes that give the very cards that the whole node would give, as upstream has it."""
 
-MaskAnswers: TypeAlias = dict[tuple[Hashable, NUMAMask | None], DeviceAllocation | DeviceShortfall]
-"""Answers of the device side by the signature of the devices and the NUMA nodes; private to one pod class."""
+_Key: TypeAlias = tuple[Hashable, NUMAMask]
+
+
+@attrs.define
+class MaskAnswers:
+    """Answers of the device side by signature of the devices and NUMA nodes; private to one pod class.
+
+    Attributes
+    ----------
+    served
+        Whether the devices exist there.
+    chosen
+        Which; those of another node with equal devices, so that only minors count.
+    """
+
+    served: dict[_Key, bool] = attrs.field(factory=dict)
+    chosen: dict[_Key, DeviceAllocation | DeviceShortfall] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -137,7 +153,7 @@ class DeviceProvider:
         self._request = request
         self._policy = policy
         self._terms = terms
-        self._memo: MaskAnswers = {} if memo is None else memo
+        self._memo = MaskAnswers() if memo is None else memo
         self._signature = None if devices is None else devices.signature
 
     @property
@@ -156,7 +172,12 @@ class DeviceProvider:
 
     def feasible(self, mask: NUMAMask) -> bool:
         """Tell whether the devices exist inside NUMA nodes."""
-        return isinstance(self._ask(mask), DeviceAllocation)
+        key = (self._signature, mask)
+        served = self._memo.served.get(key)
+        if served is None:
+            refusal = refusal_of(self._devices, self._request, mask, policy=self._policy, terms=self._terms)
+            served = self._memo.served[key] = refusal is None
+        return served
 
     def score(self, mask: NUMAMask) -> int:
         """Rate NUMA nodes: 500 where they give the cards that the whole node would give, else 0."""
@@ -179,9 +200,9 @@ class DeviceProvider:
 
     def _ask(self, mask: NUMAMask) -> DeviceAllocation | DeviceShortfall:
         key = (self._signature, mask)
-        known = self._memo.get(key)
+        known = self._memo.chosen.get(key)
         if known is None:
-            known = self._memo[key] = self.allocate(mask)
+            known = self._memo.chosen[key] = self.allocate(mask)
         return known
 
 

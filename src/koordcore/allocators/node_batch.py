@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, NodeDevices
 from koordcore.allocators.node import (
-    MaskAnswers,
     DeviceProvider,
+    MaskAnswers,
     NodeAllocation,
     NodeRequest,
     fit_node,
@@ -25,11 +25,12 @@ from koordcore.allocators.numa import (
     AMPLIFIED,
     NodeAmounts,
     allocate_numa,
+    before_numa,
     filter_numa,
     score_given,
 )
-from koordcore.allocators.numa_align import NUMAAdmission, is_scalar, pod_request
-from koordcore.allocators.numa_request import CPURequest, NUMARefusal, demand_on
+from koordcore.allocators.numa_align import NUMAAdmission, has_room, is_scalar, pod_request
+from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMAState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
 from koordcore.model.policy import ScoringStrategy
@@ -113,8 +114,6 @@ class _Verdict:
     ----------
     refusal
         ``None`` where the pod fits, as if the node's amplified CPU were no matter.
-    admission
-        What the filter chose; ``None`` where it refused.
     ratio, bound
         Amplification of CPU, and milli-CPU that is handed out as cpusets.
     need
@@ -122,7 +121,6 @@ class _Verdict:
     """
 
     refusal: NUMARefusal | None
-    admission: NUMAAdmission | None = None
     ratio: float = 1.0
     bound: int = 0
     need: int = 0
@@ -181,7 +179,7 @@ class NodeVerdicts:
         self.args = args
         self.policy = policy
         self.asked = 0
-        self._memo: MaskAnswers = {}
+        self._memo = MaskAnswers()
         self._cpu = request.cpu or CPURequest(requests=NO_RESOURCES)
         self._allocatable = allocatable or {}
         self._requested = requested or {}
@@ -299,19 +297,12 @@ class NodeVerdicts:
         demand = demand_on(self._cpu, state.node)
         if isinstance(demand, NUMARefusal):
             return _Verdict(refusal=demand)
-        provider = None
-        if self.request.devices is not None:
-            provider = DeviceProvider(devices, self.request.devices, policy=self.policy, memo=self._memo)
-        providers = () if provider is None else (provider,)
-        admission = filter_numa(state, self._cpu, _ENOUGH, args=self.args, providers=providers)
-        refusal = admission if isinstance(admission, NUMARefusal) else None
-        settled = refusal is not None or (
-            isinstance(admission, NUMAAdmission)
-            and admission.mask is not None
-            and (provider is None or provider.aligned)
-        )
-        if not settled:
-            # Only on NUMA nodes that were chosen for everything the pod surely has its room.
+        step = before_numa(state, self._cpu, _ENOUGH)
+        refusal = step if isinstance(step, NUMARefusal) else None
+        providers = self._providers(devices)
+        # On NUMA nodes that serve everything the pod surely has its room; all else is tried out.
+        surely = isinstance(step, CPUDemand) and all(provider.aligned for provider in providers)
+        if refusal is None and not (surely and has_room(state, demand, providers=providers)):
             given = fit_node(
                 state,
                 devices,
@@ -325,26 +316,33 @@ class NodeVerdicts:
         ratio, cpu = state.node.cpu_ratio or 1.0, self._cpu.cpu
         return _Verdict(
             refusal=refusal,
-            admission=None if isinstance(admission, NUMARefusal) else admission,
             ratio=ratio,
             bound=1000 * state.usage.holdings.held.bit_count(),
             need=amplify(cpu, ratio) if demand.bind else cpu,
         )
 
+    def _providers(self, devices: NodeDevices | None) -> tuple[DeviceProvider, ...]:
+        if self.request.devices is None:
+            return ()
+        return (DeviceProvider(devices, self.request.devices, policy=self.policy, memo=self._memo),)
+
     def _score(self, state_id: int) -> _Score:
         known = self._scores.get(state_id)
         if known is None:
-            known = self._scores[state_id] = self._rate(self.table.states[state_id], self._verdict(state_id))
+            known = self._scores[state_id] = self._rate(state_id)
         return known
 
-    def _rate(self, state: NUMAState, verdict: _Verdict) -> _Score:
+    def _rate(self, state_id: int) -> _Score:
+        state, verdict = self.table.states[state_id], self._verdict(state_id)
         demand = demand_on(self._cpu, state.node)
-        if isinstance(demand, NUMARefusal) or verdict.admission is None or verdict.refusal is not None:
+        if isinstance(demand, NUMARefusal) or verdict.refusal is not None:
             return _Score()
+        providers = self._providers(self.table.devices[state_id])
+        admission = filter_numa(state, self._cpu, _ENOUGH, args=self.args, providers=providers)
         given = NO_STATUS
         # Under BestEffort upstream scores before it chooses NUMA nodes.
-        if verdict.admission.mask is not None:
-            allocation = allocate_numa(state, self._cpu, verdict.admission, args=self.args)
+        if isinstance(admission, NUMAAdmission) and admission.mask is not None:
+            allocation = allocate_numa(state, self._cpu, admission, args=self.args)
             given = NO_STATUS if isinstance(allocation, NUMARefusal) else allocation.status
         if given.numa_node_resources:
             return _Score(score=score_given(state, demand, given, _ENOUGH, self.args))

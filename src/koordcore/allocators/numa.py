@@ -47,6 +47,7 @@ __all__ = [
     "NUMAAllocation",
     "NodeAmounts",
     "allocate_numa",
+    "before_numa",
     "filter_numa",
     "fit_numa",
     "score_given",
@@ -131,14 +132,32 @@ def filter_numa(
     providers
         What else the pod needs from the same NUMA nodes.
     """
+    step = before_numa(state, request, amounts, room=room)
+    if isinstance(step, CPUDemand):
+        return align(state, step, args=args, room=room, providers=providers)
+    return step
+
+
+def before_numa(
+    state: NUMAState,
+    request: CPURequest,
+    amounts: NodeAmounts = NO_AMOUNTS,
+    *,
+    room: NUMARoom = PLAIN_ROOM,
+) -> CPUDemand | NUMAAdmission | NUMARefusal:
+    """Check all that comes before NUMA nodes are looked at.
+
+    Returns
+    -------
+    CPUDemand or NUMAAdmission or NUMARefusal
+        The demand where NUMA nodes are next; an admission where the filter does not look at them.
+    """
     demand = demand_on(request, state.node)
     if isinstance(demand, NUMARefusal):
         return demand
     if request.designated is not None:
         given = _give_designated(state, demand, request.designated)
-        if isinstance(given, NUMARefusal):
-            return given
-        return NUMAAdmission(demand.policy)
+        return given if isinstance(given, NUMARefusal) else NUMAAdmission(demand.policy)
     refusal = _unsuitable(state, demand, amounts)
     if refusal is not None:
         return refusal
@@ -150,7 +169,7 @@ def filter_numa(
         return NUMAAdmission()
     if demand.policy is NUMATopologyPolicy.BEST_EFFORT:
         return NUMAAdmission(demand.policy)
-    return align(state, demand, args=args, room=room, providers=providers)
+    return demand
 
 
 def _unsuitable(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts) -> NUMARefusal | None:

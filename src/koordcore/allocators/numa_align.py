@@ -38,6 +38,7 @@ __all__ = [
     "NUMATrial",
     "align",
     "allowed_masks",
+    "has_room",
     "is_scalar",
     "numa_hints",
     "offers_of",
@@ -209,24 +210,51 @@ def align(
     single = policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
     if not field.names:
         return NUMAAdmission(policy, True, None if single else node.everything)
-    best_effort = policy is NUMATopologyPolicy.BEST_EFFORT
-    exclusive = demand.request.exclusive_here
-    status = state.usage.status if exclusive is NUMAExclusive.REQUIRED else {}
-    for size in range(1, 2 if single else len(node.zone_ids) + 1):
-        masks = field.of_size(size)
-        allowed = [mask for mask in masks if exclusive_allows(mask, exclusive, status)]
-        if best_effort:
-            allowed = allowed or masks
-        if not allowed:
-            continue
+    allowed = _smallest_allowed(field)
+    if allowed:
         best = allowed[0]
         if len(allowed) > 1:
             best = min(allowed, key=lambda mask: (-field.score(mask), mask))
         whole = single and best == node.everything
         return NUMAAdmission(policy, True, None if whole else best)
-    if best_effort:
+    if policy is NUMATopologyPolicy.BEST_EFFORT:
         return NUMAAdmission(policy, True, node.everything)
     return _refused(field, policy)
+
+
+def _smallest_allowed(field: _Field) -> list[NUMAMask]:
+    """Masks of the smallest size that has any which exclusiveness lets the pod use."""
+    demand, state = field.demand, field.state
+    single = demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
+    exclusive = demand.request.exclusive_here
+    status = state.usage.status if exclusive is NUMAExclusive.REQUIRED else {}
+    for size in range(1, 2 if single else len(state.node.zone_ids) + 1):
+        masks = field.of_size(size)
+        allowed = [mask for mask in masks if exclusive_allows(mask, exclusive, status)]
+        if demand.policy is NUMATopologyPolicy.BEST_EFFORT:
+            allowed = allowed or masks
+        if allowed:
+            return allowed
+    return []
+
+
+def has_room(
+    state: NUMAState,
+    demand: CPUDemand,
+    *,
+    room: NUMARoom = PLAIN_ROOM,
+    providers: Sequence[NUMAProvider] = NO_PROVIDERS,
+) -> bool:
+    """Tell whether some set of NUMA nodes surely serves a pod, without choosing the best.
+
+    ``False`` is no refusal yet: :func:`align` may still find that NUMA nodes do not matter.
+    """
+    node = state.node
+    if not node.zones or (demand.bind and not node.topology.valid):
+        return False
+    field = _field(state, demand, DEFAULT_NUMA_ARGS, room, providers)
+    whole = demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE and len(node.zone_ids) == 1
+    return bool(field.names) and not whole and bool(_smallest_allowed(field))
 
 
 def allowed_masks(
