@@ -1,0 +1,173 @@
+"""Laws of spread and inter-pod affinity: as the rule reads, and whatever was placed before."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from koordcore._arrays import compile_layout
+from koordcore.model.affinity import (
+    Affinity,
+    NodeInclusionPolicy,
+    PodAffinity,
+    PodAffinityTerm,
+    Taint,
+    TopologySpreadConstraint,
+    UnsatisfiableAction,
+    WeightedPodAffinityTerm,
+)
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod
+from koordcore.model.policy import InterPodArgs
+from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
+from koordcore.scoring.groups import PodGroups
+from koordcore.scoring.interpod import InterPodFilter, InterPodScore, Namespaces, interpod_request
+from koordcore.scoring.spread import SpreadFilter, SpreadScore, spread_request
+from tests.reference.neighbours import interpod_filter, interpod_scores, spread_filter, spread_scores
+
+KEYS = ("kubernetes.io/hostname", "zone", "rack")
+NAMESPACES = {"default": {}, "other": {"team": "x"}}
+
+labels = st.dictionaries(st.sampled_from(("app", "tier")), st.sampled_from(("a", "b")))
+requirements = st.one_of(
+    st.builds(
+        Requirement,
+        st.sampled_from(("app", "tier")),
+        st.sampled_from((SelectorOperator.IN, SelectorOperator.NOT_IN)),
+        st.lists(st.sampled_from(("a", "b")), min_size=1, max_size=2, unique=True).map(tuple),
+    ),
+    st.builds(Requirement, st.sampled_from(("app", "tier")), st.just(SelectorOperator.EXISTS)),
+)
+selectors = st.none() | st.builds(LabelSelector, labels, st.lists(requirements, max_size=1).map(tuple))
+constraints = st.builds(
+    TopologySpreadConstraint,
+    max_skew=st.integers(1, 2),
+    topology_key=st.sampled_from(KEYS),
+    when_unsatisfiable=st.sampled_from(UnsatisfiableAction),
+    selector=selectors,
+    min_domains=st.none() | st.integers(1, 4),
+    node_affinity_policy=st.sampled_from(NodeInclusionPolicy),
+    node_taints_policy=st.sampled_from(NodeInclusionPolicy),
+    match_label_keys=st.sampled_from(((), ("tier",))),
+)
+namespace_selectors = st.none() | st.sampled_from((LabelSelector(), LabelSelector({"team": "x"})))
+terms = st.builds(
+    PodAffinityTerm,
+    topology_key=st.sampled_from(KEYS),
+    selector=selectors,
+    namespaces=st.sampled_from(((), ("other",))),
+    namespace_selector=namespace_selectors,
+)
+weighted = st.builds(WeightedPodAffinityTerm, st.integers(1, 9), terms)
+affinities = st.builds(
+    PodAffinity, st.lists(terms, max_size=2).map(tuple), st.lists(weighted, max_size=2).map(tuple)
+)
+affinity = st.none() | st.builds(Affinity, pod=st.none() | affinities, anti=st.none() | affinities)
+
+
+def pods(name: str) -> st.SearchStrategy[Pod]:
+    return st.builds(
+        Pod,
+        name=st.just(name),
+        namespace=st.sampled_from(("default", "other", "ghost")),
+        labels=labels,
+        affinity=affinity,
+        node_selector=st.sampled_from(({}, {"rack": "1"})),
+        spread_constraints=st.lists(constraints, max_size=3).map(tuple),
+        deleted=st.sampled_from((None, None, datetime(2026, 1, 1, tzinfo=UTC))),
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[NodeState, ...]:
+    states = []
+    for number in range(draw(st.integers(1, 4))):
+        place = draw(
+            st.fixed_dictionaries({}, optional={"zone": st.sampled_from("12"), "rack": st.sampled_from("12")})
+        )
+        name = f"n{number}"
+        if draw(st.booleans()):
+            place["kubernetes.io/hostname"] = name
+        taints = draw(st.sampled_from(((), (Taint("k"),))))
+        running = [draw(pods(f"p{number}-{index}")).at(name) for index in range(draw(st.integers(0, 2)))]
+        states.append(NodeState(Node(name=name, labels=place, taints=taints), tuple(running)))
+    return tuple(states)
+
+
+def groups_of(states: tuple[NodeState, ...], *, late: bool = False) -> PodGroups:
+    placed = [(pod, row) for row, state in enumerate(states) for pod in state.pods]
+    return PodGroups(compile_layout(states), () if late else placed)
+
+
+@given(clusters(), pods("new"))
+def test_spread_as_the_rule_reads(states: tuple[NodeState, ...], pod: Pod) -> None:
+    request = spread_request(pod)
+    if request is None:
+        return
+    groups = groups_of(states)
+    kernel = SpreadFilter(groups, request)
+    fits, missing, skewed = kernel.judge()
+    told = ["label" if lacks else "skew" if over else "" for lacks, over in zip(missing, skewed, strict=True)]
+    assert told == spread_filter(states, pod)
+    assert fits.tolist() == [not one for one in told]
+    assert_array_equal(kernel.fits(), fits)
+    if request.of(hard=False):
+        score = SpreadScore(groups, request)
+        expected = spread_scores(states, pod, fits.tolist())
+        assert score.normalise(score.raw(fits), fits).tolist() == expected
+
+
+@given(clusters(), pods("new"), st.integers(0, 2))
+def test_affinity_between_pods_as_the_rule_reads(states: tuple[NodeState, ...], pod: Pod, hard: int) -> None:
+    names = Namespaces(NAMESPACES)
+    groups = groups_of(states)
+    request = interpod_request(pod)
+    kernel = InterPodFilter(groups, names, request)
+    lonely, crowded, unwanted = kernel.judge()
+    told = [
+        "affinity" if one else "anti" if two else "existing" if three else ""
+        for one, two, three in zip(lonely, crowded, unwanted, strict=True)
+    ]
+    assert told == interpod_filter(states, pod, NAMESPACES)
+    assert kernel.active or not any(told)
+    raw = InterPodScore(groups, names, request, InterPodArgs(hard_pod_affinity_weight=hard)).raw()
+    expected = interpod_scores(states, pod, NAMESPACES, hard)
+    assert (raw.tolist() if raw is not None else [0] * len(states)) == expected
+
+
+@given(clusters(), pods("new"), st.data())
+def test_following_placements_equals_starting_with_them(
+    states: tuple[NodeState, ...], pod: Pod, data: st.DataObject
+) -> None:
+    """Kernels made on an empty cluster and fed one change after the other say the same as fresh ones."""
+    names = Namespaces(NAMESPACES)
+    groups = groups_of(states, late=True)
+    request, affine = spread_request(pod), interpod_request(pod)
+    old_filter = InterPodFilter(groups, names, affine)
+    old_score = InterPodScore(groups, names, affine, InterPodArgs())
+    old_spread = SpreadFilter(groups, request) if request else None
+    old_soft = SpreadScore(groups, request) if request else None
+    guest = data.draw(pods("guest"))
+    journal = [(one, row, 1) for row, state in enumerate(states) for one in state.pods]
+    journal.insert(data.draw(st.integers(0, len(journal))), (guest, 0, 1))
+    journal.append((guest, 0, -1))
+    cut = data.draw(st.integers(0, len(journal)))
+    groups.read(journal[:cut])
+    old_filter.judge()
+    old_score.raw()
+    groups.read(journal)
+    fresh = groups_of(states)
+    assert_array_equal(old_filter.judge(), InterPodFilter(fresh, names, affine).judge())
+    new_raw = InterPodScore(fresh, names, affine, InterPodArgs()).raw()
+    old_raw = old_score.raw()
+    assert (old_raw is None) == (new_raw is None)
+    if old_raw is not None and new_raw is not None:
+        assert_array_equal(old_raw, new_raw)
+    if request is not None and old_spread is not None and old_soft is not None:
+        assert_array_equal(old_spread.judge(), SpreadFilter(fresh, request).judge())
+        everywhere = np.ones(len(states), np.bool_)
+        assert_array_equal(old_soft.raw(everywhere), SpreadScore(fresh, request).raw(everywhere))
