@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordcore.scoring.fragmentation import FragmentationMeasure, typical_mix
+from koordcore.scoring.fragmentation import FragmentationMeasure, workload_mix
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode
 from koordcore.simulate import Arrival, PolicyName, Refused, ScoredPolicy, Task, make_policy, replay
 from tests.reference.fragmentation import expected_fragment
@@ -63,7 +63,7 @@ def streams(draw: st.DrawFn) -> tuple[Arrival, ...]:
     st.lists(demands(), min_size=1, max_size=8), st.lists(st.integers(0, 1000), max_size=4), st.integers(0, 9)
 )
 def test_the_measure_is_its_definition(tasks: list[GpuDemand], cards: list[int], cpu: int) -> None:
-    mix = typical_mix(tasks, percent=100)
+    mix = workload_mix(tasks)
     node = GpuNode(name="n", cpu=cpu * 1000, memory=1 << 40, cards=tuple(cards), model="A")
     measure = FragmentationMeasure(mix)
     assert Fraction(measure.weighted(node), mix.kept) == expected_fragment(node, mix)
@@ -75,7 +75,7 @@ def test_the_measure_is_its_definition(tasks: list[GpuDemand], cards: list[int],
 def test_a_replay_keeps_its_books(
     cluster: tuple[GpuNode, ...], events: tuple[Arrival, ...], name: PolicyName, refused: Refused
 ) -> None:
-    mix = typical_mix([event.task.demand for event in events])
+    mix = workload_mix([event.task.demand for event in events])
 
     def once() -> tuple[str, tuple[GpuNode, ...]]:
         result = replay(cluster, events, make_policy(name, mix, seed=3), mix=mix, refused=refused)
@@ -101,7 +101,7 @@ def test_each_decision_is_the_best_by_a_fresh_policy(
     cluster: tuple[GpuNode, ...], events: tuple[Arrival, ...], name: PolicyName
 ) -> None:
     """Kept scores and remembered states change nothing: a policy that knows nothing decides alike."""
-    mix = typical_mix([event.task.demand for event in events])
+    mix = workload_mix([event.task.demand for event in events])
     stay = [Arrival(one.time, Task(name=one.task.name, demand=one.task.demand)) for one in events]
     result = replay(cluster, stay, make_policy(name, mix), mix=mix)
     state = {node.name: node for node in cluster}

@@ -13,7 +13,7 @@ from koordcore.scoring.fragmentation import (
     score_dot_product,
     score_gpu_clustering,
     score_gpu_packing,
-    typical_mix,
+    workload_mix,
 )
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode, first_free_slots, fullest_slots
 
@@ -26,23 +26,23 @@ def node(*cards: int, cpu: int = 64000, model: str = "T4", held: tuple[tuple[int
     return GpuNode(name="n", cpu=cpu, memory=1 << 40, cards=cards, model=model, held=held)
 
 
-def test_typical_mix_keeps_whole_shapes_until_the_share_is_covered() -> None:
+def test_workload_mix_keeps_whole_shapes_until_the_share_is_covered() -> None:
     """Of 10 tasks 95 percent means that the last shape is needed; at 70 percent it is not."""
     tasks = [WHOLE] * 4 + [HALF] * 3 + [PLAIN] * 3
-    assert [count for _, count in typical_mix(tasks).shapes] == [4, 3, 3]
+    assert [count for _, count in workload_mix(tasks).shapes] == [4, 3, 3]
     # Equal counts go by CPU, descending.
-    assert typical_mix(tasks, percent=70).shapes == ((WHOLE, 4), (PLAIN, 3))
-    assert typical_mix(tasks, percent=71).kept == 10
+    assert workload_mix(tasks).typical(70).shapes == ((WHOLE, 4), (PLAIN, 3))
+    assert workload_mix(tasks).typical(71).kept == 10
 
 
-def test_typical_mix_leaves_memory_out() -> None:
+def test_workload_mix_leaves_memory_out() -> None:
     tasks = [GpuDemand(cpu=1, memory=amount) for amount in range(5)]
-    assert typical_mix(tasks).shapes == ((GpuDemand(cpu=1), 5),)
+    assert workload_mix(tasks).shapes == ((GpuDemand(cpu=1), 5),)
 
 
 def test_an_empty_workload_has_no_mix() -> None:
     with pytest.raises(ModelError, match="at least one"):
-        typical_mix([])
+        workload_mix([])
 
 
 def test_each_class_of_fragment_is_counted() -> None:

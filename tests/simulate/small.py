@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from koordcore.scoring.fragmentation import WorkloadMix, typical_mix
+from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.simulate import (
     PolicyName,
     Refused,
@@ -33,7 +33,7 @@ def small_trace() -> Trace:
 
 @lru_cache
 def small_mix() -> WorkloadMix:
-    return typical_mix(small_trace().demands)
+    return workload_mix(small_trace().demands)
 
 
 def filled(policy: PolicyName, seed: int = 7) -> Replay:

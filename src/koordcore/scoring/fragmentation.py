@@ -26,7 +26,8 @@ __all__ = [
     "score_dot_product",
     "score_gpu_clustering",
     "score_gpu_packing",
-    "typical_mix",
+    "without",
+    "workload_mix",
 ]
 
 CPU_SCALE: Final = 128_000
@@ -67,19 +68,28 @@ class WorkloadMix:
         """Tasks of the shapes that were kept."""
         return sum(count for _, count in self.shapes)
 
+    def typical(self, percent: int = TYPICAL_PERCENT) -> WorkloadMix:
+        """Keep the most frequent shapes until they cover a share of the tasks (``GetTypicalPods``).
 
-def typical_mix(demands: Iterable[GpuDemand], *, percent: int = TYPICAL_PERCENT) -> WorkloadMix:
-    """Keep the most frequent shapes until they cover a share of the tasks.
+        Parameters
+        ----------
+        percent
+            Share to cover, 1..100; the shape that reaches it is kept whole.
+        """
+        kept: list[tuple[GpuDemand, int]] = []
+        covered = 0
+        for shape, count in self.shapes:
+            if 100 * covered >= percent * self.tasks:
+                break
+            kept.append((shape, count))
+            covered += count
+        return WorkloadMix(tuple(kept), self.tasks)
 
-    Shapes of the same frequency go by CPU, milli, number of cards and models, all descending (the
-    experiment's ``GetTypicalPods``); memory is left out of a shape.
 
-    Parameters
-    ----------
-    demands
-        The tasks of a workload.
-    percent
-        Share of the tasks to cover, 1..100; the shape that reaches it is kept whole.
+def workload_mix(demands: Iterable[GpuDemand]) -> WorkloadMix:
+    """Count the shapes of a workload, most frequent first; memory is left out of a shape.
+
+    Shapes of the same frequency go by CPU, milli, number of cards and models, all descending.
 
     Raises
     ------
@@ -92,15 +102,7 @@ def typical_mix(demands: Iterable[GpuDemand], *, percent: int = TYPICAL_PERCENT)
         key=lambda item: (item[1], item[0].cpu, item[0].milli, item[0].gpus, item[0].models),
         reverse=True,
     )
-    tasks = counts.total()
-    kept: list[tuple[GpuDemand, int]] = []
-    covered = 0
-    for shape, count in ranked:
-        if 100 * covered >= percent * tasks:
-            break
-        kept.append((shape, count))
-        covered += count
-    return WorkloadMix(tuple(kept), tasks)
+    return WorkloadMix(tuple(ranked), counts.total())
 
 
 class FragmentationMeasure:
@@ -185,8 +187,8 @@ class FragmentationMeasure:
         return lack_both + lack_gpu + lack_cpu + cpu_only + cpu_only_lacking + no_access, exact
 
 
-def _without(ordered: tuple[int, ...], left: int, milli: int) -> tuple[int, ...]:
-    """Take milli from one card that has ``left``."""
+def without(ordered: tuple[int, ...], left: int, milli: int) -> tuple[int, ...]:
+    """Take milli from one card that has ``left``; idle shares in descending order, before and after."""
     cards = list(ordered)
     cards[cards.index(left)] = left - milli
     cards.sort(reverse=True)
@@ -237,7 +239,7 @@ class FragmentationGradient:
             rest = node.ordered[demand.gpus :] + (0,) * demand.gpus
             return score(rest), ()
         by_left = {
-            left: score(_without(node.ordered, left, demand.milli))
+            left: score(without(node.ordered, left, demand.milli))
             for left in dict.fromkeys(node.ordered)
             if left >= demand.milli
         }

@@ -404,7 +404,7 @@ def replay(
     policy
         Who decides; see :func:`koordcore.simulate.policies.make_policy`.
     mix
-        The work by which fragmentation is measured.
+        The work by whose typical shapes fragmentation is measured.
     ranks
         Tie rank of each node, the lowest wins among equal scores; by name when left out.
     refused
@@ -425,6 +425,6 @@ def replay(
         by_name.sort(key=lambda row: ranks[row])
     ordered = [given[row] for row in by_name]
     capacity = CARD * sum(len(node.cards) for node in ordered)
-    run = _Run(_Board(ordered, policy, FragmentationMeasure(mix)), refused, capacity)
+    run = _Run(_Board(ordered, policy, FragmentationMeasure(mix.typical())), refused, capacity)
     run.play(events)
     return run.result()

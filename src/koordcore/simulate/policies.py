@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
+from koordcore.scoring.foresight import Foresight
 from koordcore.scoring.fragmentation import (
     FragmentationGradient,
     FragmentationMeasure,
@@ -32,6 +33,7 @@ class PolicyName(StrEnum):
     GPU_PACKING = "gpupacking"
     BEST_FIT = "bestfit"
     FGD = "fgd"
+    FORESIGHT = "foresight"
 
 
 @runtime_checkable
@@ -105,7 +107,11 @@ class _Random:
 
 
 def _fgd(mix: WorkloadMix, _nodes: Sequence[GpuNode], _seed: int) -> ReplayPolicy:
-    return FragmentationGradient(FragmentationMeasure(mix))
+    return FragmentationGradient(FragmentationMeasure(mix.typical()))
+
+
+def _foresight(mix: WorkloadMix, nodes: Sequence[GpuNode], _seed: int) -> ReplayPolicy:
+    return Foresight(mix, nodes)
 
 
 _MAKERS: Final[Mapping[PolicyName, Callable[[WorkloadMix, Sequence[GpuNode], int], ReplayPolicy]]] = (
@@ -117,6 +123,7 @@ _MAKERS: Final[Mapping[PolicyName, Callable[[WorkloadMix, Sequence[GpuNode], int
             PolicyName.GPU_PACKING: lambda _mix, _nodes, _seed: _Scored(score_gpu_packing),
             PolicyName.BEST_FIT: lambda _mix, _nodes, _seed: _Scored(score_best_fit),
             PolicyName.FGD: _fgd,
+            PolicyName.FORESIGHT: _foresight,
         }
     )
 )
@@ -132,9 +139,9 @@ def make_policy(
     name
         Which one.
     mix
-        The work to be expected; only some policies look at it.
+        All the work to be expected; only some policies look at it.
     nodes
-        The cluster at the start; only ``ours`` looks at it.
+        The cluster at the start; only ``foresight`` looks at it.
     seed
         Only ``random`` looks at it.
     """

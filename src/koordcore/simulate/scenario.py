@@ -11,7 +11,7 @@ import attrs
 
 from koordcore.errors import ModelError
 from koordcore.protocol.fields import as_int, as_list, as_mapping, as_str, list_of, required
-from koordcore.scoring.fragmentation import WorkloadMix, typical_mix
+from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.scoring.gpu_share import CARD, GpuNode
 from koordcore.simulate.columns import arrival_columns
 from koordcore.simulate.engine import Replay, replay
@@ -139,7 +139,7 @@ def _inputs(path: Path, trace: str) -> tuple[tuple[GpuNode, ...], Trace, Workloa
     """Read once per process what all runs of a trace share."""
     folder = TraceFolder(path)
     tasks = folder.trace(trace)
-    return folder.nodes(), tasks, typical_mix(tasks.demands)
+    return folder.nodes(), tasks, workload_mix(tasks.demands)
 
 
 @lru_cache(maxsize=1)
@@ -160,7 +160,9 @@ def replay_cell(path: Path, cell: Cell) -> Replay:
     nodes, trace, mix = _inputs(path, cell.trace)
     policy = make_policy(cell.policy, mix, nodes=nodes, seed=cell.seed)
     stored = _stored(path).get((cell.trace, cell.seed))
-    ranks: Sequence[int] = stored.ranks if stored else drawn_ranks(len(nodes), cell.seed)
+    ranks: Sequence[int] | None = stored.ranks if stored else drawn_ranks(len(nodes), cell.seed)
+    if cell.policy is PolicyName.FORESIGHT:
+        ranks = None  # it needs no draw: the few equal scores go by name
     events: tuple[Event, ...]
     if cell.clock is Clock.TRACE:
         events, refused = timed_events(trace), Refused.WAITS
