@@ -9,8 +9,7 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore.colocation.columns import Outcome, compile_loads, compile_strategies, lend_cluster
-from koordcore.colocation.histogram import CPU_BUCKETS, CPU_HALF_LIFE, MEMORY_BUCKETS, MEMORY_HALF_LIFE
-from koordcore.colocation.histogram_bank import empty_bank
+from koordcore.colocation.prediction import NO_MODELS, update
 from koordcore.model.colocation import ColocationStrategy, NodeLoad, PodLoad
 from koordcore.model.metrics import NodeMetric, PodMetric
 from koordcore.protocol.times import MINUTE, SECOND
@@ -91,17 +90,15 @@ class Histograms:
 
     def setup(self) -> None:
         draw = np.random.default_rng(20261122)
-        self.rows = np.arange(50_000, dtype=np.int64)
-        self.cores = draw.gamma(2.0, 1.0, size=50_000)
-        self.bytes = draw.gamma(2.0, 4.0 * GIB, size=50_000)
-        self.cpu = empty_bank(CPU_BUCKETS, CPU_HALF_LIFE, 50_000).add(self.rows, self.cores, NOW)
-        self.memory = empty_bank(MEMORY_BUCKETS, MEMORY_HALF_LIFE, 50_000).add(self.rows, self.bytes, NOW)
-        assert (self.cpu.total > 0).all()
+        cores = draw.gamma(2.0, 1.0, size=50_000).tolist()
+        memory = draw.gamma(2.0, 4.0 * GIB, size=50_000).tolist()
+        self.samples = {f"uid-{row:05d}": pair for row, pair in enumerate(zip(cores, memory, strict=True))}
+        self.state = update(NO_MODELS, self.samples, NOW)
+        assert len(self.state.names) == 50_000
 
     def time_update(self) -> None:
-        self.cpu.add(self.rows, self.cores, NOW + MINUTE)
-        self.memory.add(self.rows, self.bytes, NOW + MINUTE)
+        update(self.state, self.samples, NOW + MINUTE)
 
     def time_percentiles(self) -> None:
-        self.cpu.percentile(0.95)
-        self.memory.percentile(0.98)
+        self.state.cpu.percentile(0.95)
+        self.state.memory.percentile(0.98)

@@ -319,4 +319,5 @@ def test_a_bank_says_what_its_histograms_say_one_by_one(
     for share in (0.0, 0.5, 0.95, 1.0):
         assert bank.percentile(share).tolist() == [one.percentile(share) for one in singles]
     again = bank_of(CPU_BUCKETS, CPU_HALF_LIFE, singles)
-    assert again.with_rows(singles[:1]).row(4) == singles[0]
+    assert again.equals(bank)
+    assert again.joined(bank).take(np.array([4, 0], dtype=np.int64)).row(0) == singles[0]

@@ -7,7 +7,7 @@ update gives another bank and leaves the old one as it was.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import attrs
@@ -24,6 +24,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _MAX_DECAY_EXPONENT: Final = 100
+_ONE_SHAPE: Final = "the histograms of a bank have one shape and one half-life"
 _START: Final = YEAR_ONE // SECOND
 
 
@@ -124,24 +125,44 @@ class HistogramBank:
             highest=int(self.highest[index]),
         )
 
-    def with_rows(self, histograms: Sequence[Histogram]) -> HistogramBank:
-        """Append histograms.
+    def joined(self, other: HistogramBank) -> HistogramBank:
+        """Append the histograms of another bank.
 
         Raises
         ------
         ModelError
-            When one has another shape.
+            When they have another shape.
         """
-        more = bank_of(self.buckets, self.half_life, histograms)
-        joined = attrs.evolve(
+        if (other.buckets, other.half_life) != (self.buckets, self.half_life):
+            raise ModelError(_ONE_SHAPE)
+        bank = attrs.evolve(
             self,
-            weights=np.concatenate([self.weights, more.weights]),
-            total=np.concatenate([self.total, more.total]),
-            lowest=np.concatenate([self.lowest, more.lowest]),
-            highest=np.concatenate([self.highest, more.highest]),
-            reference=np.concatenate([self.reference, more.reference]),
+            weights=np.concatenate([self.weights, other.weights]),
+            total=np.concatenate([self.total, other.total]),
+            lowest=np.concatenate([self.lowest, other.lowest]),
+            highest=np.concatenate([self.highest, other.highest]),
+            reference=np.concatenate([self.reference, other.reference]),
         )
-        return _frozen(joined)
+        return _frozen(bank)
+
+    def take(self, rows: Ints) -> HistogramBank:
+        """Give the histograms of some rows, in that order."""
+        bank = attrs.evolve(
+            self,
+            weights=self.weights[rows],
+            total=self.total[rows],
+            lowest=self.lowest[rows],
+            highest=self.highest[rows],
+            reference=self.reference[rows],
+        )
+        return _frozen(bank)
+
+    def equals(self, other: HistogramBank) -> bool:
+        """Tell whether two banks are the same to the last bit."""
+        return (other.buckets, other.half_life) == (self.buckets, self.half_life) and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("weights", "total", "lowest", "highest", "reference")
+        )
 
     def _shifted(self, rows: Ints, time: int) -> HistogramBank:
         """Copy the bank, with the references moved of those rows that would grow too heavy."""
@@ -217,7 +238,7 @@ def bank_of(buckets: Buckets, half_life: int, histograms: Iterable[Histogram]) -
     """
     given = tuple(histograms)
     if any(one.buckets != buckets or one.half_life != half_life for one in given):
-        raise ModelError("the histograms of a bank have one shape and one half-life")
+        raise ModelError(_ONE_SHAPE)
     if any(one.reference % SECOND for one in given):
         raise ModelError("the references of a bank are whole seconds")
     bank = empty_bank(buckets, half_life, len(given))

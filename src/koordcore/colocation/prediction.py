@@ -6,12 +6,14 @@ checkpoints. Rules: upstream ``koordlet/prediction``; specification sections 3.1
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from functools import cached_property
+from typing import Final, TypeAlias
 
 import attrs
+import numpy as np
 from immutabledict import immutabledict
+from numpy.typing import NDArray
 
 from koordcore.colocation.histogram import (
     CPU_BUCKETS,
@@ -22,9 +24,10 @@ from koordcore.colocation.histogram import (
     Histogram,
     empty_histogram,
 )
+from koordcore.colocation.histogram_bank import HistogramBank, bank_of, empty_bank
 from koordcore.errors import ModelError
 from koordcore.protocol.qos import PriorityClass
-from koordcore.protocol.times import MINUTE
+from koordcore.protocol.times import MINUTE, SECOND
 
 __all__ = [
     "CHECKPOINTS_PER_STEP",
@@ -47,6 +50,8 @@ __all__ = [
     "update",
 ]
 
+Ints: TypeAlias = NDArray[np.int64]
+
 NODE_MODEL: Final = "__node__"
 """Id of the model of a node's whole use."""
 SYSTEM_MODEL: Final = "__node-sys__"
@@ -55,6 +60,7 @@ MODEL_EXPIRY: Final = 30 * MINUTE
 CHECKPOINT_INTERVAL: Final = 10 * MINUTE
 CHECKPOINTS_PER_STEP: Final = 12
 
+_NEVER: Final = -(1 << 62)
 _PERCENTILES: Final = {"p60": 0.6, "p90": 0.9, "p95": 0.95, "p98": 0.98, "max": 1.0}
 
 
@@ -96,17 +102,59 @@ class Model:
         Moment of the last checkpoint; ``None`` before the first.
     """
 
-    cpu: Histogram = attrs.field(factory=lambda: empty_histogram(CPU_BUCKETS, CPU_HALF_LIFE))
-    memory: Histogram = attrs.field(factory=lambda: empty_histogram(MEMORY_BUCKETS, MEMORY_HALF_LIFE))
+    cpu: Histogram
+    memory: Histogram
     updated: int
     saved: int | None = None
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, kw_only=True)
 class PredictionState:
-    """Models by id."""
+    """Models by id, of one node or of a whole cluster.
 
-    models: immutabledict[str, Model] = attrs.field(default=immutabledict(), converter=immutabledict)
+    Parameters
+    ----------
+    names
+        Ids in text order; a model's *row* is its place here.
+    cpu, memory
+        Histograms of cores and of bytes, by row.
+    updated, saved
+        As in :class:`Model`, by row; ``saved`` is far in the past before the first checkpoint.
+    """
+
+    names: tuple[str, ...] = ()
+    cpu: HistogramBank = attrs.field(factory=lambda: empty_bank(CPU_BUCKETS, CPU_HALF_LIFE, 0))
+    memory: HistogramBank = attrs.field(factory=lambda: empty_bank(MEMORY_BUCKETS, MEMORY_HALF_LIFE, 0))
+    updated: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
+    saved: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @cached_property
+    def row_of(self) -> Mapping[str, int]:
+        """Id to row."""
+        return {name: row for row, name in enumerate(self.names)}
+
+    def model(self, name: str) -> Model | None:
+        """Give one model, or ``None``."""
+        row = self.row_of.get(name)
+        if row is None:
+            return None
+        saved = int(self.saved[row])
+        return Model(
+            cpu=self.cpu.row(row),
+            memory=self.memory.row(row),
+            updated=int(self.updated[row]),
+            saved=None if saved == _NEVER else saved,
+        )
+
+    def equals(self, other: PredictionState) -> bool:
+        """Tell whether two states are the same to the last bit."""
+        return (
+            self.names == other.names
+            and self.cpu.equals(other.cpu)
+            and self.memory.equals(other.memory)
+            and np.array_equal(self.updated, other.updated)
+            and np.array_equal(self.saved, other.saved)
+        )
 
 
 NO_MODELS: Final = PredictionState()
@@ -137,13 +185,40 @@ def update(state: PredictionState, samples: Mapping[str, tuple[float, float]], n
     ModelError
         When a sample is not finite.
     """
-    models = dict(state.models)
-    for name, (cpu, memory) in sorted(samples.items()):
-        old = models.get(name) or Model(updated=now)
-        models[name] = attrs.evolve(
-            old, cpu=old.cpu.add(cpu, 1.0, now), memory=old.memory.add(memory, 1.0, now), updated=now
-        )
-    return PredictionState(models)
+    names = sorted(samples)
+    state = _with_models(state, names, now)
+    row_of = state.row_of
+    rows = np.array([row_of[name] for name in names], dtype=np.int64)
+    values = np.array([samples[name] for name in names], dtype=np.float64).reshape(-1, 2)
+    updated = state.updated.copy()
+    updated[rows] = now
+    return attrs.evolve(
+        state,
+        cpu=state.cpu.add(rows, values[:, 0], now),
+        memory=state.memory.add(rows, values[:, 1], now),
+        updated=_frozen(updated),
+    )
+
+
+def _with_models(state: PredictionState, names: Sequence[str], now: int) -> PredictionState:
+    """Begin the models that are not there yet; rows stay in the order of names."""
+    new = [name for name in names if name not in state.row_of]
+    if not new:
+        return state
+    joined = [*state.names, *new]
+    order = np.array(sorted(range(len(joined)), key=joined.__getitem__), dtype=np.int64)
+    return PredictionState(
+        names=tuple(joined[row] for row in order),
+        cpu=state.cpu.joined(empty_bank(CPU_BUCKETS, CPU_HALF_LIFE, len(new))).take(order),
+        memory=state.memory.joined(empty_bank(MEMORY_BUCKETS, MEMORY_HALF_LIFE, len(new))).take(order),
+        updated=_frozen(np.append(state.updated, [now] * len(new)).astype(np.int64)[order]),
+        saved=_frozen(np.append(state.saved, [_NEVER] * len(new)).astype(np.int64)[order]),
+    )
+
+
+def _frozen(column: Ints) -> Ints:
+    column.flags.writeable = False
+    return column
 
 
 def train(
@@ -195,7 +270,7 @@ def train(
 
 def predict(state: PredictionState, name: str) -> Prediction | None:
     """Give what a model expects; ``None`` without such a model."""
-    model = state.models.get(name)
+    model = state.model(name)
     if model is None:
         return None
     return Prediction(
@@ -206,8 +281,13 @@ def predict(state: PredictionState, name: str) -> Prediction | None:
 
 def collect_garbage(state: PredictionState, now: int, *, expiry: int = MODEL_EXPIRY) -> PredictionState:
     """Drop the models without a sample for longer than they may live."""
+    rows = np.flatnonzero(now - state.updated <= expiry)
     return PredictionState(
-        {name: model for name, model in state.models.items() if now - model.updated <= expiry}
+        names=tuple(state.names[row] for row in rows),
+        cpu=state.cpu.take(rows),
+        memory=state.memory.take(rows),
+        updated=_frozen(state.updated[rows]),
+        saved=_frozen(state.saved[rows]),
     )
 
 
@@ -237,21 +317,20 @@ def save_step(
     tuple of ModelCheckpoint
         At most ``limit``, none of a model saved within ``interval``.
     """
-    oldest = sorted(
-        state.models.items(),
-        key=lambda pair: (-math.inf if pair[1].saved is None else pair[1].saved, pair[0]),
+    oldest = sorted(range(len(state.names)), key=lambda row: (state.saved[row], state.names[row]))
+    due = [row for row in oldest[:limit] if state.saved[row] == _NEVER or now - state.saved[row] >= interval]
+    saved = state.saved.copy()
+    saved[due] = now
+    checkpoints = tuple(
+        ModelCheckpoint(
+            name=state.names[row],
+            cpu=state.cpu.row(row).save(),
+            memory=state.memory.row(row).save(),
+            updated=now,
+        )
+        for row in due
     )
-    due = [
-        (name, model)
-        for name, model in oldest[:limit]
-        if model.saved is None or now - model.saved >= interval
-    ]
-    models = {**state.models, **{name: attrs.evolve(model, saved=now) for name, model in due}}
-    saved = tuple(
-        ModelCheckpoint(name=name, cpu=model.cpu.save(), memory=model.memory.save(), updated=now)
-        for name, model in due
-    )
-    return PredictionState(models), saved
+    return attrs.evolve(state, saved=_frozen(saved)), checkpoints
 
 
 def restore(
@@ -278,20 +357,26 @@ def restore(
     known = {*pods, SYSTEM_MODEL, *(class_model(name) for name in PriorityClass)}
     if with_node:
         known.add(NODE_MODEL)
-    models = {
-        saved.name: Model(
-            cpu=_loaded(empty_histogram(CPU_BUCKETS, CPU_HALF_LIFE), saved.cpu),
-            memory=_loaded(empty_histogram(MEMORY_BUCKETS, MEMORY_HALF_LIFE), saved.memory),
-            updated=saved.updated,
-        )
-        for saved in checkpoints
-        if saved.name in known
-    }
+    kept = sorted({one.name: one for one in checkpoints if one.name in known}.items())
+    cpu, memory = (
+        empty_histogram(CPU_BUCKETS, CPU_HALF_LIFE),
+        empty_histogram(MEMORY_BUCKETS, MEMORY_HALF_LIFE),
+    )
+    state = PredictionState(
+        names=tuple(name for name, _ in kept),
+        cpu=bank_of(CPU_BUCKETS, CPU_HALF_LIFE, [_loaded(cpu, one.cpu) for _, one in kept]),
+        memory=bank_of(MEMORY_BUCKETS, MEMORY_HALF_LIFE, [_loaded(memory, one.memory) for _, one in kept]),
+        updated=_frozen(np.array([one.updated for _, one in kept], dtype=np.int64)),
+        saved=_frozen(np.full(len(kept), _NEVER, dtype=np.int64)),
+    )
     dropped = sorted(saved.name for saved in checkpoints if saved.name not in known)
-    return PredictionState(models), tuple(dropped)
+    return state, tuple(dropped)
 
 
 def _loaded(empty: Histogram, checkpoint: Checkpoint) -> Histogram:
+    reference = checkpoint.reference
+    if reference is not None:
+        checkpoint = attrs.evolve(checkpoint, reference=reference // SECOND * SECOND)
     try:
         return empty.load(checkpoint)
     except ModelError:

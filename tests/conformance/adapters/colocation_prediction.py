@@ -259,8 +259,8 @@ def train_answer(given: Mapping[str, Any]) -> Any:
                     state = train(state, listed, usage, use_of(step.get("nodeUsage")), when)
             case "gc":
                 state = collect_garbage(state, now)
-                stored = {name: one for name, one in stored.items() if name in state.models}
-                events.append({"models": sorted(state.models)})
+                stored = {name: one for name, one in stored.items() if name in state.names}
+                events.append({"models": list(state.names)})
             case "checkpoint":
                 state, saved = save_step(state, now)
                 stored |= {one.name: one for one in saved}
@@ -269,8 +269,8 @@ def train_answer(given: Mapping[str, Any]) -> Any:
                 state, removed = restore(
                     list(stored.values()), [uid for uid, _ in listed], with_node="node" in given
                 )
-                stored = {name: one for name, one in stored.items() if name in state.models}
-                events.append({"models": sorted(state.models), "removed": list(removed)})
+                stored = {name: one for name, one in stored.items() if name in state.names}
+                events.append({"models": list(state.names), "removed": list(removed)})
             case _:
                 raise Missing(step["do"])
     answer: dict[str, Any] = {"predictions": {name: prediction(state, name) for name in given["uids"]}}
