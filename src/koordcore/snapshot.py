@@ -23,7 +23,7 @@ from koordcore._arrays import (
 )
 from koordcore.errors import ModelError
 from koordcore.model.cluster import ClusterRecord
-from koordcore.model.decisions import Bound, PodDecision
+from koordcore.model.decisions import Bound, JobPlan, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -328,6 +328,8 @@ class ScheduleResult:
         One per pod, in the order in which they were taken.
     snapshot
         The cluster afterwards.
+    jobs
+        One plan per gang group, in the order in which they were taken.
     policy
         What was asked of the decisions; :func:`koordcore.verify` holds them to it.
     stats
@@ -336,6 +338,7 @@ class ScheduleResult:
 
     decisions: tuple[PodDecision, ...]
     snapshot: ClusterSnapshot
+    jobs: tuple[JobPlan, ...] = ()
     policy: Policy = Policy()
     stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
 

@@ -94,6 +94,8 @@ def print_tables(result: ScheduleResult, limit: int) -> None:
     """Print where each pod goes, why the others wait, and a last line with the sums."""
     pods = {pod.key: pod for pod in (*result.snapshot.bound_pods(), *result.snapshot.pending)}
     placed = [_placed_row(one, pods[one.pod]) for one in result.decisions if isinstance(one, Bound)]
+    if result.jobs:
+        show(_cut(_jobs_table(result), limit))
     if placed:
         extra = any(row[4] for row in placed)
         columns = [
@@ -114,6 +116,36 @@ def print_tables(result: ScheduleResult, limit: int) -> None:
         f"{stats['bound']} of {stats['pods']} pods placed on {stats['nodes']} nodes"
         f" · {stats['unschedulable']} unschedulable · {stats['waiting']} waiting · verified"
     )
+
+
+def _jobs_table(result: ScheduleResult) -> Table:
+    """One row per gang group: how much of it runs, over what it spreads, and what is known of the plan."""
+    rows: list[tuple[str, ...]] = []
+    for plan in result.jobs:
+        domains = ", ".join(
+            f"{count} {layer.removesuffix('Layer').removesuffix('Topology').lower()}{'s' * (count != 1)}"
+            for layer, count in plan.domains.items()
+        )
+        outcome = "placed" if plan.placed else "waits" if plan.held else "no place"
+        known = plan.certificate.status.lower() if plan.certificate else ""
+        why = plan.detail or plan.message
+        rows.append(
+            (
+                plan.job,
+                f"{plan.placed or plan.held}/{plan.members}",
+                str(plan.least),
+                outcome,
+                domains,
+                known,
+                why,
+            )
+        )
+    names = ("GANG", "MEMBERS", "AT LEAST", "OUTCOME", "OVER", "CERTIFICATE", "WHY NOT")
+    columns = [Column(name, number=name in ("MEMBERS", "AT LEAST")) for name in names]
+    if not any(row[-1] for row in rows):
+        columns.pop()
+        rows = [row[:-1] for row in rows]
+    return Table(title="Gangs", columns=tuple(columns), rows=rows)
 
 
 def _cut(table: Table, limit: int) -> Table:

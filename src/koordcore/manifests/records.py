@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from koordcore.errors import ManifestError
+from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.decisions import (
     Bound,
+    JobPlan,
     NearMiss,
     Nominated,
     PodDecision,
@@ -43,8 +45,59 @@ def result_record(result: ScheduleResult) -> dict[str, Any]:
         "format": FORMAT,
         "policy": result.policy.name,
         "decisions": [decision_record(one) for one in result.decisions],
+        "jobs": [job_record(one) for one in result.jobs],
         "stats": dict(result.stats),
     }
+
+
+def job_record(plan: JobPlan) -> dict[str, Any]:
+    """Write the plan of a gang group as JSON values; what is empty is left out."""
+    record: dict[str, Any] = {
+        "job": plan.job,
+        "members": plan.members,
+        "placed": plan.placed,
+        "atLeast": plan.least,
+    }
+    if plan.certificate is not None:
+        record["certificate"] = {
+            "status": plan.certificate.status.value,
+            "objective": list(plan.certificate.objective),
+            "bound": list(plan.certificate.bound),
+        }
+    extras = {
+        "held": plan.held,
+        "domains": dict(plan.domains),
+        "message": plan.message,
+        "detail": plan.detail,
+    }
+    return record | {key: value for key, value in extras.items() if value}
+
+
+def _job(value: Json) -> JobPlan:
+    raw = as_mapping(value)
+    return JobPlan(
+        job=required(raw, "job", as_str),
+        members=required(raw, "members", as_int),
+        placed=optional(raw, "placed", as_int, 0),
+        held=optional(raw, "held", as_int, 0),
+        least=optional(raw, "atLeast", as_int, 0),
+        domains=optional(raw, "domains", _counts, {}),
+        certificate=optional(raw, "certificate", _certificate, None),
+        message=optional(raw, "message", as_str, ""),
+        detail=optional(raw, "detail", as_str, ""),
+    )
+
+
+def _certificate(value: Json) -> Certificate:
+    raw = as_mapping(value)
+    status = required(raw, "status", as_str)
+    if status not in [known.value for known in CertificateStatus]:
+        raise ManifestError.at("status", f'expected one of {", ".join(CertificateStatus)}, got "{status}"')
+    return Certificate(
+        CertificateStatus(status),
+        optional(raw, "objective", list_of(as_int), ()),
+        optional(raw, "bound", list_of(as_int), ()),
+    )
 
 
 def decision_record(decision: PodDecision) -> dict[str, Any]:
@@ -62,6 +115,8 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
             record |= {key: value for key, value in extras.items() if value}
         case Waiting():
             record["reason"] = decision.reason
+            if decision.held is not None:
+                record["held"] = decision_record(decision.held)
         case Nominated():
             record["node"] = decision.node
             record["victims"] = [
@@ -124,11 +179,13 @@ def result_from_record(
     nodes = {state.name for state in snapshot.nodes}
     placed = {}
     for one in decisions:
-        if isinstance(one, Bound) and one.pod in pending and one.node in nodes:
-            placed[one.pod] = bind(pending[one.pod], one)
+        taken = one.held if isinstance(one, Waiting) else one
+        if isinstance(taken, Bound) and taken.pod in pending and taken.node in nodes:
+            placed[taken.pod] = bind(pending[taken.pod], taken)
     return ScheduleResult(
         decisions=decisions,
         snapshot=snapshot.assume(*placed.values()),
+        jobs=optional(raw, "jobs", list_of(_job), ()),
         policy=policy,
         stats=optional(raw, "stats", _counts, {}),
     )
@@ -176,7 +233,8 @@ def _bound(pod: PodKey, raw: Mapping[str, Json]) -> Bound:
 
 
 def _waiting(pod: PodKey, raw: Mapping[str, Json]) -> Waiting:
-    return Waiting(pod=pod, reason=optional(raw, "reason", as_str, ""))
+    held = optional(raw, "held", lambda value: _bound(pod, as_mapping(value)), None)
+    return Waiting(pod=pod, reason=optional(raw, "reason", as_str, ""), held=held)
 
 
 def _victim(value: Json) -> Victim:

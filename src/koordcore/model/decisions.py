@@ -7,11 +7,13 @@ from typing import TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.model.certificates import Certificate
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import PodKey
 
 __all__ = [
     "Bound",
+    "JobPlan",
     "NearMiss",
     "Nominated",
     "PodDecision",
@@ -124,16 +126,52 @@ class Bound:
 
 @attrs.frozen(kw_only=True)
 class Waiting:
-    """The pod waits and holds nothing.
+    """The pod waits.
 
     Parameters
     ----------
     reason
         What it waits for, such as a closed gate or the rest of its gang.
+    held
+        What it keeps while it waits, as a member of a NonStrict gang may; ``None`` for nothing. The snapshot
+        afterwards has the pod there.
     """
 
     pod: PodKey
     reason: str
+    held: Bound | None = None
+
+
+@attrs.frozen(kw_only=True)
+class JobPlan:
+    """What became of the members of one gang group that were asked about.
+
+    Parameters
+    ----------
+    job
+        Ids of its gangs, joined by commas.
+    members, placed, held
+        How many were asked about, how many got a node, how many keep one while they wait.
+    least
+        How many had to get one.
+    domains
+        Domains used per network layer, from the top down to the nodes; empty where nobody was placed.
+    certificate
+        How good the plan is known to be; ``None`` where members were placed one by one without a wish for
+        gathering, and where no node was asked.
+    message, detail
+        Why there is no plan: upstream's text, and the smallest reason in plain words.
+    """
+
+    job: str
+    members: int
+    placed: int = 0
+    held: int = 0
+    least: int = 0
+    domains: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+    certificate: Certificate | None = None
+    message: str = ""
+    detail: str = ""
 
 
 @attrs.frozen

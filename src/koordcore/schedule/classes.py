@@ -100,15 +100,21 @@ class FeatureSet:
         # A class keeps some 40 bytes a node and feature; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 
-    def class_of(self, pod: Pod) -> PodClass | Refusal:
-        """Give the class of a pod, or why no node needs to be asked."""
+    def key_of(self, pod: Pod) -> RequestKey | Refusal:
+        """Give what tells the classes of pods apart: what the pod wants of each feature."""
         requests: list[Hashable] = []
         for feature in self.features:
             request = feature.request_of(pod)
             if isinstance(request, Refusal):
                 return request
             requests.append(request)
-        key = tuple(requests)
+        return tuple(requests)
+
+    def class_of(self, pod: Pod) -> PodClass | Refusal:
+        """Give the class of a pod, or why no node needs to be asked."""
+        key = self.key_of(pod)
+        if isinstance(key, Refusal):
+            return key
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) >= self._most:
@@ -132,7 +138,7 @@ class FeatureSet:
         ground = self._grounds.get(signature)
         if ground is None:
             ground = self._grounds[signature] = _Ground.of(static, len(self.workspace.layout.names))
-        return PodClass(self.workspace, parts, ground)
+        return PodClass(self.workspace, pod, parts, ground)
 
     def placed(self, pod: Pod, row: int) -> None:
         """Tell every feature that keeps a ledger of a bound pod."""
@@ -150,12 +156,15 @@ class PodClass:
 
     Attributes
     ----------
+    pod
+        Some pod of the class.
     parts
         Features that have something to say about these pods, in filter order.
     """
 
-    def __init__(self, workspace: Workspace, parts: list[_Part], ground: _Ground) -> None:
+    def __init__(self, workspace: Workspace, pod: Pod, parts: list[_Part], ground: _Ground) -> None:
         self._workspace = workspace
+        self.pod = pod
         self.parts = parts
         self._ground = ground
         filters = [part for part in parts if part.setting.filters]
@@ -222,6 +231,15 @@ class PodClass:
             if one is not None:
                 mask = mask & one
         return mask
+
+    def slots(self, most: int) -> IntVector:
+        """Tell how many pods of the class each node takes one after another, at most: ``(N,)``."""
+        number = np.where(self.feasible(), most, 0)
+        for part in self.parts:
+            one = part.evaluator.slots(most) if part.setting.filters else None
+            if one is not None:
+                number = np.minimum(number, one)
+        return number
 
     def totals(self, feasible: BoolVector) -> IntVector:
         """Give the weighted sum of all scores, -1 where the pod does not fit: ``(N,)``.

@@ -120,6 +120,14 @@ class Evaluator:
         """Map raw scores of all nodes to 0..100; only the feasible ones count."""
         return raw
 
+    def slots(self, most: int) -> IntVector | None:
+        """Tell how many such pods each node takes one after another, up to ``most``: ``(N,)``.
+
+        Only nodes that ``fits`` lets through count, and an answer that is too high is only slower: whoever
+        plans with it binds the plan before returning it. ``None`` stands for as many as one likes.
+        """
+        return None
+
     def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
         """Take exactly what the pod gets on the node; ``None`` where there is nothing to choose.
 

@@ -6,16 +6,15 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-import numpy as np
-
 from koordcore._workspace import Workspace
 from koordcore.errors import ModelError
-from koordcore.model.decisions import Bound, PodDecision, Shortfall, Unschedulable, Waiting
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.decisions import Bound, JobPlan, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.schedule.classes import FeatureSet, PodClass
-from koordcore.schedule.feature import Refusal
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
+from koordcore.schedule.classes import FeatureSet
+from koordcore.schedule.place import place_pod
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 
 __all__ = ["queue_order", "schedule"]
 
@@ -36,6 +35,7 @@ def schedule(
     *,
     policy: Policy = Policy(),
     now: datetime | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> ScheduleResult:
     """Decide about pods, one after another, each on the cluster as the earlier ones left it.
 
@@ -51,12 +51,15 @@ def schedule(
     now
         The clock, for features that look at the age of things; left out, it is the moment of the newest
         metric.
+    limits
+        Budget and seed of the solver, where a job needs one.
 
     Returns
     -------
     ScheduleResult
-        One decision per pod in queue order, the cluster afterwards, and counts. The same arguments give the
-        same bytes. Ties between nodes go to the first name.
+        One decision per pod in queue order, one plan per job, the cluster afterwards, and counts. The members
+        of a gang take their turn together, when the first of them would. The same arguments give the same
+        bytes. Ties between nodes go to the first name.
 
     Raises
     ------
@@ -75,7 +78,19 @@ def schedule(
     snapshot = _take_in(snapshot, asked)
     workspace = Workspace(snapshot, now)
     features = FeatureSet(workspace, policy)
-    decisions = [_decide(workspace, features, pod) for pod in asked]
+    # Gangs bring the solver's adapter and more; an import of the library alone should not pay for them.
+    from koordcore.schedule.gangs import place_job
+    from koordcore.schedule.jobs import JobTable
+
+    decisions: list[PodDecision] = []
+    plans: list[JobPlan] = []
+    for turn in JobTable(snapshot).turns(asked):
+        if isinstance(turn, Pod):
+            decisions.append(place_pod(workspace, features, turn))
+        else:
+            members, plan = place_job(workspace, features, turn, limits)
+            decisions += members
+            plans.append(plan)
     counts = {
         "pods": len(decisions),
         "bound": sum(isinstance(one, Bound) for one in decisions),
@@ -84,7 +99,11 @@ def schedule(
         "nodes": len(workspace.layout.names),
     }
     return ScheduleResult(
-        decisions=tuple(decisions), snapshot=workspace.freeze(), policy=policy, stats=counts
+        decisions=tuple(decisions),
+        snapshot=workspace.freeze(),
+        jobs=tuple(plans),
+        policy=policy,
+        stats=counts,
     )
 
 
@@ -100,37 +119,3 @@ def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:
         seen.add(key)
     strangers = [pod for pod in pods if (known := pending.get(pod.key)) is not pod and known != pod]
     return snapshot.with_pending(*strangers) if strangers else snapshot
-
-
-def _decide(workspace: Workspace, features: FeatureSet, pod: Pod) -> PodDecision:
-    if pod.gated:
-        return Waiting(pod=pod.key, reason="Scheduling is blocked due to non-empty scheduling gates")
-    number = len(workspace.layout.names)
-    if not number:
-        return Unschedulable(pod=pod.key, refusal="no nodes available to schedule pods")
-    pod_class = features.class_of(pod)
-    if isinstance(pod_class, Refusal):
-        return Unschedulable(pod=pod.key, nodes=number, refusal=pod_class.reason)
-    refused = pod_class.refuse()
-    if refused is not None:
-        return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
-    return _place(workspace, features, pod_class, pod)
-
-
-def _place(workspace: Workspace, features: FeatureSet, pod_class: PodClass, pod: Pod) -> PodDecision:
-    feasible = pod_class.feasible()
-    count = int(np.count_nonzero(feasible))
-    if not count:
-        return pod_class.failure(pod)
-    totals = pod_class.totals(feasible)
-    row = int(totals.argmax())  # the first of the best, and nodes are in the order of their names
-    mark = workspace.checkpoint()
-    decision = pod_class.decide(pod, row, int(totals[row]), count)
-    if isinstance(decision, Shortfall):
-        workspace.rollback(mark)
-        node = workspace.layout.names[row]
-        raise AssertionError(f"{pod.key} fits {node} but cannot be allocated there: {decision.reason}")
-    bound = bind(pod, decision)
-    workspace.bind(bound, row)
-    features.placed(bound, row)
-    return decision

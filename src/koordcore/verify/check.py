@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from koordcore.model.decisions import Bound, Nominated, PodDecision
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.devices import check_devices
+from koordcore.verify.gangs import check_gangs
 from koordcore.verify.nodes import check_nodes
 from koordcore.verify.placement import check_placements
 from koordcore.verify.quotas import check_quotas
@@ -18,7 +19,7 @@ __all__ = ["verify"]
 
 Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
 
-CHECKS: Final[tuple[Check, ...]] = (check_nodes, check_placements, check_devices, check_quotas)
+CHECKS: Final[tuple[Check, ...]] = (check_nodes, check_placements, check_devices, check_quotas, check_gangs)
 """One function per rule book; each reads only the snapshot before and the result."""
 
 
@@ -80,6 +81,8 @@ def _check_snapshot(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterat
         yield Violation(ViolationKind.SNAPSHOT, "records", "are not the same before and after")
     for key in sorted({*before, *after}):
         decision = decided.get(key)
+        if isinstance(decision, Waiting):
+            decision = decision.held
         if key in before and after.get(key) != before[key]:
             message = "is gone" if key not in after else "is not as it was"
             yield Violation(ViolationKind.SNAPSHOT, str(key), message)

@@ -127,6 +127,26 @@ class DeviceEvaluator(Evaluator):
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         return default_normalise(raw, feasible)
 
+    def slots(self, most: int) -> IntVector | None:
+        feature = self._feature
+        numbers = feature.numbers()
+        counts = {
+            number: self._count(feature.states[int(np.flatnonzero(numbers == number)[0])], most)
+            for number in np.unique(numbers).tolist()
+        }
+        return np.array([counts[number] for number in numbers.tolist()], np.int64)
+
+    def _count(self, state: NodeDevices | None, most: int) -> int:
+        """Take devices for one pod after another until they do not suffice."""
+        if state is None:
+            return most
+        for taken in range(most):
+            found = allocate_devices(state, self._request, policy=self._feature.policy)
+            if isinstance(found, DeviceShortfall):
+                return taken
+            state = state.assume(f"\0{taken}", found)
+        return most
+
     def allocate(self, pod: Pod, row: int) -> Holding | Shortfall:
         feature = self._feature
         state = feature.states[row]

@@ -224,6 +224,10 @@ class PortEvaluator(Evaluator):
         numbers = range(len(self._used))[rows] if isinstance(rows, slice) else rows.tolist()
         return np.array([self._free(row) for row in numbers], bool)
 
+    def slots(self, most: int) -> IntVector:
+        # The pod's own ports clash with those of its twin.
+        return np.ones(len(self._used), np.int64)
+
     def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
         return [(self.reason, ~self.fits(rows))]
 

@@ -101,6 +101,13 @@ class FitEvaluator(Evaluator):
         ]
         return tuple(found)
 
+    def slots(self, most: int) -> IntVector:
+        free = self._workspace.free
+        number = np.full(free.shape[1], 0 if self._absent else most, np.int64)
+        for _, resource, amount in self._asked:
+            np.minimum(number, free[resource] // amount, out=number)
+        return np.maximum(number, 0, out=number)
+
     def scores(self, rows: Rows) -> IntVector:
         scored = self._scored
         used = self._workspace.at(self._workspace.scored, rows)[scored.index]

@@ -1,0 +1,313 @@
+"""A whole job at once: all of its minimum or nothing.
+
+A job with a wish for gathering is planned over the network tree: offer slots come from the features' own
+filters, the plan from :func:`~koordcore.allocators.gang.planner.place_gang`, and every member is then bound
+as a pod of its own would be. A node that takes fewer members than it offered loses that offer, and the job is
+planned again, so that a plan that is returned has been bound already. A job without such a wish goes member
+by member, which is exact for equal members; where unequal ones get in each other's way it is planned too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import IntMatrix, IntVector
+from koordcore._workspace import Workspace
+from koordcore.allocators.gang.demand import (
+    GangDemand,
+    GangPlacement,
+    GangShortfall,
+    Member,
+    Role,
+    Shape,
+    rank_order,
+)
+from koordcore.allocators.gang.planner import place_gang
+from koordcore.model.certificates import Certificate, CertificateStatus, Limits
+from koordcore.model.decisions import Bound, JobPlan, PodDecision, Unschedulable, Waiting
+from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.pods import Pod, PodKey
+from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.feature import Refusal
+from koordcore.schedule.jobs import Job, network_tree, rank_of
+from koordcore.schedule.place import place_pod, place_there, refuse_pod
+from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
+
+__all__ = ["place_job"]
+
+_REPLANS: Final = 64
+"""Each replan takes an offer away that did not hold; features that count by node need none."""
+
+
+def place_job(
+    workspace: Workspace, features: FeatureSet, job: Job, limits: Limits
+) -> tuple[list[PodDecision], JobPlan]:
+    """Decide about all members of a job that are asked about.
+
+    Returns
+    -------
+    decisions
+        One per member, gang after gang.
+    plan
+        What became of the job as a whole.
+    """
+    gated = [pod for pod in job.pods if pod.gated]
+    if job.refusal or gated:
+        reason = job.refusal or f'waiting for pod "{gated[0].key}", which is gated'
+        return _give_up(workspace, job, {}, reason)
+    spec, tree = job.spec, workspace.snapshot.once(network_tree)
+    if spec is not None and tree is not None:
+        return _planned(workspace, features, job, spec, tree, limits)
+    mark = workspace.checkpoint()
+    decisions = {pod.key: place_pod(workspace, features, pod) for pod in _in_order(job)}
+    short = [name for name in job.members if _placed(job, name, decisions) < job.least(name)]
+    if not short:
+        return _kept(job, decisions)
+    if not job.strict:
+        return _held(job, decisions)
+    workspace.rollback(mark)
+    if len({features.key_of(pod) for pod in job.pods}) > 1:
+        return _planned(workspace, features, job, NetworkTopologySpec(), _flat_tree(workspace), limits)
+    return _give_up(workspace, job, decisions, "")
+
+
+def _in_order(job: Job) -> list[Pod]:
+    members = [Member(str(pod.key), 0, rank_of(pod)) for pod in job.pods]
+    by_key = {str(pod.key): pod for pod in job.pods}
+    if all(member.rank is None for member in members):
+        return list(job.pods)
+    return [by_key[member.key] for member in rank_order(members)]
+
+
+def _placed(job: Job, gang_id: str, decisions: Mapping[PodKey, PodDecision]) -> int:
+    return sum(isinstance(decisions[pod.key], Bound) for pod in job.members[gang_id])
+
+
+def _flat_tree(workspace: Workspace) -> NetworkTopology:
+    """Give the tree of a cluster without a network: all nodes under the root."""
+    return build_tree([LayerSpec(NODE_LAYER)], {name: {} for name in workspace.layout.names})
+
+
+# -- outcomes ------------------------------------------------------------------------------------------------
+
+
+def _plan_of(job: Job, **changes: object) -> JobPlan:
+    least = sum(job.least(name) for name in job.members)
+    plan = JobPlan(job=job.name, members=len(job.pods), least=least)
+    return attrs.evolve(plan, **changes)  # type: ignore[arg-type]  # fields of the record
+
+
+def _kept(job: Job, decisions: Mapping[PodKey, PodDecision]) -> tuple[list[PodDecision], JobPlan]:
+    """Every minimum is met; members beyond it may wait."""
+    listed = [decisions[pod.key] for pod in job.pods]
+    nodes = [one.node for one in listed if isinstance(one, Bound)]
+    plan = _plan_of(job, placed=len(nodes), domains={NODE_LAYER: len(set(nodes))} if nodes else {})
+    return listed, plan
+
+
+def _held(job: Job, decisions: Mapping[PodKey, PodDecision]) -> tuple[list[PodDecision], JobPlan]:
+    """NonStrict (ruling 8): who found a place keeps it while the job waits for the others."""
+    listed: list[PodDecision] = []
+    for pod in job.pods:
+        decision = decisions[pod.key]
+        if isinstance(decision, Bound):
+            reason = f'gang "{job.name}" waits for its minimum'
+            decision = Waiting(pod=pod.key, reason=reason, held=decision)
+        listed.append(decision)
+    number = sum(isinstance(one, Waiting) for one in listed)
+    return listed, _plan_of(job, held=number, message="waits for its minimum, keeping what it has")
+
+
+def _give_up(
+    workspace: Workspace, job: Job, decisions: Mapping[PodKey, PodDecision], reason: str
+) -> tuple[list[PodDecision], JobPlan]:
+    """Nobody is placed; the member that failed says why, the others point at it."""
+    nodes = len(workspace.layout.names)
+    failed = next((one for one in decisions.values() if isinstance(one, Unschedulable)), None)
+    if not reason and failed is not None:
+        reason = (
+            f'GangGroup "{job.name}" gets rejected due to member Pod "{failed.pod}" is unschedulable '
+            f'with reason "{failed.message}"'
+        )
+    listed: list[PodDecision] = []
+    for pod in job.pods:
+        own = decisions.get(pod.key)
+        if pod.gated:
+            listed.append(refuse_pod(pod) or Waiting(pod=pod.key, reason=reason))
+        elif isinstance(own, Unschedulable):
+            listed.append(own)
+        else:
+            listed.append(Unschedulable(pod=pod.key, nodes=nodes, refusal=reason))
+    return listed, _plan_of(job, message=reason)
+
+
+# -- planning ------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class _Outline:
+    """A job as the planner takes it, apart from the offers of the nodes."""
+
+    members: tuple[Pod, ...]
+    classes: tuple[PodClass, ...]
+    shape_of: Mapping[str, int]
+    rows: IntVector
+    """Row of each node of the tree."""
+
+
+def _planned(
+    workspace: Workspace,
+    features: FeatureSet,
+    job: Job,
+    spec: NetworkTopologySpec,
+    tree: NetworkTopology,
+    limits: Limits,
+) -> tuple[list[PodDecision], JobPlan]:
+    outline = _outline(workspace, features, job, tree)
+    if isinstance(outline, Unschedulable):
+        return _give_up(workspace, job, {outline.pod: outline}, "")
+    offers = _offers(workspace, outline)
+    cut = False
+    for _ in range(_REPLANS):
+        demand = _demand(workspace, job, spec, tree, outline, offers)
+        answer = place_gang(tree, demand, fit_error=_fit_error(outline), limits=limits)
+        if isinstance(answer, GangShortfall):
+            decisions, plan = _give_up(workspace, job, {}, answer.message)
+            certificate = _weakened(answer.certificate) if cut else answer.certificate
+            return decisions, attrs.evolve(plan, detail=answer.detail, certificate=certificate)
+        mark = workspace.checkpoint()
+        bound = _bind_all(workspace, features, outline, answer)
+        if isinstance(bound, dict):
+            return _finish(job, outline, answer, bound, cut=cut)
+        workspace.rollback(mark)
+        shape, position, taken = bound
+        offers[shape, position] = taken
+        # Unequal members on one node may also have got in each other's way; then this offer was cut too far.
+        cut = cut or len(outline.classes) > 1
+    return _give_up(workspace, job, {}, "no plan was found whose members can all be bound")
+
+
+def _outline(
+    workspace: Workspace, features: FeatureSet, job: Job, tree: NetworkTopology
+) -> _Outline | Unschedulable:
+    classes: dict[int, PodClass] = {}
+    numbers: dict[int, int] = {}
+    shape_of: dict[str, int] = {}
+    nodes = len(workspace.layout.names)
+    for pod in job.pods:
+        pod_class = features.class_of(pod)
+        if isinstance(pod_class, Refusal):
+            return Unschedulable(pod=pod.key, nodes=nodes, refusal=pod_class.reason)
+        refused = pod_class.refuse()
+        if refused is not None:
+            return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+        shape_of[str(pod.key)] = numbers.setdefault(id(pod_class), len(numbers))
+        classes[id(pod_class)] = pod_class
+    rows = np.array([workspace.layout.row_of[name] for name in tree.nodes], np.int64)
+    return _Outline(job.pods, tuple(classes.values()), shape_of, rows)
+
+
+def _offers(workspace: Workspace, outline: _Outline) -> IntMatrix:
+    """How many members of each shape every node of the tree takes: ``(shapes, nodes)``."""
+    most = len(outline.members)
+    return np.stack([one.slots(most)[outline.rows] for one in outline.classes])
+
+
+def _demand(
+    workspace: Workspace,
+    job: Job,
+    spec: NetworkTopologySpec,
+    tree: NetworkTopology,
+    outline: _Outline,
+    offers: IntMatrix,
+) -> GangDemand:
+    roles = tuple(
+        Role(
+            name=name,
+            members=tuple(Member(str(pod.key), outline.shape_of[str(pod.key)], rank_of(pod)) for pod in pods),
+            min_available=job.least(name),
+        )
+        for name, pods in job.members.items()
+    )
+    requests = [_amounts(workspace, pod_class) for pod_class in outline.classes]
+    bound = np.zeros(len(tree.nodes), np.int64)
+    for nodes in job.bound.values():
+        for node in nodes:
+            if node in tree.node_index:
+                bound[tree.node_index[node]] += 1
+    return GangDemand(
+        roles=roles,
+        shapes=tuple(
+            Shape(slots=slots, request=request) for slots, request in zip(offers, requests, strict=True)
+        ),
+        free=workspace.free[:, outline.rows],
+        spec=spec,
+        bound=bound,
+    )
+
+
+def _amounts(workspace: Workspace, pod_class: PodClass) -> IntVector:
+    index = workspace.layout.index
+    request = np.zeros(len(workspace.layout.resources), np.int64)
+    for name, amount in pod_class.pod.requests.items():
+        if name in index:
+            request[index[name]] = amount
+    request[index["pods"]] = 1
+    return request
+
+
+def _fit_error(outline: _Outline) -> str:
+    """What the filters say about the first member over all nodes."""
+    pod_class = outline.classes[0]
+    return "" if pod_class.feasible().all() else pod_class.failure(outline.members[0]).message
+
+
+def _bind_all(
+    workspace: Workspace, features: FeatureSet, outline: _Outline, answer: GangPlacement
+) -> dict[PodKey, PodDecision] | tuple[int, int, int]:
+    """Bind the plan member by member; or say which offer did not hold: shape, position in the tree, taken."""
+    by_key = {str(pod.key): pod for pod in outline.members}
+    taken: dict[tuple[int, int], int] = {}
+    decisions: dict[PodKey, PodDecision] = {}
+    positions = {int(row): position for position, row in enumerate(outline.rows)}
+    for key, node in answer.nodes.items():
+        pod, row = by_key[key], workspace.layout.row_of[node]
+        place = (outline.shape_of[key], positions[row])
+        decision = place_there(workspace, features, pod, row)
+        if decision is None:
+            return (*place, taken.get(place, 0))
+        taken[place] = taken.get(place, 0) + 1
+        decisions[pod.key] = decision
+    return decisions
+
+
+def _finish(
+    job: Job,
+    outline: _Outline,
+    answer: GangPlacement,
+    bound: Mapping[PodKey, PodDecision],
+    *,
+    cut: bool,
+) -> tuple[list[PodDecision], JobPlan]:
+    left_out = 'no place is left for more than the minimum of gang "{}"'
+    decisions = [
+        bound.get(pod.key, Unschedulable(pod=pod.key, refusal=left_out.format(name)))
+        for name, pods in job.members.items()
+        for pod in pods
+    ]
+    plan = _plan_of(
+        job,
+        placed=len(bound),
+        domains=dict(answer.domains),
+        certificate=_weakened(answer.certificate) if cut else answer.certificate,
+    )
+    return decisions, plan
+
+
+def _weakened(certificate: Certificate) -> Certificate:
+    """An offer was cut further than proven: the answer is legal, and its bound is not known any more."""
+    return Certificate(CertificateStatus.HEURISTIC, certificate.objective)

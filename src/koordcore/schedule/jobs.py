@@ -1,0 +1,169 @@
+"""Which pods belong together: the gangs of a snapshot, and the turns in which the loop takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+
+import attrs
+
+from koordcore.allocators.gang.cycle import before_pre_filter
+from koordcore.allocators.gang.events import add_pod, add_pod_group
+from koordcore.allocators.gang.state import Code, GangState
+from koordcore.errors import ManifestError
+from koordcore.model.gangs import Gang, GangMode, GangPod, MatchPolicy, NetworkTopologySpec, PodGroup
+from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
+from koordcore.model.pods import Pod
+from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod, parse_topology_index
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.topology.network import NetworkTopology, build_tree, order_layers
+
+__all__ = ["Job", "JobTable", "gang_state", "network_tree"]
+
+
+def _gang_pod(pod: Pod) -> GangPod:
+    created = None if pod.created is None else pod.created.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return parse_gang_pod(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid or str(pod.key),
+        labels=pod.labels,
+        annotations=pod.annotations,
+        created=created,
+        node_name=pod.node_name or "",
+        terminated=pod.finished,
+    ).pod
+
+
+def gang_state(snapshot: ClusterSnapshot) -> GangState:
+    """Build the state of all gangs: PodGroups first, then pods in the order of their keys."""
+    state = GangState()
+    for group in snapshot.of(PodGroup):
+        state = add_pod_group(state, gang_from_pod_group(group).gang).state
+    pods = (pod for pod in chain(snapshot.bound_pods(), snapshot.pending))
+    for pod in sorted(
+        (one for one in pods if gang_name(one.labels, one.annotations)), key=lambda one: one.key
+    ):
+        state = add_pod(state, _gang_pod(pod)).state
+    return state
+
+
+def network_tree(snapshot: ClusterSnapshot) -> NetworkTopology | None:
+    """Build the network's tree of all nodes; ``None`` without a ClusterNetworkTopology named ``default``.
+
+    Raises
+    ------
+    ModelError
+        When the declared layers do not lead from the top down to the nodes.
+    """
+    declared = snapshot.find(ClusterNetworkTopology, DEFAULT_NETWORK_TOPOLOGY)
+    if declared is None:
+        return None
+    labels = {state.name: state.node.labels for state in snapshot.nodes}
+    return build_tree(order_layers(declared.layers), labels)
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """Pods that are decided together: the members of a gang group that are asked about.
+
+    Parameters
+    ----------
+    name
+        Ids of its gangs, joined by commas.
+    gangs
+        Their configurations, by id.
+    members
+        Pending members by gang id, in rank order where they have ranks, else in queue order.
+    bound
+        Nodes of the members that run, by gang id; one entry each.
+    refusal
+        Why the group may not start at all, such as too few members; empty for none.
+    """
+
+    name: str
+    gangs: Mapping[str, Gang]
+    members: Mapping[str, tuple[Pod, ...]]
+    bound: Mapping[str, tuple[str, ...]]
+    refusal: str = ""
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """All members that wait, gang after gang."""
+        return tuple(chain.from_iterable(self.members.values()))
+
+    @property
+    def spec(self) -> NetworkTopologySpec | None:
+        """The wish for gathering of the first gang that has one."""
+        specs = (self.gangs[name].topology_spec for name in sorted(self.gangs))
+        return next((spec for spec in specs if spec is not None), None)
+
+    @property
+    def strict(self) -> bool:
+        """One member's failure releases the others."""
+        return any(gang.mode is GangMode.STRICT for gang in self.gangs.values())
+
+    def least(self, gang_id: str) -> int:
+        """Give how many of a gang's members that wait have to be placed at least."""
+        gang = self.gangs[gang_id]
+        running = 0 if gang.match_policy == MatchPolicy.ONLY_WAITING else len(self.bound[gang_id])
+        return max(0, gang.min_available - running)
+
+
+def rank_of(pod: Pod) -> int | None:
+    """Give a member's rank; ``None`` without a readable one."""
+    try:
+        return parse_topology_index(pod.annotations)
+    except ManifestError:
+        return None
+
+
+class JobTable:
+    """The gangs of a snapshot, ready to be asked which pods go together."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
+        self._state: GangState = snapshot.once(gang_state)
+        self._nodes: dict[str, list[str]] = {}
+        if self._state.gangs:
+            for pod in snapshot.bound_pods():
+                gang = gang_name(pod.labels, pod.annotations)
+                if gang:
+                    self._nodes.setdefault(f"{pod.namespace}/{gang}", []).append(str(pod.node_name))
+
+    def turns(self, queue: Iterable[Pod]) -> Iterator[Pod | Job]:
+        """Give single pods and jobs in queue order; a job comes when its first member would."""
+        waiting = list(queue)
+        by_gang: dict[str, list[Pod]] = {}
+        for pod in waiting:
+            gang = gang_name(pod.labels, pod.annotations)
+            if gang:
+                by_gang.setdefault(f"{pod.namespace}/{gang}", []).append(pod)
+        taken: set[str] = set()
+        for pod in waiting:
+            gang = gang_name(pod.labels, pod.annotations)
+            if not gang:
+                yield pod
+            elif (gang_id := f"{pod.namespace}/{gang}") not in taken:
+                job = self._job(gang_id, pod, by_gang)
+                taken.update(job.members)
+                yield job
+
+    def _job(self, gang_id: str, first: Pod, by_gang: Mapping[str, list[Pod]]) -> Job:
+        record = self._state.gangs.get(gang_id)
+        group = (gang_id,) if record is None else record.gang.group
+        known = {name: self._state.gangs[name].gang for name in group if name in self._state.gangs}
+        gangs = known or {gang_id: Gang(id=gang_id)}
+        refusal = self._refusal(first)
+        return Job(
+            name=",".join(sorted(gangs)),
+            gangs=gangs,
+            members={name: tuple(by_gang.get(name, ())) for name in sorted(gangs)},
+            bound={name: tuple(self._nodes.get(name, ())) for name in sorted(gangs)},
+            refusal=refusal,
+        )
+
+    def _refusal(self, first: Pod) -> str:
+        tree = self._snapshot.once(network_tree)
+        step = before_pre_filter(self._state, _gang_pod(first), topology_known=tree is not None)
+        return "" if step.code is Code.SUCCESS else step.message

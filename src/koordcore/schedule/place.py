@@ -1,0 +1,82 @@
+"""One pod: admit, filter, score, allocate, assume."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from koordcore._workspace import Workspace
+from koordcore.model.decisions import Bound, PodDecision, Shortfall, Unschedulable, Waiting
+from koordcore.model.pods import Pod
+from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.feature import Refusal
+from koordcore.snapshot import bind
+
+__all__ = ["place_pod", "place_there", "refuse_pod"]
+
+GATED = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+def refuse_pod(pod: Pod) -> PodDecision | None:
+    """Give the decision about a pod that may not be tried at all, or ``None``."""
+    return Waiting(pod=pod.key, reason=GATED) if pod.gated else None
+
+
+def place_pod(workspace: Workspace, features: FeatureSet, pod: Pod) -> PodDecision:
+    """Place a pod on the best node, or say why no node takes it."""
+    number = len(workspace.layout.names)
+    early = refuse_pod(pod)
+    if early is not None:
+        return early
+    if not number:
+        return Unschedulable(pod=pod.key, refusal="no nodes available to schedule pods")
+    pod_class = features.class_of(pod)
+    if isinstance(pod_class, Refusal):
+        return Unschedulable(pod=pod.key, nodes=number, refusal=pod_class.reason)
+    refused = pod_class.refuse()
+    if refused is not None:
+        return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
+    feasible = pod_class.feasible()
+    count = int(np.count_nonzero(feasible))
+    if not count:
+        return pod_class.failure(pod)
+    totals = pod_class.totals(feasible)
+    row = int(totals.argmax())  # the first of the best, and nodes are in the order of their names
+    decision = _take(workspace, features, pod_class, pod, row, int(totals[row]), count)
+    if isinstance(decision, Shortfall):
+        node = workspace.layout.names[row]
+        raise AssertionError(f"{pod.key} fits {node} but cannot be allocated there: {decision.reason}")
+    return decision
+
+
+def place_there(workspace: Workspace, features: FeatureSet, pod: Pod, row: int) -> Bound | None:
+    """Place a pod on one node; ``None`` where the node does not take it."""
+    pod_class = features.class_of(pod)
+    if isinstance(pod_class, Refusal) or pod_class.refuse() is not None:
+        return None
+    feasible = pod_class.feasible()
+    if not feasible[row]:
+        return None
+    totals = pod_class.totals(feasible)
+    count = int(np.count_nonzero(feasible))
+    decision = _take(workspace, features, pod_class, pod, row, int(totals[row]), count)
+    return None if isinstance(decision, Shortfall) else decision
+
+
+def _take(
+    workspace: Workspace,
+    features: FeatureSet,
+    pod_class: PodClass,
+    pod: Pod,
+    row: int,
+    score: int,
+    count: int,
+) -> Bound | Shortfall:
+    mark = workspace.checkpoint()
+    decision = pod_class.decide(pod, row, score, count)
+    if isinstance(decision, Shortfall):
+        workspace.rollback(mark)
+        return decision
+    bound = bind(pod, decision)
+    workspace.bind(bound, row)
+    features.placed(bound, row)
+    return decision

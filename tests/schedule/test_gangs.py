@@ -1,0 +1,197 @@
+"""Gangs in the flow: all or nothing, gathered, and bindable as planned."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Node,
+    Pod,
+    Unschedulable,
+    ViolationKind,
+    Waiting,
+    schedule,
+    verify,
+)
+from koordcore.model.certificates import CertificateStatus
+from koordcore.model.cluster import ClusterRecord
+from koordcore.model.gangs import PodGroup
+from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.pods import HostPort
+from koordcore.topology.network import NODE_LAYER, LayerSpec
+
+NAME = "gang.scheduling.koordinator.sh/name"
+LEAST = "gang.scheduling.koordinator.sh/min-available"
+MODE = "gang.scheduling.koordinator.sh/mode"
+GROUPS = "gang.scheduling.koordinator.sh/groups"
+SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
+MUST = '{"gatherStrategy": [{"layer": "BlockLayer", "strategy": "MustGather"}]}'
+
+NETWORK = ClusterNetworkTopology(
+    "default",
+    (LayerSpec("BlockLayer", ("block",)), LayerSpec(NODE_LAYER, (), "BlockLayer")),
+)
+
+
+def node(name: str, cpu: int, block: str = "") -> Node:
+    return Node(name=name, labels={"block": block} if block else {}, allocatable={"cpu": cpu, "pods": 10})
+
+
+def members(gang: str, count: int, cpu: int, least: int, *, first: int = 0, **annotations: str) -> list[Pod]:
+    named = {"mode": MODE, "groups": GROUPS, "spec": SPEC}
+    extra = {named[key]: value for key, value in annotations.items()}
+    return [
+        Pod(
+            name=f"{gang}-{number}",
+            requests={"cpu": cpu},
+            annotations={NAME: gang, LEAST: str(least), **extra},
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def placed(snapshot: ClusterSnapshot) -> dict[str, str]:
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    return {one.pod.name: one.node for one in result.bound}
+
+
+def cluster(nodes: list[Node], pods: list[Pod], *records: ClusterRecord) -> ClusterSnapshot:
+    return ClusterSnapshot(nodes=nodes, pending=pods, records=records)
+
+
+def test_all_or_nothing() -> None:
+    """Three of four fit, so none is placed; a pod of its own may then use the room."""
+    gang = members("g", 4, 1000, 4)
+    snapshot = cluster([node("n", 3000)], [*gang, Pod(name="alone", requests={"cpu": 3000}, priority=-1)])
+    result = schedule(snapshot)
+    assert {one.pod.name for one in result.bound} == {"alone"}
+    refused = [one for one in result.decisions if isinstance(one, Unschedulable)]
+    assert len(refused) == 4
+    assert any("gets rejected due to member Pod" in one.refusal for one in refused)
+    assert verify(snapshot, result) == ()
+
+
+def test_more_than_the_minimum_when_there_is_room() -> None:
+    """Two have to start, three fit, the fourth waits."""
+    assert len(placed(cluster([node("n", 3000)], members("g", 4, 1000, 2)))) == 3
+
+
+def test_running_members_count_towards_the_minimum() -> None:
+    """One runs already, so one more is enough."""
+    first, *others = members("g", 3, 1000, 2)
+    snapshot = cluster([node("n", 2000)], [first, *others]).assume(first.at("n"))
+    assert len(placed(snapshot)) == 1
+
+
+def test_too_few_members_do_not_start() -> None:
+    """The reference's words for a gang whose members have not all been created."""
+    result = schedule(cluster([node("n", 9000)], members("g", 2, 1000, 3)))
+    assert not result.bound
+    first = result.decisions[0]
+    assert isinstance(first, Unschedulable)
+    assert "child pod not collect enough" in first.refusal
+
+
+def test_non_strict_keeps_what_it_has() -> None:
+    """Who found a place keeps it while the others wait (ruling 8), and the checker agrees."""
+    snapshot = cluster([node("n", 2000)], members("g", 3, 1000, 3, mode="NonStrict"))
+    result = schedule(snapshot)
+    held = [one for one in result.decisions if isinstance(one, Waiting)]
+    assert [one.held.node for one in held if one.held] == ["n", "n"]
+    assert verify(snapshot, result) == ()
+    more = result.snapshot.with_nodes(node("m", 1000))
+    assert placed(more) == {"g-2": "m"}
+
+
+def test_gang_groups_start_together() -> None:
+    """The second gang does not fit, so the first does not start either."""
+    both = '["default/a", "default/b"]'
+    pods = [*members("a", 2, 1000, 2, groups=both), *members("b", 2, 2000, 2, groups=both)]
+    assert placed(cluster([node("n", 5000)], pods)) == {}
+    assert len(placed(cluster([node("n", 6000)], pods))) == 4
+
+
+def test_must_gather_takes_the_block_that_holds_all() -> None:
+    """The emptier-looking block is passed over for the one with room for everybody."""
+    nodes = [node("a1", 4000, "a"), node("b1", 2000, "b"), node("b2", 3000, "b")]
+    snapshot = cluster(nodes, members("g", 5, 1000, 5, spec=MUST), NETWORK)
+    assert set(placed(snapshot).values()) == {"b1", "b2"}
+    plan = schedule(snapshot).jobs[0]
+    assert dict(plan.domains) == {"BlockLayer": 1, NODE_LAYER: 2}
+    assert plan.certificate is not None
+    assert plan.certificate.status is CertificateStatus.PROVEN
+
+
+def test_must_gather_refuses_with_the_smallest_reason() -> None:
+    """No block holds six; the plan says what the best one offers."""
+    nodes = [node("a1", 4000, "a"), node("b1", 2000, "b"), node("b2", 3000, "b")]
+    result = schedule(cluster(nodes, members("g", 6, 1000, 6, spec=MUST), NETWORK))
+    assert not result.bound
+    plan = result.jobs[0]
+    assert plan.certificate is not None
+    assert plan.certificate.status is CertificateStatus.INFEASIBLE
+    assert "5" in plan.detail
+    assert "no candidate topology nodes can accommodate job" in plan.message
+
+
+def test_offers_that_do_not_hold_are_taken_back() -> None:
+    """Host ports leave one member per node, whatever the resources say; the plan that comes out is bound."""
+    pods = [attrs.evolve(one, host_ports=(HostPort(80),)) for one in members("g", 2, 1000, 2, spec=MUST)]
+    nodes = [node("a1", 4000, "a"), node("b1", 1000, "b"), node("b2", 1000, "b")]
+    assert set(placed(cluster(nodes, pods, NETWORK)).values()) == {"b1", "b2"}
+
+
+def test_unequal_members_that_a_greedy_order_would_lose() -> None:
+    """Small members first would fill the node that only the large one needs; the plan finds the fit."""
+    small, large = members("g", 2, 1000, 3), members("g", 1, 3000, 3, first=2)
+    got = placed(cluster([node("a", 3000), node("b", 2000)], [*small, *large]))
+    assert got == {"g-0": "b", "g-1": "b", "g-2": "a"}
+
+
+def test_pod_group_configures_the_gang() -> None:
+    """The label names it, the object says how many."""
+    pods = [
+        Pod(name=f"w-{number}", requests={"cpu": 1000}, labels={"pod-group.scheduling.sigs.k8s.io": "job"})
+        for number in range(2)
+    ]
+    group = PodGroup(namespace="default", name="job", min_member=2)
+    assert placed(cluster([node("n", 1000)], pods, group)) == {}
+    assert len(placed(cluster([node("n", 2000)], pods, group))) == 2
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_the_checker_finds_a_torn_gang(gone: int) -> None:
+    """A plan that leaves members out is not legal."""
+    snapshot = cluster([node("n", 9000)], members("g", 4, 1000, 4))
+    result = schedule(snapshot)
+    lost = [one.pod for one in result.bound[:gone]]
+    torn = attrs.evolve(
+        result,
+        decisions=tuple(Unschedulable(pod=one.pod) if one.pod in lost else one for one in result.decisions),
+        snapshot=result.snapshot.forget(*lost).with_pending(*(p for p in snapshot.pending if p.key in lost)),
+    )
+    assert {violation.kind for violation in verify(snapshot, torn)} == {ViolationKind.GANG}
+
+
+def test_the_checker_finds_a_scattered_gang() -> None:
+    """MustGather is checked anew from the labels."""
+    nodes = [node("a1", 4000, "a"), node("b1", 4000, "b")]
+    snapshot = cluster(nodes, members("g", 2, 1000, 2, spec=MUST), NETWORK)
+    result = schedule(snapshot)
+    first = result.bound[0]
+    pod = result.snapshot.pod(first.pod)
+    assert pod is not None
+    other = "b1" if first.node == "a1" else "a1"
+    scattered = attrs.evolve(
+        result,
+        decisions=tuple(
+            attrs.evolve(one, node=other) if one == first and isinstance(one, Bound) else one
+            for one in result.decisions
+        ),
+        snapshot=result.snapshot.forget(pod.key).assume(pod.at(other)),
+    )
+    assert {violation.kind for violation in verify(snapshot, scattered)} == {ViolationKind.GANG}
