@@ -23,7 +23,7 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Certificat
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Outcome", "OutcomeStatus", "Program", "Stage", "Terms", "solve"]
+__all__ = ["Outcome", "OutcomeStatus", "Presolve", "Program", "Stage", "Terms", "solve"]
 
 Terms: TypeAlias = Sequence[tuple[int, int]]
 """Pairs of variable and coefficient; a variable that occurs twice counts with the sum."""
@@ -40,6 +40,13 @@ class OutcomeStatus(StrEnum):
     FEASIBLE = "Feasible"
     INFEASIBLE = "Infeasible"
     UNKNOWN = "Unknown"
+
+
+class Presolve(StrEnum):
+    """How much work is put into simplifying before the search; light suits programs built tight already."""
+
+    FULL = "Full"
+    LIGHT = "Light"
 
 
 @attrs.frozen
@@ -253,6 +260,7 @@ def solve(
     *,
     hint: Sequence[int] = (),
     limits: Limits = DEFAULT_LIMITS,
+    presolve: Presolve = Presolve.FULL,
 ) -> Outcome:
     """Minimise the stages lexicographically.
 
@@ -267,6 +275,8 @@ def solve(
         illegal or incomplete one is ignored.
     limits
         Budget over all stages, and the seed.
+    presolve
+        Effort before the search of every stage.
 
     Returns
     -------
@@ -278,14 +288,15 @@ def solve(
     SolverError
         When the solver's answer breaks the program: a defect, never the caller's input.
     """
-    return _Search(program, limits).run(stages or (Stage(()),), tuple(hint))
+    return _Search(program, limits, presolve).run(stages or (Stage(()),), tuple(hint))
 
 
 class _Search:
     """One call: the solver's model, the budget left, the best assignment so far."""
 
-    def __init__(self, program: Program, limits: Limits) -> None:
+    def __init__(self, program: Program, limits: Limits, presolve: Presolve) -> None:
         self._program = program
+        self._presolve = presolve
         self._limits = limits
         self._spent = 0.0
         self._solves = 0
@@ -363,6 +374,10 @@ class _Search:
         solver.parameters.max_deterministic_time = max(
             _LEAST_BUDGET, self._limits.deterministic_time - self._spent
         )
+        if self._presolve is Presolve.LIGHT:
+            solver.parameters.max_presolve_iterations = 1
+            solver.parameters.cp_model_probing_level = 0
+            solver.parameters.symmetry_level = 0
         code = solver.solve(model)
         response = solver.response_proto
         self._solves += 1

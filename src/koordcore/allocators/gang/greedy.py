@@ -1,20 +1,23 @@
 """A quick legal placement of members of several shapes, as the solver's starting point.
 
-Domains are tried from the deepest layer up, the tightest first; inside one the nodes are filled in leaf
-order, big members first. It may miss placements that exist; the solver does not.
+Domains are tried from the deepest layer up, the tightest first. Inside one, a child that can take everything
+left is taken, the tightest first; else the largest child is filled. Among nodes the one that holds most goes
+first, big members first. It may miss placements that exist; the solver does not.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore.allocators.gang.demand import Member, Role, rank_order
+from koordcore.allocators.gang.demand import IntMatrix, IntVector, Member, Role, rank_order
 from koordcore.allocators.gang.objective import Terms
 
 __all__ = ["greedy_places"]
+
+FloatVector: TypeAlias = NDArray[np.float64]
 
 _TRIES: Final = 32
 """Domains tried per layer."""
@@ -44,8 +47,9 @@ class _Greedy:
         self._requests = np.stack([shape.request for shape in demand.shapes])
         self._slots = np.stack([shape.slots for shape in demand.shapes]).copy()
         total = np.maximum(1, self._left.sum(axis=1))
-        weight = (self._requests / total).max(axis=1, initial=0.0)
-        self._big_first = sorted(range(len(demand.shapes)), key=lambda shape: (-weight[shape], shape))
+        self._weight = np.maximum((self._requests / total).max(axis=1, initial=0.0), 1e-9)
+        self._big_first = sorted(range(len(demand.shapes)), key=lambda shape: (-self._weight[shape], shape))
+        self._alone = np.zeros((len(demand.shapes), len(self._tree)), dtype=np.int64)
 
     def run(self) -> dict[str, int] | None:
         """Place the roles; those that gather on their own one by one, the others together."""
@@ -84,6 +88,7 @@ class _Greedy:
             [tree.sum_up(np.minimum(row, n)) for row, n in zip(self._slots, wanted, strict=True)]
         )
         amounts = np.stack([tree.sum_up(row) for row in self._left]) if len(self._left) else None
+        self._alone = alone
         able: NDArray[np.bool_] = np.all(alone >= wanted[:, None], axis=0)
         if amounts is not None:
             able = able & np.all(amounts >= need[:, None], axis=0)
@@ -100,28 +105,66 @@ class _Greedy:
         return None
 
     def _pack(self, domain: int, wanted: list[int]) -> list[tuple[int, int, int]] | None:
-        """Fill the nodes of a domain in leaf order; triples of node, shape and count."""
+        """Fill the nodes of a domain; triples of node, shape and count, None when not all fit."""
+        left = np.array(wanted, dtype=np.int64)
         found: list[tuple[int, int, int]] = []
-        first, stack = self._tree.first_node, [domain]
-        missing = sum(wanted)
-        while stack and missing:
-            top = stack.pop()
-            if top < first:
-                stack.extend(reversed(self._terms.child_order(top).tolist()))
-                continue
-            left = self._left[:, top - first].tolist()
-            for shape in self._big_first:
-                request = self._requests[shape].tolist()
-                most = min(wanted[shape], int(self._slots[shape, top - first]))
-                for have, ask in zip(left, request, strict=True):
-                    if ask > 0:
-                        most = min(most, have // ask)
-                if most > 0:
-                    left = [have - most * ask for have, ask in zip(left, request, strict=True)]
-                    wanted[shape] -= most
-                    missing -= most
-                    found.append((top - first, shape, most))
-        return None if missing else found
+        self._fill(domain, left, found)
+        return None if left.any() else found
+
+    def _fill(self, domain: int, wanted: IntVector, found: list[tuple[int, int, int]]) -> None:
+        """Put as much as possible into a domain, few children at a time; ``wanted`` becomes what is left."""
+        tree = self._tree
+        depth = int(tree.depth[domain])
+        if depth >= len(tree.layers) - 1:
+            self._fill_nodes(domain, wanted, found)
+            return
+        children = self._terms.child_order(domain).tolist()
+        while children and wanted.any():
+            able = [child for child in reversed(children) if self._may_hold(child, wanted)]
+            for child in able[:_TRIES]:
+                trial, places = wanted.copy(), list[tuple[int, int, int]]()
+                self._fill(child, trial, places)
+                if not trial.any():
+                    found += places
+                    wanted[:] = 0
+                    return
+            self._fill(children.pop(0), wanted, found)
+
+    def _may_hold(self, domain: int, wanted: IntVector) -> bool:
+        return bool((self._alone[:, domain] >= wanted).all())
+
+    def _fill_nodes(self, domain: int, wanted: IntVector, found: list[tuple[int, int, int]]) -> None:
+        """Take the node that holds most of what is left, again and again."""
+        first = self._tree.first_node
+        inside = [domain] if domain >= first else self._terms.child_order(domain)
+        nodes = np.asarray(inside, dtype=np.int64) - first
+        free, slots = self._left[:, nodes].copy(), self._slots[:, nodes]
+        used = np.zeros(len(nodes), dtype=np.bool_)
+        while wanted.any() and not used.all():
+            takes, weights = self._takes(free, slots, wanted)
+            weights[used] = 0.0
+            best = int(weights.argmax())
+            if weights[best] == 0.0:
+                return
+            used[best] = True
+            for shape in np.flatnonzero(takes[:, best]).tolist():
+                found.append((int(nodes[best]), shape, int(takes[shape, best])))
+            wanted -= takes[:, best]
+
+    def _takes(self, free: IntMatrix, slots: IntMatrix, wanted: IntVector) -> tuple[IntMatrix, FloatVector]:
+        """Count what each node would take now, big members first, and weigh it."""
+        left = free.copy()
+        takes = np.zeros(slots.shape, dtype=np.int64)
+        weights = np.zeros(slots.shape[1])
+        for shape in self._big_first:
+            most = np.minimum(slots[shape], wanted[shape])
+            request = self._requests[shape]
+            for row in np.flatnonzero(request > 0):
+                most = np.minimum(most, left[row] // request[row])
+            takes[shape] = most
+            left -= request[:, None] * most[None, :]
+            weights += most * self._weight[shape]
+        return takes, weights
 
     def _commit(self, members: list[Member], found: list[tuple[int, int, int]]) -> dict[str, int]:
         waiting: dict[int, list[str]] = {}

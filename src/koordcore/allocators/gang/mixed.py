@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._cpsat import Outcome, OutcomeStatus, solve
+from koordcore._cpsat import OutcomeStatus, Presolve, solve
 from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import (
     GangDemand,
@@ -55,13 +55,14 @@ def place_mixed(
     hint = [] if quick is None else model.hint(*class_counts(model, 0, quick))
     complete = quick is not None and len(quick) == demand.size and model.program.holds(hint)
     floors = [fewest_domains(terms, depth) if complete else 0 for depth in terms.order]
-    outcome = solve(model.program, model.stages([0], floors), hint=hint, limits=limits)
+    plan = model.stages([0], floors)
+    outcome = solve(model.program, plan.stages, hint=hint, limits=limits, presolve=Presolve.LIGHT)
     if not outcome.solved:
         known = outcome.status is OutcomeStatus.INFEASIBLE
         placeable = _most_placeable(tree, demand, limits) if known else -1
         return _shortfall(terms, fit_error, placeable=placeable, proven=known)
     nodes = name_members(model, 0, outcome.values)
-    return placement_of(terms, nodes, outcome)
+    return placement_of(terms, nodes, plan.unpack(outcome.bound))
 
 
 def combined_slots(demand: GangDemand) -> IntVector:
@@ -143,8 +144,8 @@ def name_members(model: GangModel, gang: int, values: Sequence[int]) -> dict[str
     return nodes
 
 
-def placement_of(terms: Terms, nodes: Mapping[str, str], outcome: Outcome) -> GangPlacement:
-    """Check an answer and write it down with its certificate.
+def placement_of(terms: Terms, nodes: Mapping[str, str], bound: tuple[int, ...]) -> GangPlacement:
+    """Check an answer and write it down with its certificate; ``bound`` is what the solver has proven.
 
     Raises
     ------
@@ -159,9 +160,9 @@ def placement_of(terms: Terms, nodes: Mapping[str, str], outcome: Outcome) -> Ga
     for node in nodes.values():
         counts[tree.node_index[node]] += 1
     objective = terms.evaluate(counts)
-    if outcome.status is OutcomeStatus.OPTIMAL and objective != outcome.bound:
-        raise SolverError(f"the placement has objective {objective}, the proof says {outcome.bound}")
-    certificate = Certificate.make_bounded(objective, min(objective, outcome.bound))
+    if objective < bound:
+        raise SolverError(f"the placement has objective {objective}, the proof says {bound}")
+    certificate = Certificate.make_bounded(objective, bound)
     members = demand.members
     return GangPlacement(
         nodes=immutabledict((member.key, nodes[member.key]) for member in members if member.key in nodes),
@@ -177,7 +178,7 @@ def _most_placeable(tree: NetworkTopology, demand: GangDemand, limits: Limits) -
     roles = tuple(attrs.evolve(role, min_available=0) for role in demand.roles)
     relaxed = attrs.evolve(demand, roles=roles, min_roles=None)
     model = GangModel(tree, [terms_of(tree, relaxed, combined_slots(relaxed))])
-    outcome = solve(model.program, model.stages([0])[:1], limits=limits)
+    outcome = solve(model.program, model.stages([0]).stages[:1], limits=limits)
     return -outcome.objective[0] if outcome.status is OutcomeStatus.OPTIMAL else -1
 
 

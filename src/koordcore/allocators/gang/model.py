@@ -8,6 +8,7 @@ node with its amounts as constraints. Above the cells every gang has a switch pe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import attrs
 import numpy as np
@@ -18,7 +19,10 @@ from koordcore.allocators.gang.objective import Terms as Objective
 from koordcore.allocators.gang.patterns import Pattern, node_patterns
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
-__all__ = ["GangModel", "Kind", "MemberClass"]
+__all__ = ["GangModel", "Kind", "MemberClass", "StagePlan"]
+
+_EXACT: Final = 2**50
+"""Largest weighted objective: the solver reports bounds as floating-point numbers."""
 
 
 @attrs.frozen
@@ -50,6 +54,77 @@ class Cell:
     domain: int
     counts: tuple[int, ...]
     kinds: tuple[Kind, ...]
+
+
+@attrs.frozen(eq=False)
+class StagePlan:
+    """Objectives for the solver, some of them merged into one weighted sum.
+
+    Merging the tail solves faster; what is opened stays apart, since each proven number of domains then is a
+    sharp constraint on what follows.
+
+    Parameters
+    ----------
+    stages
+        What the solver minimises one after the other.
+    spans
+        Per stage the ranges of its parts, 0 up to the entry less one; empty for a stage that stands alone.
+    """
+
+    stages: tuple[Stage, ...]
+    spans: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def merge(cls, program: Program, *groups: Sequence[Stage]) -> StagePlan:
+        """Merge the stages of each group as far as the weights stay exact; all but lone ones count from 0."""
+        stages: list[Stage] = []
+        spans: list[tuple[int, ...]] = []
+        for group in groups:
+            if len(group) == 1:
+                stages.append(group[0])
+                spans.append(())
+                continue
+            for run in _runs(program, group):
+                ranges = tuple(program.span(stage.terms)[1] + 1 for stage in run)
+                terms: dict[int, int] = {}
+                least, weight = 0, 1
+                for stage, size in zip(reversed(run), reversed(ranges), strict=True):
+                    least += weight * (stage.at_least or 0)
+                    for variable, cost in stage.terms:
+                        terms[variable] = terms.get(variable, 0) + weight * cost
+                    weight *= size
+                stages.append(Stage(tuple(terms.items()), at_least=least))
+                spans.append(ranges)
+        return cls(tuple(stages), tuple(spans))
+
+    def unpack(self, values: Sequence[int]) -> tuple[int, ...]:
+        """Split the values of the stages into the parts they were merged from."""
+        parts: list[int] = []
+        for value, ranges in zip(values, self.spans, strict=True):
+            if not ranges:
+                parts.append(value)
+                continue
+            left, digits = value, []
+            for size in reversed(ranges[1:]):
+                left, digit = divmod(left, size)
+                digits.append(digit)
+            parts += [left, *reversed(digits)]
+        return tuple(parts)
+
+
+def _runs(program: Program, group: Sequence[Stage]) -> list[list[Stage]]:
+    """Cut a group where the product of the ranges would leave what the solver's bounds can say exactly."""
+    runs: list[list[Stage]] = []
+    size = 0
+    for stage in group:
+        span = program.span(stage.terms)[1] + 1
+        if runs and size * span <= _EXACT:
+            runs[-1].append(stage)
+            size *= span
+        else:
+            runs.append([stage])
+            size = span
+    return runs
 
 
 class GangModel:
@@ -102,7 +177,7 @@ class GangModel:
             if variable >= 0 and member_class.gang == gang
         ]
 
-    def stages(self, gangs: Sequence[int], floors: Sequence[int] = ()) -> list[Stage]:
+    def stages(self, gangs: Sequence[int], floors: Sequence[int] = ()) -> StagePlan:
         """Objectives of these gangs together, in the documented order.
 
         ``floors`` are proven lower bounds of the opened domains per counted depth; none is known by default.
@@ -110,13 +185,18 @@ class GangModel:
         first = self.objectives[gangs[0]]
         placed = [(variable, -1) for gang in gangs for variable, _ in self.terms(gang)]
         most = sum(self.objectives[gang].demand.size for gang in gangs)
-        stages = [Stage(placed, at_least=-most)]
-        for depth, floor in zip(first.order, floors or [0] * len(first.order), strict=True):
-            stages.append(Stage(self._weighted(gangs, depth, "open"), at_least=floor))
+        opened = [
+            Stage(self._weighted(gangs, depth, "open"), at_least=floor)
+            for depth, floor in zip(first.order, floors or [0] * len(first.order), strict=True)
+        ]
         upwards = range(len(self.tree.layers), 0, -1)
-        if first.has_near:
-            stages += [Stage(self._weighted(gangs, depth, "near")) for depth in upwards]
-        return stages + [Stage(self._weighted(gangs, depth, "tight")) for depth in upwards]
+        rest = [
+            Stage(self._weighted(gangs, depth, part), at_least=0)
+            for part in (("near", "tight") if first.has_near else ("tight",))
+            for depth in upwards
+        ]
+        alone = ([stage] for stage in (Stage(placed, at_least=-most), *opened))
+        return StagePlan.merge(self.program, *alone, rest)
 
     def hint(
         self, counts: Mapping[tuple[int, int], int], shares: Mapping[tuple[int, int, int], int]
