@@ -274,7 +274,8 @@ def solve(
         A complete assignment to start from, such as a greedy answer; the answer is then never worse. An
         illegal or incomplete one is ignored.
     limits
-        Budget over all stages, and the seed.
+        Budget over all stages, and the seed; a stage may use half of what the earlier ones left, the last
+        one all of it.
     presolve
         Effort before the search of every stage.
 
@@ -309,12 +310,12 @@ class _Search:
             return Outcome(OutcomeStatus.INFEASIBLE)
         bounds: list[int] = []
         proven = True
-        for stage in stages:
+        for number, stage in enumerate(stages):
             least = self._program.span(stage.terms, stage.constant)[0]
             if proven and stage.at_least is not None:
                 least = max(least, stage.at_least)
             if best is None or stage.value(best) > least:
-                status, found, lower = self._minimise(stage, best)
+                status, found, lower = self._minimise(stage, best, later=len(stages) - number - 1)
                 if status is OutcomeStatus.INFEASIBLE and best is None:
                     return self._end(OutcomeStatus.INFEASIBLE)
                 best = found if found is not None else best
@@ -342,9 +343,12 @@ class _Search:
         return Outcome(status, values, objective, bound, round(self._spent, 9), self._solves)
 
     def _minimise(
-        self, stage: Stage, best: tuple[int, ...] | None
+        self, stage: Stage, best: tuple[int, ...] | None, *, later: int
     ) -> tuple[OutcomeStatus, tuple[int, ...] | None, int | None]:
-        """Ask the solver for one stage; keep what the earlier stages reached."""
+        """Ask the solver for one stage; keep what the earlier stages reached.
+
+        With ``later`` stages still to come it may use half of what is left of the budget.
+        """
         from ortools.sat.python import cp_model
 
         if self._model is None:
@@ -371,9 +375,8 @@ class _Search:
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = self._limits.seed
-        solver.parameters.max_deterministic_time = max(
-            _LEAST_BUDGET, self._limits.deterministic_time - self._spent
-        )
+        left = self._limits.deterministic_time - self._spent
+        solver.parameters.max_deterministic_time = max(_LEAST_BUDGET, left / 2 if later else left)
         if self._presolve is Presolve.LIGHT:
             solver.parameters.max_presolve_iterations = 1
             solver.parameters.cp_model_probing_level = 0

@@ -8,7 +8,6 @@ node with its amounts as constraints. Above the cells every gang has a switch pe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import attrs
 import numpy as np
@@ -17,12 +16,10 @@ from koordcore._cpsat import Program, Stage, Terms
 from koordcore.allocators.gang.demand import GangDemand
 from koordcore.allocators.gang.objective import Terms as Objective
 from koordcore.allocators.gang.patterns import Pattern, node_patterns
+from koordcore.allocators.gang.stages import StagePlan
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
-__all__ = ["GangModel", "Kind", "MemberClass", "StagePlan"]
-
-_EXACT: Final = 2**50
-"""Largest weighted objective: the solver reports bounds as floating-point numbers."""
+__all__ = ["GangModel", "Kind", "MemberClass"]
 
 
 @attrs.frozen
@@ -54,77 +51,6 @@ class Cell:
     domain: int
     counts: tuple[int, ...]
     kinds: tuple[Kind, ...]
-
-
-@attrs.frozen(eq=False)
-class StagePlan:
-    """Objectives for the solver, some of them merged into one weighted sum.
-
-    Merging the tail solves faster; what is opened stays apart, since each proven number of domains then is a
-    sharp constraint on what follows.
-
-    Parameters
-    ----------
-    stages
-        What the solver minimises one after the other.
-    spans
-        Per stage the ranges of its parts, 0 up to the entry less one; empty for a stage that stands alone.
-    """
-
-    stages: tuple[Stage, ...]
-    spans: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def merge(cls, program: Program, *groups: Sequence[Stage]) -> StagePlan:
-        """Merge the stages of each group as far as the weights stay exact; all but lone ones count from 0."""
-        stages: list[Stage] = []
-        spans: list[tuple[int, ...]] = []
-        for group in groups:
-            if len(group) == 1:
-                stages.append(group[0])
-                spans.append(())
-                continue
-            for run in _runs(program, group):
-                ranges = tuple(program.span(stage.terms)[1] + 1 for stage in run)
-                terms: dict[int, int] = {}
-                least, weight = 0, 1
-                for stage, size in zip(reversed(run), reversed(ranges), strict=True):
-                    least += weight * (stage.at_least or 0)
-                    for variable, cost in stage.terms:
-                        terms[variable] = terms.get(variable, 0) + weight * cost
-                    weight *= size
-                stages.append(Stage(tuple(terms.items()), at_least=least))
-                spans.append(ranges)
-        return cls(tuple(stages), tuple(spans))
-
-    def unpack(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Split the values of the stages into the parts they were merged from."""
-        parts: list[int] = []
-        for value, ranges in zip(values, self.spans, strict=True):
-            if not ranges:
-                parts.append(value)
-                continue
-            left, digits = value, []
-            for size in reversed(ranges[1:]):
-                left, digit = divmod(left, size)
-                digits.append(digit)
-            parts += [left, *reversed(digits)]
-        return tuple(parts)
-
-
-def _runs(program: Program, group: Sequence[Stage]) -> list[list[Stage]]:
-    """Cut a group where the product of the ranges would leave what the solver's bounds can say exactly."""
-    runs: list[list[Stage]] = []
-    size = 0
-    for stage in group:
-        span = program.span(stage.terms)[1] + 1
-        if runs and size * span <= _EXACT:
-            runs[-1].append(stage)
-            size *= span
-        else:
-            runs.append([stage])
-            size = span
-    return runs
 
 
 class GangModel:
@@ -163,6 +89,7 @@ class GangModel:
         self.shares: dict[tuple[int, int, int], int] = {}
         self.active: dict[tuple[int, int], int] = {}
         for gang in range(len(objectives)):
+            self._require_presence(gang)
             self._require_roles(gang)
             self._require_gathering(gang)
             self._require_multiples(gang)
@@ -307,6 +234,10 @@ class GangModel:
             ]
             rooms += [(node, list(pattern)) for node, pattern in zip(kind.nodes, patterns, strict=False)]
         return sorted(rooms, key=lambda room: order[room[0]])
+
+    def opened(self, gangs: Sequence[int], depth: int) -> Terms:
+        """Sum of the domains that the gangs open on one depth above the nodes."""
+        return self._weighted(gangs, depth, "open")
 
     def _weighted(self, gangs: Sequence[int], depth: int, part: str) -> Terms:
         """Sum of one cost over the used domains of one depth."""
@@ -463,6 +394,16 @@ class GangModel:
             everything = [(v, -1) for variables in inside[domain].values() for v in variables]
             program.require([*everything, (switch, 1)], at_most=0)
         return switches
+
+    def _require_presence(self, gang: int) -> None:
+        """A gang that is not left out uses a domain of every layer; saying so sharpens the bounds."""
+        on, switches = self.on[gang], self.switches[gang]
+        if on is None or self.objectives[gang].demand.least <= 0:
+            return
+        depths = {domain: int(self.tree.depth[domain]) for domain in switches}
+        for depth in sorted(set(depths.values())):
+            used = [(switch, 1) for domain, switch in switches.items() if depths[domain] == depth]
+            self.program.require([*used, (on, -1)], at_least=0)
 
     def _require_roles(self, gang: int) -> None:
         """Every role that takes part reaches its minimum; enough roles take part."""

@@ -194,7 +194,7 @@ class _TreeProgram:
         if int(self._tree.depth[domain]) != self._leaf_depth - 1:
             return (*children.tolist(), *held)
         if terms.must_depth == self._leaf_depth:
-            return self._single_nodes(children)
+            return self._single_nodes([*children.tolist(), *held])
         first, multiple = self._tree.first_node, terms.multiples[-1]
         if multiple > 1 and terms.bound[domain] > 0:
             return tuple(_Group((node - first,), int(terms.slots[node])) for node in [*children, *held])
@@ -209,12 +209,12 @@ class _TreeProgram:
             groups.setdefault(kind, []).append(node)
         return tuple(_Group(tuple(nodes), slots) for (_, _, slots), nodes in groups.items())
 
-    def _single_nodes(self, children: IntVector) -> tuple[_Group, ...]:
+    def _single_nodes(self, children: list[int]) -> tuple[_Group, ...]:
         """Nodes each of which would have to hold all members."""
         terms, first = self._terms, self._tree.first_node
         return tuple(
             _Group((node - first,), int(terms.slots[node]))
-            for node in children.tolist()
+            for node in children
             if terms.bound[0] == 0 or terms.bound[node] > 0
         )
 
