@@ -10,6 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources
+from koordcore.model.selectors import NOTHING, LabelSelector
 
 __all__ = [
     "BUILTIN_QUOTAS",
@@ -241,6 +242,8 @@ class QuotaProfile:
         Identity of the profile.
     quota_name
         Name of the root quota made for it, in the same namespace.
+    node_selector
+        Which nodes; an empty selector selects all of them, an absent one none.
     quota_labels
         Labels that the root quota gets.
     labels
@@ -254,6 +257,7 @@ class QuotaProfile:
     name: str
     namespace: str = ""
     quota_name: str = ""
+    node_selector: LabelSelector = NOTHING
     quota_labels: immutabledict[str, str] = NO_LABELS
     labels: immutabledict[str, str] = NO_LABELS
     resource_ratio: str | None = None

@@ -312,7 +312,7 @@ def quota_object(raw: Mapping[str, Json]) -> QuotaObject:
 def quota_usage_from_object(raw: Mapping[str, Json]) -> QuotaUsage:
     """Read per-quota sums: ``request``, ``used`` and their non-preemptible parts, each a resource list.
 
-    ``used`` is part of ``request``, so an absent ``request`` is what is used.
+    What is used is part of what is requested, so an absent ``request`` is what is used.
     """
     lists = {
         key: parse_exact_list(raw.get(key))
@@ -321,6 +321,8 @@ def quota_usage_from_object(raw: Mapping[str, Json]) -> QuotaUsage:
     used = lists["used"]
     request = lists["request"] if raw.get("request") is not None else used
     non_preemptible_used = lists["nonPreemptibleUsed"]
+    if raw.get("nonPreemptibleRequest") is None:
+        lists["nonPreemptibleRequest"] = non_preemptible_used
     return QuotaUsage(
         request=amounts_of(request),
         used=amounts_of(used),
@@ -414,13 +416,20 @@ def label_selector_from_object(raw: Json) -> LabelSelector:
 
 
 def quota_profile_from_object(raw: Mapping[str, Json]) -> QuotaProfile:
-    """Read an ElasticQuotaProfile object; its node selector stays with the caller, who knows nodes."""
+    """Read an ElasticQuotaProfile object.
+
+    Raises
+    ------
+    ManifestError
+        When the node selector cannot be read, with upstream's text for an unknown operator.
+    """
     metadata, spec = metadata_of(raw), as_mapping(raw.get("spec") or {})
     ratio = spec.get("resourceRatio")
     return QuotaProfile(
         name=as_str(metadata.get("name") or ""),
         namespace=as_str(metadata.get("namespace") or ""),
         quota_name=as_str(spec.get("quotaName") or ""),
+        node_selector=at("spec.nodeSelector", label_selector_from_object, spec.get("nodeSelector")),
         quota_labels=immutabledict(as_str_mapping(spec.get("quotaLabels") or {})),
         labels=immutabledict(labels_of(raw)),
         resource_ratio=None if ratio is None else as_str(ratio),

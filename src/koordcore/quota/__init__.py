@@ -10,6 +10,7 @@ from koordcore.quota.admission import (
     admit,
     limit_of,
 )
+from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.evaluate import admit_batch, evaluate_creation, evaluated_request, replace_resources
 from koordcore.quota.explain import (
     QuotaRow,
@@ -70,6 +71,7 @@ __all__ = [
     "admit",
     "admit_batch",
     "can_preempt",
+    "cluster_ledger",
     "create_quota",
     "delete_quota",
     "eligible_to_preempt",

@@ -63,6 +63,8 @@ class QuotaLedger:
     _states: immutabledict[str, TreeState]
     _builtin: immutabledict[str, QuotaUsage]
     _namespaces: immutabledict[str, str]
+    _totals: immutabledict[str, Resources]
+    _elsewhere: Resources
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -222,8 +224,12 @@ class QuotaLedger:
     def pool_of(self, tree_id: str = "") -> Resources:
         """What a tree has to share: its total without what the default and system quotas use."""
         if tree_id:
-            return _tree_totals(self.quotas, self.policy).get(tree_id, NO_RESOURCES)
-        return _default_pool(self.quotas, self.policy, self.total, self._builtin)
+            return self._totals.get(tree_id, NO_RESOURCES)
+        pool = subtract(self.total, self._elsewhere) if self._elsewhere else self.total
+        for name in (DEFAULT_QUOTA, SYSTEM_QUOTA):
+            if name in self._builtin:
+                pool = subtract(pool, self._builtin[name].used)
+        return pool
 
     # --- changing -----------------------------------------------------------------------------------------
 
@@ -277,12 +283,12 @@ class QuotaLedger:
         return attrs.evolve(self, states=states)
 
     def repooled(self) -> QuotaLedger:
-        """Work the pools out again, after the total or what the built-in quotas use has changed."""
-        states = {
-            tree_id: state.with_pool(_pool(state.tree, self.pool_of(tree_id)))
-            for tree_id, state in self._states.items()
-        }
-        return attrs.evolve(self, states=immutabledict(states))
+        """Work the default tree's pool out again, after the total or the built-in quotas have changed."""
+        state = self._states[""]
+        pooled = state.with_pool(_pool(state.tree, self.pool_of()))
+        if pooled is state:
+            return self
+        return attrs.evolve(self, states=immutabledict({**self._states, "": pooled}))
 
 
 def open_ledger(
@@ -315,6 +321,7 @@ def open_ledger(
     """
     policy = QuotaPolicy() if policy is None else policy
     table = by_name(quota for quota in quotas if not quota.deleting)
+    totals = _tree_totals(table, policy)
     empty = QuotaLedger(
         policy=policy,
         quotas=table,
@@ -322,6 +329,8 @@ def open_ledger(
         states=immutabledict(),
         builtin=immutabledict(),
         namespaces=_namespaces(table),
+        totals=immutabledict(totals),
+        elsewhere=_elsewhere(table, totals),
     )
     sums: dict[str, QuotaUsage] = {name: usage[name] for name in sorted(usage) if empty.known(name)}
     _add_pods(empty, pods, sums)
@@ -335,7 +344,7 @@ def open_ledger(
             for name, each in sums.items()
             if name in tree.row_of
         }
-        states[tree_id] = roll_up(tree, policy, own, _pool(tree, NO_RESOURCES))
+        states[tree_id] = roll_up(tree, policy, own, _pool(tree, totals.get(tree_id, NO_RESOURCES)))
     ledger = attrs.evolve(
         empty,
         states=immutabledict(states),
@@ -445,21 +454,10 @@ def _tree_totals(quotas: Mapping[str, ElasticQuota], policy: QuotaPolicy) -> dic
     return totals
 
 
-def _default_pool(
-    quotas: Mapping[str, ElasticQuota],
-    policy: QuotaPolicy,
-    offered: Resources,
-    builtin: Mapping[str, QuotaUsage],
-) -> Resources:
-    pool = offered
+def _elsewhere(quotas: Mapping[str, ElasticQuota], totals: Mapping[str, Resources]) -> Resources:
+    """What other trees have taken out of the default tree."""
     ignored = {quota.tree for quota in quotas.values() if quota.is_root and quota.ignore_default_tree}
-    for tree_id, amounts in _tree_totals(quotas, policy).items():
-        if tree_id not in ignored:
-            pool = subtract(pool, amounts)
-    for name in (DEFAULT_QUOTA, SYSTEM_QUOTA):
-        if name in builtin:
-            pool = subtract(pool, builtin[name].used)
-    return pool
+    return total(totals[tree_id] for tree_id in sorted(totals) if tree_id not in ignored)
 
 
 def _pool(tree: QuotaTree, amounts: Mapping[str, int]) -> Pool:

@@ -63,7 +63,6 @@ def tree_id_of(profile: QuotaProfile) -> str:
 
 def reconcile_profile(
     profile: QuotaProfile,
-    selector: LabelSelector,
     nodes: Iterable[Node],
     *,
     existing_labels: Mapping[str, str] = immutabledict(),
@@ -72,14 +71,12 @@ def reconcile_profile(
 
     Parameters
     ----------
-    selector
-        The profile's node selector; an empty one selects every node, an absent one none.
     nodes
         All nodes. Cordoned, unready and terminating ones count.
     existing_labels
         Labels of the root quota that is there already.
     """
-    chosen = [node for node in nodes if selector.matches(node.labels)]
+    chosen = [node for node in nodes if profile.node_selector.matches(node.labels)]
     ratio = _ratio(profile.resource_ratio)
     offered = _scaled(total(node.allocatable for node in chosen), ratio)
     idle = _scaled(total(node.allocatable for node in chosen if node.unschedulable or not node.ready), ratio)

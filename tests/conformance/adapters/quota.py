@@ -37,7 +37,8 @@ from koordcore.protocol.quota import (
     quota_usage_from_object,
     resource_list_annotation,
 )
-from koordcore.protocol.times import parse_duration, parse_timestamp
+from koordcore.protocol.quota_args import parse_quota_args
+from koordcore.protocol.times import parse_timestamp
 from koordcore.quota.admission import (
     Admitted,
     QuotaCheckKind,
@@ -95,29 +96,7 @@ SPECIAL = (DEFAULT_QUOTA, SYSTEM_QUOTA)
 
 
 def policy_of(given: Json) -> QuotaPolicy:
-    args, gates = given.get("args", {}), given.get("gates", [])
-    names = {
-        "enableRuntimeQuota": "enable_runtime_quota",
-        "enableMinQuotaScale": "enable_min_quota_scale",
-        "enableCheckParentQuota": "enable_check_parent_quota",
-        "disableDefaultQuotaPreemption": "disable_default_quota_preemption",
-        "monitorAllQuotas": "monitor_all_quotas",
-    }
-    fields: dict[str, Any] = {field: args[name] for name, field in names.items() if name in args}
-    for name, field in (
-        ("defaultQuotaGroupMax", "default_quota_group_max"),
-        ("systemQuotaGroupMax", "system_quota_group_max"),
-    ):
-        if name in args:
-            fields[field] = resources(args[name])
-    if "delayEvictTime" in args:
-        fields["delay_evict"] = parse_duration(args["delayEvictTime"])
-    return QuotaPolicy(
-        multi_quota_tree="MultiQuotaTree" in gates,
-        guarantee_usage="ElasticQuotaGuaranteeUsage" in gates,
-        disable_default_quota="DisableDefaultQuota" in gates,
-        **fields,
-    )
+    return parse_quota_args(given.get("args", {}), gates=given.get("gates", []))
 
 
 def resources(raw: Any) -> Resources:
@@ -637,21 +616,22 @@ def node_of(raw: Json) -> Node:
 
 def profile_reconcile(given: Json) -> Any:
     raw = given["profile"]
-    profile = quota_profile_from_object(raw)
-    labels = {**profile.labels, TREE_ID: tree_id_of(profile)}
     try:
-        selector = label_selector_from_object(raw["spec"].get("nodeSelector"))
+        profile = quota_profile_from_object(raw)
     except ManifestError as error:
-        return {"error": str(error), "quota": None, "profileLabels": labels}
+        bare = quota_profile_from_object({"metadata": raw["metadata"]})
+        return {
+            "error": error.problems[0].message,
+            "quota": None,
+            "profileLabels": {**bare.labels, TREE_ID: tree_id_of(bare)},
+        }
     existing = given.get("quota")
     kept = {} if existing is None else existing["metadata"]
-    root = reconcile_profile(
-        profile, selector, map(node_of, given["nodes"]), existing_labels=kept.get("labels") or {}
-    )
+    root = reconcile_profile(profile, map(node_of, given["nodes"]), existing_labels=kept.get("labels") or {})
     annotations: dict[str, Any] = dict(kept.get("annotations") or {})
     annotations |= {TOTAL_RESOURCE: plain(root.total), UNSCHEDULABLE_RESOURCE: plain(root.unschedulable)}
     return {
-        "profileLabels": labels,
+        "profileLabels": {**profile.labels, TREE_ID: tree_id_of(profile)},
         "quota": {
             "namespace": root.namespace,
             "name": root.name,
@@ -669,12 +649,11 @@ def profile_affinity(given: Json) -> Any:
     changed = False
     if "MultiQuotaTree" in given.get("gates", []) and given.get("operation", "CREATE") == "CREATE":
         pod = pods_of({}, [raw])[0]
-        profiles = {quota_profile_from_object(one): one for one in given["profiles"]}
+        profiles = [quota_profile_from_object(one) for one in given["profiles"]]
         topology = open_topology(quota_object(one) for one in given["quotas"])
         profile = tree_profile(topology, profiles, quota=pod.quota, namespace=pod.namespace)
         if profile is not None:
-            selector = label_selector_from_object(profiles[profile]["spec"].get("nodeSelector"))
             # A selector of all nodes counts as applied, though there is nothing to add.
-            changed = selector != NOTHING
-            after = add_tree_affinity(after, selector)
+            changed = profile.node_selector != NOTHING
+            after = add_tree_affinity(after, profile.node_selector)
     return {"changed": changed, "affinity": after}
