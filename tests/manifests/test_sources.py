@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from koordcore.errors import ModelError, Problem
+from koordcore.manifests._raw import Source
 from koordcore.manifests.sources import (
-    Source,
     SourceLimits,
     SourceObject,
     read_json,
@@ -270,3 +270,63 @@ def test_size_limits_hold_per_file_and_together(tmp_path: Path) -> None:
 def test_limits_are_positive() -> None:
     with pytest.raises(ModelError, match="depth: expected a positive number, got 0"):
         SourceLimits(depth=0)
+
+
+LONG = """\
+apiVersion: v1
+items:
+{indent}- kind: A
+{indent}  text: |
+{indent}    - kind: not an item
+{indent}    items:
+{indent}# a comment
+{indent}- kind: B
+{indent}  list:
+{indent}  - x
+{indent}-
+{indent}  kind: C
+kind: List
+metadata: {{}}
+"""
+
+
+@pytest.mark.parametrize("indent", ["", "  "])
+def test_long_yaml_lists_are_read_item_by_item(indent: str) -> None:
+    found = list(read_yaml(LONG.format(indent=indent), "x"))
+    assert found == [
+        SourceObject("x (item 1)", {"kind": "A", "text": "- kind: not an item\nitems:\n"}),
+        SourceObject("x (item 2)", {"kind": "B", "list": ["x"]}),
+        SourceObject("x (item 3)", {"kind": "C"}),
+    ]
+
+
+def test_a_broken_item_of_a_yaml_list_costs_only_itself() -> None:
+    text = "items:\n- kind: A\n- kind: [B\n- kind: C\n  a: 1\n  a: 2\n- kind: D\nkind: List\n"
+    found = list(read_yaml(text, "x"))
+    assert [one.raw["kind"] for one in found if isinstance(one, SourceObject)] == ["A", "D"]  # type: ignore[index]
+    assert [str(one) for one in found if isinstance(one, Problem)] == [
+        "x (item 2): not YAML: did not find expected ',' or ']': line 4",
+        'x (item 3): not YAML: duplicate key "a": line 6',
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'items:\n- kind: A\n- kind: "B\n- C"\n- kind: D\nkind: List\n',
+        'items:\n- kind: A\n- kind: "B\nfoo: C"\n- kind: D\nkind: List\n',
+        "items:\n- kind: A\n- kind: B\n  x: [1,\n- 2]\n- kind: D\nkind: List\n",
+        "items:\n- &a {kind: A}\n- *a\n- kind: D\nkind: List\n",
+        "items:\n- kind: A\n- kind: D\n-\nkind: List",
+        "items:\n- kind: A\n- kind: D\n-",
+    ],
+)
+def test_lists_in_odd_style_mean_what_the_whole_document_means(text: str) -> None:
+    import yaml
+
+    try:
+        expected = yaml.safe_load(text)["items"]
+    except yaml.YAMLError:
+        assert any(isinstance(one, Problem) for one in read_yaml(text, "x"))
+    else:
+        assert values(read_yaml(text, "x")) == expected

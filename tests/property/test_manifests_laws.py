@@ -13,6 +13,7 @@ import copy
 import json
 from typing import Any
 
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,22 @@ def test_json_and_yaml_texts_mean_the_same(objects: list[Any]) -> None:
     as_json, as_yaml = list(read_json(text, "x")), list(read_yaml(text, "x"))
     assert as_json == as_yaml
     assert [one.raw for one in as_json if isinstance(one, SourceObject)] == objects
+
+
+ODD_TEXT = st.text(alphabet="ab-: #'\"\n&*[]{}|>%@\t?!,<é", max_size=12)
+ODD = st.recursive(
+    st.none() | st.booleans() | ODD_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ODD_TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(small, max_examples=100)
+@given(st.lists(ODD, max_size=5), st.booleans(), st.integers(20, 80))
+def test_a_long_yaml_list_means_what_was_dumped(items: list[Any], shared: bool, width: int) -> None:
+    marked = [{"kind": "K", "x": item, **({"again": item} if shared else {})} for item in items]
+    text = yaml.safe_dump({"apiVersion": "v1", "items": marked, "kind": "List"}, width=width)
+    assert [one.raw for one in read_yaml(text, "x") if isinstance(one, SourceObject)] == marked
 
 
 JSON = st.recursive(

@@ -14,12 +14,13 @@ from immutabledict import immutabledict
 
 from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError, ModelError, Problem
+from koordcore.manifests._raw import Source, SourceLimits, SourceObject
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
 from koordcore.manifests.pods import PodReading, resolve_priority
-from koordcore.manifests.sources import Source, SourceLimits, SourceObject, read_sources
+from koordcore.manifests.sources import read_sources
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import ClusterRecord, PriorityClass, RawObject
 from koordcore.model.nodes import Node, NodeState

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from koordcore.errors import ManifestError, Problem
+from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Reading, as_labels, read_metadata
-from koordcore.manifests.sources import SourceObject, read_yaml
+from koordcore.manifests._yaml import read_yaml
 from koordcore.model.cluster import ConfigMap
 from koordcore.model.devices import SharedTemplates
 from koordcore.model.mappings import EMPTY

@@ -1,0 +1,83 @@
+"""Raw objects, where they came from, and how much input is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import attrs
+
+from koordcore.errors import ModelError, Problem
+from koordcore.protocol.fields import Json
+
+__all__ = ["LIMITS", "Source", "SourceLimits", "SourceObject", "finite", "outer"]
+
+
+@attrs.frozen(kw_only=True)
+class SourceLimits:
+    """How much input is taken at most; anything beyond is refused with a clear error.
+
+    Parameters
+    ----------
+    file_bytes
+        Bytes of one file after decompression.
+    total_bytes
+        Bytes of all files together, after decompression.
+    depth
+        Levels of nesting in one YAML document; JSON is bounded by the interpreter's own stack guard.
+    alias_values
+        Values that the aliases of one YAML document may add to what it spells out.
+    """
+
+    file_bytes: int = 1 << 30
+    total_bytes: int = 4 << 30
+    depth: int = 200
+    alias_values: int = 1_000_000
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in attrs.asdict(self).items():
+            if value < 1:
+                raise ModelError(f"{name}: expected a positive number, got {value}")
+
+
+LIMITS: Final = SourceLimits()
+
+
+@attrs.frozen
+class SourceObject:
+    """One raw object and where it came from, such as ``pods.json (item 3)``."""
+
+    source: str
+    raw: Json
+
+
+Source: TypeAlias = SourceObject | Problem
+
+
+def finite(text: str) -> float:
+    """Read a number; one that is too large for a float is none.
+
+    Raises
+    ------
+    ValueError
+        For such a number.
+    """
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text[:20]} is not a JSON number")
+    return value
+
+
+def outer(surrounding: dict[str, Json], kindless: list[SourceObject], label: str) -> Iterator[Source]:
+    """Give what surrounds the items: nothing for a list, the object itself for anything else."""
+    kind = surrounding.get("kind")
+    if surrounding.get("items") == () and (kind is None or (isinstance(kind, str) and kind.endswith("List"))):
+        element = str(kind or "").removesuffix("List")
+        for item in kindless:
+            known = {"apiVersion": surrounding.get("apiVersion"), "kind": element} if element else {}
+            assert isinstance(item.raw, dict)
+            yield SourceObject(item.source, {**known, **item.raw})
+        return
+    if surrounding.get("items") == ():
+        surrounding["items"] = [item.raw for item in kindless]
+    yield SourceObject(label, surrounding)
