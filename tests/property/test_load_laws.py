@@ -16,7 +16,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod
 from koordcore.protocol.load import ANNOTATION_USAGE_THRESHOLDS
 from koordcore.protocol.times import SECOND
-from koordcore.scoring.load import LoadState, threshold_limits
+from koordcore.scoring.load import NO_LIMIT, LoadState, threshold_limits
 from tests.reference.load_aware import Load, nearest, reference_filter, reference_score
 
 NOW = 1_700_000_000
@@ -162,7 +162,7 @@ def test_without_metrics_the_filter_is_neutral(
 def test_a_limit_is_the_last_amount_that_passes(total: int, threshold: int) -> None:
     limit = int(threshold_limits(np.array([[total]]), np.array([[threshold]]))[0, 0])
     if threshold == 0:
-        assert limit == 2**63 - 1
+        assert limit == NO_LIMIT
         return
     assert nearest(float(limit) / float(total) * 100) <= threshold
     assert nearest(float(limit + 1) / float(total) * 100) > threshold

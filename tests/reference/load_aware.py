@@ -11,7 +11,7 @@ from koordcore.model.pods import Pod
 from koordcore.protocol.load import node_thresholds, raw_capacity
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.times import SECOND, moment_of
-from koordcore.scoring.load import estimate_pod
+from koordcore.scoring.load_estimates import estimate_pod
 
 Amounts = Mapping[str, int]
 LONG_AGO = -(10**30)

@@ -11,7 +11,8 @@ from koordcore.model.pods import Pod
 from koordcore.protocol.load import parse_load_aware_args, raw_capacity
 from koordcore.protocol.node_metric import parse_node_metric
 from koordcore.protocol.times import parse_timestamp
-from koordcore.scoring.load import LoadState, estimate_pod
+from koordcore.scoring.load import LoadState
+from koordcore.scoring.load_estimates import estimate_pod
 from tests.conformance.core import Case, subject
 
 

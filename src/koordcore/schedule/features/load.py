@@ -39,7 +39,7 @@ class LoadEvaluator(Evaluator):
 
     def fits(self, rows: Rows) -> BoolVector | None:
         state = self._feature.state
-        return state.fit(self._request, rows) == 0 if state.filters(self._request) else None
+        return state.allows(self._request, rows) if state.filters(self._request) else None
 
     def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
         state = self._feature.state

@@ -1,0 +1,297 @@
+"""What pods are expected to use, and how much of it the latest measurement of their node shows already.
+
+The rule is that of the default estimator and of the pod-assign cache of upstream's
+``pkg/scheduler/plugins/loadaware`` (specification sections 2.3 and 2.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from koordcore.model.load import LoadAwareArgs
+from koordcore.model.metrics import NodeMetric, rounded
+from koordcore.model.pods import Pod
+from koordcore.model.resources import (
+    BATCH_CPU,
+    BATCH_MEMORY,
+    CPU,
+    MEMORY,
+    Resources,
+    make_resources,
+)
+from koordcore.protocol.load import (
+    ANNOTATION_SECONDS_AFTER_INITIALIZED,
+    ANNOTATION_SECONDS_AFTER_SCHEDULED,
+    custom_scaling_factors,
+    custom_seconds,
+)
+from koordcore.protocol.pod_class import pod_priority_class
+from koordcore.protocol.qos import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PriorityClass, resource_name
+from koordcore.protocol.times import SECOND, moment_of
+
+__all__ = [
+    "NO_REPORT",
+    "Contribution",
+    "Estimate",
+    "Estimator",
+    "Report",
+    "estimate_pod",
+    "ignored",
+    "report_of",
+    "round_half_away",
+]
+
+ANNOTATION_RESERVE_POD: Final = "scheduling.koordinator.sh/reserve-pod"
+DEFAULT_REPORT_INTERVAL: Final = 60 * SECOND
+
+_NEVER: Final = -(2**63)
+_FLOORS: Final[Mapping[str, int]] = {
+    CPU: 250,
+    BATCH_CPU: 250,
+    MEMORY: 200 * 1024 * 1024,
+    BATCH_MEMORY: 200 * 1024 * 1024,
+}
+
+
+def round_half_away(value: float) -> int:
+    """Round to the nearest integer, halves away from zero, as Go's ``math.Round``.
+
+    Examples
+    --------
+    >>> [round_half_away(x) for x in (2.5, -2.5, 0.49999999999999994, 65.5)]
+    [3, -3, 0, 66]
+    """
+    whole = int(value)
+    if abs(value - whole) >= 0.5:
+        return whole + (1 if value > 0 else -1)
+    return whole
+
+
+def estimate_pod(pod: Pod, args: LoadAwareArgs) -> Resources:
+    """Estimate what a pod will use, by the names that have a scaling factor.
+
+    A name is looked up as the pod's priority class spells it (``cpu`` of a batch pod is
+    ``kubernetes.io/batch-cpu``); the answer keeps the plain name. The larger of request and limit is scaled
+    and capped by the limit; a pod that asks for nothing is taken to use 250 milli-CPU and 200 MiB, except
+    where its class has no such name.
+
+    Parameters
+    ----------
+    pod
+        Whoever it is, waiting or bound.
+    args
+        Scaling factors, and whether the pod's own are honoured.
+    """
+    return make_resources(_estimate(pod, pod_priority_class(pod), args))
+
+
+def _estimate(pod: Pod, kind: PriorityClass, args: LoadAwareArgs) -> dict[str, int]:
+    factors: Mapping[str, int] = args.estimated_scaling_factors
+    if args.allow_customize_estimation:
+        own = custom_scaling_factors(pod)
+        if own:
+            factors = {**factors, **own}
+    plain = kind in (PriorityClass.PROD, PriorityClass.NONE)
+    requests, limits = dict(pod.requests), dict(pod.limits)
+    amounts: dict[str, int] = {}
+    for name, factor in factors.items():
+        real = name if plain else resource_name(kind, name)
+        limit = 0 if real is None else limits.get(real, 0)
+        asked = 0 if real is None else max(limit, requests.get(real, 0))
+        if real is None or asked == 0:
+            amounts[name] = 0 if real is None else _FLOORS.get(real, 0)
+            continue
+        scaled = round_half_away(float(asked) * float(factor) / 100)
+        amounts[name] = min(scaled, limit) if limit > 0 else scaled
+    return amounts
+
+
+@attrs.frozen(eq=False)
+class Estimate:
+    """What one kind of pods is expected to use.
+
+    Parameters
+    ----------
+    number
+        Its place among the estimates of one estimator.
+    amounts
+        By column; may be negative where a pod's own factor is.
+    positive
+        The same with 0 for what is negative.
+    any
+        Some amount is not 0.
+    prod
+        The pods are prod pods.
+    """
+
+    number: int
+    amounts: tuple[int, ...]
+    positive: tuple[int, ...]
+    any: bool
+    prod: bool
+
+
+@attrs.frozen(eq=False)
+class Report:
+    """A node's metric as the accounting of pods reads it.
+
+    Parameters
+    ----------
+    update_time
+        Moment of the report; before all times where there is none.
+    horizon
+        Pods that came later may not (wholly) be in the report.
+    pods
+        Namespace and name to what the pod uses, by column, and whether it was reported as prod.
+    """
+
+    update_time: int
+    horizon: int
+    pods: Mapping[tuple[str, str], tuple[tuple[int, ...], bool]]
+
+
+NO_REPORT: Final = Report(_NEVER, _NEVER, {})
+
+
+def report_of(metric: NodeMetric | None, names: Sequence[str]) -> Report:
+    """Read a metric for some columns."""
+    if metric is None:
+        return NO_REPORT
+    interval = DEFAULT_REPORT_INTERVAL if metric.report_interval is None else metric.report_interval
+    pods = {}
+    for pod in metric.pods:
+        if pod.usage:
+            usage = rounded(pod.usage)
+            amounts = tuple(usage.get(name, 0) for name in names)
+            pods[pod.namespace, pod.name] = (amounts, pod.priority == PriorityClass.PROD)
+    if metric.update_time is None:
+        return Report(_NEVER, _NEVER, pods)
+    return Report(metric.update_time, metric.update_time - interval, pods)
+
+
+@attrs.frozen(eq=False)
+class Contribution:
+    """What one pod adds to the load of its node, by column.
+
+    Parameters
+    ----------
+    prod_usage
+        Measured, of a prod pod that was reported as one.
+    node_delta, prod_delta
+        Expected beyond the measurement, for all pods and for prod pods.
+    estimated
+        Expected in total.
+    """
+
+    prod_usage: Sequence[int]
+    node_delta: Sequence[int]
+    prod_delta: Sequence[int]
+    estimated: Sequence[int]
+
+
+def ignored(pod: Pod) -> bool:
+    """Tell whether a pod has no load: it has ended, or it only holds room for a reservation."""
+    return pod.finished or pod.annotations.get(ANNOTATION_RESERVE_POD) == "true"
+
+
+class Estimator:
+    """Estimates for one set of arguments; equal pods are estimated once.
+
+    Attributes
+    ----------
+    known
+        Every estimate so far; its place is its number.
+    """
+
+    def __init__(self, args: LoadAwareArgs, now: int) -> None:
+        self._args = args
+        self._names = args.columns
+        self._now = now
+        self._zero = (0,) * len(self._names)
+        self._numbers: dict[object, Estimate] = {}
+        self.known: list[Estimate] = []
+
+    def of(self, pod: Pod) -> Estimate:
+        """Give the estimate of a pod."""
+        labels = pod.labels
+        key = (
+            tuple(pod.requests.items()),
+            tuple(pod.limits.items()),
+            pod.priority,
+            labels.get(LABEL_PRIORITY_CLASS) if labels else None,
+            labels.get(LABEL_QOS_CLASS) if labels else None,
+            pod.kubernetes_qos,
+            pod.overhead,
+            pod.annotations if self._args.allow_customize_estimation else None,
+        )
+        found = self._numbers.get(key)
+        return found if found is not None else self._learn(key, pod)
+
+    def _learn(self, key: object, pod: Pod) -> Estimate:
+        kind = pod_priority_class(pod)
+        amounts = _estimate(pod, kind, self._args)
+        by_column = tuple(amounts.get(name, 0) for name in self._names)
+        made = Estimate(
+            number=len(self.known),
+            amounts=by_column,
+            positive=tuple(max(0, amount) for amount in by_column),
+            any=any(by_column),
+            prod=kind is PriorityClass.PROD,
+        )
+        self._numbers[key] = made
+        self.known.append(made)
+        return made
+
+    def _deadline(self, pod: Pod, timestamp: int) -> int:
+        """Until when a pod's estimate counts beside its measurement; before all times by default."""
+        args = self._args
+        after_scheduled = args.estimated_seconds_after_pod_scheduled or 0
+        after_initialized = args.estimated_seconds_after_initialized or 0
+        if args.allow_customize_estimation:
+            own = custom_seconds(pod, ANNOTATION_SECONDS_AFTER_SCHEDULED)
+            after_scheduled = after_scheduled if own is None else own
+            own = custom_seconds(pod, ANNOTATION_SECONDS_AFTER_INITIALIZED)
+            after_initialized = after_initialized if own is None else own
+        if after_initialized > 0 and pod.initialized is not None:
+            return moment_of(pod.initialized) + after_initialized * SECOND
+        return timestamp + after_scheduled * SECOND if after_scheduled > 0 else _NEVER
+
+    def contribution(
+        self, pod: Pod, estimate: Estimate, report: Report, assigned: int | None = None
+    ) -> Contribution:
+        """Give what a pod adds to the load of its node.
+
+        Parameters
+        ----------
+        pod, estimate
+            The pod, not an ignored one, and what :meth:`of` gave for it.
+        report
+            What is measured on its node.
+        assigned
+            Moment of its assignment, where it does not say when it was scheduled; ``None`` is now.
+        """
+        measured = report.pods.get((pod.namespace, pod.name))
+        zero = self._zero
+        if measured is None:
+            whole = estimate.positive
+            return Contribution(zero, whole, whole if estimate.prod else zero, estimate.amounts)
+        used, reported_as_prod = measured
+        active = estimate.prod and reported_as_prod
+        usage = used if active else zero
+        if not estimate.any:
+            return Contribution(usage, zero, zero, zero)
+        timestamp = self._now if assigned is None else assigned
+        if pod.scheduled is not None:
+            timestamp = moment_of(pod.scheduled)
+        early = report.horizon < timestamp or self._deadline(pod, timestamp) > report.update_time
+        delta = (
+            tuple(max(0, mine - seen) for mine, seen in zip(estimate.amounts, used, strict=True))
+            if early
+            else zero
+        )
+        # What a pod uses under another class than its own is not in the prod usage: all of it is missing.
+        prod_delta = zero if not estimate.prod else delta if active else estimate.positive
+        return Contribution(usage, delta, prod_delta, estimate.amounts)
