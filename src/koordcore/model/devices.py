@@ -14,7 +14,7 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
 from koordcore.model.decisions import Shortfall
-from koordcore.model.resources import NO_RESOURCES, Resources
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.model.selectors import LabelSelector
 
 __all__ = [
@@ -163,7 +163,7 @@ class Device:
     id: str = ""
     health: bool = True
     labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
-    resources: Resources = NO_RESOURCES
+    resources: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     topology: DeviceTopology | None = None
     vf_groups: tuple[VFGroup, ...] = ()
 
@@ -460,7 +460,7 @@ class DeviceHolding:
     """
 
     minor: int
-    resources: Resources = NO_RESOURCES
+    resources: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     id: str = ""
     vfs: tuple[VirtualFunction, ...] = ()
     template: str = ""

@@ -35,7 +35,7 @@ from koordcore.model.devices import (
 )
 from koordcore.topology.devices import bits, lowest
 
-__all__ = ["allocate_devices", "partition_of", "refusal_of"]
+__all__ = ["allocate_devices", "partition_of", "refusal_of", "write_allocation"]
 
 _VIOLATION = "node(s) Device Joint-Allocate rules violation"
 _NO_TABLE = "node(s) missing GPU Partition Table"
@@ -80,7 +80,10 @@ def allocate_devices(
     if state is None:
         return DeviceAllocation()
     found = _decide(state, request, numa_mask, policy, terms)
-    return found if isinstance(found, DeviceShortfall) else _allocation(state, request, found)
+    if isinstance(found, DeviceShortfall):
+        return found
+    chosen = {kind: pick() for kind, pick in found.chosen.items()}
+    return write_allocation(state, request, found.views, chosen)
 
 
 def refusal_of(
@@ -300,14 +303,27 @@ def _by_topology(
 # ---------------------------------------------------------------------------------------------------
 
 
-def _allocation(state: NodeDevices, request: DeviceRequest, decision: _Decision) -> DeviceAllocation:
-    """Write down the choice, with ids, VFs and template."""
+def write_allocation(
+    state: NodeDevices,
+    request: DeviceRequest,
+    views: Mapping[DeviceType, TypeView],
+    chosen: Mapping[DeviceType, Picked],
+) -> DeviceAllocation:
+    """Write down a choice of devices, with ids, VFs and template.
+
+    Parameters
+    ----------
+    views
+        The views in which the choice was made: per type, what may be used.
+    chosen
+        Per type of ``views`` the minors, in the order of selection, with how often each gives its share.
+    """
     template = _template(state.shape, request)
     devices = {}
-    for kind, view in decision.views.items():
+    for kind, view in views.items():
         devices[kind] = tuple(
             _holding(state, view, minor, often, template if kind is DeviceType.GPU else "")
-            for minor, often in decision.chosen[kind]()
+            for minor, often in chosen[kind]
         )
     return DeviceAllocation(immutabledict(devices))
 

@@ -46,6 +46,8 @@ class TypeWant:
     ----------
     count
         Number of devices.
+    whole
+        Whole cards, which are shared with nobody.
     per_device
         Amounts on each, as asked.
     needs
@@ -69,6 +71,7 @@ class TypeWant:
     kind: DeviceType
     shape: TypeShape
     count: int
+    whole: bool
     per_device: Resources
     needs: Mapping[int, Needs]
     serving: int
@@ -197,6 +200,7 @@ def _want(
         kind=kind,
         shape=own,
         count=count,
+        whole=kind is DeviceType.GPU and request.gpu is not None and not request.gpu.shared,
         per_device=per_device,
         needs=needs,
         serving=sum(
