@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from koordcore.model.pods import PodKey
-from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy, QuotaUsage
-from koordcore.model.resources import CPU, MEMORY, Resources, make_resources
+from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaPolicy, QuotaUsage
+from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources
 from koordcore.quota.admission import Admitted, admit
 from koordcore.quota.ledger import QuotaLedger, open_ledger
 from koordcore.quota.runtime import TreeArrays, arrays_of, limits_of, runtimes_of
@@ -140,6 +140,15 @@ class DeepTree:
     def time_all_runtimes(self, scale: bool) -> None:
         self.turn ^= 1
         assert self.prepared.run(TOTALS[self.turn], scale=scale) > 0
+
+    def track_units_undealt(self, scale: bool) -> int:
+        """Memory that scarce children want and nobody got: none, whatever the size of the products."""
+        statuses = self.ledger.statuses().values()
+        top = [one for one in statuses if not one.parent or one.parent == ROOT_QUOTA]
+        assert any(one.limit_request[MEMORY] > (one.runtime or NO_RESOURCES).get(MEMORY, 0) for one in top)
+        return max(0, TOTALS[0][MEMORY] - sum((one.runtime or NO_RESOURCES).get(MEMORY, 0) for one in top))
+
+    track_units_undealt.unit = "bytes"  # type: ignore[attr-defined]  # asv reads the unit there
 
     def time_statuses(self, scale: bool) -> None:
         """The same with a record for every quota, from the ledger."""

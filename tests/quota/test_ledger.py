@@ -25,9 +25,11 @@ from koordcore.quota.admission import (
     QuotaRefusal,
     Ungoverned,
     admit,
+    admit_together,
     limit_of,
 )
 from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.status import stale_annotations, status_annotations
 
 
 def quota(name: str, most: int, least: int = 0, **fields: Any) -> ElasticQuota:
@@ -222,3 +224,26 @@ def test_unknown_quotas_and_trees_are_the_callers_fault() -> None:
         shared().status("nobody")
     with pytest.raises(ModelError, match='no quota tree "t"'):
         shared().state("t")
+
+
+def test_a_gang_is_admitted_as_a_whole_or_not_at_all() -> None:
+    gang = [pod(f"g{index}", "a", 20) for index in range(3)]
+    ledger = shared()
+    for member in gang:
+        ledger = ledger.track(member)
+    assert isinstance(admit_together(ledger, gang), QuotaRefusal)
+    two = admit_together(ledger, gang[:2])
+    assert isinstance(two, QuotaLedger)
+    assert two.used_of("a") == cpu(40)
+    assert ledger.used_of("a") == NO_RESOURCES
+
+
+def test_only_what_differs_but_for_zeros_is_published_again() -> None:
+    ledger = shared().track(pod("p", "a", 60))
+    status = ledger.status("a")
+    written = status_annotations(status)
+    prefix = "quota.scheduling.koordinator.sh/"
+    assert written[prefix + "runtime"] == '{"cpu":"50m"}'
+    assert stale_annotations(written, status) == {}
+    padded = {**written, prefix + "non-preemptible-used": '{"cpu":"0"}', prefix + "runtime": "{"}
+    assert stale_annotations(padded, status) == {prefix + "runtime": '{"cpu":"50m"}'}

@@ -38,6 +38,7 @@ __all__ = [
     "NAMESPACES",
     "PARENT",
     "PREEMPTIBLE",
+    "PREFIX",
     "PROFILE",
     "QUOTA_NAME",
     "RESOURCE_KEYS",

@@ -8,6 +8,7 @@ from koordcore.quota.admission import (
     QuotaRefusal,
     Ungoverned,
     admit,
+    admit_together,
     limit_of,
 )
 from koordcore.quota.cluster import cluster_ledger
@@ -32,7 +33,7 @@ from koordcore.quota.preempt import (
 )
 from koordcore.quota.profile import RootQuota, add_tree_affinity, reconcile_profile, tree_profile
 from koordcore.quota.reclaim import ReclaimNode, ReclaimPlan, entitled_to_reclaim, plan_reclaim
-from koordcore.quota.status import QuotaStatus
+from koordcore.quota.status import QuotaStatus, stale_annotations, status_annotations
 from koordcore.quota.webhook import (
     QuotaTopology,
     Refused,
@@ -70,6 +71,7 @@ __all__ = [
     "add_tree_affinity",
     "admit",
     "admit_batch",
+    "admit_together",
     "can_preempt",
     "cluster_ledger",
     "create_quota",
@@ -95,6 +97,8 @@ __all__ = [
     "resource_filter",
     "select_revoked",
     "select_victims",
+    "stale_annotations",
+    "status_annotations",
     "tree_profile",
     "update_quota",
 ]

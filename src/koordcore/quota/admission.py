@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
 
@@ -22,9 +22,19 @@ __all__ = [
     "QuotaRefusal",
     "Ungoverned",
     "admit",
+    "admit_together",
     "limit_of",
     "masked_request",
 ]
+
+
+_EMPTY: Final = "<empty>"
+"""What upstream prints for a list without entries."""
+
+_NO_NOTATIONS: Final[tuple[immutabledict[str, bool], immutabledict[str, bool]]] = (
+    immutabledict(),
+    immutabledict(),
+)
 
 
 class QuotaCheckKind(StrEnum):
@@ -208,6 +218,24 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
     return Admitted(quota=name)
 
 
+def admit_together(
+    ledger: QuotaLedger, pods: Iterable[QuotaPod], *, checks: Sequence[QuotaCheck] = ()
+) -> QuotaLedger | QuotaRefusal:
+    """Check several tracked pods as one, such as a gang: each beside those before it.
+
+    Returns
+    -------
+    QuotaLedger or QuotaRefusal
+        The ledger with all of them placed, or the first refusal; nothing is kept then.
+    """
+    for pod in pods:
+        outcome = admit(ledger, pod, checks=checks)
+        if isinstance(outcome, QuotaRefusal):
+            return outcome
+        ledger = ledger.assume(pod)
+    return ledger
+
+
 def _clearly_fits(ledger: QuotaLedger, name: str, pod: QuotaPod) -> bool:
     """Check an ordinary preemptible pod on vectors, which is what a scheduling loop does most of the time."""
     found = ledger.find(name)
@@ -286,14 +314,14 @@ def _refused(
     """Put upstream's message on a refusal; ``trail`` names the quotas from the one that refused down."""
     quota = ledger.quotas.get(refusal.ancestor)
     guarded = refusal.kind is QuotaCheckKind.NON_PREEMPTIBLE
-    asked = print_list(_as_written(refusal.request, pod.written), empty=EMPTY)
-    spent = print_list(_spent(ledger, refusal.ancestor, refusal.used, guarded=guarded), empty=EMPTY)
+    asked = print_list(_as_written(refusal.request, pod.written), empty=_EMPTY)
+    spent = print_list(_spent(ledger, refusal.ancestor, refusal.used, guarded=guarded), empty=_EMPTY)
     written = NO_SPELLING
     if quota is not None and guarded:
         written = quota.written_min
     elif quota is not None and not ledger.policy.enable_runtime_quota:
         written = quota.written_max
-    bound = print_list(_as_written(refusal.limit, written), empty=EMPTY)
+    bound = print_list(_as_written(refusal.limit, written), empty=_EMPTY)
     tail = f"pod's request: {asked}, exceedDimensions: [{' '.join(refusal.exceeded)}]"
     if guarded:
         head = f"Insufficient non-preemptible quotas, quotaName: {refusal.quota}, min: {bound}"
@@ -318,26 +346,32 @@ def _spent(ledger: QuotaLedger, name: str, used: Resources, *, guarded: bool) ->
 
 
 def _notation_below(ledger: QuotaLedger, name: str, *, guarded: bool) -> dict[str, bool]:
-    own = ledger.own_of(name)
-    parts = [(name, own.non_preemptible_used if guarded else own.used)]
-    found = ledger.find(name)
-    below = -1 if found is None else found[0].tree.group_below[found[1]]
-    if found is not None and below >= 0:
-        for row in found[0].tree.groups[below]:
-            child = found[0].tree.quotas[row].name
-            parts.append((child, ledger.held_of(child) if guarded else ledger.used_of(child)))
+    """Tell which used amounts are in powers of two: by its own pods first, then by its children."""
+    if not ledger.notations:
+        return {}
+    own, limit = ledger.own_of(name), ledger.max_of(name)
+    amounts = own.non_preemptible_used if guarded else own.used
     result: dict[str, bool] = {}
     settled: set[str] = set()
-    for part, amounts in parts:
-        limit, notations = ledger.max_of(part), ledger.notations.get(part)
-        if notations is None or not amounts:
-            continue
-        for key, binary in notations[guarded].items():
-            if key not in settled and key in limit:
+    for key, binary in ledger.notations.get(name, _NO_NOTATIONS)[guarded].items():
+        if key in limit and amounts:
+            result[key] = binary
+            if amounts.get(key):
+                settled.add(key)
+    for child in _children(ledger, name):
+        amounts = ledger.held_of(child) if guarded else ledger.used_of(child)
+        for key, binary in _notation_below(ledger, child, guarded=guarded).items():
+            if key not in settled:
                 result[key] = binary
                 if amounts.get(key):
                     settled.add(key)
     return result
 
 
-EMPTY: Final = "<empty>"
+def _children(ledger: QuotaLedger, name: str) -> tuple[str, ...]:
+    found = ledger.find(name)
+    if found is None:
+        return ()
+    tree = found[0].tree
+    below = tree.group_below[found[1]]
+    return () if below < 0 else tuple(tree.quotas[row].name for row in tree.groups[below])

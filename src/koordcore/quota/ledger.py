@@ -334,7 +334,11 @@ def open_ledger(
     )
     sums: dict[str, QuotaUsage] = {name: usage[name] for name in sorted(usage) if empty.known(name)}
     _add_pods(empty, pods, sums)
-    notations = {name: (each.binary, each.non_preemptible_binary) for name, each in sums.items()}
+    notations = {
+        name: (each.binary, each.non_preemptible_binary)
+        for name, each in sums.items()
+        if each.binary or each.non_preemptible_binary
+    }
     builtin = {name: _masked(empty.max_of(name), sums[name]) for name in sorted(sums.keys() & BUILTIN_QUOTAS)}
     states: dict[str, TreeState] = {}
     for tree_id, members in split_trees(table, policy).items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -31,8 +31,8 @@ NodeFilter: TypeAlias = Callable[[Collection[QuotaPod]], str]
 """Asked whether the node can take the preemptor beside these pods; answers with the reason why not, or
 empty."""
 
-NEVER_MESSAGE = "not eligible due to preemptionPolicy=Never."
-TERMINATING_MESSAGE = "not eligible due to a terminating pod on the nominated node."
+_NEVER_MESSAGE: Final = "not eligible due to preemptionPolicy=Never."
+_TERMINATING_MESSAGE: Final = "not eligible due to a terminating pod on the nominated node."
 
 
 @attrs.frozen(kw_only=True)
@@ -98,11 +98,11 @@ def eligible_to_preempt(
         node cannot be mended by evictions.
     """
     if policy is PreemptionPolicy.NEVER:
-        return NEVER_MESSAGE
+        return _NEVER_MESSAGE
     quota = ledger.resolve(pod)
     for other in nominated:
         if other.terminating and other.priority < pod.priority and ledger.resolve(other) == quota:
-            return TERMINATING_MESSAGE
+            return _TERMINATING_MESSAGE
     return ""
 
 

@@ -24,6 +24,7 @@ from koordcore.quota.webhook import QuotaTopology
 __all__ = ["RootQuota", "add_tree_affinity", "reconcile_profile", "tree_id_of", "tree_profile"]
 
 _ROOT_MAX: Final = (2**63 - 1) // 2000
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _FLOAT: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", re.ASCII)
 
 
@@ -182,9 +183,6 @@ def add_tree_affinity(affinity: Json, selector: LabelSelector) -> Json:
     node[_REQUIRED] = required
     result["nodeAffinity"] = node
     return result
-
-
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _condition(requirement: Requirement) -> Mapping[str, Json]:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from typing import Final
+
 import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore.errors import ManifestError
 from koordcore.model.quotas import ROOT_QUOTA
-from koordcore.model.resources import NO_RESOURCES, Resources
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
+from koordcore.protocol.exact import amounts_of, exact_of, wire_list
+from koordcore.protocol.quota import PREFIX, resource_list_annotation
 from koordcore.quota.rollup import Shares, TreeState
 from koordcore.quota.runtime import LARGEST, runtimes_of
 from koordcore.quota.tree import Vector
 
-__all__ = ["QuotaStatus", "status_of", "statuses_of"]
+__all__ = ["QuotaStatus", "stale_annotations", "status_annotations", "status_of", "statuses_of"]
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +61,50 @@ class QuotaStatus:
     allocated: Resources = NO_RESOURCES
     guaranteed: Resources = NO_RESOURCES
     runtime: Resources | None = None
+
+
+_PUBLISHED: Final = {
+    "runtime": "runtime",
+    "request": "request",
+    "child-request": "child_request",
+    "guaranteed": "guaranteed",
+    "allocated": "allocated",
+    "non-preemptible-request": "non_preemptible_request",
+    "non-preemptible-used": "non_preemptible_used",
+}
+
+
+def status_annotations(status: QuotaStatus) -> dict[str, str]:
+    """Write what a scheduler publishes on an ElasticQuota: annotation to resource list in JSON.
+
+    ``status.used`` of the object is beside them: ``format_resources(status.used)``.
+    """
+    result: dict[str, str] = {}
+    for key, field in _PUBLISHED.items():
+        amounts: Resources | None = getattr(status, field)
+        if amounts is not None:
+            result[PREFIX + key] = json.dumps(wire_list(exact_of(amounts)), separators=(",", ":"))
+    return result
+
+
+def stale_annotations(old: Mapping[str, str], status: QuotaStatus) -> dict[str, str]:
+    """Give those published annotations that have to be rewritten: what differs but for zeros.
+
+    An annotation that cannot be read is rewritten.
+    """
+    return {
+        key: text
+        for key, text in status_annotations(status).items()
+        if _amounts(old, key) != _amounts({key: text}, key)
+    }
+
+
+def _amounts(annotations: Mapping[str, str], key: str) -> Resources | None:
+    try:
+        amounts = amounts_of(resource_list_annotation(annotations, key))
+    except ManifestError:
+        return None
+    return make_resources({name: amount for name, amount in amounts.items() if amount})
 
 
 def status_of(state: TreeState, row: int, scaled: Vector, runtime: Resources | None) -> QuotaStatus:
