@@ -144,10 +144,10 @@ class _Place:
     """Where an object came from, for messages."""
 
     source: str
-    name: str
+    key: Key
 
     def put(self, problem: Problem) -> Problem:
-        return Problem(problem.path, problem.message, object_name=self.name, source=self.source)
+        return Problem(problem.path, problem.message, object_name=_shown(self.key), source=self.source)
 
 
 class _Bundle:
@@ -170,7 +170,7 @@ class _Bundle:
         """Take one object."""
         raw = source.raw
         key = identity_of(raw)
-        place = _Place(source.source, _shown(key))
+        place = _Place(source.source, key)
         if not is_object(raw):
             self.problems.append(place.put(Problem("", f"expected object, got {show(raw)}")))
             return
@@ -318,7 +318,7 @@ class _Bundle:
                 self.records.append(pod)
                 reading.warn("spec.nodeName", f"no node {pod.node_name} in the dump; the pod holds nothing")
             if reading.problems or reading.warnings:
-                place = _Place(source, f"Pod {pod.key}")
+                place = _Place(source, ("", "Pod", pod.namespace, pod.name))
                 self.problems += map(place.put, reading.problems)
                 self.warnings += map(place.put, reading.warnings)
         states = tuple(NodeState(node, tuple(on_node[node.name])) for node in self.nodes)
@@ -338,7 +338,7 @@ class _Bundle:
                     self.records.append(workload)
                     continue
                 # Its selector or replicas mean something else: it stays what it is, an unread object.
-                place = _Place(source, _shown(key))
+                place = _Place(source, key)
                 self.warnings += map(place.put, reading.problems)
             unread[_kind(key)] += 1
         return unread
@@ -346,7 +346,7 @@ class _Bundle:
     def _owner_cycles(self) -> None:
         for cycle in _cycles(self.owners):
             names = " -> ".join(_shown(key) for key in (*cycle, cycle[0]))
-            place = _Place(self.seen.get(_unique(cycle[0]), ""), _shown(cycle[0]))
+            place = _Place(self.seen.get(_unique(cycle[0]), ""), cycle[0])
             self.problems.append(
                 place.put(Problem("metadata.ownerReferences", f"owners form a cycle: {names}"))
             )
@@ -366,7 +366,7 @@ class _Bundle:
         parents = {keys[name]: (keys[one.parent],) for name, one in quotas.items() if one.parent in keys}
         for cycle in _cycles(parents):
             names = " -> ".join(key[3] for key in (*cycle, cycle[0]))
-            place = _Place(self.seen.get(_unique(cycle[0]), ""), _shown(cycle[0]))
+            place = _Place(self.seen.get(_unique(cycle[0]), ""), cycle[0])
             self.problems.append(
                 place.put(Problem(f"metadata.labels[{PARENT}]", f"parents form a cycle: {names}"))
             )

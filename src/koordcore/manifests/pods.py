@@ -299,11 +299,7 @@ def _port(value: Json) -> int:
 def _host_ports(
     reading: Reading, container: Mapping[str, Json], path: str, on_host: bool
 ) -> Iterable[HostPort]:
-    try:
-        opened = required(container, "ports", _ports_of) if container["ports"] is not None else ()
-    except ManifestError as error:
-        reading.note(error, path)
-        return
+    opened = reading.recall(container, "ports", path, _ports_of, ())
     for host, inside, protocol, ip in opened:
         # On the host's network every port is the host's (a default of the API server).
         port = host or (inside if on_host else 0)
