@@ -220,6 +220,7 @@ DEFAULT_FEATURES: Final = (
     FeatureSetting(name="PodTopologySpread", weight=2),
     FeatureSetting(name="InterPodAffinity", weight=2),
     FeatureSetting(name="ImageLocality", filters=False),
+    FeatureSetting(name="NodeNUMAResource", scores=False),
     FeatureSetting(name="DeviceShare"),
     FeatureSetting(name="ElasticQuota", scores=False),
 )

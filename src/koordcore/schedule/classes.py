@@ -91,7 +91,9 @@ class FeatureSet:
         for setting in policy.features:
             if setting.name not in FEATURES:
                 raise ModelError(f"policy {policy.name}: no feature {setting.name}")
-            self.features.append(feature_type(setting.name)(workspace, setting.args))
+            feature = feature_type(setting.name)(workspace, setting.args)
+            feature.scored = setting.scores
+            self.features.append(feature)
         self._placing = [one for one in self.features if type(one).placed is not Feature.placed]
         self._removing = [one for one in self.features if type(one).removed is not Feature.removed]
         self._classes: dict[RequestKey, PodClass] = {}

@@ -146,6 +146,11 @@ class Feature:
         The working state of the call.
     args
         The feature's arguments from the policy, or ``None`` for its defaults.
+
+    Attributes
+    ----------
+    scored
+        Whether the policy asks for its scores.
     """
 
     name: ClassVar[str]
@@ -153,6 +158,7 @@ class Feature:
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         self.workspace = workspace
         self.args = args
+        self.scored = True
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         """Read what the pod wants of this feature: a hashable value that tells pod classes apart.

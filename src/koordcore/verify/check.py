@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify.cpus import check_cpus
 from koordcore.verify.devices import check_devices
 from koordcore.verify.gangs import check_gangs
 from koordcore.verify.nodes import check_nodes
@@ -19,7 +20,14 @@ __all__ = ["verify"]
 
 Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
 
-CHECKS: Final[tuple[Check, ...]] = (check_nodes, check_placements, check_devices, check_quotas, check_gangs)
+CHECKS: Final[tuple[Check, ...]] = (
+    check_nodes,
+    check_placements,
+    check_devices,
+    check_cpus,
+    check_quotas,
+    check_gangs,
+)
 """One function per rule book; each reads only the snapshot before and the result."""
 
 

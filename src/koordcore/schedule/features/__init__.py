@@ -30,6 +30,7 @@ FEATURES: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
         "InterPodAffinity": ("interpod", "InterPodAffinity"),
         "ImageLocality": ("images", "ImageLocality"),
         "LoadAwareScheduling": ("load", "LoadAware"),
+        "NodeNUMAResource": ("numa", "NUMAFeature"),
         "DeviceShare": ("devices", "Devices"),
         "ElasticQuota": ("quota", "QuotaFeature"),
     }

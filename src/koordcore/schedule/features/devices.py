@@ -147,11 +147,13 @@ class DeviceEvaluator(Evaluator):
             state = state.assume(f"\0{taken}", found)
         return most
 
-    def allocate(self, pod: Pod, row: int) -> Holding | Shortfall:
+    def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
         feature = self._feature
         state = feature.states[row]
         if state is None:
             return Holding(notes=(NO_CARD,))
+        if str(pod.key) in state.holdings:
+            return None  # taken together with CPUs and NUMA nodes
         found = allocate_devices(state, self._request, policy=feature.policy)
         if isinstance(found, DeviceShortfall):
             return found.shortfalls[0]

@@ -1,0 +1,246 @@
+"""NodeNUMAResource: CPUs, memory and devices of one pod from NUMA nodes that serve all of it.
+
+Where a NUMA topology policy applies, of the node or of the pod, CPUs, amounts and devices are one question
+with one answer (rulings 5 and 23); the devices feature then finds its part taken. Elsewhere devices are the
+devices feature's own, and what is decided here is only which CPUs a bound pod gets. Nodes in equal states are
+asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore._workspace import Workspace
+from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, device_request_of
+from koordcore.allocators.device.request import DEVICE_RESOURCES
+from koordcore.allocators.node import NodeAllocation, NodeRequest
+from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
+from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of, demand_on
+from koordcore.allocators.numa_state import NUMAState, allocation_of, numa_node_of, numa_state_of
+from koordcore.model.decisions import Shortfall
+from koordcore.model.devices import DeviceRequest
+from koordcore.model.nodes import NodeState
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology, NUMAArgs
+from koordcore.model.pods import Pod
+from koordcore.schedule.feature import Evaluator, Feature, Holding, Refusal, Scope
+from koordcore.schedule.features.devices import describe_allocation, device_state
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.topology.cpu import format_cpulist
+from koordcore.topology.numa import NUMATopologyPolicy
+
+__all__ = ["NUMAFeature", "numa_state"]
+
+
+def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
+    """Give the CPUs and NUMA nodes of one node with what its pods hold by their annotations."""
+    topology = snapshot.find(NodeResourceTopology, state.name)
+    return numa_state_of(numa_node_of(state.node.labels, state.node.annotations, topology), state.pods)
+
+
+def describe_numa(given: NodeAllocation) -> str:
+    """Write CPUs and NUMA nodes on one line: ``cpu 0-3 · NUMA 0``."""
+    status = given.numa.status
+    parts = [f"cpu {format_cpulist(status.cpuset)}"] if status.cpuset else []
+    if status.numa_node_resources:
+        parts.append("NUMA " + ",".join(str(entry.node) for entry in status.numa_node_resources))
+    return " · ".join(parts)
+
+
+@attrs.frozen
+class _Asked:
+    """What a pod asks of CPUs and NUMA nodes, and of devices beside them."""
+
+    cpu: CPURequest
+    devices: DeviceRequest | None
+
+
+class NUMAEvaluator(Evaluator):
+    """Filter, score and choice for one kind of pods."""
+
+    scope = Scope.NODE
+
+    def __init__(self, feature: NUMAFeature, asked: _Asked) -> None:
+        self._feature = feature
+        self._cpu = asked.cpu
+        self._plain = feature.verdicts(NodeRequest(cpu=asked.cpu))
+        self._joint: NodeVerdicts | None = None
+        if asked.devices is not None:
+            self._joint = feature.verdicts(NodeRequest(cpu=asked.cpu, devices=asked.devices))
+        self._aligned: dict[int, bool] = {}
+
+    def _under_policy(self, rows: Rows) -> BoolVector:
+        """Tell at which nodes a topology policy applies to the pod."""
+        table = self._plain.table
+        ids = table.ids[rows]
+        for number in np.unique(ids).tolist():
+            if number not in self._aligned:
+                demand = demand_on(self._cpu, table.states[number].node)
+                self._aligned[number] = (
+                    not isinstance(demand, NUMARefusal) and demand.policy is not NUMATopologyPolicy.NONE
+                )
+        return np.array([self._aligned[number] for number in ids.tolist()], bool)
+
+    def fits(self, rows: Rows) -> BoolVector:
+        self._feature.update()
+        plain = self._plain.fits(rows)
+        if self._joint is None:
+            return plain
+        return np.where(self._under_policy(rows), self._joint.fits(rows), plain)
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        self._feature.update()
+        if self._joint is None:
+            return self._plain.reasons(rows)
+        aligned = self._under_policy(rows)
+        found = [(reason, mask & ~aligned) for reason, mask in self._plain.reasons(rows)]
+        return found + [(reason, mask & aligned) for reason, mask in self._joint.reasons(rows)]
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        self._feature.update()
+        plain = self._plain.unresolvable(rows)
+        if self._joint is None:
+            return plain
+        return np.where(self._under_policy(rows), self._joint.unresolvable(rows), plain)
+
+    def _verdicts_at(self, row: int) -> NodeVerdicts:
+        self._feature.update()
+        if self._joint is not None and self._under_policy(slice(row, row + 1))[0]:
+            return self._joint
+        return self._plain
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        answer = self._verdicts_at(row).answer(row)
+        return answer.shortfalls if isinstance(answer, NUMARefusal) else ()
+
+    def scores(self, rows: Rows) -> IntVector:
+        self._feature.update()
+        plain = self._plain.scores(rows)
+        if self._joint is None:
+            return plain
+        return np.where(self._under_policy(rows), self._joint.scores(rows), plain)
+
+    def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
+        verdicts = self._verdicts_at(row)
+        given = verdicts.answer(row)
+        if isinstance(given, NUMARefusal):
+            return given.shortfalls[0]
+        node = verdicts.table.state_of(row).node
+        annotations = given.annotations(verdicts.request, node, pod.annotations)
+        self._feature.take(pod, row, given, {**pod.annotations, **annotations})
+        notes = [describe_numa(given)]
+        if given.devices is not None and given.devices.devices:
+            notes.append(describe_allocation(given.devices))
+        return Holding(annotations, notes=tuple(note for note in notes if note))
+
+
+class NUMAFeature(Feature):
+    """NodeResourceTopology objects and what pods hold; the arguments are :class:`NUMAArgs`.
+
+    In a cluster where no node tells its topology or wants a policy, only pods that want CPUs of their own
+    concern it, unless it scores: then every pod that asks for anything is scored, as upstream has it.
+    """
+
+    name = "NodeNUMAResource"
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self._args: NUMAArgs = args or DEFAULT_NUMA_ARGS
+        self._devices: DevicePolicy = DEFAULT_DEVICE_POLICY
+        self._states: list[NUMAState] | None = None
+        self._tables: dict[bool, NodeTable] = {}
+        self._read = 0
+
+    @property
+    def states(self) -> list[NUMAState]:
+        """CPUs and NUMA nodes of every node now, by row."""
+        if self._states is None:
+            self._states = self.workspace.values(numa_state)
+            self._read = len(self.workspace.touched)
+        return self._states
+
+    @property
+    def _concerned(self) -> bool:
+        """Some node tells its topology, wants a policy, or amplifies its CPU."""
+        return self.workspace.once(_Told).anything
+
+    def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        asked = cpu_request_of(pod, self._args)
+        if asked is None:
+            return None
+        if isinstance(asked, NUMARefusal):
+            return Refusal(asked.reasons[0], resolvable=asked.resolvable)
+        if not self._concerned and not self.scored and not asked.bind and not asked.numa_policy:
+            return None
+        devices = None
+        if not DEVICE_RESOURCES.isdisjoint(pod.requests):
+            found = device_request_of(pod.requests, annotations=pod.annotations, labels=pod.labels)
+            devices = found if isinstance(found, DeviceRequest) else None
+        return _Asked(asked, devices)
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return NUMAEvaluator(self, request)
+
+    def verdicts(self, request: NodeRequest) -> NodeVerdicts:
+        """Open the answers to one kind of request."""
+        layout, workspace = self.workspace.layout, self.workspace
+        return NodeVerdicts(
+            self._table(with_devices=request.devices is not None),
+            request,
+            args=self._args,
+            policy=self._devices,
+            allocatable={name: layout.allocatable[row] for name, row in layout.index.items()},
+            requested={name: workspace.requested[row] for name, row in layout.index.items()},
+        )
+
+    def _table(self, *, with_devices: bool) -> NodeTable:
+        self.update()
+        table = self._tables.get(with_devices)
+        if table is None:
+            devices = self.workspace.values(device_state) if with_devices else None
+            table = self._tables[with_devices] = NodeTable(self.states, devices)
+        return table
+
+    def update(self) -> None:
+        """Bring the tables up to the changes since the last look."""
+        states, touched = self.states, self.workspace.touched
+        if self._read == len(touched):
+            return
+        rows = sorted(set(touched[self._read :]))
+        self._read = len(touched)
+        for with_devices, table in self._tables.items():
+            devices = self.workspace.values(device_state) if with_devices else None
+            for row in rows:
+                table.put(row, states[row], devices[row] if devices is not None else None)
+
+    def take(self, pod: Pod, row: int, given: NodeAllocation, annotations: dict[str, str]) -> None:
+        """Record what a pod was given."""
+        found = allocation_of(pod.uid or str(pod.key), annotations, namespace=pod.namespace, name=pod.name)
+        if found is not None:
+            self.workspace.put(self.states, row, self.states[row].adding(found))
+        if given.devices is not None and given.devices.devices:
+            devices = self.workspace.values(device_state)
+            state = devices[row]
+            if state is not None:
+                self.workspace.put(devices, row, state.assume(str(pod.key), given.devices))
+
+    def removed(self, pod: Pod, row: int) -> None:
+        before = self.states[row]
+        after = before.removing(pod.uid or str(pod.key))
+        if after is not before:
+            self.workspace.put(self.states, row, after)
+
+
+class _Told:
+    """Whether any node of the cluster says something that this feature must heed."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        snapshot = workspace.snapshot
+        self.anything = bool(snapshot.of(NodeResourceTopology)) or any(
+            any("koordinator.sh/" in key for key in (*node.labels, *node.annotations))
+            for node in workspace.layout.nodes
+        )
