@@ -15,7 +15,7 @@ from koordcore.colocation.cluster import (
 from koordcore.colocation.config import completed_config
 from koordcore.colocation.waterfall import explain_node, render_waterfalls
 from koordcore.errors import ManifestError
-from koordcore.model.cluster import RawObject
+from koordcore.model.cluster import ConfigMap
 from koordcore.model.colocation import ColocationConfig, ColocationStrategy
 from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import Node, NodeState
@@ -107,15 +107,9 @@ def test_nothing_is_lent_by_default() -> None:
     assert (row.batch, row.batch_note) == ((0, 0), "colocation is off")
 
 
-def config_map(text: str) -> RawObject:
-    raw = {"data": {"colocation-config": text}, "kind": "ConfigMap"}
-    return RawObject(
-        kind="ConfigMap",
-        name="slo-controller-config",
-        namespace="koordinator-system",
-        api_version="v1",
-        text=json.dumps(raw),
-    )
+def config_map(text: str) -> ConfigMap:
+    data = {"colocation-config": text}
+    return ConfigMap("slo-controller-config", "koordinator-system", data)
 
 
 def test_the_config_map_of_the_snapshot_decides() -> None:

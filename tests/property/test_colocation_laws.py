@@ -23,6 +23,7 @@ from koordcore.colocation.histogram import (
 )
 from koordcore.colocation.histogram_bank import bank_of, empty_bank
 from koordcore.colocation.mid import Mid, mid_of_node
+from koordcore.colocation.waterfall import waterfalls_of
 from koordcore.model.colocation import (
     DEFAULT_STRATEGY,
     CalculatePolicy,
@@ -176,6 +177,15 @@ def test_no_more_is_lent_than_the_waterfall_leaves(node: NodeLoad, strategy: Col
     if isinstance(mid, Mid):
         for one in (mid.cpu, mid.memory):
             assert 0 <= one.amount <= max(one.capacity * one.threshold_percent / 100 + 1, 0)
+
+
+@given(nodes(), strategies)
+def test_waterfalls_add_up(node: NodeLoad, strategy: ColocationStrategy) -> None:
+    for one in waterfalls_of(node, strategy, NOW):
+        assert sum(step.amount for step in one.steps if not step.detail) == one.lent
+        assert bool(one.steps) != (
+            "reason" in one.message or "content" in one.message or "missing" in one.message
+        )
 
 
 @given(nodes(), strategies, cores)

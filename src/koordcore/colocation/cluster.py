@@ -23,7 +23,7 @@ from koordcore.colocation.columns import (
 from koordcore.colocation.config import CONFIG_KEY, START, config_read, effective_strategy, is_disabled
 from koordcore.colocation.sync import NodeResource, NodeStatus, amplified_batch_cpu, prepare_node
 from koordcore.errors import ManifestError
-from koordcore.model.cluster import RawObject
+from koordcore.model.cluster import ConfigMap
 from koordcore.model.colocation import ColocationConfig, ColocationStrategy, NodeLoad, PodLoad, ZoneLoad
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, NodeMetric, measured_of, rounded
 from koordcore.model.nodes import Node, NodeState
@@ -42,7 +42,6 @@ from koordcore.model.resources import (
     make_resources,
 )
 from koordcore.protocol.colocation import numa_nodes_of, reserved_of
-from koordcore.protocol.fields import as_mapping, as_str, load_json, optional
 from koordcore.protocol.normalization import ANNOTATION_NORMALIZATION_RATIO
 from koordcore.protocol.pod_class import pod_priority_class, pod_qos_class
 from koordcore.snapshot import ClusterSnapshot
@@ -82,15 +81,14 @@ def config_of_snapshot(snapshot: ClusterSnapshot) -> ColocationConfig:
         When the ConfigMap cannot be read or its strategy is out of range.
     """
     namespace, name = _CONFIG_MAP
-    for one in snapshot.of(RawObject):
-        if one.kind == "ConfigMap" and (one.namespace, one.name) == _CONFIG_MAP:
-            data = optional(as_mapping(load_json(one.text)), "data", as_mapping, immutabledict())
-            state = config_read(START, optional(data, CONFIG_KEY, as_str, ""))
-            if not state.available:
-                where = f"ConfigMap {namespace}/{name}: data[{CONFIG_KEY}]"
-                raise ManifestError.at(where, "no strategy, or one with a value out of its range")
-            return state.config
-    return ColocationConfig()
+    stored = snapshot.find(ConfigMap, name, namespace)
+    if stored is None:
+        return ColocationConfig()
+    state = config_read(START, stored.data.get(CONFIG_KEY))
+    if not state.available:
+        where = f"ConfigMap {namespace}/{name}: data[{CONFIG_KEY}]"
+        raise ManifestError.at(where, "no strategy, or one with a value out of its range")
+    return state.config
 
 
 def latest_report(snapshot: ClusterSnapshot) -> int | None:

@@ -135,11 +135,14 @@ def _mid_steps(terms: MidTerms | StaticMidTerms) -> tuple[Step, ...]:
         steps = [Step("static share", int(terms.capacity * (terms.reserved_percent / 100.0)))]
     else:
         base = max(min(terms.reclaimable, terms.unused), 0)
-        note = f"the smaller of {terms.reclaimable} reclaimable and {terms.unused} unused"
+        reclaimable, unused, unallocated = (
+            _shown(terms.resource, amount) for amount in (terms.reclaimable, terms.unused, terms.unallocated)
+        )
+        note = f"the smaller of {reclaimable} reclaimable and {unused} unused"
         share = int(float(terms.unallocated) * (terms.unallocated_percent / 100.0))
         steps = [
             Step("reclaimable from prod", base, note),
-            Step("share of unallocated", share, f"{terms.unallocated_percent}% of {terms.unallocated}"),
+            Step("share of unallocated", share, f"{terms.unallocated_percent}% of {unallocated}"),
         ]
     return _balanced(steps, terms.amount, f"cap at {terms.threshold_percent}% of capacity")
 
