@@ -1,0 +1,202 @@
+"""Why a pod does not fit on the NUMA nodes of a node, and whose leaving would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import Final
+
+import attrs
+
+from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, NodeDevices
+from koordcore.allocators.node import DeviceProvider, NodeAllocation, NodeRequest, fit_node
+from koordcore.allocators.numa import NO_AMOUNTS, NodeAmounts
+from koordcore.allocators.numa_fit import offer_of
+from koordcore.allocators.numa_request import CPUDemand, NUMARefusal, demand_on
+from koordcore.allocators.numa_state import NUMAState
+from koordcore.model.decisions import Shortfall
+from koordcore.model.devices import DeviceShortfall
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
+from koordcore.topology.numa import numa_ids
+
+__all__ = ["NUMAExplanation", "NUMANodeVerdict", "explain_node"]
+
+DEFAULT_TRIALS: Final = 500
+
+
+@attrs.frozen(kw_only=True)
+class NUMANodeVerdict:
+    """What one NUMA node can give to a pod by itself.
+
+    Parameters
+    ----------
+    node
+        NUMA node.
+    served
+        What it has enough of: resources and types of devices, by name.
+    shortfalls
+        What it lacks, with the numbers.
+    """
+
+    node: int
+    served: tuple[str, ...] = ()
+    shortfalls: tuple[Shortfall, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Everything that the pod asks for is there."""
+        return not self.shortfalls
+
+
+@attrs.frozen(kw_only=True)
+class NUMAExplanation:
+    """Why a node takes a pod or refuses it.
+
+    Parameters
+    ----------
+    answer
+        What the pod would get, or the refusal.
+    nodes
+        Each NUMA node by itself, ascending.
+    leaving
+        Holders (``namespace/name``) without whom the pod would fit: the fewest that were found; empty where
+        it fits, or where none were found.
+    then_on
+        NUMA nodes that it would use then.
+    """
+
+    answer: NodeAllocation | NUMARefusal
+    nodes: tuple[NUMANodeVerdict, ...] = ()
+    leaving: tuple[str, ...] = ()
+    then_on: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        if isinstance(self.answer, NodeAllocation):
+            mask = self.answer.numa.mask
+            return "fits" if mask is None else f"fits on {_nodes(numa_ids(mask))}"
+        parts = list(self.answer.reasons)
+        parts += [f"NUMA node {one.node} has enough {_and(one.served)}" for one in self.nodes if one.served]
+        parts += [
+            f"NUMA node {one.node} lacks {_and(_lack(short) for short in one.shortfalls)}"
+            for one in self.nodes
+            if one.shortfalls
+        ]
+        if self.leaving:
+            where = f" on {_nodes(self.then_on)}" if self.then_on else ""
+            parts.append(f"without {_and(self.leaving)} it would fit{where}")
+        return "; ".join(parts)
+
+
+def _nodes(ids: Iterable[int]) -> str:
+    listed = [str(numa) for numa in ids]
+    return f"NUMA node{'s' if len(listed) > 1 else ''} {_and(listed)}"
+
+
+def _and(words: Iterable[str]) -> str:
+    listed = list(words)
+    return " and ".join([", ".join(listed[:-1]), listed[-1]]) if len(listed) > 1 else "".join(listed)
+
+
+def _lack(short: Shortfall) -> str:
+    if not short.requested:
+        return short.resource or short.reason
+    return f"{short.resource} ({short.available} of {short.requested})"
+
+
+def explain_node(
+    state: NUMAState,
+    devices: NodeDevices | None,
+    request: NodeRequest,
+    amounts: NodeAmounts = NO_AMOUNTS,
+    *,
+    args: NUMAArgs = DEFAULT_NUMA_ARGS,
+    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    trials: int = DEFAULT_TRIALS,
+) -> NUMAExplanation:
+    """Say what each NUMA node has for a pod, and whose leaving would let the pod in.
+
+    Parameters
+    ----------
+    state, devices, request, amounts, args, policy
+        As for :func:`~koordcore.allocators.node.fit_node`.
+    trials
+        How many sets of holders may be tried, single ones first.
+    """
+
+    def fit(left: NUMAState, cards: NodeDevices | None) -> NodeAllocation | NUMARefusal:
+        return fit_node(left, cards, request, amounts, args=args, policy=policy)
+
+    answer = fit(state, devices)
+    demand = None if request.cpu is None else demand_on(request.cpu, state.node)
+    if demand is None or isinstance(demand, NUMARefusal):
+        return NUMAExplanation(answer=answer)
+    provider = None
+    if request.devices is not None:
+        provider = DeviceProvider(devices, request.devices, policy=policy)
+    nodes = tuple(_verdict(state, demand, provider, numa) for numa in state.node.zone_ids)
+    if isinstance(answer, NodeAllocation) or not answer.resolvable:
+        return NUMAExplanation(answer=answer, nodes=nodes)
+    for count, names in enumerate(_sets_of_holders(state, devices)):
+        if count >= trials:
+            break
+        left, cards = _without(state, devices, names)
+        then = fit(left, cards)
+        if isinstance(then, NodeAllocation):
+            return NUMAExplanation(
+                answer=answer, nodes=nodes, leaving=names, then_on=numa_ids(then.numa.mask or 0)
+            )
+    return NUMAExplanation(answer=answer, nodes=nodes)
+
+
+def _verdict(
+    state: NUMAState, demand: CPUDemand, provider: DeviceProvider | None, numa: int
+) -> NUMANodeVerdict:
+    offer = offer_of(state, demand)
+    served, short = [], []
+    for name, most in offer.most.items():
+        need, there = demand.request.requests[name], most.get(numa, 0)
+        if there >= need:
+            served.append(name)
+        else:
+            short.append(Shortfall(f"Insufficient NUMA {name}", name, need, there))
+    if provider is not None and provider.aligned:
+        chosen = provider.allocate(1 << numa)
+        if isinstance(chosen, DeviceShortfall):
+            short += chosen.shortfalls
+        else:
+            served += provider.names
+    return NUMANodeVerdict(node=numa, served=tuple(sorted(served)), shortfalls=tuple(short))
+
+
+def _name_of(namespace: str, name: str, uid: str) -> str:
+    return f"{namespace}/{name}" if name else uid
+
+
+def _sets_of_holders(state: NUMAState, devices: NodeDevices | None) -> Iterator[tuple[str, ...]]:
+    """Sets of one, two and three holders; those that hold the fewest CPUs first, then by name."""
+    weight: dict[str, int] = {}
+    for held in state.allocations:
+        name = _name_of(held.namespace, held.name, held.uid)
+        weight[name] = weight.get(name, 0) + held.cpuset.bit_count()
+    for name in devices.holdings if devices is not None else ():
+        weight.setdefault(name, 0)
+    for size in (1, 2, 3):
+        yield from sorted(
+            combinations(sorted(weight), size),
+            key=lambda names: (sum(weight[name] for name in names), names),
+        )
+
+
+def _without(
+    state: NUMAState, devices: NodeDevices | None, names: tuple[str, ...]
+) -> tuple[NUMAState, NodeDevices | None]:
+    for held in state.allocations:
+        if _name_of(held.namespace, held.name, held.uid) in names:
+            state = state.removing(held.uid)
+    if devices is not None:
+        for name in names:
+            if name in devices.holdings:
+                devices = devices.forget(name)
+    return state, devices
