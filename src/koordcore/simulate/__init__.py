@@ -15,6 +15,7 @@ from koordcore.simulate.events import (
 )
 from koordcore.simulate.policies import DrawnPolicy, PolicyName, ReplayPolicy, ScoredPolicy, make_policy
 from koordcore.simulate.reader import PublishedRun, TraceFolder, read_text
+from koordcore.simulate.record import RecordReplay, decisions_digest, replay_record, write_record
 from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, plot, summaries
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, replay_cell, summarise
 from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
@@ -46,6 +47,7 @@ __all__ = [
     "PolicyName",
     "Progress",
     "PublishedRun",
+    "RecordReplay",
     "Refused",
     "Replay",
     "ReplayColumns",
@@ -59,6 +61,7 @@ __all__ = [
     "TraceFolder",
     "arrival_columns",
     "csv_text",
+    "decisions_digest",
     "drawn_ranks",
     "json_text",
     "make_policy",
@@ -69,10 +72,12 @@ __all__ = [
     "read_text",
     "replay",
     "replay_cell",
+    "replay_record",
     "resample",
     "summaries",
     "summarise",
     "sweep",
     "timed_events",
     "untimed_events",
+    "write_record",
 ]

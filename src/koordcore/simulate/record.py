@@ -1,0 +1,257 @@
+"""A call of ``schedule`` as canonical JSON, and its replay: the same digest, or the first difference.
+
+Every record of the model is written by its type and its fields; what equals its default is left out. The same
+call gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, Final, cast
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError, ModelError
+from koordcore.model.decisions import PodDecision
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, required
+from koordcore.schedule import schedule
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+
+__all__ = ["RecordReplay", "decisions_digest", "from_json", "replay_record", "to_json", "write_record"]
+
+FORMAT: Final = "koordcore/record/v1"
+_TYPE: Final = "$"
+_PATH: Final = re.compile(r"koordcore(\.\w+)*:\w+(\.\w+)*")
+_CLOCK: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+\+\d\d:\d\d")
+
+
+def to_json(value: Any) -> Json:
+    """Turn a value of the model into JSON values.
+
+    Raises
+    ------
+    ModelError
+        When it holds something that is neither a record of the library nor plain data.
+    """
+    match value:
+        case Enum():
+            return {_TYPE: _path_of(type(value)), "value": value.value}
+        case None | bool() | int() | float() | str():
+            return value
+        case datetime() if value.tzinfo is not None:
+            return {_TYPE: "datetime", "value": value.astimezone(UTC).isoformat()}
+        case timedelta():
+            return {_TYPE: "timedelta", "value": [value.days, value.seconds, value.microseconds]}
+        case Fraction():
+            return {_TYPE: "fraction", "value": [value.numerator, value.denominator]}
+        case tuple() | list():
+            return [to_json(one) for one in value]
+        case frozenset() | set():
+            return {_TYPE: "set", "value": sorted((to_json(one) for one in value), key=_text)}
+        case Mapping():
+            if all(isinstance(key, str) and not key.startswith(_TYPE) for key in value):
+                return {key: to_json(value[key]) for key in sorted(value)}
+            pairs = [[to_json(key), to_json(one)] for key, one in value.items()]
+            return {_TYPE: "map", "value": sorted(pairs, key=_text)}
+        case _:
+            pass
+    if attrs.has(type(value)):
+        return {_TYPE: _path_of(type(value)), **_fields_of(value)}
+    raise ModelError(f"{type(value).__name__} cannot be recorded")
+
+
+def _path_of(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _fields_of(value: Any) -> dict[str, Json]:
+    written = {}
+    for field in attrs.fields(type(value)):
+        if not field.init:
+            continue
+        held = getattr(value, field.name)
+        # Most fields of most records hold their defaults; left out, a record is a tenth as long.
+        if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # a class, typed as a function
+            plain = not field.default.takes_self and held == field.default.factory()
+        else:
+            plain = field.default is not attrs.NOTHING and held == field.default
+        if not plain:
+            written[field.alias or field.name] = to_json(held)
+    return written
+
+
+def _text(value: Json) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def from_json(value: Json) -> Any:
+    """Turn what :func:`to_json` gave into the value again; lists become tuples.
+
+    Raises
+    ------
+    ManifestError
+        When a type is unknown, or a field is wrong.
+    """
+    if isinstance(value, list):
+        return tuple(from_json(one) for one in value)
+    if not isinstance(value, Mapping):
+        return value
+    kind = value.get(_TYPE)
+    if kind is None:
+        return immutabledict({key: from_json(one) for key, one in value.items()})
+    match kind:
+        case "datetime":
+            text = required(value, "value", as_str)
+            if not _CLOCK.fullmatch(text):
+                raise ManifestError.at("value", f"expected a time with zone, got {text!r}")
+            return datetime.fromisoformat(text)
+        case "timedelta":
+            return timedelta(*from_json(value["value"]))
+        case "fraction":
+            return Fraction(*from_json(value["value"]))
+        case "set":
+            return frozenset(from_json(value["value"]))
+        case "map":
+            return immutabledict(from_json(value["value"]))
+        case _:
+            pass
+    made = _type_at(as_str(kind))
+    if issubclass(made, Enum):
+        return made(value["value"])
+    fields = {key: from_json(one) for key, one in value.items() if key != _TYPE}
+    try:
+        return made(**fields)
+    except TypeError as error:
+        raise ManifestError.at(as_str(kind), str(error)) from None
+
+
+def _type_at(path: str) -> type:
+    """Find a record or an enumeration of the library; nothing else is ever made from a file."""
+    if _PATH.fullmatch(path):
+        module, _, name = path.partition(":")
+        try:
+            found: Any = import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError):
+            found = None
+        if isinstance(found, type) and (attrs.has(found) or issubclass(found, Enum)):
+            return found
+    raise ManifestError.at(_TYPE, f"unknown type {path!r}")
+
+
+def decisions_digest(decisions: Iterable[PodDecision]) -> str:
+    """SHA-256 of decisions in canonical form."""
+    return hashlib.sha256(_text([to_json(one) for one in decisions]).encode("ascii")).hexdigest()
+
+
+def write_record(
+    snapshot: ClusterSnapshot,
+    pods: Iterable[Pod] | None,
+    result: ScheduleResult,
+    *,
+    policy: Policy = Policy(),
+    now: datetime | None = None,
+) -> str:
+    """Write a call of ``schedule`` with its answer.
+
+    Parameters
+    ----------
+    snapshot, pods, policy, now
+        The arguments of the call.
+    result
+        What it gave.
+    """
+    record = {
+        "format": FORMAT,
+        "snapshot": to_json(snapshot),
+        "pods": None if pods is None else [to_json(pod) for pod in pods],
+        "policy": to_json(policy),
+        "now": to_json(now),
+        "decisions": [to_json(one) for one in result.decisions],
+        "digest": decisions_digest(result.decisions),
+    }
+    return _text(record) + "\n"
+
+
+@attrs.frozen
+class RecordReplay:
+    """How a recorded call came out this time.
+
+    Parameters
+    ----------
+    result
+        What ``schedule`` gave now.
+    recorded, digest
+        Digest of the recorded decisions, and of those taken now.
+    difference
+        Where they first differ, with both values; empty when they are equal.
+    """
+
+    result: ScheduleResult
+    recorded: str
+    digest: str
+    difference: str
+
+    @property
+    def same(self) -> bool:
+        """The same was decided."""
+        return self.recorded == self.digest
+
+
+def replay_record(text: str) -> RecordReplay:
+    """Make a recorded call again and compare.
+
+    Raises
+    ------
+    ManifestError
+        When the text is no record, or its decisions do not have the digest that it gives.
+    """
+    try:
+        record = as_mapping(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ManifestError):
+            raise
+        raise ManifestError.at("", f"not JSON: {error}") from None
+    if record.get("format") != FORMAT:
+        raise ManifestError.at("format", f"expected {FORMAT!r}")
+    wrote = required(record, "decisions", as_list)
+    recorded = hashlib.sha256(_text(wrote).encode("ascii")).hexdigest()
+    if recorded != required(record, "digest", as_str):
+        raise ManifestError.at("digest", "the decisions were changed after they had been recorded")
+    result = schedule(
+        cast("ClusterSnapshot", from_json(record["snapshot"])),
+        from_json(record["pods"]),
+        policy=from_json(record["policy"]),
+        now=from_json(record["now"]),
+    )
+    taken = [to_json(one) for one in result.decisions]
+    return RecordReplay(result, recorded, decisions_digest(result.decisions), _first_difference(wrote, taken))
+
+
+def _first_difference(recorded: Json, now: Json, path: str = "decisions") -> str:
+    """Name the first place, in the order of decisions and fields, where two JSON values differ."""
+    if recorded == now:
+        return ""
+    if isinstance(recorded, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*recorded, *now}):
+            found = _first_difference(recorded.get(key), now.get(key), f"{path}.{key}")
+            if found:
+                return found
+    if isinstance(recorded, list) and isinstance(now, list):
+        for index, (left, right) in enumerate(zip(recorded, now, strict=False)):
+            found = _first_difference(left, right, f"{path}[{index}]")
+            if found:
+                return found
+        return f"{path}: {len(recorded)} recorded, {len(now)} now"
+    return f"{path}: recorded {_text(recorded)}, now {_text(now)}"

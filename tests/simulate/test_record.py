@@ -1,0 +1,124 @@
+"""Recorded calls: the same bytes, the same digest when made again, and the first difference otherwise."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+from pathlib import Path
+
+import attrs
+import pytest
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError, ModelError
+from koordcore.manifests import load
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Pod, PodPhase
+from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.schedule import schedule
+from koordcore.simulate import replay_record, write_record
+from koordcore.simulate.record import from_json, to_json
+from koordcore.snapshot import ClusterSnapshot
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml"
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def snapshot() -> ClusterSnapshot:
+    nodes = [Node(name=name, allocatable={"cpu": 4000, "memory": 2**33, "pods": 9}) for name in ("a", "b")]
+    pods = [Pod(name=f"p{turn}", requests={"cpu": 1500}, created=NOW) for turn in range(5)]
+    return ClusterSnapshot(nodes=nodes, pending=pods)
+
+
+def recorded() -> str:
+    cluster = snapshot()
+    return write_record(cluster, None, schedule(cluster, now=NOW), now=NOW)
+
+
+def test_a_recorded_call_comes_out_the_same() -> None:
+    again = replay_record(recorded())
+    assert again.same
+    assert not again.difference
+    assert len(again.result.bound) == 4
+
+
+def test_the_same_call_gives_the_same_bytes() -> None:
+    assert recorded() == recorded()
+
+
+def test_a_real_cluster_survives_the_record() -> None:
+    """Devices, gangs, quotas and what else the example holds."""
+    cluster = load([EXAMPLE]).snapshot
+    text = write_record(cluster, None, schedule(cluster))
+    assert from_json(json.loads(text)["snapshot"]) == cluster
+    assert replay_record(text).same
+
+
+def test_the_first_difference_is_named() -> None:
+    """A policy that scores differently puts the second pod elsewhere."""
+    record = json.loads(recorded())
+    crowd = Policy(features=(FeatureSetting(name="NodeResourcesFit", scores=False),))
+    record["policy"] = to_json(crowd)
+    again = replay_record(json.dumps(record))
+    assert not again.same
+    assert again.difference.startswith("decisions[0].score: recorded ")
+
+
+def test_decisions_that_were_edited_are_refused() -> None:
+    text = recorded()
+    with pytest.raises(ManifestError, match="changed after"):
+        replay_record(text.replace('"node":"b"', '"node":"a"', 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "not JSON"), ("[]", "expected object"), ("{}", "format"), ('{"format": "other"}', "format")],
+)
+def test_what_is_no_record_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ManifestError, match=message):
+        replay_record(text)
+
+
+@pytest.mark.parametrize(
+    "path", ["os:system", "koordcore.errors:Problem.__init__", "koordcore.schedule:schedule", "x"]
+)
+def test_only_records_are_made_from_a_file(path: str) -> None:
+    with pytest.raises(ManifestError, match="unknown type"):
+        from_json({"$": path})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (1, 2.5, None, True, "text"),
+        immutabledict({"b": 1, "a": (2,)}),
+        immutabledict({("x", 1): 2, ("a", 3): 4}),
+        immutabledict({"$odd": 1}),
+        frozenset({"b", "a"}),
+        NOW,
+        timedelta(days=1, seconds=2),
+        Fraction(1, 3),
+        PodPhase.RUNNING,
+    ],
+)
+def test_plain_values_survive(value: object) -> None:
+    assert from_json(json.loads(json.dumps(to_json(value)))) == value
+
+
+def test_times_are_written_in_one_zone() -> None:
+    elsewhere = NOW.astimezone(timezone(timedelta(hours=8)))
+    assert to_json(elsewhere) == to_json(NOW)
+
+
+@pytest.mark.parametrize("value", [object(), NOW.replace(tzinfo=None), b"bytes"])
+def test_what_is_no_value_of_the_model_is_refused(value: object) -> None:
+    with pytest.raises(ModelError, match="cannot be recorded"):
+        to_json(value)
+
+
+def test_defaults_are_left_out() -> None:
+    """A pod's requests follow from its containers and are written all the same."""
+    assert to_json(Node(name="n")) == {"$": "koordcore.model.nodes:Node", "name": "n"}
+    pod = Pod(name="p", requests={"cpu": 1})
+    assert from_json(to_json(attrs.evolve(pod, priority=5))) == attrs.evolve(pod, priority=5)
