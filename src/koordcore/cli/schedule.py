@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -19,6 +20,7 @@ from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulab
 from koordcore.model.pods import Pod
 from koordcore.model.resources import format_resources
 from koordcore.schedule import schedule
+from koordcore.simulate.record import write_record
 from koordcore.snapshot import ScheduleResult
 from koordcore.verify import verify
 
@@ -46,6 +48,9 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     add_policy(parser)
     parser.add_argument("-o", "--output", choices=tuple(PRINTERS), default="table")
     parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write the call down, for `koordcore simulate FILE`"
+    )
+    parser.add_argument(
         "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
     )
     parser.set_defaults(run=run)
@@ -64,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         for violation in violations:
             print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)
         return 1
+    if arguments.record:
+        arguments.record.write_text(write_record(snapshot, None, result, policy=policy), encoding="utf-8")
     PRINTERS[arguments.output](result, arguments.limit)
     return 1 if any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 

@@ -13,7 +13,8 @@ from typing import Final
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.errors import ModelError
 from koordcore.simulate.policies import PolicyName
-from koordcore.simulate.reader import TraceFolder
+from koordcore.simulate.reader import TraceFolder, read_text
+from koordcore.simulate.record import replay_record
 from koordcore.simulate.report import PlotKind, csv_text, json_text, plot, summaries
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell
 from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
@@ -29,6 +30,7 @@ each may be compressed.
 examples:
   koordcore simulate openb --policy fgd --seed 42
   koordcore simulate openb --trace all --policy all --seed 42 --store results --plot allocation.svg
+  koordcore schedule cluster.yaml --record call.json; koordcore simulate call.json
   koordcore simulate openb --clock trace --policy bestfit --plot waiting.png --kind waiting
 """
 
@@ -42,7 +44,12 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="nodes.csv and pods_<trace>.csv")
+    parser.add_argument(
+        "folder",
+        type=Path,
+        metavar="FOLDER",
+        help="nodes.csv and pods_<trace>.csv; or a call that `koordcore schedule --record FILE` wrote down",
+    )
     parser.add_argument(
         "--trace", action="append", metavar="NAME", help="which trace; repeat for several, or `all`"
     )
@@ -70,7 +77,9 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay, print, draw; 1 when a run was given up."""
+    """Replay, print, draw; 1 when a run was given up or a recorded call comes out differently."""
+    if arguments.folder.is_file():
+        return _replay_record(arguments.folder)
     cells = _cells(arguments)
     result = _play(cells, arguments)
     for cell, reason in result.failed:
@@ -84,6 +93,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot and result.results:
         plot(result.results, PlotKind(arguments.kind), arguments.plot)
     return 1 if result.failed else 0
+
+
+def _replay_record(path: Path) -> int:
+    again = replay_record(read_text(path))
+    if again.same:
+        print(f"the same {len(again.result.decisions)} decisions, sha256 {again.digest}")
+        return 0
+    print(f"not the same: {again.difference}")
+    print(f"  recorded sha256 {again.recorded}")
+    print(f"  now      sha256 {again.digest}")
+    return 1
 
 
 def _cells(arguments: argparse.Namespace) -> list[Cell]:

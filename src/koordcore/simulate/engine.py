@@ -144,6 +144,10 @@ class _Held:
     run: int
 
 
+def _no_score(_node: GpuNode, _demand: GpuDemand) -> int:
+    return 0
+
+
 class _Board:
     """The nodes during a replay, and what is known about them; private to one call."""
 
@@ -165,10 +169,11 @@ class _Board:
         """Choose node and cards and take them; ``None`` when it fits nowhere."""
         policy = self.policy
         if isinstance(policy, DrawnPolicy):
-            rows = [row for row, node in enumerate(self.nodes) if self.open[row] and node.fits(demand)]
-            if not rows:
+            fitting = (self._fresh_scores(demand, _no_score) == 0) & (self.memory >= demand.memory)
+            rows = np.flatnonzero(fitting)
+            if not len(rows):
                 return None
-            row = rows[policy.draw(self.turn, len(rows))]
+            row = int(rows[policy.draw(self.turn, len(rows))])
             slots = policy.drawn_slots(self.turn, self.nodes[row], demand)
             self.turn += 1
         else:

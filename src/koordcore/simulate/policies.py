@@ -21,7 +21,7 @@ from koordcore.scoring.fragmentation import (
 )
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode, first_free_slots, fullest_slots
 
-__all__ = ["DrawnPolicy", "PolicyName", "ReplayPolicy", "ScoredPolicy", "make_policy"]
+__all__ = ["DrawnPolicy", "PolicyName", "ReplayPolicy", "ScoredPolicy", "below", "make_policy"]
 
 
 class PolicyName(StrEnum):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
+from typing import Final
 
 import attrs
 
@@ -100,7 +101,8 @@ def json_text(results: Iterable[CellResult]) -> str:
     return json.dumps([result.to_json() for result in results], indent=1, sort_keys=True) + "\n"
 
 
-_LABELS = {
+_ZOOM: Final = 70
+_LABELS: Final = {
     PlotKind.ALLOCATION: ("cards asked for, % of the cluster", "cards in use, %"),
     PlotKind.FRAGMENTATION: ("cards asked for, % of the cluster", "fragmented cards, %"),
     PlotKind.WAITING: ("hours", "tasks that wait"),
@@ -136,7 +138,7 @@ def plot(results: Sequence[CellResult], kind: PlotKind, path: Path) -> None:
         raise ModelError("there is no run to draw")
     columns = min(3, len(traces))
     rows = -(-len(traces) // columns)
-    with mpl.rc_context({"svg.hashsalt": "koordcore", "font.size": 9}):
+    with mpl.rc_context({"svg.hashsalt": "koordcore", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(4.2 * columns, 3.2 * rows), layout="constrained")
         panels = list(figure.subplots(rows, columns, squeeze=False).flat)
         across, up = _LABELS[kind]
@@ -146,9 +148,10 @@ def plot(results: Sequence[CellResult], kind: PlotKind, path: Path) -> None:
                 if group:
                     xs, ys = _line(group, kind)
                     panel.plot(xs, ys, label=str(policy), linewidth=1.2, zorder=2)
-            if kind is PlotKind.ALLOCATION:
-                panel.set_xlim(70, 130)
-                panel.set_ylim(bottom=70)
+            lines = panel.get_lines()
+            if kind is PlotKind.ALLOCATION and all(line.get_ydata()[-1] > _ZOOM for line in lines):
+                panel.set_xlim(_ZOOM, len(results[0].allocated) - 1)  # below, all policies place everything
+                panel.set_ylim(bottom=_ZOOM)
             panel.set_title(trace)
             panel.set_xlabel(across)
             panel.set_ylabel(up)

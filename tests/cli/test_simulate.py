@@ -1,0 +1,74 @@
+"""``koordcore simulate``: tables, machine output, stored results, plots, recorded calls."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from koordcore.cli import main
+from tests.simulate.small import OPENB, SMALL
+
+FOLDER = str(SMALL.path)
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml"
+
+
+def test_the_default_compares_two_policies(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", FOLDER]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[2:4]] == [["small", "bestfit", "42"], ["small", "fgd", "42"]]
+
+
+def test_results_are_kept_and_taken_up_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["simulate", FOLDER, "--policy", "fgd", "--seed", "1", "--seed", "2", "--store", str(tmp_path)]
+    assert main(asked) == 0
+    first = capsys.readouterr().out
+    assert "Means over seeds" in first
+    assert len(list(tmp_path.glob("*.json"))) == 2
+    assert main(asked) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_csv_and_json_are_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["simulate", FOLDER, "--policy", "foresight", "--store", str(tmp_path)]
+    assert main([*asked, "-o", "csv"]) == 0
+    assert len(list(csv.DictReader(io.StringIO(capsys.readouterr().out)))) == 131
+    assert main([*asked, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["cell"]["policy"] == "foresight"
+
+
+def test_a_plot_is_drawn(tmp_path: Path) -> None:
+    picture = tmp_path / "waiting.svg"
+    asked = ["simulate", FOLDER, "--policy", "fgd", "--clock", "trace", "--kind", "waiting"]
+    assert main([*asked, "--plot", str(picture)]) == 0
+    assert "<svg" in picture.read_text()
+
+
+def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(tmp_path)]) == 2
+    assert "no pods_<trace>.csv" in capsys.readouterr().err
+    assert main(["simulate", FOLDER, "--trace", "large"]) == 2
+    assert "no trace large" in capsys.readouterr().err
+
+
+def test_a_recorded_call_is_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "call.json"
+    main(["schedule", str(EXAMPLE), "-q", "--record", str(file)])
+    capsys.readouterr()
+    assert main(["simulate", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("the same ")
+    record = json.loads(file.read_text())
+    record["policy"]["features"] = record["policy"].get("features", [])[:1]
+    file.write_text(json.dumps(record))
+    assert main(["simulate", str(file)]) == 1
+    assert "not the same: decisions[0]" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not OPENB.is_dir(), reason="the shared data is not here")
+def test_the_published_figure_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(OPENB), "--policy", "fgd", "--seed", "42"]) == 0
+    assert " 95.14 " in capsys.readouterr().out
