@@ -1,0 +1,110 @@
+"""Diagnosis, score table and views of a small cluster."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import attrs
+import pytest
+
+from koordcore.errors import ModelError
+from koordcore.explain.diagnosis import Diagnosis, Suggestion, diagnose
+from koordcore.explain.reservation_reasons import MAX_EVENT_LENGTH, truncated
+from koordcore.explain.score_table import render_score_table, score_nodes
+from koordcore.explain.views import load_view, node_view
+from koordcore.model.affinity import Taint
+from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod
+from koordcore.schedule import schedule
+from koordcore.snapshot import ClusterSnapshot
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+GIB = 2**30
+
+
+def cluster() -> ClusterSnapshot:
+    room = {"cpu": 4000, "memory": 8 * GIB, "pods": 10}
+    tainted = Node(name="c", allocatable=room, taints=(Taint("k", "v"),))
+    busy = Pod(name="busy", requests={"cpu": 3000, "memory": GIB}, node_name="b", scheduled=NOW)
+    metric = NodeMetric(
+        node="b",
+        update_time=int(NOW.timestamp()) * 10**9,
+        node_usage=measured_of({"cpu": 2000}),
+        pods=(
+            PodMetric(
+                namespace="default", name="busy", priority="koord-prod", usage=measured_of({"cpu": 500})
+            ),
+        ),
+    )
+    return ClusterSnapshot(
+        nodes=[
+            Node(name="a", allocatable=room),
+            NodeState(Node(name="b", allocatable=room), (busy,)),
+            tainted,
+        ],
+        records=[metric],
+    )
+
+
+def test_a_failed_attempt_is_recorded_by_reason() -> None:
+    pod = Pod(name="big", requests={"cpu": 4500})
+    record = diagnose(cluster(), pod, now=NOW, waiting=("a", "a")).to_json()
+    assert record == {
+        "timestamp": "2026-03-01T12:00:00Z",
+        "questionedKey": "default/big",
+        "isRootCausePod": True,
+        "scheduleDiagnosis": {
+            "alreadyWaitForBound": 2,
+            "nodeOfferSlot": {"a": 2},
+            "nodeFailedDetails": [
+                {"failedPlugin": "NodeResourcesFit", "reason": "Insufficient cpu", "failedNodes": ["a", "b"]},
+                {
+                    "failedPlugin": "TaintToleration",
+                    "reason": "node(s) had untolerated taint(s)",
+                    "failedNodes": ["c"],
+                },
+            ],
+        },
+    }
+
+
+def test_a_suggestion_stays_once_made() -> None:
+    first, second = Suggestion("EvictWorkloadSelf", "m"), Suggestion("DeleteConflictPVC", "n")
+    record, taken = Diagnosis(timestamp=0, questioned_key="k").suggest(first)
+    assert taken
+    assert record.suggest(second) == (record, False)
+    assert str(first) == "Suggestion: {type: EvictWorkloadSelf, message: m}"
+
+
+def test_the_table_names_the_node_that_schedule_takes() -> None:
+    snapshot, pod = cluster(), Pod(name="p", requests={"cpu": 500, "memory": GIB})
+    scores = score_nodes(snapshot, pod, now=NOW)
+    (bound,) = schedule(snapshot, [pod]).bound
+    assert (scores[0].node, scores[0].total) == (bound.node, bound.score)
+    table = render_score_table("default/p", scores, 1)
+    assert table.splitlines()[0].startswith("| # | Pod | Node | Score | TaintToleration |")
+    assert table.splitlines()[2].startswith(f"| 0 | default/p | {bound.node} | {bound.score} |")
+    assert score_nodes(snapshot, attrs.evolve(pod, requests={"cpu": 9000})) == ()
+
+
+def test_a_node_is_shown_with_what_is_left() -> None:
+    view = node_view(cluster(), "b")
+    assert view["pods"] == ["default/busy"]
+    assert view["requested"] == {"cpu": "3", "memory": "1Gi", "pods": "1"}
+    assert view["remaining"] == {"cpu": "1", "memory": "7Gi", "pods": "9"}
+    with pytest.raises(ModelError, match="no node z"):
+        node_view(cluster(), "z")
+
+
+def test_load_is_shown_with_the_pods_that_it_comes_from() -> None:
+    view = load_view(cluster(), "b", NOW)
+    assert view["pods"] == [{"timestamp": "2026-03-01T12:00:00Z", "pod": "default/busy"}]
+    assert view["prodUsage"] == {"cpu": "500m", "memory": "0"}
+    assert view["nodeDelta"]["cpu"] == "2050m"  # 85 % of 3 cpu, less what is measured already
+    assert view["nodeDeltaPods"] == view["prodDeltaPods"] == view["nodeEstimatedPods"] == ["default/busy"]
+
+
+def test_a_long_event_is_cut() -> None:
+    assert truncated("x" * MAX_EVENT_LENGTH) == "x" * MAX_EVENT_LENGTH
+    assert truncated("x" * (MAX_EVENT_LENGTH + 1)) == "x" * (MAX_EVENT_LENGTH - 4) + " ..."
