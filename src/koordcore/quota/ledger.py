@@ -403,7 +403,8 @@ def _namespaces(quotas: Mapping[str, ElasticQuota]) -> immutabledict[str, str]:
 
 def _masked(limit: Resources, usage: QuotaUsage) -> QuotaUsage:
     def mask(amounts: Resources) -> Resources:
-        return make_resources({name: amount for name, amount in amounts.items() if name in limit})
+        # A zero says nothing, and must not make a resource present in the pool.
+        return make_resources({name: amount for name, amount in amounts.items() if amount and name in limit})
 
     return QuotaUsage(
         request=mask(usage.request),
@@ -430,7 +431,7 @@ def _builtin_usage(
         for name, amount in pod.request.items():
             if name in limit:
                 changed[name] = max(0, changed.get(name, 0) + sign * amount)
-        return make_resources(changed)
+        return make_resources({name: amount for name, amount in changed.items() if amount})
 
     guarded = not pod.preemptible
     return QuotaUsage(

@@ -7,7 +7,7 @@ together and every parent comes before its children. Amounts are plain integers 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 import attrs
@@ -70,9 +70,9 @@ class QuotaTree:
 
     tree_id: str
     quotas: tuple[ElasticQuota, ...]
-    row_of: immutabledict[str, int]
+    row_of: Mapping[str, int]
     resources: tuple[str, ...]
-    column_of: immutabledict[str, int]
+    column_of: Mapping[str, int]
     parent: tuple[int, ...]
     group_of: tuple[int, ...]
     place_of: tuple[int, ...]
@@ -90,8 +90,12 @@ class QuotaTree:
 
     def vector(self, row: int, amounts: Mapping[str, int]) -> Vector:
         """Lay amounts out by resource; what is not in the row's ``max`` does not count."""
-        limit = self.quotas[row].max
-        return tuple([amounts.get(name, 0) if name in limit else 0 for name in self.resources])
+        values = [0] * len(self.resources)
+        limit, column_of = self.quotas[row].max, self.column_of
+        for name, amount in amounts.items():
+            if name in limit:
+                values[column_of[name]] = amount
+        return tuple(values)
 
     def named(self, vector: Vector) -> Resources:
         """Name the amounts of a vector; its zeros are left out."""
@@ -154,6 +158,8 @@ def compile_tree(tree_id: str, quotas: Iterable[ElasticQuota], *, guarantee_usag
         for place, row in enumerate(members):
             place_of[row] = place
     resources = tuple(sorted({name for quota in order for name in (*quota.max, *quota.min)}))
+    # Plain dicts, never changed: they are read for every pod.
+    column_of = {name: column for column, name in enumerate(resources)}
     counted = [tuple([name in quota.max for name in resources]) for quota in order]
     everywhere = {name for quota in order for name in quota.max}
     top = tuple(name in everywhere for name in resources)
@@ -165,9 +171,9 @@ def compile_tree(tree_id: str, quotas: Iterable[ElasticQuota], *, guarantee_usag
     return QuotaTree(
         tree_id=tree_id,
         quotas=tuple(order),
-        row_of=immutabledict(row_of),
+        row_of=row_of,
         resources=resources,
-        column_of=immutabledict({name: column for column, name in enumerate(resources)}),
+        column_of=column_of,
         parent=tuple(parents),
         group_of=tuple(group_of),
         place_of=tuple(place_of),
@@ -177,16 +183,20 @@ def compile_tree(tree_id: str, quotas: Iterable[ElasticQuota], *, guarantee_usag
         handled=handled,
         counted=tuple(counted),
         binding=binding,
-        max=tuple(_row(quota.max, resources) for quota in order),
-        min=tuple(_row(quota.min, resources) for quota in order),
-        weight=tuple(_row(quota.weight, resources) for quota in order),
+        max=tuple(_row(quota.max, column_of) for quota in order),
+        min=tuple(_row(quota.min, column_of) for quota in order),
+        weight=tuple(_row(quota.weight, column_of) for quota in order),
         promised=tuple(tuple([name in quota.min for name in resources]) for quota in order),
         lends=tuple(quota.allow_lent and not guarantee_usage for quota in order),
     )
 
 
-def _row(amounts: Mapping[str, int], resources: Sequence[str]) -> Vector:
-    return tuple([amounts.get(name, 0) for name in resources])
+def _row(amounts: Mapping[str, int], column_of: Mapping[str, int]) -> Vector:
+    values = [0] * len(column_of)
+    for name, amount in amounts.items():
+        if name in column_of:
+            values[column_of[name]] = amount
+    return tuple(values)
 
 
 def _ordered(known: Mapping[str, ElasticQuota]) -> tuple[list[ElasticQuota], list[int]]:
