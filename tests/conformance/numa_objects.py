@@ -115,14 +115,12 @@ def pre_filter(pod: Any, args: NUMAArgs) -> tuple[dict[str, Any], CPURequest | N
 class CaseNode:
     """A node of a case with what runs on it."""
 
-    def __init__(self, raw: Any, nrt: Any, pods: Sequence[Any], args: NUMAArgs) -> None:
+    def __init__(self, raw: Any, nrt: Any, pods: Sequence[Any]) -> None:
         self.name = raw["metadata"]["name"]
         self.allocatable = trimmed_allocatable(
             parse_resources(raw["status"]["allocatable"]), annotations_of(raw)
         )
-        self.node = numa_node_of(
-            labels_of(raw), annotations_of(raw), nrt and node_resource_topology_of(nrt), args
-        )
+        self.node = numa_node_of(labels_of(raw), annotations_of(raw), nrt and node_resource_topology_of(nrt))
         self.pods = {pod["metadata"]["name"]: pod for pod in pods}
         found = (self.allocation(pod) for pod in pods if not finished(pod))
         self.state = NUMAState.of(self.node, (one for one in found if one is not None))
@@ -161,7 +159,7 @@ def args_of(given: Any) -> NUMAArgs:
 
 def node_of(given: Any) -> CaseNode:
     held = [*(given.get("reservations") or []), *(given.get("pods") or [])]
-    return CaseNode(given["node"], given.get("nrt"), held, args_of(given))
+    return CaseNode(given["node"], given.get("nrt"), held)
 
 
 def owns(reservation: Any, pod: Any) -> bool:
@@ -251,7 +249,7 @@ class CaseCluster:
         for raw in given["nodes"]:
             name = raw["metadata"]["name"]
             pods = [pod for pod in given.get("pods") or [] if pod["spec"].get("nodeName") == name]
-            self.nodes[name] = CaseNode(raw, nrts.get(name), pods, self.args)
+            self.nodes[name] = CaseNode(raw, nrts.get(name), pods)
 
     @classmethod
     def copy(cls, other: CaseCluster) -> CaseCluster:

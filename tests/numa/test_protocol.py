@@ -199,9 +199,9 @@ def test_policies_of_a_node() -> None:
     assert node_topology_policy({topology: "None"}, NUMATopologyPolicy.RESTRICTED) == "None"
     assert node_topology_policy({topology: ""}, NUMATopologyPolicy.RESTRICTED) == "Restricted"
     strategy = "node.koordinator.sh/numa-allocate-strategy"
-    most = NUMAAllocateStrategy.MOST_ALLOCATED
-    assert node_allocate_strategy({strategy: "typo"}, most) is NUMAAllocateStrategy.LEAST_ALLOCATED
-    assert node_allocate_strategy({}, most) is most
+    assert node_allocate_strategy({strategy: "typo"}) is NUMAAllocateStrategy.LEAST_ALLOCATED
+    assert node_allocate_strategy({strategy: "MostAllocated"}) is NUMAAllocateStrategy.MOST_ALLOCATED
+    assert node_allocate_strategy({}) is None
 
 
 def test_amplification() -> None:

@@ -212,12 +212,13 @@ class NodeVerdicts:
         """Each reason with the nodes that give it, sorted by text; a node may give several."""
         ids = self._known_ids(rows)
         short = self._short_of_amplified(ids, rows)
-        found: dict[str, BoolVector] = {}
+        by_reason: dict[str, BoolVector] = {}
         for state_id in np.unique(ids).tolist():
             refusal = self._verdict(state_id).refusal
-            here = (ids == state_id) & ~short
             for reason in refusal.reasons if refusal is not None else ():
-                found[reason] = found[reason] | here if reason in found else here
+                giving = by_reason.setdefault(reason, np.zeros(len(self._verdicts), dtype=np.bool_))
+                giving[state_id] = True
+        found = {reason: giving[ids] & ~short for reason, giving in by_reason.items()}
         if short.any():
             found[AMPLIFIED] = short
         return sorted(found.items())

@@ -163,7 +163,7 @@ def before_numa(
         return refusal
     if demand.policy is NUMATopologyPolicy.NONE:
         if demand.bind and demand.required:
-            trial = _take(offers_of(state, demand, room), None)
+            trial = _take(offers_of(state, demand, room), None, DEFAULT_NUMA_ARGS)
             if isinstance(trial, NUMARefusal):
                 return trial
         return NUMAAdmission()
@@ -247,7 +247,7 @@ def allocate_numa(
         mask = admission.mask
     if mask is None and not demand.bind:
         return NUMAAllocation(written=demand.policy is not NUMATopologyPolicy.NONE)
-    taken = _take(offers_of(state, demand, room), mask)
+    taken = _take(offers_of(state, demand, room), mask, args)
     if isinstance(taken, NUMARefusal):
         return NUMARefusal.because(room.refusal) if room.refusal else taken
     reservation, status = taken
@@ -255,12 +255,12 @@ def allocate_numa(
 
 
 def _take(
-    offers: Sequence[tuple[str, Offer]], mask: NUMAMask | None
+    offers: Sequence[tuple[str, Offer]], mask: NUMAMask | None, args: NUMAArgs
 ) -> tuple[str, ResourceStatus] | NUMARefusal:
     """Take from the first offer that can serve; say what all of them lack where none can."""
     shortfalls: list[Shortfall] = []
     for name, offer in offers:
-        answer = _take_one(offer, mask)
+        answer = _take_one(offer, mask, args)
         if isinstance(answer, ResourceStatus):
             return name, answer
         if name:
@@ -270,7 +270,7 @@ def _take(
     return NUMARefusal(tuple(shortfalls))
 
 
-def _take_one(offer: Offer, mask: NUMAMask | None) -> ResourceStatus | NUMARefusal:
+def _take_one(offer: Offer, mask: NUMAMask | None, args: NUMAArgs) -> ResourceStatus | NUMARefusal:
     if mask is not None and not offer.state.node.zones:
         return NUMARefusal.because(_NO_NUMA_ZONES, resolvable=False)
     if mask is not None and not offer.feasible(mask):
@@ -279,10 +279,10 @@ def _take_one(offer: Offer, mask: NUMAMask | None) -> ResourceStatus | NUMARefus
     if not offer.demand.bind:
         return ResourceStatus(NO_CPUS, amounts)
     if mask is None and offer.guard is not None:
-        guarded = take_on(offer.guard, ())
+        guarded = take_on(offer.guard, (), args)
         if isinstance(guarded, NUMARefusal):
             return guarded
-    cpus = take_on(offer, amounts)
+    cpus = take_on(offer, amounts, args)
     return cpus if isinstance(cpus, NUMARefusal) else ResourceStatus(cpus, amounts)
 
 
@@ -387,7 +387,7 @@ def score_numa(
     mask = admission.mask if admission is not None else None
     given: tuple[str, ResourceStatus] | NUMARefusal = ("", NO_STATUS)
     if mask is not None or demand.bind:
-        given = _take(offers_of(state, demand, room), mask)
+        given = _take(offers_of(state, demand, room), mask, args)
     if isinstance(given, NUMARefusal):
         return 0
     return score_given(state, demand, given[1], amounts, args)

@@ -22,7 +22,13 @@ from koordcore.allocators.cpuset import (
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState, available_amounts
 from koordcore.model.decisions import Shortfall
-from koordcore.model.numa import CPUBindPolicy, CPUHoldings, NUMANodeResource
+from koordcore.model.numa import (
+    DEFAULT_NUMA_ARGS,
+    CPUBindPolicy,
+    CPUHoldings,
+    NUMAArgs,
+    NUMANodeResource,
+)
 from koordcore.model.resources import CPU, make_resources
 from koordcore.topology.cpu import CPUSet
 from koordcore.topology.numa import NUMAMask, masks_by_size, numa_ids
@@ -202,8 +208,16 @@ def split(offer: Offer, mask: NUMAMask) -> tuple[NUMANodeResource, ...]:
     return tuple(NUMANodeResource(numa, make_resources(amounts[numa])) for numa in sorted(amounts))
 
 
-def take_on(offer: Offer, amounts: Sequence[NUMANodeResource]) -> CPUSet | NUMARefusal:
-    """Choose the CPUs that go with amounts per NUMA node; anywhere where there are none."""
+def take_on(
+    offer: Offer, amounts: Sequence[NUMANodeResource], args: NUMAArgs = DEFAULT_NUMA_ARGS
+) -> CPUSet | NUMARefusal:
+    """Choose the CPUs that go with amounts per NUMA node; anywhere where there are none.
+
+    Parameters
+    ----------
+    args
+        Which NUMA nodes are filled first where the node does not say.
+    """
     demand, node = offer.demand, offer.state.node
     request = demand.request
     per_node = [(entry.node, entry.resources.get(CPU, 0) // 1000) for entry in amounts]
@@ -211,7 +225,7 @@ def take_on(offer: Offer, amounts: Sequence[NUMANodeResource]) -> CPUSet | NUMAR
         bind_policy=demand.bind_policy,
         required=demand.required,
         exclusive=request.exclusive,
-        strategy=node.strategy,
+        strategy=node.strategy or args.allocate_strategy,
         max_ref_count=node.max_ref_count,
     )
     only = offer.give_back.cpus

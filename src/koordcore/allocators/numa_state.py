@@ -14,7 +14,6 @@ import attrs
 
 from koordcore.errors import ManifestError
 from koordcore.model.numa import (
-    DEFAULT_NUMA_ARGS,
     NO_CPU_HOLDINGS,
     CPUAllocation,
     CPUExclusivePolicy,
@@ -22,7 +21,6 @@ from koordcore.model.numa import (
     NodeCPUBindPolicy,
     NodeResourceTopology,
     NUMAAllocateStrategy,
-    NUMAArgs,
     NUMANodeResource,
 )
 from koordcore.model.pods import Pod
@@ -67,7 +65,7 @@ class NUMANode:
     bind_policy
         What the node requires of every pod that requests CPUs.
     strategy
-        Which NUMA nodes the accumulator fills first.
+        Which NUMA nodes the accumulator fills first; ``None`` where the node does not say.
     reserved_cpus
         CPUs that are never handed out.
     max_ref_count
@@ -83,7 +81,7 @@ class NUMANode:
     zones: tuple[NUMANodeResource, ...] = ()
     policy: str = NUMATopologyPolicy.NONE
     bind_policy: NodeCPUBindPolicy = NodeCPUBindPolicy.NONE
-    strategy: NUMAAllocateStrategy = NUMAAllocateStrategy.LEAST_ALLOCATED
+    strategy: NUMAAllocateStrategy | None = None
     reserved_cpus: CPUSet = NO_CPUS
     max_ref_count: int = 1
     cpu_ratio: float | None = 1.0
@@ -284,7 +282,6 @@ def numa_node_of(
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
     nrt: NodeResourceTopology | None,
-    args: NUMAArgs = DEFAULT_NUMA_ARGS,
 ) -> NUMANode:
     """Put together what a node and its NodeResourceTopology object say.
 
@@ -319,7 +316,7 @@ def numa_node_of(
         zones=zones,
         policy=node_topology_policy(labels, nrt.policy),
         bind_policy=node_bind_policy(labels, nrt.kubelet),
-        strategy=node_allocate_strategy(labels, args.allocate_strategy),
+        strategy=node_allocate_strategy(labels),
         reserved_cpus=nrt.reserved_cpus,
         max_ref_count=nrt.max_ref_count,
         cpu_ratio=None if ratios is None else ratios.get(CPU, 1.0),

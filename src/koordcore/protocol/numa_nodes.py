@@ -138,16 +138,16 @@ def node_topology_policy(labels: Mapping[str, str], kubelet: NUMATopologyPolicy)
     return labels.get(LABEL_NODE_NUMA_TOPOLOGY_POLICY, "") or kubelet
 
 
-def node_allocate_strategy(
-    labels: Mapping[str, str], default: NUMAAllocateStrategy = NUMAAllocateStrategy.LEAST_ALLOCATED
-) -> NUMAAllocateStrategy:
-    """Which NUMA nodes the accumulator of a node fills first; any unknown text orders as LeastAllocated."""
+def node_allocate_strategy(labels: Mapping[str, str]) -> NUMAAllocateStrategy | None:
+    """Which NUMA nodes the accumulator of a node fills first; ``None`` without label.
+
+    Any text but ``MostAllocated`` orders as ``LeastAllocated``, also one that names no strategy.
+    """
     text = labels.get(LABEL_NODE_NUMA_ALLOCATE_STRATEGY)
-    if text is None:
-        return default
-    if text in list(NUMAAllocateStrategy):
-        return NUMAAllocateStrategy(text)
-    return NUMAAllocateStrategy.LEAST_ALLOCATED
+    if not text:
+        return None
+    known = text in list(NUMAAllocateStrategy)
+    return NUMAAllocateStrategy(text) if known else NUMAAllocateStrategy.LEAST_ALLOCATED
 
 
 def node_amplification_ratios(annotations: Mapping[str, str]) -> immutabledict[str, float]:

@@ -238,13 +238,14 @@ def _spec_node(given: Any) -> Any:
     raw = given["node"]
     labels, annotations = labels_of(raw), annotations_of(raw)
     nrt = node_resource_topology_of(given["nrt"])
-    node = numa_node_of(labels, annotations, nrt, numa_args_of(given.get("args") or {}))
+    node = numa_node_of(labels, annotations, nrt)
+    strategy = node.strategy or numa_args_of(given.get("args") or {}).allocate_strategy
     merged = demand_on(CPURequest(requests=make_resources({CPU: 1000}), numa_policy=given["podPolicy"]), node)
     answer: dict[str, Any] = {
         "allocatable": dict(trimmed_allocatable(parse_resources(raw["status"]["allocatable"]), annotations)),
         "cpuBindPolicy": node.bind_policy or "None",
         # The reference shows the label as it is, the library what it orders like.
-        "numaAllocateStrategy": labels.get(LABEL_NODE_NUMA_ALLOCATE_STRATEGY) or node.strategy,
+        "numaAllocateStrategy": labels.get(LABEL_NODE_NUMA_ALLOCATE_STRATEGY) or strategy,
         "numaTopologyPolicy": node.policy,
     }
     if isinstance(merged, NUMARefusal):

@@ -252,7 +252,7 @@ def score(case: Case) -> Any:
     for raw in case.input["nodes"]:
         name = raw["metadata"]["name"]
         pods = [pod for pod in case.input["pods"] if pod["spec"].get("nodeName") == name]
-        node = CaseNode(raw, nrts.get(name), pods, args)
+        node = CaseNode(raw, nrts.get(name), pods)
         admission = filter_case(node, request, args)
         here = filter_answer(admission)
         if isinstance(admission, NUMAAdmission):
