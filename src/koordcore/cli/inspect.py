@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Final
 
 from koordcore.cli.inputs import add_paths, load_paths
-from koordcore.cli.schedule import describe_requests
+from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
 from koordcore.manifests import Loaded
 from koordcore.model.nodes import NodeState
@@ -62,7 +62,7 @@ def shapes_table(snapshot: ClusterSnapshot) -> Table:
     rows = [
         (
             str(counts[shape]),
-            ", ".join(f"{amount(name, value)} {name}" for name, value in _ordered(shape)),
+            ", ".join(short_amount(name, value) for name, value in _ordered(shape)),
             str(pods[shape]),
         )
         for shape in ranked[:_SHAPES_SHOWN]

@@ -18,7 +18,6 @@ from koordcore.manifests.patches import patches
 from koordcore.manifests.records import result_record
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod
-from koordcore.model.resources import format_resources
 from koordcore.schedule import schedule
 from koordcore.simulate.record import write_record
 from koordcore.snapshot import ScheduleResult
@@ -116,7 +115,7 @@ def print_tables(result: ScheduleResult, limit: int) -> None:
         show(_cut(Table(title="Placed", columns=tuple(columns), rows=rows), limit))
     waiting = _merged([_waiting_row(one) for one in result.decisions if not isinstance(one, Bound)])
     if waiting:
-        columns = [Column("POD", tone=Tone.NAME), Column("WHY", tone=Tone.BAD), Column("NEAREST")]
+        columns = [Column("POD", tone=Tone.NAME), Column("NEAREST"), Column("WHY", tone=Tone.BAD)]
         show(_cut(Table(title="Not placed", columns=tuple(columns), rows=waiting), limit))
     stats = result.stats
     print(
@@ -174,13 +173,19 @@ def _merged(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 
 def describe_requests(pod: Pod) -> str:
-    """Write what a pod asks for on one line: cpu and memory first."""
-    parts = [
-        f"{amount(name, pod.requests[name])} {name}" for name in ("cpu", "memory") if pod.requests.get(name)
-    ]
-    others = [name for name in format_resources(pod.requests) if name not in ("cpu", "memory")]
-    parts += [f"{amount(name, pod.requests[name])} {name}" for name in others if pod.requests[name]]
-    return ", ".join(parts) or "nothing"
+    """Write what a pod asks for on one line: cpu and memory first, names without their domain."""
+    first = ("cpu", "memory")
+    names = [name for name in (*first, *sorted(pod.requests.keys() - set(first))) if pod.requests.get(name)]
+    return ", ".join(short_amount(name, pod.requests[name]) for name in names) or "nothing"
+
+
+def short_amount(name: str, value: int) -> str:
+    """Write one amount with the short name of its resource.
+
+    >>> short_amount("memory", 2**30), short_amount("nvidia.com/gpu", 8), short_amount("cpu", 500)
+    ('1Gi', '8 gpu', '0.5 cpu')
+    """
+    return amount(name, value) if name == "memory" else f"{amount(name, value)} {name.rpartition('/')[2]}"
 
 
 def _placed_row(decision: Bound, pod: Pod) -> tuple[str, ...]:
@@ -191,14 +196,14 @@ def _placed_row(decision: Bound, pod: Pod) -> tuple[str, ...]:
 def _waiting_row(decision: PodDecision) -> tuple[str, ...]:
     match decision:
         case Unschedulable():
-            return (str(decision.pod), decision.message, nearest_text(decision))
+            return (str(decision.pod), nearest_text(decision), decision.message)
         case Waiting():
-            return (str(decision.pod), decision.reason, "")
+            return (str(decision.pod), decision.held.node if decision.held else "", decision.reason)
         case Nominated():
             victims = ", ".join(str(one.pod) for one in decision.victims)
-            return (str(decision.pod), f"nominated to {decision.node} once {victims} left", "")
+            return (str(decision.pod), decision.node, f"nominated, once {victims} left")
         case Bound():
-            return (str(decision.pod), f"on {decision.node}", "")
+            return (str(decision.pod), decision.node, "bound")
 
 
 def nearest_text(decision: Unschedulable) -> str:
@@ -209,8 +214,7 @@ def nearest_text(decision: Unschedulable) -> str:
     parts = []
     for one in near.shortfalls:
         if one.resource and one.requested:
-            lacking = amount(one.resource, one.lacking)
-            parts.append(f"lacks {lacking} {one.resource}")
+            parts.append(f"lacks {short_amount(one.resource, one.lacking)}")
         else:
             parts.append(one.reason)
     return f"{near.node}: {'; '.join(parts)}"

@@ -1,0 +1,1 @@
+"""Who should move: hot nodes cooled, fragments closed, limits kept."""

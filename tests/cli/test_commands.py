@@ -1,0 +1,158 @@
+"""What an operator types, and what comes out."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from koordcore.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = str(ROOT / "examples" / "gpu-cluster.yaml")
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    code = main(argv)
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_schedule_prints_what_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    """The picture in the README is the command's output, to the letter."""
+    code, out, err = run(capsys, "schedule", EXAMPLE)
+    assert (code, err) == (1, "")
+    assert out.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_plan_written_as_json_is_verified(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """What ``schedule -o json`` prints, ``verify`` takes; a forged line is found."""
+    _, out, _ = run(capsys, "schedule", EXAMPLE, "-o", "json")
+    plan = tmp_path / "plan.json"
+    plan.write_text(out, encoding="utf-8")
+    code, said, _ = run(capsys, "verify", EXAMPLE, "--plan", str(plan))
+    assert (code, said.startswith("legal: ")) == (0, True)
+    record = json.loads(out)
+    bound = next(one for one in record["decisions"] if one["decision"] == "Bound")
+    bound["node"] = "cpu-4"
+    plan.write_text(json.dumps(record), encoding="utf-8")
+    code, said, _ = run(capsys, "verify", EXAMPLE, "--plan", str(plan))
+    assert code == 1
+    assert "cordon" in said
+
+
+def test_yaml_and_patches(capsys: pytest.CaptureFixture[str]) -> None:
+    """The other outputs can be read by programs too."""
+    _, patches, _ = run(capsys, "schedule", EXAMPLE, "-o", "patches")
+    calls = [json.loads(line) for line in patches.splitlines()]
+    assert {call["path"].rpartition("/")[2] for call in calls} >= {"binding", "status"}
+    _, out, _ = run(capsys, "schedule", EXAMPLE, "-o", "yaml")
+    assert out.startswith("format: koordcore/plan/v1")
+
+
+def test_explain_says_what_would_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pod that asks for more cards than any node has: every node's reason, and the nearest one."""
+    code, out, _ = run(capsys, "explain", "render-16", EXAMPLE)
+    assert code == 1
+    assert "Insufficient nvidia.com/gpu (16 asked, " in out
+    assert "What would help" in out
+
+
+def test_explain_a_running_pod(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is judged as if it were not there yet."""
+    code, out, _ = run(capsys, "explain", "default/eval-1", EXAMPLE, "-o", "json")
+    record = json.loads(out)
+    assert code == 0
+    assert record["bound_to"] == "gpu-s2b1-1"
+    assert record["best"]
+
+
+def test_inspect_counts_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nodes by shape, room, pending pods, kinds."""
+    code, out, _ = run(capsys, "inspect", EXAMPLE)
+    assert code == 0
+    for part in ("16 nodes", "14 pending pods", "nvidia.com/gpu", "PodGroup"):
+        assert part in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["schedule", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["explain", "nobody", EXAMPLE], "no pod nobody in the dump"),
+        (["explain", "kube-system/nobody", EXAMPLE], "no pod kube-system/nobody in the dump"),
+        (["schedule"], "the following arguments are required: PATH"),
+        (["fly", EXAMPLE], "invalid choice"),
+    ],
+    ids=["no file", "no pod", "no pod in namespace", "no path", "no such command"],
+)
+def test_a_users_mistake_is_one_message(
+    capsys: pytest.CaptureFixture[str], argv: list[str], said: str
+) -> None:
+    """Exit code 2, a line that says what is wrong, and no traceback."""
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_every_problem_of_the_input_is_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """File, object and path of each."""
+    path = tmp_path / "bad.json"
+    path.write_text(
+        json.dumps(
+            [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": {"name": "n"},
+                    "status": {"allocatable": {"cpu": "x"}},
+                },
+                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"priority": "high"}},
+            ]
+        ),
+        encoding="utf-8",
+    )
+    code, _, err = run(capsys, "schedule", str(path))
+    assert code == 2
+    assert "cpu" in err
+    assert "spec.priority" in err
+    assert "bad.json" in err
+
+
+def test_standard_input_and_compressed_files(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``-`` reads a pipe; ``.gz`` is unpacked on the way."""
+    text = Path(EXAMPLE).read_text(encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    _, piped, _ = run(capsys, "inspect", "-")
+    packed = tmp_path / "cluster.yaml.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    _, unpacked, _ = run(capsys, "inspect", str(packed))
+    assert piped == unpacked
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    """``koordcore … | head -1`` ends quietly."""
+    command = [sys.executable, "-m", "koordcore", "inspect", EXAMPLE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as done:
+        assert done.stdout is not None
+        assert done.stderr is not None
+        done.stdout.readline()
+        done.stdout.close()
+        assert done.stderr.read() == ""
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each verb's help shows how to use it."""
+    assert main(["--help"]) == 0
+    assert "exit codes:" in capsys.readouterr().out
+    for verb in ("schedule", "explain", "verify"):
+        assert main([verb, "--help"]) == 0
+        assert "examples:" in capsys.readouterr().out
