@@ -10,9 +10,10 @@ import attrs
 
 from koordcore.cli.inputs import add_paths, find_pod, load_paths
 from koordcore.cli.policies import add_policy, read_policy
-from koordcore.cli.schedule import describe_requests
+from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
 from koordcore.explain import Explanation, NodeVerdict, explain
+from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.snapshot import ClusterSnapshot
 
@@ -80,15 +81,32 @@ def print_explanation(snapshot: ClusterSnapshot, pod: Pod, explanation: Explanat
     if refusing:
         show(_refusing_table(refusing, most))
     if explanation.help:
-        columns = (
-            Column("NODES", number=True),
-            Column("WHAT STANDS IN THE WAY"),
-            Column("CLOSEST", tone=Tone.NAME),
+        show(_help_table(explanation))
+
+
+def _help_table(explanation: Explanation) -> Table:
+    columns = (
+        Column("NODES", number=True),
+        Column("REFUSED BY"),
+        Column("NEAREST", tone=Tone.NAME),
+        Column("WOULD TAKE IT WITH"),
+    )
+    rows = [
+        (
+            str(one.nodes),
+            ", ".join(one.features),
+            one.nearest,
+            "; ".join(dict.fromkeys(map(_change, one.shortfalls))),
         )
-        rows = [(str(one.nodes), one.change, one.example) for one in explanation.help]
-        show(Table(title="What would help", columns=columns, rows=rows))
-    elif not fitting:
-        print("No single feature stands in the way: every node is refused for at least two reasons.")
+        for one in explanation.help
+    ]
+    return Table(title="What would help", columns=columns, rows=rows)
+
+
+def _change(shortfall: Shortfall) -> str:
+    if shortfall.resource and shortfall.requested:
+        return f"{short_amount(shortfall.resource, shortfall.lacking)} more"
+    return f"lift: {shortfall.reason}"
 
 
 def _fitting_table(fitting: list[NodeVerdict], most: int) -> Table:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import attrs
-import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
@@ -28,7 +29,7 @@ class NodeVerdict:
     node
         Its name.
     feature, shortfalls
-        The first feature that refused, and what it lacks; empty where the pod fits.
+        The first feature that refused, and what all that refuse lack; empty where the pod fits.
     scores
         Feature to score 0..100, before weights; empty where the pod does not fit.
     total
@@ -49,21 +50,24 @@ class NodeVerdict:
 
 @attrs.frozen
 class Help:
-    """A change that would give the pod a node.
+    """What some nodes lack, all of it: with that, the pod would fit.
 
     Parameters
     ----------
-    change
-        What would have to be different.
+    features
+        Everybody who refuses there.
+    shortfalls
+        What the nearest of these nodes lacks.
     nodes
-        How many nodes would then take the pod.
-    example
-        The first of them by name.
+        How many nodes are refused by exactly these features.
+    nearest
+        The one of them that lacks least.
     """
 
-    change: str
+    features: tuple[str, ...]
+    shortfalls: tuple[Shortfall, ...]
     nodes: int
-    example: str
+    nearest: str
 
 
 @attrs.frozen(kw_only=True)
@@ -79,9 +83,9 @@ class Explanation:
     refusal
         Why no node was asked; empty where nodes were.
     verdicts
-        One per node: best first, then by name.
+        One per node: best first; those that refuse by how little they lack, then by name.
     help
-        What would help, fewest changes first; empty where the pod fits.
+        What would help, the smallest lack first; empty where the pod fits.
     """
 
     pod: PodKey
@@ -123,12 +127,10 @@ def explain(snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy()) -
     feasible = pod_class.feasible()
     totals = pod_class.totals(feasible)
     table = pod_class.score_table(feasible)
-    verdicts = [
-        _verdict(pod_class, workspace.layout.names[row], row, int(totals[row]), table)
-        for row in range(len(totals))
-    ]
-    verdicts.sort(key=lambda one: (-one.total, one.node))
-    helps = () if feasible.any() else _what_helps(pod_class, workspace)
+    names = workspace.layout.names
+    verdicts = [_verdict(pod_class, names[row], row, int(totals[row]), table) for row in range(len(totals))]
+    verdicts.sort(key=lambda one: (-one.total, _lacking(one.shortfalls), one.node))
+    helps = () if feasible.any() else _what_helps(pod_class, names)
     return Explanation(pod=pod.key, bound_to=bound_to, verdicts=tuple(verdicts), help=helps)
 
 
@@ -138,45 +140,41 @@ def _verdict(
     if total >= 0:
         scores = {name: int(column[row]) for name, column in table.items()}
         return NodeVerdict(node=node, scores=scores, total=total)
-    for part in pod_class.parts:
-        if part.setting.filters:
-            shortfalls = part.evaluator.shortfalls(row)
-            if shortfalls:
-                return NodeVerdict(node=node, feature=part.feature.name, shortfalls=shortfalls)
-    return NodeVerdict(node=node)
+    refusing = _refusing(pod_class, row)
+    shortfalls = tuple(chain.from_iterable(refusing.values()))
+    return NodeVerdict(node=node, feature=next(iter(refusing), ""), shortfalls=shortfalls)
 
 
-def _what_helps(pod_class: PodClass, workspace: Workspace) -> tuple[Help, ...]:
-    """Leave out one feature at a time: if nodes remain, that feature alone stands in the way there."""
-    number = len(workspace.layout.names)
-    masks = []
+def _refusing(pod_class: PodClass, row: int) -> dict[str, tuple[Shortfall, ...]]:
+    """Every feature that refuses the pod on one node, in filter order, with what it lacks there."""
+    found = {}
     for part in pod_class.parts:
-        mask = part.evaluator.fits(slice(None)) if part.setting.filters else None
-        if mask is not None and not mask.all():
-            masks.append((part, mask))
-    found = []
-    for part, _ in masks:
-        others = np.ones(number, bool)
-        for other, mask in masks:
-            if other is not part:
-                others &= mask
-        rows = np.flatnonzero(others).tolist()
-        if rows:
-            nearest = min(rows, key=lambda row: (_lacking(part.evaluator.shortfalls(row)), row))
-            change = "; ".join(_describe(one) for one in part.evaluator.shortfalls(nearest))
-            name = workspace.layout.names[nearest]
-            found.append(Help(f"{part.feature.name} alone refuses: {change}", len(rows), name))
-    return tuple(sorted(found, key=lambda one: (-one.nodes, one.change)))
+        shortfalls = part.evaluator.shortfalls(row) if part.setting.filters else ()
+        if shortfalls:
+            found[part.feature.name] = shortfalls
+    return found
 
 
 def _lacking(shortfalls: tuple[Shortfall, ...]) -> tuple[int, int]:
-    return len(shortfalls), sum(one.lacking * 1000 // max(1, one.requested) for one in shortfalls)
+    """How far a node is from taking the pod: the largest share that is missing, in thousandths, and the sum.
+
+    A lack that is no amount, such as a label, counts as everything.
+    """
+    shares = [one.lacking * 1000 // one.requested if one.requested else 1000 for one in shortfalls]
+    return max(shares, default=0), sum(shares)
 
 
-def _describe(shortfall: Shortfall) -> str:
-    if not shortfall.resource:
-        return shortfall.reason
-    return (
-        f"{shortfall.reason} ({shortfall.requested} asked, {shortfall.available} free,"
-        f" {shortfall.lacking} short)"
+def _what_helps(pod_class: PodClass, names: tuple[str, ...]) -> tuple[Help, ...]:
+    """Group nodes by who refuses there, and show of each group the node that lacks least."""
+    groups: dict[tuple[str, ...], list[tuple[tuple[int, int], int, tuple[Shortfall, ...]]]] = {}
+    for row in range(len(names)):
+        refusing = _refusing(pod_class, row)
+        shortfalls = tuple(chain.from_iterable(refusing.values()))
+        groups.setdefault(tuple(refusing), []).append((_lacking(shortfalls), row, shortfalls))
+    ranked = sorted(
+        ((min(group, key=lambda one: one[:2]), len(group), key) for key, group in groups.items()),
+        key=lambda one: (one[0][:2], one[2]),
+    )
+    return tuple(
+        Help(features, shortfalls, count, names[row]) for (_, row, shortfalls), count, features in ranked
     )
