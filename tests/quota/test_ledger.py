@@ -149,6 +149,14 @@ def test_what_the_default_quota_uses_leaves_the_pool() -> None:
     assert ledger.assume(stray).forget(stray).runtime_of("a") == cpu(50)
 
 
+def test_a_stray_pod_leaves_no_trace_in_the_pool() -> None:
+    """A resource that the cluster does not offer is in the pool only while somebody uses it."""
+    bare = open_ledger([quota("a", 100, 10)], total={})
+    stray = pod("s", "", 5, node="n")
+    assert bare.track(stray).pool_of() == cpu(-5)
+    assert bare.track(stray).untrack(stray).pool_of() == bare.pool_of() == NO_RESOURCES
+
+
 def test_nothing_falls_below_zero() -> None:
     ledger = shared().forget(pod("p", "a", 5)).untrack(pod("q", "b", 5))
     assert (ledger.used_of("a"), ledger.status("b").request) == (NO_RESOURCES, NO_RESOURCES)

@@ -21,6 +21,7 @@ from koordcore.quota.explain import (
     format_waterfall,
     quota_table,
 )
+from koordcore.quota.hints import QueueingHint, hint_for_deleted_pod, hint_for_quota
 from koordcore.quota.ledger import QuotaLedger, open_ledger
 from koordcore.quota.overuse import OveruseMonitor, RevokePlan, plan_revoke, select_revoked
 from koordcore.quota.preempt import (
@@ -52,6 +53,7 @@ __all__ = [
     "Admitted",
     "NoVictims",
     "OveruseMonitor",
+    "QueueingHint",
     "QuotaCheck",
     "QuotaCheckKind",
     "QuotaLedger",
@@ -84,6 +86,8 @@ __all__ = [
     "fill_quota",
     "format_table",
     "format_waterfall",
+    "hint_for_deleted_pod",
+    "hint_for_quota",
     "limit_of",
     "open_ledger",
     "open_topology",
