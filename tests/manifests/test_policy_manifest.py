@@ -193,6 +193,13 @@ def test_what_upstream_refuses_is_refused_with_its_path(raw: dict[str, Any], pro
     assert any(problem in str(one) for one in caught.value.problems), caught.value
 
 
+def test_an_unknown_argument_is_a_warning() -> None:
+    args = plugin_config(LoadAwareScheduling={"usageThreshold": {"cpu": 1}}, DeviceShare={"any": 1})
+    read = scheduler_configuration(configuration({"pluginConfig": args}))
+    told = [str(one) for one in read.warnings]
+    assert told[0] == "profiles[0].pluginConfig[0].args.usageThreshold: unknown field; passed over"
+
+
 def findings(profile: dict[str, Any]) -> str:
     whole = {"percentageOfNodesToScore": 100, **profile}
     found = lint_configuration(scheduler_configuration(configuration(whole)), MODELLED)

@@ -16,6 +16,7 @@ from immutabledict import immutabledict
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._reading import Reading
 from koordcore.manifests.plugins import (
+    ARGUMENT_FIELDS,
     DEFAULT_PLUGINS,
     KOORDINATOR_CONFIGURATION,
     MODELLED,
@@ -458,6 +459,9 @@ def _args(reader: _Reader, name: str, raw: Mapping[str, Json], place: str, versi
     if read is None:
         reader.warn(f"{place}.args", f"arguments of {name} are not read")
         return None
+    for key in given:
+        if key not in ("apiVersion", "kind", *ARGUMENT_FIELDS.get(name, given)):
+            reader.warn(f"{place}.args.{key}", "unknown field; passed over")
     try:
         return read({key: value for key, value in given.items() if key not in ("apiVersion", "kind")})
     except ManifestError as error:
