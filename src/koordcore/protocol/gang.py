@@ -434,21 +434,30 @@ def parse_pod_group(raw: Json) -> PodGroup:
         With the path of what has the wrong shape.
     """
     body = as_mapping(raw)
-    metadata = required(body, "metadata", as_mapping)
+    named = required(body, "metadata", _pod_group_metadata)
+    least, seconds = optional(body, "spec", _pod_group_spec, (0, None))
+    status = optional(body, "status", _pod_group_status, PodGroupStatus())
+    return attrs.evolve(named, min_member=least, schedule_timeout_seconds=seconds, status=status)
+
+
+def _pod_group_metadata(raw: Json) -> PodGroup:
+    metadata = as_mapping(raw)
     annotations = dict(optional(metadata, "annotations", as_mapping, NO_FIELDS))
     groups = annotations.get(ANNOTATION_GROUPS)
     if isinstance(groups, list):
         annotations[ANNOTATION_GROUPS] = _json_list(parse_groups(groups))
-    spec = optional(body, "spec", as_mapping, NO_FIELDS)
     return PodGroup(
         namespace=optional(metadata, "namespace", as_str, "default"),
         name=required(metadata, "name", as_str),
-        min_member=optional(spec, "minMember", as_int, 0),
-        schedule_timeout_seconds=optional(spec, "scheduleTimeoutSeconds", _maybe_int, None),
         annotations=immutabledict(as_str_mapping(annotations)),
         created=optional(metadata, "creationTimestamp", _maybe_str, None),
-        status=optional(body, "status", _pod_group_status, PodGroupStatus()),
     )
+
+
+def _pod_group_spec(raw: Json) -> tuple[int, int | None]:
+    spec = as_mapping(raw)
+    seconds = optional(spec, "scheduleTimeoutSeconds", _maybe_int, None)
+    return optional(spec, "minMember", as_int, 0), seconds
 
 
 def _json_list(items: tuple[str, ...]) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-from immutabledict import immutabledict
 
 from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, collect, optional, required
 from koordcore.topology.network import DomainStatus, LayerSpec
@@ -20,8 +18,6 @@ TOPOGRAPH_LABELS: Final = (
 )
 """Node labels that topograph writes, from the nodes up."""
 
-_NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()
-
 
 def parse_cluster_network_topology(raw: Json) -> tuple[LayerSpec, ...]:
     """Read the layers that the object declares, in the order written.
@@ -31,8 +27,13 @@ def parse_cluster_network_topology(raw: Json) -> tuple[LayerSpec, ...]:
     ManifestError
         With the path of what has the wrong shape.
     """
-    spec = optional(as_mapping(raw), "spec", as_mapping, _NO_FIELDS)
-    return optional(spec, "networkTopologySpec", lambda entries: collect(_layer, as_list(entries)), ())
+    return optional(as_mapping(raw), "spec", _layers, ())
+
+
+def _layers(raw: Json) -> tuple[LayerSpec, ...]:
+    return optional(
+        as_mapping(raw), "networkTopologySpec", lambda entries: collect(_layer, as_list(entries)), ()
+    )
 
 
 def _layer(raw: Json) -> LayerSpec:

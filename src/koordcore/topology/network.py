@@ -70,12 +70,12 @@ def order_layers(specs: Sequence[LayerSpec]) -> tuple[LayerSpec, ...]:
     for _ in specs:
         if wanted not in by_name:
             raise ModelError(f'topology layer "{wanted}" not found in spec')
-        spec = by_name[wanted]
-        if spec in chain:
-            loop = [*(link.layer for link in chain[chain.index(spec) :]), spec.layer]
+        chain.append(by_name[wanted])
+        wanted = chain[-1].parent
+        if by_name.get(wanted) in chain:
+            start = chain.index(by_name[wanted])
+            loop = [*(link.layer for link in chain[start:]), wanted]
             raise ModelError("topology layers form a cycle: " + " > ".join(loop))
-        chain.append(spec)
-        wanted = spec.parent
     return tuple(reversed(chain))
 
 

@@ -1,0 +1,299 @@
+"""Placement of gangs: the spec's worked examples and the edges."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+
+from koordcore.allocators.gang.check import placement_violations
+from koordcore.allocators.gang.demand import (
+    GangDemand,
+    GangPlacement,
+    GangShortfall,
+    Member,
+    Role,
+    Shape,
+    natural_key,
+    rank_order,
+)
+from koordcore.allocators.gang.planner import place_gang
+from koordcore.allocators.gang.slots import insufficient, offer_slots, shared_slots
+from koordcore.errors import ModelError
+from koordcore.model.certificates import CertificateStatus, Limits
+from koordcore.model.gangs import GatherRule, NetworkTopologySpec
+from koordcore.topology.network import NetworkTopology
+from tests.property.gang_strategies import tree_of
+
+
+def tree(**blocks: tuple[str, list[str]]) -> NetworkTopology:
+    """Blocks by name: their spine and their nodes."""
+    return tree_of(tuple((spine, name, node) for name, (spine, nodes) in blocks.items() for node in nodes))
+
+
+EIGHT = tree(
+    b1=("s1", ["node-1", "node-8"]),
+    b2=("s1", ["node-2", "node-7"]),
+    b3=("s2", ["node-3", "node-6"]),
+    b4=("s2", ["node-4", "node-5"]),
+)
+
+
+def uniform(
+    network: NetworkTopology,
+    slots: dict[str, int] | int,
+    size: int,
+    *rules: GatherRule,
+    least: int | None = None,
+    bound: dict[str, int] | None = None,
+    names: tuple[str, ...] = (),
+) -> GangDemand:
+    offered = [slots if isinstance(slots, int) else slots.get(node, 0) for node in network.nodes]
+    members = tuple(Member(f"d/{name}") for name in names or [f"w-{number}" for number in range(size)])
+    return GangDemand(
+        roles=(Role(name="g", members=members, min_available=size if least is None else least),),
+        shapes=(Shape(slots=np.array(offered, dtype=np.int64)),),
+        spec=NetworkTopologySpec(rules),
+        bound=np.array([(bound or {}).get(node, 0) for node in network.nodes], dtype=np.int64),
+    )
+
+
+def placed(network: NetworkTopology, demand: GangDemand) -> GangPlacement:
+    answer = place_gang(network, demand)
+    assert isinstance(answer, GangPlacement), answer
+    assert placement_violations(network, demand, answer.nodes) == ()
+    return answer
+
+
+def test_four_members_fill_one_spine_in_name_order() -> None:
+    nodes = placed(EIGHT, uniform(EIGHT, 1, 4)).nodes
+    assert list(nodes.values()) == ["node-1", "node-8", "node-2", "node-7"]
+
+
+def test_one_node_beats_a_block() -> None:
+    answer = placed(EIGHT, uniform(EIGHT, 2, 2))
+    assert set(answer.nodes.values()) == {"node-1"}
+    assert answer.domains == {"SpineLayer": 1, "BlockLayer": 1, "NodeTopologyLayer": 1}
+
+
+def test_a_spine_too_small_is_explained() -> None:
+    slots = dict.fromkeys(EIGHT.nodes, 1) | {"node-1": 0, "node-6": 0}
+    answer = place_gang(
+        EIGHT, uniform(EIGHT, slots, 4, GatherRule("SpineLayer", "MustGather")), fit_error="E."
+    )
+    assert isinstance(answer, GangShortfall)
+    assert answer.message == (
+        "no candidate topology nodes can accommodate job, desiredOfferSlot: 4, "
+        "topology topologyNode SpineLayer/s1: 3;topology topologyNode SpineLayer/s2: 3, E."
+    )
+    assert answer.detail == "the best SpineLayer, s1, has 3 of 4 slots; 1 more would do"
+    assert (answer.desired, answer.placeable) == (4, 3)
+    assert answer.certificate.status is CertificateStatus.INFEASIBLE
+
+
+def test_an_undeclared_layer_never_gathers() -> None:
+    answer = place_gang(EIGHT, uniform(EIGHT, 1, 1, GatherRule("Rack", "MustGather")))
+    assert isinstance(answer, GangShortfall)
+    assert answer.detail == "the network topology has no layer Rack"
+
+
+def test_fewest_blocks_even_where_best_fit_takes_more() -> None:
+    sizes = {"s1/a1": 2, "s1/a2": 2, "s1/a3": 2, "s1/a4": 2, "s2/c1": 6, "s2/c2": 3}
+    network = tree_of(
+        tuple((*path.split("/"), f"{path[3:]}-{n}") for path, count in sizes.items() for n in range(count))
+    )
+    assert placed(network, uniform(network, 1, 8)).certificate.objective[:4] == (-8, 1, 2, 8)
+
+
+def test_the_remainder_takes_the_tightest_block() -> None:
+    network = tree_of(
+        tuple(
+            ("s", block, f"{block}-{n}")
+            for block, count in (("x", 6), ("y", 5), ("z", 2))
+            for n in range(count)
+        )
+    )
+    nodes = placed(network, uniform(network, 1, 8)).nodes.values()
+    assert {node[0] for node in nodes} == {"x", "z"}
+
+
+def test_preferences_come_in_their_order() -> None:
+    network = tree_of(
+        (("s1", "a", "a0"), ("s1", "b", "b0"), ("s1", "c", "c0"), ("s2", "d", "d0"), ("s2", "d", "d1"),
+         ("s3", "e", "e0"))
+    )  # fmt: skip
+    spines_first = placed(network, uniform(network, 1, 3))
+    blocks_first = placed(network, uniform(network, 1, 3, GatherRule("BlockLayer")))
+    assert spines_first.domains["SpineLayer"] == 1
+    assert blocks_first.domains == {"SpineLayer": 2, "BlockLayer": 2, "NodeTopologyLayer": 3}
+    assert blocks_first.objective_layers[0] == "BlockLayer"
+
+
+def test_multiples_hold_above_the_chosen_domain() -> None:
+    rule = GatherRule("BlockLayer", "PreferGather", 4)
+    answer = place_gang(EIGHT, uniform(EIGHT, 2, 2, rule))
+    assert isinstance(answer, GangShortfall)
+    assert answer.detail.endswith("at most 0 of 2 members fit together with podCountMultiple BlockLayer=4")
+    assert placed(EIGHT, uniform(EIGHT, 2, 4, rule)).domains["BlockLayer"] == 1
+
+
+def test_the_minimum_is_placed_and_as_many_more_as_fit() -> None:
+    answer = placed(EIGHT, uniform(EIGHT, 1, 12, least=5))
+    assert (len(answer.nodes), len(answer.left_out)) == (8, 4)
+    assert list(answer.nodes) == [f"d/w-{number}" for number in range(8)]
+    assert isinstance(place_gang(EIGHT, uniform(EIGHT, 1, 12, least=9)), GangShortfall)
+
+
+def test_every_role_keeps_its_minimum_when_not_all_fit() -> None:
+    early = tuple(Member(f"d/a-{n}", 0, n) for n in range(6))
+    late = tuple(Member(f"d/b-{n}", 0, 10 + n) for n in range(6))
+    demand = attrs.evolve(
+        uniform(EIGHT, 1, 1),
+        roles=(
+            Role(name="a", members=early, min_available=1),
+            Role(name="b", members=late, min_available=4),
+        ),
+    )
+    answer = placed(EIGHT, demand)
+    assert [key for key in answer.nodes if "b-" in key] == [f"d/b-{n}" for n in range(4)]
+
+
+def test_bound_members_cost_nothing_and_hold_the_gang_together() -> None:
+    free = placed(EIGHT, uniform(EIGHT, 1, 1, bound={"node-6": 1}))
+    assert list(free.nodes.values()) == ["node-6"]
+    assert free.certificate.objective[:4] == (-1, 0, 0, 0)
+    must = GatherRule("BlockLayer", "MustGather")
+    assert isinstance(place_gang(EIGHT, uniform(EIGHT, 1, 3, must, bound={"node-6": 1})), GangShortfall)
+    held = placed(EIGHT, uniform(EIGHT, {"node-1": 9, "node-3": 3}, 3, must, bound={"node-6": 1}))
+    assert set(held.nodes.values()) == {"node-3"}
+
+
+def test_consecutive_ranks_lie_together_and_names_compare_naturally() -> None:
+    network = tree(b1=("s1", ["n1", "n2", "n3"]))
+    names = tuple(f"w-{number}" for number in range(12))
+    nodes = placed(network, uniform(network, 4, 12, names=tuple(reversed(names)))).nodes
+    assert [nodes[f"d/w-{n}"] for n in range(12)] == ["n1"] * 4 + ["n2"] * 4 + ["n3"] * 4
+
+
+def test_rank_order() -> None:
+    members = [Member("a/w-10"), Member("a/w-2"), Member("a/x", 0, 3), Member("a/y", 0, 1)]
+    assert [member.key for member in rank_order(members)] == ["a/y", "a/x", "a/w-2", "a/w-10"]
+    assert natural_key("w-02") != natural_key("w-2")
+    assert sorted(["1", "a", "", "a1b", "a1", "01"], key=natural_key) == ["", "01", "1", "a", "a1", "a1b"]
+
+
+@pytest.mark.solver
+def test_mixed_members_that_the_prefix_count_misses() -> None:
+    network = tree(b1=("s1", ["n1", "n2"]))
+    members = (Member("d/a-big", 0), Member("d/b-small", 1), Member("d/c-small", 1))
+    demand = GangDemand(
+        roles=(Role(name="g", members=members, min_available=3),),
+        shapes=(
+            Shape(slots=np.array([0, 1]), request=np.array([8])),
+            Shape(slots=np.array([2, 2]), request=np.array([1])),
+        ),
+        free=np.array([[7, 8]]),
+        spec=NetworkTopologySpec((GatherRule("BlockLayer", "MustGather"),)),
+    )
+    assert dict(placed(network, demand).nodes) == {"d/a-big": "n2", "d/b-small": "n1", "d/c-small": "n1"}
+
+
+def replicas(count: int, each: int, *, free: int, needed: int | None) -> GangDemand:
+    """Replicas that gather in a block each, on nodes with one slot; ``free`` nodes per block."""
+    offered = [int(int(node.split("-")[1]) <= 2 * free) for node in EIGHT.nodes]
+    roles = tuple(
+        Role(
+            name=f"r{number}",
+            members=tuple(Member(f"d/r{number}-{rank}", 0, rank) for rank in range(each)),
+            min_available=each,
+            must_layer="BlockLayer",
+        )
+        for number in range(count)
+    )
+    return GangDemand(
+        roles=roles,
+        shapes=(Shape(slots=np.array(offered), request=np.array([1])),),
+        free=np.array([offered]),
+        min_roles=needed,
+    )
+
+
+@pytest.mark.solver
+def test_replicas_gather_each_in_a_block_of_its_own() -> None:
+    answer = placed(EIGHT, replicas(3, 2, free=4, needed=None))
+    blocks = {key[:4]: set() for key in answer.nodes}  # type: ignore[var-annotated]  # filled below
+    paths = dict(zip(EIGHT.nodes, EIGHT.ancestors[2].tolist(), strict=True))
+    for key, node in answer.nodes.items():
+        blocks[key[:4]].add(paths[node])
+    assert all(len(used) == 1 for used in blocks.values())
+
+
+@pytest.mark.solver
+def test_k_of_n_replicas_are_enough() -> None:
+    assert isinstance(place_gang(EIGHT, replicas(5, 2, free=4, needed=None)), GangShortfall)
+    answer = placed(EIGHT, replicas(5, 2, free=4, needed=3))
+    assert len(answer.nodes) == 8
+    assert isinstance(place_gang(EIGHT, replicas(5, 2, free=4, needed=5)), GangShortfall)
+
+
+@pytest.mark.solver
+def test_the_same_question_gets_the_same_bytes() -> None:
+    demand = replicas(4, 2, free=4, needed=2)
+    assert repr(place_gang(EIGHT, demand)) == repr(place_gang(EIGHT, demand))
+
+
+@pytest.mark.solver
+def test_a_spent_budget_is_said() -> None:
+    answer = place_gang(EIGHT, replicas(4, 2, free=4, needed=None), limits=Limits(1e-9))
+    if isinstance(answer, GangPlacement):
+        assert answer.certificate.bound <= answer.certificate.objective
+    else:
+        assert answer.certificate.status is CertificateStatus.HEURISTIC
+
+
+def test_no_tree_no_place() -> None:
+    empty = tree_of((("only",),))
+    answer = place_gang(empty, uniform(empty, 0, 1))
+    assert isinstance(answer, GangShortfall)
+    assert placed(empty, uniform(empty, 0, 1, least=0)).left_out == ("d/w-0",)
+
+
+def test_demands_that_contradict_themselves_are_refused() -> None:
+    with pytest.raises(ModelError, match="twice"):
+        uniform(EIGHT, 1, 2, names=("x", "x"))
+    with pytest.raises(ModelError, match="no shape 3"):
+        GangDemand(roles=(Role(name="g", members=(Member("d/x", 3),), min_available=1),), shapes=())
+    with pytest.raises(ModelError, match="min_roles"):
+        attrs.evolve(uniform(EIGHT, 1, 2), min_roles=4)
+
+
+def test_violations_are_told() -> None:
+    demand = uniform(EIGHT, 1, 2, GatherRule("SpineLayer", "MustGather", 2))
+    assert placement_violations(EIGHT, demand, {"d/w-0": "node-1", "d/w-1": "node-1"}) == (
+        "node node-1 takes 1 members of shape 0, not 2",
+    )
+    spread = placement_violations(EIGHT, demand, {"d/w-0": "node-1", "d/w-1": "node-3"})
+    assert spread[0] == "the members are spread over SpineLayer/s1, SpineLayer/s2"
+    assert spread[1] == "SpineLayer/s1 holds 1 members, no multiple of 2"
+    assert placement_violations(EIGHT, demand, {"d/x": "node-1"}) == ("d/x is no member",)
+    assert placement_violations(EIGHT, demand, {"d/w-0": "nowhere"}) == (
+        "node nowhere has no place in the network topology",
+    )
+    assert placement_violations(EIGHT, demand, {})[0] == "g has 0 members of at least 2"
+
+
+def test_slots_are_the_tightest_resource() -> None:
+    free = np.array([[32, 16, -4], [8, 1, 8]])
+    assert offer_slots(free, np.array([8, 2]), most=9).tolist() == [4, 0, 0]
+    assert offer_slots(free, np.array([0, 0]), most=9).tolist() == [9, 9, 9]
+    assert insufficient(np.array([1, 0, 5]), np.array([2, 1, 0]), ("cpu", "pods", "gpu")) == (
+        "Insufficient cpu",
+        "Too many pods",
+    )
+
+
+def test_shared_slots_stop_at_the_first_that_does_not_fit() -> None:
+    members = [Member("d/a", 0), Member("d/b", 1), Member("d/c", 1)]
+    requests = [np.array([8]), np.array([1])]
+    slots = [np.array([0, 1]), np.array([2, 2])]
+    assert shared_slots(members, requests, slots, np.array([[7, 8]])).tolist() == [0, 1]
