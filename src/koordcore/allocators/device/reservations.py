@@ -150,9 +150,15 @@ def terms_for(
     """
     lent: Ledger = {}
     returned: set[str] = set(victims)
-    inside = {consumer for one in reservations for consumer in one.consumers}
+    # What a victim leaves inside a reservation goes back to that reservation.
+    closed = {
+        consumer
+        for one in reservations
+        for consumer in one.consumers
+        if not one.matched or (source is not None and one is not source)
+    }
     for victim in victims:
-        if victim not in inside or source is None or victim in source.consumers:
+        if victim not in closed:
             _add(lent, _held(state, victim))
     limits: Ledger = {}
     preferred: dict[DeviceType, int] = {}
