@@ -317,7 +317,9 @@ def _give_designated(
     available = available_amounts(state)
     short = []
     for entry in status.numa_node_resources:
-        here = available.get(entry.node, {})
+        here = available.get(entry.node)
+        if here is None:
+            return NUMARefusal.because(_NO_NUMA_ZONES, resolvable=False)
         short += [
             Shortfall(f"Insufficient NUMA {name}", name, amount, here.get(name, 0))
             for name, amount in entry.resources.items()

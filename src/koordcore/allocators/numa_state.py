@@ -34,7 +34,7 @@ from koordcore.protocol.numa_nodes import (
     node_topology_policy,
 )
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
-from koordcore.topology.numa import NUMAMask, NUMAStatus, NUMATopologyPolicy, numa_ids
+from koordcore.topology.numa import MAX_NUMA_NODE, NUMAMask, NUMAStatus, NUMATopologyPolicy, numa_ids
 
 __all__ = [
     "NO_GIVE_BACK",
@@ -290,7 +290,8 @@ def numa_node_of(
     labels, annotations
         Of the node.
     nrt
-        ``None`` where there is no such object: CPUs cannot be handed out then.
+        ``None`` where there is no such object: CPUs cannot be handed out then. NUMA nodes beyond 63 are left
+        out, because no mask can name them.
     """
     nrt = nrt or NodeResourceTopology(name="")
     ratios: Mapping[str, float] | None
@@ -299,7 +300,7 @@ def numa_node_of(
     except ManifestError:
         ratios = None
     own = nrt.amplification_ratios
-    zones = nrt.zones
+    zones = tuple(zone for zone in nrt.zones if 0 <= zone.node <= MAX_NUMA_NODE)
     if not own and ratios:
         zones = tuple(
             NUMANodeResource(

@@ -25,6 +25,7 @@ from koordcore.model.numa import (
     NUMANodeResource,
     NUMATopologyPolicy,
 )
+from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import (
     BATCH_CPU,
     BATCH_MEMORY,
@@ -189,9 +190,12 @@ def format_amplification_ratios(ratios: Mapping[str, float]) -> str:
 def amplify(amount: int, ratio: float) -> int:
     """Amplify an amount: the product in double precision, rounded up; unchanged for a ratio up to 1.
 
-    The floating product is upstream's own: 3000 at 1.1 is 3301.
+    The floating product is upstream's own: 3000 at 1.1 is 3301. It is capped at 2**63 - 1.
     """
-    return amount if ratio <= 1 else math.ceil(float(amount) * ratio)
+    if ratio <= 1:
+        return amount
+    product = float(amount) * ratio
+    return math.ceil(product) if product < INT64_MAX else INT64_MAX
 
 
 def trimmed_allocatable(allocatable: Mapping[str, int], annotations: Mapping[str, str]) -> Resources:
