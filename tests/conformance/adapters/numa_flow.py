@@ -15,6 +15,7 @@ from koordcore.allocators.numa import (
 )
 from koordcore.allocators.numa_align import NUMAAdmission, numa_hints
 from koordcore.allocators.numa_request import (
+    CPUDemand,
     NUMARefusal,
     demand_on,
 )
@@ -30,6 +31,7 @@ from koordcore.topology.numa import (
     NUMAHint,
     NUMAStatus,
     NUMATopologyPolicy,
+    mask_of,
     numa_ids,
 )
 from tests.conformance.core import Case, Verdict, difference, equality, subject
@@ -92,39 +94,74 @@ def _legal(ground: Ground, shown: Mapping[str, Any]) -> list[str]:
     return wrong
 
 
-def _objective(shown: Mapping[str, Any]) -> tuple[int, int, list[int]]:
-    """How good a placement is: NUMA nodes chosen, NUMA nodes used, largest shares; smaller is better."""
+def _objective(node: CaseNode, pod: Any, args: NUMAArgs, shown: Mapping[str, Any]) -> tuple[Any, ...]:
+    """How good a placement is; smaller is better.
+
+    NUMA nodes chosen, their score (higher is better) and value, NUMA nodes used, largest shares.
+    """
     entries = (shown.get("resourceStatus") or {}).get("numaNodeResources") or []
     names = sorted({name for entry in entries for name in entry["resources"]})
     shares = [max(entry["resources"].get(name, 0) for entry in entries) for name in names]
-    return len(shown.get("affinity") or []), len(entries), shares
+    mask = mask_of(shown.get("affinity") or [])
+    _, request = pre_filter(pod, args)
+    demand = None if request is None else demand_on(request, node.node)
+    found = numa_hints(node.state, demand, args=args) if isinstance(demand, CPUDemand) else {}
+    listed = [] if isinstance(found, NUMARefusal) else next(iter(found.values()), [])
+    score = next((hint.score for hint in listed or [] if hint.mask == mask), 0)
+    return mask.bit_count(), -score, mask, len(entries), shares
+
+
+_OVERRULED = (
+    "Unsatisfied NUMA ",
+    "Unaligned NUMA Hint ",
+    "Insufficient NUMA ",
+    "not enough cpus ",
+    "insufficient CPUs ",
+    "failed to allocate cpus",
+)
+"""Refusals that rulings 5 and 6 overrule where a legal placement exists."""
+
+
+def _better(
+    node: CaseNode, pod: Any, args: NUMAArgs, pair: tuple[Mapping[str, Any], Mapping[str, Any]]
+) -> str:
+    """Why an answer's placement beats the expected outcome; empty where it does not."""
+    shown, told = pair
+    if told.get("preFilter", {}).get("code", "Success") != "Success":
+        return ""
+    if told.get("reserve", {}).get("code") != "Success":
+        stages = [told.get("reserve") or told.get("filter", {})]
+        if "nodes" in told and "reserve" not in told:
+            stages = [one.get("filter", {}) for one in told["nodes"].values()]
+        reasons = [reason for stage in stages for reason in stage.get("reasons", ["?"])]
+        overruled = all(reason.startswith(_OVERRULED) for reason in reasons)
+        return "placed legally where the reference refuses" if overruled else ""
+    if _objective(node, pod, args, shown) < _objective(node, pod, args, told):
+        return "legal, on fewer, better or more evenly used NUMA nodes"
+    return ""
 
 
 def _judge_allocation(case: Case, answer: Any) -> tuple[Verdict, str]:
     """Equal, or a legal placement where the reference has a worse one or wrongly none."""
+    placed = answer.get("reserve", {}).get("code") == "Success"
     if case.ruled:
-        if answer.get("filter", {}).get("code") == "Success":
+        # A designation that takes what others hold, or a text that names nothing, must not be let in.
+        must_refuse = any(word in case.raw.get("ruling", "") for word in ("crash", "hard feasibility"))
+        if must_refuse and answer.get("filter", {}).get("code") == "Success":
             return Verdict.WRONG, f"let in against the ruling: {case.raw['ruling']}"
         return equality(case, answer)
     verdict, detail = _judge_partially(case, answer)
-    if verdict is not Verdict.WRONG or answer.get("reserve", {}).get("code") != "Success":
+    if verdict is not Verdict.WRONG or not placed or case.input.get("reservations"):
         return verdict, detail
-    if case.input.get("reservations"):
-        return verdict, detail
-    args = args_of(case.input)
-    ground = _ground(node_of(case.input), case.input["pod"], args)
+    args, node, pod = args_of(case.input), node_of(case.input), case.input["pod"]
+    ground = _ground(node, pod, args)
     if ground is None:
         return verdict, detail
     wrong = _legal(ground, answer)
     if wrong:
         return Verdict.WRONG, f"{detail}\nnot legal: {wrong}"
-    expected = case.raw["expect"]
-    refused = expected.get("reserve", expected.get("filter", {})).get("code") != "Success"
-    if refused and expected.get("filter", {}).get("code") != "UnschedulableAndUnresolvable":
-        return Verdict.BETTER, "placed legally where the reference refuses"
-    if not refused and _objective(answer) < _objective(expected):
-        return Verdict.BETTER, "a legal placement on fewer NUMA nodes, or more even"
-    return verdict, detail
+    why = _better(node, pod, args, (answer, case.raw["expect"]))
+    return (Verdict.BETTER, why) if why else (verdict, detail)
 
 
 def _judge_hints(case: Case, answer: Any) -> tuple[Verdict, str]:
@@ -167,9 +204,13 @@ def _judge_sequence(case: Case, answer: Any) -> tuple[Verdict, str]:
         cluster.schedule(step["schedule"])
         placed = shown.get("reserve", {}).get("code") == "Success"
         if not better and difference(told, _lenient(told, shown, partial=False)):
-            if not placed or told.get("reserve", {}).get("code") == "Success":
+            where = shown.get("selected", "")
+            if not placed or told.get("selected", where) != where:
                 return verdict, detail
-            better = True
+            pair = ({**shown["nodes"][where], **shown}, {**told["nodes"][where], **told})
+            better = bool(_better(before.nodes[where], step["schedule"], cluster.args, pair))
+            if not better:
+                return verdict, detail
         if placed:
             ground = _ground(before.nodes[shown["selected"]], step["schedule"], cluster.args)
             here = shown["nodes"][shown["selected"]]
