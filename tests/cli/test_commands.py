@@ -156,3 +156,27 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     for verb in ("schedule", "explain", "verify"):
         assert main([verb, "--help"]) == 0
         assert "examples:" in capsys.readouterr().out
+
+
+def test_quota_shows_the_tree_and_one_share(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The tree as a table; one quota's runtime step by step; a wrong name is the user's mistake."""
+    path = tmp_path / "quota.json"
+    quota = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "team", "namespace": "default"},
+        "spec": {"min": {"cpu": "2"}, "max": {"cpu": "4"}},
+    }
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n"},
+        "status": {"allocatable": {"cpu": "8", "pods": "9"}},
+    }
+    path.write_text(json.dumps([quota, node]), encoding="utf-8")
+    code, out, _ = run(capsys, "quota", str(path))
+    assert (code, "team" in out, "runtime" in out) == (0, True, True)
+    code, out, _ = run(capsys, "quota", str(path), "--quota", "team")
+    assert (code, out.startswith("team, cpu: runtime ")) == (0, True)
+    code, _, err = run(capsys, "quota", str(path), "--quota", "nobody")
+    assert (code, "no quota nobody" in err) == (2, True)

@@ -222,6 +222,7 @@ DEFAULT_FEATURES: Final = (
     FeatureSetting(name="ImageLocality", filters=False),
     FeatureSetting(name="NodeNUMAResource", scores=False),
     FeatureSetting(name="DeviceShare"),
+    FeatureSetting(name="SchedulingHint", scores=False),
     FeatureSetting(name="ElasticQuota", scores=False),
 )
 

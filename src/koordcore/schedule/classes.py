@@ -6,7 +6,7 @@ is bound somewhere, only that node's entry grows stale, and it is refreshed when
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import TypeAlias
 
 import attrs
@@ -95,6 +95,7 @@ class FeatureSet:
             feature.scored = setting.scores
             self.features.append(feature)
         self._placing = [one for one in self.features if type(one).placed is not Feature.placed]
+        self._preferring = [one for one in self.features if type(one).preferred is not Feature.preferred]
         self._removing = [one for one in self.features if type(one).removed is not Feature.removed]
         self._classes: dict[RequestKey, PodClass] = {}
         self._static: dict[tuple[int, Hashable], Evaluator] = {}
@@ -141,6 +142,12 @@ class FeatureSet:
         if ground is None:
             ground = self._grounds[signature] = _Ground.of(static, len(self.workspace.layout.names))
         return PodClass(self.workspace, pod, parts, ground)
+
+    def preferred(self, pod: Pod) -> Iterator[int]:
+        """Give rows of nodes that some feature wants tried first."""
+        row_of = self.workspace.layout.row_of
+        for feature in self._preferring:
+            yield from (row_of[name] for name in feature.preferred(pod) if name in row_of)
 
     def placed(self, pod: Pod, row: int) -> None:
         """Tell every feature that keeps a ledger of a bound pod."""

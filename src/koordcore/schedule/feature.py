@@ -171,6 +171,10 @@ class Feature:
         """Make the evaluator of a pod class; ``pod`` is any pod of it."""
         return Evaluator()
 
+    def preferred(self, pod: Pod) -> tuple[str, ...]:
+        """Give names of nodes to try first, in this order; the first that takes the pod gets it."""
+        return ()
+
     def placed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was bound to a node, of any class, also where ``request_of`` gave ``None``.
 

@@ -40,7 +40,8 @@ def place_pod(workspace: Workspace, features: FeatureSet, pod: Pod) -> PodDecisi
     if not count:
         return pod_class.failure(pod)
     totals = pod_class.totals(feasible)
-    row = int(totals.argmax())  # the first of the best, and nodes are in the order of their names
+    # The first of the best, and nodes are in the order of their names; a hint comes before any score.
+    row = next((hinted for hinted in features.preferred(pod) if feasible[hinted]), int(totals.argmax()))
     decision = _take(workspace, features, pod_class, pod, row, int(totals[row]), count)
     if isinstance(decision, Shortfall):
         node = workspace.layout.names[row]

@@ -32,6 +32,8 @@ FEATURES: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
         "LoadAwareScheduling": ("load", "LoadAware"),
         "NodeNUMAResource": ("numa", "NUMAFeature"),
         "DeviceShare": ("devices", "Devices"),
+        "SchedulingHint": ("network", "Hints"),
+        "Coscheduling": ("network", "Coscheduling"),
         "ElasticQuota": ("quota", "QuotaFeature"),
     }
 )

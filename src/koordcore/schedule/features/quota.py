@@ -10,31 +10,19 @@ import attrs
 from koordcore._workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
-from koordcore.model.resources import total
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import QuotaRefusal, admit
+from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.ledger import QuotaLedger, open_ledger
 from koordcore.schedule.feature import Evaluator, Feature, Refusal
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["QuotaFeature", "cluster_ledger"]
+__all__ = ["QuotaFeature", "snapshot_ledger"]
 
 
-def cluster_ledger(snapshot: ClusterSnapshot, policy: QuotaPolicy | None = None) -> QuotaLedger:
-    """Open the ledger of a whole snapshot: every pod that is bound or waits counts in the requests.
-
-    Raises
-    ------
-    ModelError
-        When the parents of quotas form a cycle.
-    """
-    pods = (*snapshot.bound_pods(), *snapshot.pending)
-    return open_ledger(
-        snapshot.of(ElasticQuota),
-        total=total(state.node.allocatable for state in snapshot.nodes),
-        policy=policy,
-        pods=[quota_pod_of(pod) for pod in pods],
-    )
+def snapshot_ledger(snapshot: ClusterSnapshot, policy: QuotaPolicy) -> QuotaLedger:
+    """Open the ledger of a whole snapshot, once for it and the policy."""
+    return cluster_ledger(snapshot, policy=policy)
 
 
 class QuotaEvaluator(Evaluator):
@@ -63,7 +51,12 @@ class QuotaFeature(Feature):
         super().__init__(workspace, args)
         snapshot = workspace.snapshot
         self._active = bool(snapshot.of(ElasticQuota))
-        self.ledger = snapshot.once(cluster_ledger, args) if self._active else open_ledger((), total={})
+        policy = args or QuotaPolicy()
+        self.ledger = (
+            snapshot.once(snapshot_ledger, policy)
+            if self._active
+            else open_ledger((), total={}, policy=policy)
+        )
 
     def request_of(self, pod: Pod) -> Hashable | None:
         if not self._active:
