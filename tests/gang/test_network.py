@@ -138,7 +138,7 @@ def test_near_nodes_score_higher_and_strangers_come_last() -> None:
 
 def test_fit_errors_count_every_reason() -> None:
     assert fit_error(3, {"a": ["X", "Y"], "b": ["X"]}) == "0/3 nodes are available: 1 Y, 2 X."
-    assert fit_error(0, {}) == "0/0 nodes are available."
+    assert fit_error(0, {}) == "0/0 nodes are available:"
 
 
 def phase_of(status: PodGroupStatus, members: list[MemberPhase], least: int = 2) -> str | None:

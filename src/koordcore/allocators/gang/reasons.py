@@ -21,4 +21,4 @@ def fit_error(nodes: int, reasons: Mapping[str, Iterable[str]]) -> str:
     counts = Counter(reason for texts in reasons.values() for reason in texts)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     head = f"0/{nodes} nodes are available"
-    return f"{head}: {histogram}." if histogram else f"{head}."
+    return f"{head}: {histogram}." if histogram else f"{head}:"
