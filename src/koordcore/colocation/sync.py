@@ -276,6 +276,7 @@ def update_zones(
     """Put a cycle's amounts on the NUMA nodes of a topology object.
 
     A number that changed by no more than the threshold keeps its old value, even when others are written.
+    Unlike those of a node, a zone's numbers may be fractions: they are written as the cycle gave them.
     Batch amounts of a zone that the cycle does not name are set to zero; upstream means to and does not
     (ruling 11).
 
@@ -304,8 +305,7 @@ def update_zones(
             done.append(_emptied(zone))
             continue
         amounts = {
-            name: bytes_up(_amplified(amount, ratio) if name == BATCH_CPU else amount) * NANO
-            for name, amount in fresh.items()
+            name: _amplified(amount, ratio) if name == BATCH_CPU else amount for name, amount in fresh.items()
         }
         done.append(_merged(zone, amounts, threshold))
     due = bool(resource.zone_resources) and _is_due(last_update, strategy.update_time_threshold_seconds, now)
