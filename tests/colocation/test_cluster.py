@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from immutabledict import immutabledict
 
 from koordcore.colocation.cluster import (
     config_of_snapshot,
@@ -12,15 +13,18 @@ from koordcore.colocation.cluster import (
     lend,
     lending_table,
 )
+from koordcore.colocation.columns import compile_loads, compile_strategies, lend_cluster
 from koordcore.colocation.config import completed_config
+from koordcore.colocation.sync import NodeResource, ZoneResource, ZoneStatus, update_zones
 from koordcore.colocation.waterfall import explain_node, render_waterfalls
-from koordcore.errors import ManifestError
+from koordcore.errors import ManifestError, ModelError
 from koordcore.model.cluster import ConfigMap
-from koordcore.model.colocation import ColocationConfig, ColocationStrategy
+from koordcore.model.colocation import ColocationConfig, ColocationStrategy, NodeLoad, PodLoad
 from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.numa import NodeResourceTopology, NUMANodeResource
 from koordcore.model.pods import Pod, PodPhase
+from koordcore.model.quantity import NANO
 from koordcore.protocol.times import MINUTE, SECOND
 from koordcore.snapshot import ClusterSnapshot
 
@@ -189,3 +193,32 @@ def test_the_text_names_every_step() -> None:
 def test_the_newest_report_is_the_natural_now() -> None:
     assert latest_report(cluster()) == NOW - MINUTE
     assert latest_report(ClusterSnapshot()) is None
+
+
+@pytest.mark.parametrize("memory", [2**63, 10**16])
+def test_columns_refuse_what_could_overflow(memory: int) -> None:
+    load = NodeLoad(name="n1", capacity=measured_of({"memory": memory}))
+    with pytest.raises(ModelError, match="too large for a column"):
+        compile_loads([load])
+
+
+def test_columns_refuse_pods_whose_sum_overflows() -> None:
+    pods = tuple(
+        PodLoad(namespace="d", name=f"p{index}", request=measured_of({"memory": 9 * 10**12}))
+        for index in range(300)
+    )
+    with pytest.raises(ModelError, match="add up to more"):
+        compile_loads([NodeLoad(name="n1", pods=pods)])
+
+
+def test_no_nodes_lend_nothing() -> None:
+    lending = lend_cluster(compile_loads([]), compile_strategies([], enabled=[]), NOW)
+    assert lending.names == ()
+    assert lending.batch.shape == (2, 0)
+
+
+def test_a_zone_amount_may_be_a_fraction() -> None:
+    split = NodeResource(zone_resources=immutabledict({"node-0": immutabledict({BATCH_MEMORY: NANO // 2})}))
+    before = ZoneStatus("node-0", (ZoneResource("memory", 1, 1, 1),))
+    after = update_zones((before,), split, ON.strategy, last_update=NOW, now=NOW)
+    assert after.zones[0].resources[0] == ZoneResource(BATCH_MEMORY, NANO // 2, NANO // 2, NANO // 2)

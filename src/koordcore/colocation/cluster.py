@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.colocation.amounts import MILLI_CORE
 from koordcore.colocation.batch import Batch, batch_of_node
 from koordcore.colocation.columns import (
     ClusterLending,
@@ -43,7 +44,8 @@ from koordcore.model.resources import (
 )
 from koordcore.protocol.colocation import numa_nodes_of, reserved_of
 from koordcore.protocol.normalization import ANNOTATION_NORMALIZATION_RATIO
-from koordcore.protocol.pod_class import pod_priority_class, pod_qos_class
+from koordcore.protocol.pod_class import pod_priority_class
+from koordcore.protocol.qos import qos_class_of
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
@@ -107,14 +109,16 @@ def _pod_load(pod: Pod) -> PodLoad:
         name=pod.name,
         request=_exact_pair(pod.requests),
         priority_class=pod_priority_class(pod),
-        qos=pod_qos_class(pod),
+        # Only a labelled LSE counts; the class of an unlabelled pod is never LSE.
+        qos=qos_class_of(pod.labels),
         phase=str(pod.phase),
         numa_nodes=numa_nodes,
     )
 
 
 def _exact_pair(amounts: Resources) -> Measured:
-    return measured_of({name: amounts[name] for name in (CPU, MEMORY) if name in amounts})
+    cpu, memory = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
+    return immutabledict({CPU: cpu * MILLI_CORE, MEMORY: memory * NANO})
 
 
 def _zone_loads(topology: NodeResourceTopology | None) -> tuple[ZoneLoad, ...]:

@@ -49,6 +49,7 @@ _MEMORY_STEP: Final = 1_000_000
 _UNITS: Final = np.array([[1_000_000], [1000]], dtype=np.int64)
 """Column steps of a milli-core and of a byte."""
 _LIMIT: Final = 1 << 61
+_TOO_LARGE: Final = "an amount is too large for a column (over 9 million cores or 9 petabytes)"
 _NEVER: Final = -(1 << 62)
 
 
@@ -176,9 +177,13 @@ def _pair(cpu: int, memory: int) -> tuple[int, int]:
 
 def _columns(pairs: Sequence[tuple[int, int]]) -> Ints:
     """Stack pairs as (2, n) and refuse what could overflow a sum."""
-    if any(abs(amount) >= _LIMIT >> 8 for pair in pairs for amount in pair):
-        raise ModelError("an amount is too large for a column (over 9 million cores or 9 petabytes)")
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
+    try:
+        table = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
+    except OverflowError:
+        raise ModelError(_TOO_LARGE) from None
+    if table.size and max(int(table.max()), -int(table.min())) >= _LIMIT >> 8:
+        raise ModelError(_TOO_LARGE)
+    return table
 
 
 def compile_loads(nodes: Iterable[NodeLoad]) -> LoadColumns:

@@ -181,7 +181,7 @@ class PodLoad:
     priority_class
         With the QoS default applied: ``koord-prod``, ``koord-mid``, ``koord-batch`` or ``koord-free``.
     qos
-        With the Kubernetes default applied.
+        Only ``LSE`` counts: such a pod uses all the cpu it asks for.
     phase
         Only ``Running`` and ``Pending`` pods count.
     numa_nodes
