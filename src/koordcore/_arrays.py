@@ -17,6 +17,7 @@ from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
+from koordcore.protocol.numa_nodes import trimmed_allocatable
 
 __all__ = [
     "AMOUNT_LIMIT",
@@ -68,7 +69,8 @@ class ClusterLayout:
     index
         Resource name to row of the matrices.
     allocatable
-        ``(R, N)``: milli-CPU, bytes, counts; 0 where a node does not name the resource.
+        ``(R, N)``: milli-CPU, bytes, counts; 0 where a node does not name the resource. What a node
+        reservation keeps back is taken off.
     constraint_class
         ``(N,)``: nodes with equal labels, taints and ``unschedulable`` have the same number.
     class_rows
@@ -118,7 +120,12 @@ def compile_layout(states: Sequence[NodeState]) -> ClusterLayout:
         When an amount exceeds ``AMOUNT_LIMIT``.
     """
     nodes = tuple(state.node for state in states)
-    names = {name for node in nodes for name in node.allocatable}
+    # Few nodes keep anything back; the others offer what they allocate.
+    offered = [
+        trimmed_allocatable(node.allocatable, node.annotations) if node.annotations else node.allocatable
+        for node in nodes
+    ]
+    names = {name for amounts in offered for name in amounts}
     names.update(name for state in states for pod in state.pods for name in pod.requests)
     resources = (*FIRST_RESOURCES, *sorted(filter(counted, names.difference(FIRST_RESOURCES))))
     index = {name: row for row, name in enumerate(resources)}
@@ -127,7 +134,7 @@ def compile_layout(states: Sequence[NodeState]) -> ClusterLayout:
     class_rows: list[int] = []
     constraint_class = np.zeros(len(nodes), np.int64)
     for row, node in enumerate(nodes):
-        for name, amount in node.allocatable.items():
+        for name, amount in offered[row].items():
             if name in index:
                 _check(amount, f"node {node.name}: allocatable {name}")
                 allocatable[index[name], row] = amount

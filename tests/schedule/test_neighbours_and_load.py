@@ -163,3 +163,13 @@ def test_arguments_of_the_policy_count() -> None:
     policy = Policy().with_feature(FeatureSetting(name="LoadAwareScheduling", args=args))
     (one,) = schedule(loaded(99), web(1), policy=policy, now=NOW).decisions
     assert isinstance(one, Bound)
+
+
+def test_what_a_node_keeps_back_is_not_offered() -> None:
+    kept = {"node.koordinator.sh/reservation": '{"reservedCPUs": "0-5"}'}
+    node = attrs.evolve(nodes(1)[0], annotations=kept)
+    (refused,) = schedule(ClusterSnapshot(nodes=[node]), [Pod(name="p", requests={"cpu": 3000})]).decisions
+    assert isinstance(refused, Unschedulable)
+    assert refused.message == "0/1 nodes are available: 1 Insufficient cpu."
+    (bound,) = schedule(ClusterSnapshot(nodes=[node]), [Pod(name="p", requests={"cpu": 2000})]).decisions
+    assert isinstance(bound, Bound)

@@ -21,6 +21,7 @@ from koordcore.protocol.fields import (
     load_json,
     optional,
 )
+from koordcore.protocol.numa_nodes import trimmed_allocatable
 from koordcore.protocol.times import parse_duration
 
 __all__ = [
@@ -189,16 +190,19 @@ def custom_seconds(pod: Pod, annotation: str) -> int | None:
 
 
 def raw_capacity(node: Node) -> Resources:
-    """Give a node's allocatable as it was before amplification.
+    """Give a node's allocatable, less what its reservation keeps back, as it was before amplification.
 
     The annotation overlays single names; one that cannot be read leaves the plain allocatable.
     """
+    allocatable = node.allocatable
+    if node.annotations:
+        allocatable = trimmed_allocatable(allocatable, node.annotations)
     text = node.annotations.get(ANNOTATION_RAW_ALLOCATABLE)
     if not text:
-        return node.allocatable
+        return allocatable
     try:
         value = load_json(text)
         raw = {} if value is None else parse_resources(as_mapping(value))
     except ManifestError:
-        return node.allocatable
-    return make_resources({**node.allocatable, **raw})
+        return allocatable
+    return make_resources({**allocatable, **raw})
