@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from koordcore.scoring.fragmentation import workload_mix
+from koordcore.scoring.gpu_policies import below
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode
 from koordcore.simulate import (
     PolicyName,
@@ -22,7 +23,6 @@ from koordcore.simulate import (
     resample,
     untimed_events,
 )
-from koordcore.simulate.policies import below
 
 GI: Final = 1 << 30
 NODES: Final = (

@@ -67,6 +67,11 @@ def test_a_recorded_call_is_made_again(tmp_path: Path, capsys: pytest.CaptureFix
     assert "not the same: decisions[0]" in capsys.readouterr().out
 
 
+def test_the_pending_pods_of_a_dump_are_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(EXAMPLE), "--policy", "fgd"]) == 0
+    assert "gpu-cluster" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not OPENB.is_dir(), reason="the shared data is not here")
 def test_the_published_figure_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,6 +103,20 @@ def test_memory_decides_among_nodes_but_moves_no_score() -> None:
     assert places(result) == [("x", "b", 0, 0)]
 
 
+def test_what_runs_at_the_end_is_told() -> None:
+    result = run(
+        Arrival(0, task("x", 5)), Arrival(1, task("y")), Arrival(9, task("z")), nodes=(node("a", 2),)
+    )
+    assert [(one.task, one.node, one.slots) for one in result.running] == [("y", "a", (1,)), ("z", "a", (0,))]
+
+
+def test_what_was_there_counts_as_arrived_and_allocated() -> None:
+    used = GpuNode(name="a", cpu=8000, memory=100, cards=(1000, 400))
+    result = run(Arrival(0, task("x")), nodes=(used,))
+    assert result.columns.arrived.tolist() == [1600]
+    assert result.columns.allocated.tolist() == [1600]
+
+
 def test_ties_go_to_the_lowest_rank() -> None:
     nodes = (node("a"), node("b"), node("c"))
     arrivals = [Arrival(0, task("x"))]

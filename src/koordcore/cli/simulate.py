@@ -12,11 +12,17 @@ from typing import Final
 
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.errors import ModelError
-from koordcore.simulate.policies import PolicyName
+from koordcore.manifests import load
+from koordcore.schedule.features.gpu_share import demand_of
+from koordcore.scoring.fragmentation import workload_mix
+from koordcore.scoring.gpu_policies import PolicyName, make_policy
+from koordcore.simulate.cluster import arrivals_of, nodes_of
+from koordcore.simulate.engine import replay
+from koordcore.simulate.events import Refused
 from koordcore.simulate.reader import TraceFolder, read_text
-from koordcore.simulate.record import replay_record
+from koordcore.simulate.record import is_record, replay_record
 from koordcore.simulate.report import PlotKind, csv_text, json_text, plot, summaries
-from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell
+from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, summarise
 from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
 
 __all__ = ["register", "run"]
@@ -48,7 +54,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "folder",
         type=Path,
         metavar="FOLDER",
-        help="nodes.csv and pods_<trace>.csv; or a call that `koordcore schedule --record FILE` wrote down",
+        help="nodes.csv and pods_<trace>.csv; or a dump whose pending pods arrive when they were created; "
+        "or a call that `koordcore schedule --record FILE` wrote down",
     )
     parser.add_argument(
         "--trace", action="append", metavar="NAME", help="which trace; repeat for several, or `all`"
@@ -79,9 +86,14 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(arguments: argparse.Namespace) -> int:
     """Replay, print, draw; 1 when a run was given up or a recorded call comes out differently."""
     if arguments.folder.is_file():
-        return _replay_record(arguments.folder)
-    cells = _cells(arguments)
-    result = _play(cells, arguments)
+        text = read_text(arguments.folder)
+        if is_record(text):
+            return _replay_record(text)
+        return _print(SweepResult(_play_dump(arguments)), arguments)
+    return _print(_play(_cells(arguments), arguments), arguments)
+
+
+def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
     for cell, reason in result.failed:
         print(f"koordcore: {cell.name}: {reason}", file=sys.stderr)
     if arguments.output == "csv":
@@ -95,8 +107,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if result.failed else 0
 
 
-def _replay_record(path: Path) -> int:
-    again = replay_record(read_text(path))
+def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
+    """Let the pending pods of a dump arrive when they were created."""
+    snapshot = load([arguments.folder]).snapshot
+    nodes, events = nodes_of(snapshot), arrivals_of(snapshot.pending)
+    mix = workload_mix([demand_of(pod) for pod in (*snapshot.bound_pods(), *snapshot.pending)])
+    results = []
+    for name in _policies(arguments):
+        seed = (arguments.seed or [42])[0]
+        policy = make_policy(name, mix, nodes=nodes, seed=seed)
+        result = replay(nodes, events, policy, mix=mix, refused=Refused.WAITS)
+        cell = Cell(arguments.folder.name.split(".")[0], name, seed, Clock.TRACE)
+        results.append(summarise(cell, result))
+    return tuple(results)
+
+
+def _replay_record(text: str) -> int:
+    again = replay_record(text)
     if again.same:
         print(f"the same {len(again.result.decisions)} decisions, sha256 {again.digest}")
         return 0
@@ -104,6 +131,11 @@ def _replay_record(path: Path) -> int:
     print(f"  recorded sha256 {again.recorded}")
     print(f"  now      sha256 {again.digest}")
     return 1
+
+
+def _policies(arguments: argparse.Namespace) -> list[PolicyName]:
+    names = arguments.policy or [PolicyName.BEST_FIT, PolicyName.FGD]
+    return list(PolicyName) if ALL in names else [PolicyName(name) for name in names]
 
 
 def _cells(arguments: argparse.Namespace) -> list[Cell]:
@@ -115,8 +147,7 @@ def _cells(arguments: argparse.Namespace) -> list[Cell]:
     unknown = [name for name in traces if name not in there]
     if unknown:
         raise ModelError(f"no trace {unknown[0]} in {arguments.folder}; there are {', '.join(there)}")
-    names = arguments.policy or [PolicyName.BEST_FIT, PolicyName.FGD]
-    policies = list(PolicyName) if ALL in names else [PolicyName(name) for name in names]
+    policies = _policies(arguments)
     clock = Clock(arguments.clock)
     seeds = arguments.seed or [42]
     return [Cell(trace, policy, seed, clock) for trace in traces for policy in policies for seed in seeds]

@@ -1,5 +1,13 @@
 """Trace replay: what another policy would have made of the same load."""
 
+from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, PolicyName, ScoredPolicy, make_policy
+from koordcore.simulate.cluster import (
+    ClusterFragmentation,
+    arrivals_of,
+    final_snapshot,
+    fragmentation_of,
+    nodes_of,
+)
 from koordcore.simulate.columns import ArrivalColumns, arrival_columns
 from koordcore.simulate.engine import Placement, Replay, ReplayColumns, replay
 from koordcore.simulate.events import (
@@ -13,7 +21,6 @@ from koordcore.simulate.events import (
     Refused,
     Task,
 )
-from koordcore.simulate.policies import DrawnPolicy, PolicyName, ReplayPolicy, ScoredPolicy, make_policy
 from koordcore.simulate.reader import PublishedRun, TraceFolder, read_text
 from koordcore.simulate.record import RecordReplay, decisions_digest, replay_record, write_record
 from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, plot, summaries
@@ -35,10 +42,12 @@ __all__ = [
     "Cell",
     "CellResult",
     "Clock",
+    "ClusterFragmentation",
     "Departure",
     "DrawnPolicy",
     "Event",
     "GangArrival",
+    "GpuPolicy",
     "NodeAdded",
     "NodeDrained",
     "NodeFailed",
@@ -51,7 +60,6 @@ __all__ = [
     "Refused",
     "Replay",
     "ReplayColumns",
-    "ReplayPolicy",
     "ResultFolder",
     "ScoredPolicy",
     "Summary",
@@ -60,11 +68,15 @@ __all__ = [
     "Trace",
     "TraceFolder",
     "arrival_columns",
+    "arrivals_of",
     "csv_text",
     "decisions_digest",
     "drawn_ranks",
+    "final_snapshot",
+    "fragmentation_of",
     "json_text",
     "make_policy",
+    "nodes_of",
     "parse_nodes",
     "parse_trace",
     "play_cell",

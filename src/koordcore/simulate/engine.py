@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from koordcore.errors import ModelError
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
+from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.simulate.events import (
     Arrival,
@@ -31,7 +32,6 @@ from koordcore.simulate.events import (
     Refused,
     Task,
 )
-from koordcore.simulate.policies import DrawnPolicy, ReplayPolicy
 
 __all__ = ["Placement", "Replay", "ReplayColumns", "replay"]
 
@@ -103,6 +103,8 @@ class Replay:
         The nodes at the end, in the order of their ranks.
     waiting
         Tasks that still wait, in the order of arrival.
+    running
+        Tasks that still run, in the order of their placement.
     capacity
         Card milli of the nodes at the start.
     """
@@ -111,6 +113,7 @@ class Replay:
     placements: tuple[Placement, ...]
     nodes: tuple[GpuNode, ...]
     waiting: tuple[Task, ...]
+    running: tuple[Placement, ...]
     capacity: int
 
     @cached_property
@@ -151,7 +154,7 @@ def _no_score(_node: GpuNode, _demand: GpuDemand) -> int:
 class _Board:
     """The nodes during a replay, and what is known about them; private to one call."""
 
-    def __init__(self, nodes: Sequence[GpuNode], policy: ReplayPolicy, measure: FragmentationMeasure) -> None:
+    def __init__(self, nodes: Sequence[GpuNode], policy: GpuPolicy, measure: FragmentationMeasure) -> None:
         self.nodes = list(nodes)
         self.open = [True] * len(nodes)
         self.row_of = {node.name: row for row, node in enumerate(nodes)}
@@ -160,7 +163,7 @@ class _Board:
         self.measure = measure
         self.fragments = [measure.weighted(node) for node in nodes]
         self.fragmented = sum(self.fragments)
-        self.allocated = 0
+        self.allocated = sum(CARD * len(node.cards) - node.idle for node in nodes)
         self.turn = 0
         self._log: list[int] = []
         self._rows: dict[tuple[int, int, int, tuple[str, ...]], _Row] = {}
@@ -253,7 +256,7 @@ class _Run:
         self.board = board
         self.refused = refused
         self.capacity = capacity
-        self.arrived = 0
+        self.arrived = board.allocated  # what is there has arrived
         self.placements: list[Placement] = []
         self.running: dict[str, _Held] = {}
         self.queue: dict[str, tuple[int, tuple[Task, ...]]] = {}
@@ -309,8 +312,10 @@ class _Run:
                 self.fail(time, board.row(name))
 
     def arrive(self, time: int, name: str, tasks: tuple[Task, ...]) -> None:
+        if name in self.queue:
+            raise ModelError(f"{name} waits already")
         for task in tasks:
-            if task.name in self.running or task.name in self.queue:
+            if task.name in self.running:
                 raise ModelError(f"task {task.name} is there already")
             self.arrived += task.demand.total
         self.ask(time, time, name, tasks)
@@ -385,6 +390,10 @@ class _Run:
             placements=tuple(self.placements),
             nodes=tuple(self.board.nodes),
             waiting=tuple(task for _, tasks in self.queue.values() for task in tasks),
+            running=tuple(
+                Placement(name, self.board.nodes[held.row].name, held.slots)
+                for name, held in self.running.items()
+            ),
             capacity=self.capacity,
         )
 
@@ -392,7 +401,7 @@ class _Run:
 def replay(
     nodes: Iterable[GpuNode],
     events: Iterable[Event],
-    policy: ReplayPolicy,
+    policy: GpuPolicy,
     *,
     mix: WorkloadMix,
     ranks: Sequence[int] | None = None,
@@ -407,7 +416,7 @@ def replay(
     events
         In the order of time.
     policy
-        Who decides; see :func:`koordcore.simulate.policies.make_policy`.
+        Who decides; see :func:`koordcore.scoring.gpu_policies.make_policy`.
     mix
         The work by whose typical shapes fragmentation is measured.
     ranks

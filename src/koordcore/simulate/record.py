@@ -27,7 +27,15 @@ from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, require
 from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 
-__all__ = ["RecordReplay", "decisions_digest", "from_json", "replay_record", "to_json", "write_record"]
+__all__ = [
+    "RecordReplay",
+    "decisions_digest",
+    "from_json",
+    "is_record",
+    "replay_record",
+    "to_json",
+    "write_record",
+]
 
 FORMAT: Final = "koordcore/record/v1"
 _TYPE: Final = "$"
@@ -207,6 +215,11 @@ class RecordReplay:
     def same(self) -> bool:
         """The same was decided."""
         return self.recorded == self.digest
+
+
+def is_record(text: str) -> bool:
+    """Tell whether a text claims to be a recorded call."""
+    return text.startswith("{") and f'"format":"{FORMAT}"' in text.replace(" ", "")
 
 
 def replay_record(text: str) -> RecordReplay:

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from koordcore.errors import MissingExtraError, ModelError
-from koordcore.simulate.policies import PolicyName
+from koordcore.scoring.gpu_policies import PolicyName
 from koordcore.simulate.scenario import CellResult
 
 __all__ = ["PlotKind", "Summary", "csv_text", "json_text", "plot", "summaries"]

@@ -12,11 +12,11 @@ import attrs
 from koordcore.errors import ModelError
 from koordcore.protocol.fields import as_int, as_list, as_mapping, as_str, list_of, required
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
+from koordcore.scoring.gpu_policies import PolicyName, make_policy
 from koordcore.scoring.gpu_share import CARD, GpuNode
 from koordcore.simulate.columns import arrival_columns
 from koordcore.simulate.engine import Replay, replay
 from koordcore.simulate.events import Event, Refused
-from koordcore.simulate.policies import PolicyName, make_policy
 from koordcore.simulate.reader import PublishedRun, TraceFolder
 from koordcore.simulate.trace import Trace, drawn_ranks, resample, timed_events, untimed_events
 
@@ -78,7 +78,7 @@ class CellResult:
     allocated, fragmented
         Percent of the cluster's cards, by percent arrived.
     tasks, refused
-        Tasks that arrived, and those that found no room for good.
+        Tasks that arrived, and those that found no room: dropped, or waiting at the end.
     waited
         Mean seconds that placed tasks waited.
     time, used, pending
@@ -192,7 +192,7 @@ def summarise(cell: Cell, result: Replay) -> CellResult:
         allocated=columns.allocated,
         fragmented=columns.fragmented,
         tasks=len(result.placements) + len(result.waiting),
-        refused=result.refused,
+        refused=result.refused + len(result.waiting),
         waited=round(int(course.waited.sum()) / placed, 3) if placed else 0.0,
         time=tuple(course.time[rows].tolist()),
         used=tuple(round(100 * used / result.capacity, 2) for used in course.allocated[rows].tolist()),

@@ -9,9 +9,9 @@ from typing import Final
 import attrs
 
 from koordcore.errors import ManifestError
+from koordcore.scoring.gpu_policies import below
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.simulate.events import Arrival, Event, Task
-from koordcore.simulate.policies import below
 
 __all__ = ["Trace", "drawn_ranks", "parse_nodes", "parse_trace", "resample", "timed_events", "untimed_events"]
 

@@ -34,6 +34,7 @@ FEATURES: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
         "DeviceShare": ("devices", "Devices"),
         "SchedulingHint": ("network", "Hints"),
         "Coscheduling": ("network", "Coscheduling"),
+        "GpuShare": ("gpu_share", "GpuShare"),
         "ElasticQuota": ("quota", "QuotaFeature"),
     }
 )

@@ -1,4 +1,4 @@
-"""The policies that a replay can follow: the six of the FGD experiment, and ours."""
+"""Policies that place tasks on nodes with cards: the six of the FGD experiment, and ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from koordcore.scoring.fragmentation import (
 )
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode, first_free_slots, fullest_slots
 
-__all__ = ["DrawnPolicy", "PolicyName", "ReplayPolicy", "ScoredPolicy", "below", "make_policy"]
+__all__ = ["DrawnPolicy", "GpuPolicy", "PolicyName", "ScoredPolicy", "below", "make_policy"]
 
 
 class PolicyName(StrEnum):
@@ -58,7 +58,7 @@ class DrawnPolicy(Protocol):
         """Choose the cards."""
 
 
-ReplayPolicy: TypeAlias = ScoredPolicy | DrawnPolicy
+GpuPolicy: TypeAlias = ScoredPolicy | DrawnPolicy
 
 
 @attrs.frozen
@@ -106,15 +106,15 @@ class _Random:
         return (fitting[below(len(fitting), self.seed, 2 * turn + 1)],)
 
 
-def _fgd(mix: WorkloadMix, _nodes: Sequence[GpuNode], _seed: int) -> ReplayPolicy:
+def _fgd(mix: WorkloadMix, _nodes: Sequence[GpuNode], _seed: int) -> GpuPolicy:
     return FragmentationGradient(FragmentationMeasure(mix.typical()))
 
 
-def _foresight(mix: WorkloadMix, nodes: Sequence[GpuNode], _seed: int) -> ReplayPolicy:
+def _foresight(mix: WorkloadMix, nodes: Sequence[GpuNode], _seed: int) -> GpuPolicy:
     return Foresight(mix, nodes)
 
 
-_MAKERS: Final[Mapping[PolicyName, Callable[[WorkloadMix, Sequence[GpuNode], int], ReplayPolicy]]] = (
+_MAKERS: Final[Mapping[PolicyName, Callable[[WorkloadMix, Sequence[GpuNode], int], GpuPolicy]]] = (
     MappingProxyType(
         {
             PolicyName.RANDOM: lambda _mix, _nodes, seed: _Random(seed),
@@ -131,7 +131,7 @@ _MAKERS: Final[Mapping[PolicyName, Callable[[WorkloadMix, Sequence[GpuNode], int
 
 def make_policy(
     name: PolicyName, mix: WorkloadMix, *, nodes: Sequence[GpuNode] = (), seed: int = 0
-) -> ReplayPolicy:
+) -> GpuPolicy:
     """Make a policy by its name.
 
     Parameters
