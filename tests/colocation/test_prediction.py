@@ -17,6 +17,7 @@ from koordcore.colocation.histogram import (
     empty_histogram,
     merge,
 )
+from koordcore.colocation.histogram_bank import empty_bank
 from koordcore.colocation.peak import PeakPod, peaks_of_state, prod_reclaimable
 from koordcore.colocation.prediction import (
     NO_MODELS,
@@ -210,3 +211,11 @@ def test_pods_below_prod_do_not_count() -> None:
 def test_a_missing_model_or_allocatable_makes_the_report_empty() -> None:
     assert isinstance(prod_reclaimable([], peaks_of_state(NO_MODELS), NODE, NOW).reclaimable, Failed)
     assert isinstance(prod_reclaimable([], peaks, None, NOW).reclaimable, Failed)
+
+
+@pytest.mark.parametrize("half_life", [0, -SECOND])
+def test_a_half_life_is_positive(half_life: int) -> None:
+    with pytest.raises(ModelError, match="positive"):
+        empty_histogram(CPU_BUCKETS, half_life)
+    with pytest.raises(ModelError, match="positive"):
+        empty_bank(CPU_BUCKETS, half_life, 1)

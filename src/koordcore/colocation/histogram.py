@@ -388,12 +388,19 @@ def shift_of(reference: int, time: int, half_life: int) -> tuple[int, float]:
 def empty_histogram(buckets: Buckets, half_life: int | None = None) -> Histogram:
     """Make a histogram without samples.
 
+    Raises
+    ------
+    ModelError
+        When the half-life is not positive.
+
     Examples
     --------
     >>> histogram = empty_histogram(CPU_BUCKETS).add(1.0)
     >>> round(histogram.percentile(0.95), 4)
     1.0358
     """
+    if half_life is not None and half_life <= 0:
+        raise ModelError("a half-life must be positive")
     count = buckets.count
     return Histogram(
         buckets=buckets,

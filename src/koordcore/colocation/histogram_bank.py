@@ -211,10 +211,10 @@ def empty_bank(buckets: Buckets, half_life: int, count: int) -> HistogramBank:
     Raises
     ------
     ModelError
-        When the half-life is no whole number of seconds.
+        When the half-life is not positive or no whole number of seconds.
     """
-    if half_life % SECOND:
-        raise ModelError("the half-life of a bank is whole seconds")
+    if half_life <= 0 or half_life % SECOND:
+        raise ModelError("the half-life of a bank must be positive whole seconds")
     shape = buckets.count
     bank = HistogramBank(
         buckets=buckets,
