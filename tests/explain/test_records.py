@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import attrs
 import pytest
@@ -11,16 +12,27 @@ from koordcore.errors import ModelError
 from koordcore.explain.diagnosis import Diagnosis, Suggestion, diagnose
 from koordcore.explain.reservation_reasons import MAX_EVENT_LENGTH, truncated
 from koordcore.explain.score_table import render_score_table, score_nodes
-from koordcore.explain.views import load_view, node_view
+from koordcore.explain.views import (
+    device_view,
+    gang_view,
+    load_view,
+    node_view,
+    numa_view,
+    quota_view,
+)
+from koordcore.manifests import load
 from koordcore.model.affinity import Taint
 from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.quotas import ElasticQuota
+from koordcore.model.resources import make_resources
 from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GIB = 2**30
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml"
 
 
 def cluster() -> ClusterSnapshot:
@@ -108,3 +120,20 @@ def test_load_is_shown_with_the_pods_that_it_comes_from() -> None:
 def test_a_long_event_is_cut() -> None:
     assert truncated("x" * MAX_EVENT_LENGTH) == "x" * MAX_EVENT_LENGTH
     assert truncated("x" * (MAX_EVENT_LENGTH + 1)) == "x" * (MAX_EVENT_LENGTH - 4) + " ..."
+
+
+def test_devices_quotas_gangs_and_cpus_are_shown_as_their_endpoints_do() -> None:
+    snapshot = load([EXAMPLE]).snapshot
+    devices = device_view(snapshot, "gpu-s1b1-1")
+    assert devices["allocateSet"]["gpu"].keys() == {"default/llama-serve-1"}
+    assert devices["deviceTotal"]["gpu"]["koordinator.sh/gpu-core"] == "800"
+    assert devices["deviceFree"]["gpu"]["koordinator.sh/gpu-core"] == "400"
+    assert devices["deviceUsedDetail"]["gpu"]["0"]["koordinator.sh/gpu-core"] == "100"
+    assert device_view(snapshot, "cpu-1") == {}
+    gangs = gang_view(snapshot)
+    assert gangs["default/pretrain"]["minRequiredNumber"] == 3
+    assert set(gangs["default/pretrain"]["children"]) == {f"default/pretrain-{index}" for index in range(3)}
+    assert numa_view(snapshot, "cpu-1")["cpuTopology"]["numCPUs"] >= 0
+    quota = ElasticQuota(name="team", max=make_resources({"cpu": 1000}))
+    shown = quota_view(snapshot.with_records(quota))["team"]
+    assert (shown["max"], shown["parentName"]) == ({"cpu": "1"}, "koordinator-root-quota")
