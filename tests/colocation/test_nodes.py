@@ -10,7 +10,6 @@ from koordcore.colocation.normalization import (
     amplification_changed,
     amplification_ratios,
     amplify_node,
-    gpu_totals,
     normalization_changed,
     normalization_ratio,
 )
@@ -116,14 +115,6 @@ def test_small_changes_of_ratios_are_not_written() -> None:
         amplification_changed({AMPLIFICATION: "{}"}, {AMPLIFICATION: "{}"}).reason
         == "ratio remains unchanged"
     )
-
-
-def test_gpu_totals_follow_the_healthy_cards() -> None:
-    card = {"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory": 8000}
-    assert gpu_totals([card, card], {})["koordinator.sh/gpu"] == 200
-    assert "koordinator.sh/gpu" not in gpu_totals([card], {"node.koordinator.sh/gpu-vendor": "huawei"})
-    assert gpu_totals([card], {}, share=True)["koordinator.sh/gpu.shared"] == 100
-    assert gpu_totals([], {}, share=True) == {}
 
 
 @pytest.mark.parametrize(

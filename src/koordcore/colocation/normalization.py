@@ -1,13 +1,13 @@
-"""One unit of cpu on every machine: normalization ratios, amplified allocatable, totals of devices.
+"""One unit of cpu on every machine: normalization ratios and amplified allocatable.
 
-Rules: upstream ``plugins/{cpunormalization,resourceamplification,gpudeviceresource}`` and the node
-webhook; specification section 4.
+Rules: upstream ``plugins/{cpunormalization,resourceamplification}`` and the node webhook; specification
+section 4. What devices give a node is in :mod:`koordcore.allocators.device.node_resources`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 from immutabledict import immutabledict
@@ -19,7 +19,7 @@ from koordcore.errors import ManifestError
 from koordcore.model.colocation import RawSelector
 from koordcore.model.metrics import Measured
 from koordcore.model.quantity import NANO
-from koordcore.model.resources import CPU, MEMORY, Resources, make_resources, total
+from koordcore.model.resources import CPU, MEMORY
 from koordcore.protocol.normalization import (
     ANNOTATION_AMPLIFICATION_RATIO,
     ANNOTATION_RAW_ALLOCATABLE,
@@ -37,7 +37,6 @@ from koordcore.protocol.normalization import (
 )
 
 __all__ = [
-    "GPU_RESOURCES",
     "MAX_RATIO",
     "MIN_RATIO",
     "AmplifiedNode",
@@ -45,7 +44,6 @@ __all__ = [
     "amplification_changed",
     "amplification_ratios",
     "amplify_node",
-    "gpu_totals",
     "normalization_changed",
     "normalization_ratio",
 ]
@@ -294,49 +292,3 @@ def amplification_changed(old: Mapping[str, str], new: Mapping[str, str]) -> Syn
     if before == after:
         return SyncVerdict(False, "ratio remains unchanged")
     return SyncVerdict(True, "ratio changed")
-
-
-_GPU: Final = "koordinator.sh/gpu"
-_GPU_CORE: Final = "koordinator.sh/gpu-core"
-_GPU_SHARED: Final = "koordinator.sh/gpu.shared"
-GPU_RESOURCES: Final = (
-    _GPU,
-    _GPU_CORE,
-    "koordinator.sh/gpu-memory",
-    "koordinator.sh/gpu-memory-ratio",
-    _GPU_SHARED,
-)
-"""What is withdrawn from a node without a healthy GPU."""
-
-Devices: TypeAlias = Iterable[Mapping[str, int]]
-
-
-def gpu_totals(healthy: Devices, labels: Mapping[str, str], *, share: bool = False) -> Resources:
-    """Sum up the resources of a node's healthy GPUs.
-
-    Parameters
-    ----------
-    healthy
-        Resources of each healthy GPU.
-    labels
-        Labels of the node; ``koordinator.sh/gpu`` follows only for the vendor nvidia or an unnamed one.
-    share
-        Publish ``koordinator.sh/gpu.shared`` too (a feature gate upstream, off by default).
-
-    Returns
-    -------
-    immutabledict
-        Amounts by name; empty without a healthy GPU.
-
-    Examples
-    --------
-    >>> dict(gpu_totals([{"koordinator.sh/gpu-core": 100}] * 2, {}))
-    {'koordinator.sh/gpu': 200, 'koordinator.sh/gpu-core': 200}
-    """
-    cards = list(healthy)
-    amounts = dict(total(cards))
-    if cards and labels.get("node.koordinator.sh/gpu-vendor", "") in ("", "nvidia"):
-        amounts[_GPU] = amounts.get(_GPU_CORE, 0)
-    if cards and share:
-        amounts[_GPU_SHARED] = 100 * len(cards)
-    return make_resources(amounts)
