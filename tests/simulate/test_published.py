@@ -12,7 +12,6 @@ from koordcore.scoring.fragmentation import workload_mix
 from koordcore.simulate import (
     Cell,
     PolicyName,
-    PublishedRun,
     TraceFolder,
     arrival_columns,
     make_policy,
@@ -34,28 +33,25 @@ PUBLISHED: Final = {
 STORED: Final[dict[str, Any]] = json.loads((HERE / "data" / "small" / "results.json").read_text())
 
 
-def _check(run: PublishedRun, policies: list[PolicyName]) -> None:
+@pytest.mark.slow
+@pytest.mark.skipif(not RUNS, reason="the shared data is not here")
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_every_point_of_every_published_run_is_met(name: str) -> None:
+    """131 of 131 points of allocation and of fragmentation, all five deterministic policies."""
+    run = RUNS[name]
     trace = FOLDER.trace(run.trace)
     mix = workload_mix(trace.demands)
     events = untimed_events(trace, run.arrivals)
-    for policy in policies:
+    for policy, published in PUBLISHED.items():
         result = replay(FOLDER.nodes(), events, make_policy(policy, mix), mix=mix, ranks=run.ranks)
-        columns, published = arrival_columns(result), run.published[PUBLISHED[policy]]
-        assert columns.allocated == published["alloc"]
-        assert columns.fragmented == published["frag"]
+        columns = arrival_columns(result)
+        assert columns.allocated == run.published[published]["alloc"]
+        assert columns.fragmented == run.published[published]["frag"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not RUNS, reason="the shared data is not here")
-@pytest.mark.parametrize("name", sorted(RUNS))
-def test_fgd_meets_every_point_of_every_published_run(name: str) -> None:
-    """131 of 131 points of allocation and of fragmentation."""
-    _check(RUNS[name], [PolicyName.FGD])
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not RUNS, reason="the shared data is not here")
-@pytest.mark.parametrize("name", sorted(RUNS))
+@pytest.mark.parametrize("name", sorted(name for name in RUNS if name.endswith("42")))
 def test_foresight_is_never_behind_fgd(name: str) -> None:
     """Not at any percent arrived of any published run; ahead by 0.4 points at 100 and at 130 percent."""
     run = RUNS[name]
@@ -63,14 +59,6 @@ def test_foresight_is_never_behind_fgd(name: str) -> None:
     ours, published = arrival_columns(result).allocated, run.published["06-FGD"]["alloc"]
     assert all(mine >= theirs for mine, theirs in zip(ours, published, strict=True))
     assert min(ours[100] - published[100], ours[130] - published[130]) > 0.4
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not RUNS, reason="the shared data is not here")
-@pytest.mark.parametrize("name", ["cpu250-42", "default-42", "gpuspec33-42", "multigpu50-42"])
-def test_every_other_policy_meets_the_published_runs(name: str) -> None:
-    """131 of 131 points; the other runs are checked by the sweep over the whole folder."""
-    _check(RUNS[name], [policy for policy in PUBLISHED if policy is not PolicyName.FGD])
 
 
 @pytest.mark.parametrize("policy", list(PolicyName))

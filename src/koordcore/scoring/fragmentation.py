@@ -99,7 +99,7 @@ def workload_mix(demands: Iterable[GpuDemand]) -> WorkloadMix:
     counts = Counter(attrs.evolve(demand, memory=0) for demand in demands)
     ranked = sorted(
         counts.items(),
-        key=lambda item: (item[1], item[0].cpu, item[0].milli, item[0].gpus, item[0].models),
+        key=lambda item: (item[1], item[0].cpu, item[0].milli, item[0].gpus, "|".join(item[0].models)),
         reverse=True,
     )
     return WorkloadMix(tuple(ranked), counts.total())

@@ -31,7 +31,7 @@ class GpuDemand:
     milli
         Milli of each card; below 1000 only with ``gpus == 1``.
     models
-        Card models that will do, sorted; empty for any.
+        Card models that will do, as the task lists them; empty for any.
 
     Raises
     ------

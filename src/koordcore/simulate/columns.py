@@ -43,7 +43,9 @@ def arrival_columns(replay: Replay, *, last: int = LAST_PERCENT) -> ArrivalColum
     last
         The last percent.
     """
-    columns, cards = replay.columns, replay.capacity / 1000
+    columns = replay.columns
+    capacity = max(1, replay.capacity)  # a cluster without cards has none in use
+    cards = capacity / 1000
     percent = np.rint(columns.arrived / cards / 10).astype(np.int64)
     allocated = np.round(columns.allocated / cards / 10, 2)
     shares = []
@@ -54,7 +56,7 @@ def arrival_columns(replay: Replay, *, last: int = LAST_PERCENT) -> ArrivalColum
             chosen = np.abs(percent - k) <= 1
         if chosen.any():
             shares.append(float(np.round(allocated[chosen].mean(), 2)))
-            fragments.append(float(np.round(100 * columns.fragmented[chosen].mean() / replay.capacity, 2)))
+            fragments.append(float(np.round(100 * columns.fragmented[chosen].mean() / capacity, 2)))
         else:
             shares.append(shares[-1] if shares else 0.0)
             fragments.append(fragments[-1] if fragments else 0.0)

@@ -10,7 +10,7 @@ import hashlib
 import heapq
 import json
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import attrs
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from koordcore.errors import ModelError
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
-from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy
+from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, ScoredPolicy
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.simulate.events import (
     Arrival,
@@ -131,8 +131,9 @@ class Replay:
 
 @attrs.define
 class _Row:
-    """Scores of all nodes for one shape of demand."""
+    """Scores of all nodes for one shape of demand, which is without memory."""
 
+    shape: GpuDemand
     scores: NDArray[np.int64]
     seen: int
 
@@ -159,38 +160,45 @@ class _Board:
         self.open = [True] * len(nodes)
         self.row_of = {node.name: row for row, node in enumerate(nodes)}
         self.memory = np.array([node.memory for node in nodes], np.int64)
-        self.policy = policy
+        # Asking a protocol takes longer than a placement, so it is asked once.
+        self._choose = (
+            partial(self._draw, policy) if isinstance(policy, DrawnPolicy) else partial(self._best, policy)
+        )
         self.measure = measure
         self.fragments = [measure.weighted(node) for node in nodes]
         self.fragmented = sum(self.fragments)
         self.allocated = sum(CARD * len(node.cards) - node.idle for node in nodes)
-        self.turn = 0
+        self._turn = 0
         self._log: list[int] = []
         self._rows: dict[tuple[int, int, int, tuple[str, ...]], _Row] = {}
 
     def place(self, demand: GpuDemand) -> tuple[int, tuple[int, ...]] | None:
         """Choose node and cards and take them; ``None`` when it fits nowhere."""
-        policy = self.policy
-        if isinstance(policy, DrawnPolicy):
-            fitting = (self._fresh_scores(demand, _no_score) == 0) & (self.memory >= demand.memory)
-            rows = np.flatnonzero(fitting)
-            if not len(rows):
-                return None
-            row = int(rows[policy.draw(self.turn, len(rows))])
-            slots = policy.drawn_slots(self.turn, self.nodes[row], demand)
-            self.turn += 1
-        else:
-            scores = self._fresh_scores(demand, policy.score)
+        chosen = self._choose(demand)
+        if chosen:
+            row, slots = chosen
+            self.change(row, self.nodes[row].take(demand, slots))
+            self.allocated += demand.total
+        return chosen
+
+    def _best(self, policy: ScoredPolicy, demand: GpuDemand) -> tuple[int, tuple[int, ...]] | None:
+        scores = self._fresh_scores(demand, policy.score)
+        row = int(scores.argmax())
+        if self.memory[row] < demand.memory:
+            scores = np.where(self.memory >= demand.memory, scores, _NEVER)
             row = int(scores.argmax())
-            if self.memory[row] < demand.memory:
-                scores = np.where(self.memory >= demand.memory, scores, _NEVER)
-                row = int(scores.argmax())
-            if scores[row] == _NEVER:
-                return None
-            slots = policy.slots(self.nodes[row], demand)
-        self.change(row, self.nodes[row].take(demand, slots))
-        self.allocated += demand.total
-        return row, slots
+        if scores[row] == _NEVER:
+            return None
+        return row, policy.slots(self.nodes[row], demand)
+
+    def _draw(self, policy: DrawnPolicy, demand: GpuDemand) -> tuple[int, tuple[int, ...]] | None:
+        fitting = (self._fresh_scores(demand, _no_score) == 0) & (self.memory >= demand.memory)
+        rows = np.flatnonzero(fitting)
+        if not len(rows):
+            return None
+        turn, self._turn = self._turn, self._turn + 1
+        row = int(rows[policy.draw(turn, len(rows))])
+        return row, policy.drawn_slots(turn, self.nodes[row], demand)
 
     def release(self, demand: GpuDemand, row: int, slots: tuple[int, ...]) -> None:
         self.change(row, self.nodes[row].give_back(demand, slots))
@@ -235,17 +243,18 @@ class _Board:
         key = (demand.cpu, demand.gpus, demand.milli, demand.models)
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = _Row(np.full(len(self.nodes), _NEVER, np.int64), len(self._log))
+            # Memory moves no score and is looked at when a node is chosen.
+            shape = attrs.evolve(demand, memory=0)
+            row = _Row(shape, np.full(len(self.nodes), _NEVER, np.int64), len(self._log))
+            self._rows[key] = row
             stale: Iterable[int] = range(len(self.nodes))
         else:
             stale = dict.fromkeys(self._log[row.seen :])
             row.seen = len(self._log)
-        # Memory is left out of a shape and looked at when a node is chosen: it moves no score.
-        plain = demand if not demand.memory else attrs.evolve(demand, memory=0)
-        scores, nodes, opened = row.scores, self.nodes, self.open
+        shape, scores, nodes, opened = row.shape, row.scores, self.nodes, self.open
         for index in stale:
             node = nodes[index]
-            scores[index] = score(node, plain) if opened[index] and node.fits(plain) else _NEVER
+            scores[index] = score(node, shape) if opened[index] and node.fits(shape) else _NEVER
         return scores
 
 

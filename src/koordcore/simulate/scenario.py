@@ -185,6 +185,7 @@ def summarise(cell: Cell, result: Replay) -> CellResult:
         [events * point // CURVE_POINTS for point in range(CURVE_POINTS)] if events > CURVE_POINTS else []
     )
     rows = [*dict.fromkeys(chosen), events - 1] if chosen else list(range(events))
+    percent = max(1, result.capacity) / 100
     placed = sum(bool(one.node) for one in result.placements)
     return CellResult(
         cell=cell,
@@ -195,7 +196,9 @@ def summarise(cell: Cell, result: Replay) -> CellResult:
         refused=result.refused + len(result.waiting),
         waited=round(int(course.waited.sum()) / placed, 3) if placed else 0.0,
         time=tuple(course.time[rows].tolist()),
-        used=tuple(round(100 * used / result.capacity, 2) for used in course.allocated[rows].tolist()),
+        used=tuple(
+            round(100 * used / max(1, result.capacity), 2) for used in course.allocated[rows].tolist()
+        ),
         pending=tuple(course.pending[rows].tolist()),
     )
 

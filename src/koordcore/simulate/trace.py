@@ -104,7 +104,7 @@ def _task(row: Mapping[str, str | None], line: int) -> tuple[Task, int]:
         memory=_number(row, "memory_mib", line) * _MEBI,
         gpus=gpus,
         milli=_number(row, "gpu_milli", line) if gpus else 0,
-        models=tuple(sorted(filter(None, (row.get("gpu_spec") or "").split("|")))),
+        models=tuple(filter(None, (row.get("gpu_spec") or "").split("|"))),
     )
     created = _number(row, "creation_time", line) if row.get("creation_time") else 0
     duration = None

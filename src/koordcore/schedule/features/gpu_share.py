@@ -99,7 +99,7 @@ def demand_of(pod: Pod) -> GpuDemand:
     cpu, memory = pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
     if _asks_by_annotation(pod):
         count = _number(pod.annotations, GPU_COUNT, 1)
-        models = tuple(sorted(filter(None, pod.annotations.get(CARD_MODEL, "").split("|"))))
+        models = tuple(filter(None, pod.annotations.get(CARD_MODEL, "").split("|")))
         milli = _number(pod.annotations, GPU_MILLI, CARD)
         return GpuDemand(cpu=cpu, memory=memory, gpus=count, milli=milli, models=models if count else ())
     request = device_request_of(pod.requests, annotations=pod.annotations, labels=pod.labels)
