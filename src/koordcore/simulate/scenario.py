@@ -196,9 +196,7 @@ def summarise(cell: Cell, result: Replay) -> CellResult:
         refused=result.refused + len(result.waiting),
         waited=round(int(course.waited.sum()) / placed, 3) if placed else 0.0,
         time=tuple(course.time[rows].tolist()),
-        used=tuple(
-            round(100 * used / max(1, result.capacity), 2) for used in course.allocated[rows].tolist()
-        ),
+        used=tuple(round(used / percent, 2) for used in course.allocated[rows].tolist()),
         pending=tuple(course.pending[rows].tolist()),
     )
 
