@@ -6,10 +6,10 @@ import json
 
 from koordcore import ClusterSnapshot, FeatureSetting, Node, Pod, Policy, Unschedulable, schedule
 from koordcore.model.network import ClusterNetworkTopology
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SELECTOR
 from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
-SELECTOR = "gang.scheduling.koordinator.sh/network-topology-selector"
 ROOM = {"cpu": 8_000, "pods": 10}
 NODES = [Node(name=name, labels={"block": name[0]}, allocatable=ROOM) for name in ("a1", "a2", "b1", "b2")]
 
@@ -48,7 +48,7 @@ def test_pods_of_one_selector_go_near_each_other() -> None:
     network = ClusterNetworkTopology(
         "default", (LayerSpec("BlockLayer", ("block",)), LayerSpec(NODE_LAYER, (), "BlockLayer"))
     )
-    mark = {SELECTOR: "job"}
+    mark = {ANNOTATION_TOPOLOGY_SELECTOR: "job"}
     first = Pod(name="first", node_name="b2", requests={"cpu": 8_000}, annotations=mark)
     snapshot = ClusterSnapshot(nodes=NODES, records=(network,)).assume(first)
     policy = Policy().with_feature(FeatureSetting(name="Coscheduling", weight=10))
