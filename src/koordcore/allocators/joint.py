@@ -19,13 +19,13 @@ from immutabledict import immutabledict
 from koordcore._cpsat import Program, Stage, solve
 from koordcore.allocators.device.allocate import allocate_devices, write_allocation
 from koordcore.allocators.device.followers import Picked
-from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.allocators.device.shape import Partition, scope_of
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import TypeView, view_of
 from koordcore.allocators.device.wants import wants_of
 from koordcore.errors import ModelError, SolverError
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceHolding,

@@ -192,7 +192,10 @@ class DeviceProvider:
         if not self.aligned:
             return None
         whole = self._ask(self._everything)
-        return NUMARefusal(whole.shortfalls) if isinstance(whole, DeviceShortfall) else None
+        if not isinstance(whole, DeviceShortfall):
+            return None
+        # Upstream's topology manager passes the reasons on and gives them its own code.
+        return NUMARefusal(tuple(attrs.evolve(one, resolvable=True) for one in whole.shortfalls))
 
     @property
     def _everything(self) -> NUMAMask:

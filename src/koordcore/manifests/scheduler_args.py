@@ -22,8 +22,13 @@ from koordcore.model.policy import (
 )
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.model.selectors import NodeSelectorTerm
+from koordcore.protocol.device_args import device_policy_of
 from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, list_of, optional, required
+from koordcore.protocol.gang import parse_coscheduling_args
+from koordcore.protocol.hints import parse_max_hint_nodes
 from koordcore.protocol.load import parse_load_aware_args
+from koordcore.protocol.numa_args import numa_args_of
+from koordcore.protocol.quota_args import parse_quota_args
 
 __all__ = ["PLUGIN_ARGS"]
 
@@ -183,5 +188,10 @@ PLUGIN_ARGS: Final[Mapping[str, Callable[[Mapping[str, Json]], Any]]] = {
     "PodTopologySpread": spread_args,
     "InterPodAffinity": interpod_args,
     "LoadAwareScheduling": load_aware_args,
+    "NodeNUMAResource": numa_args_of,
+    "DeviceShare": device_policy_of,
+    "ElasticQuota": parse_quota_args,
+    "SchedulingHint": parse_max_hint_nodes,
+    "Coscheduling": parse_coscheduling_args,
 }
 """Plugin name to the reader of its arguments, which have the field names of ``v1``."""

@@ -113,6 +113,17 @@ class FeatureSet:
             requests.append(request)
         return tuple(requests)
 
+    def refusals(self, pod: Pod) -> Iterator[tuple[str, Refusal]]:
+        """Give every refusal that needs no node, with the feature's name, in the order of the policy."""
+        for feature, setting in zip(self.features, self.settings, strict=True):
+            request = feature.request_of(pod)
+            if isinstance(request, Refusal):
+                yield feature.name, request
+            elif request is not None and setting.filters:
+                refusal = feature.evaluator(pod, request).refuse()
+                if refusal is not None:
+                    yield feature.name, refusal
+
     def class_of(self, pod: Pod) -> PodClass | Refusal:
         """Give the class of a pod, or why no node needs to be asked."""
         key = self.key_of(pod)

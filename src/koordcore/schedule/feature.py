@@ -96,6 +96,13 @@ class Evaluator:
         """Tell whether the pod is refused before any node is looked at, now."""
         return None
 
+    def restriction(self) -> BoolVector | None:
+        """Tell which nodes are to be looked at at all, ``(N,)``; ``None`` for all.
+
+        What lies outside must not pass ``fits`` either; the difference is only in how it is reported.
+        """
+        return None
+
     def fits(self, rows: Rows) -> BoolVector | None:
         """Tell which of the nodes can take the pod; ``None`` stands for all of them."""
         return None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from koordcore.model.nodes import NodeState
 from koordcore.model.policy import FitArgs, Policy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
+from koordcore.protocol.numa_nodes import trimmed_allocatable
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
@@ -40,6 +41,7 @@ def _check_sums(earlier: NodeState, state: NodeState, policy: Policy) -> Iterato
     setting = policy.feature("NodeResourcesFit")
     args = setting.args if setting and setting.args else FitArgs()
     old, new = _sums(earlier), _sums(state)
+    limits = trimmed_allocatable(state.node.allocatable, state.node.annotations)
     for name in sorted(new):
         if not counted(name):
             continue
@@ -47,7 +49,7 @@ def _check_sums(earlier: NodeState, state: NodeState, policy: Policy) -> Iterato
             name in args.ignored or name.split("/", 1)[0] in args.ignored_groups
         ):
             continue
-        limit = state.node.allocatable.get(name, 0)
+        limit = limits.get(name, 0)
         if new[name] > limit and new[name] > old[name]:
             kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
             yield Violation(kind, state.name, f"{name}: {new[name]} requested, {limit} allocatable")

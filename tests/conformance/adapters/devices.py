@@ -39,6 +39,7 @@ from koordcore.model.devices import (
 from koordcore.model.pods import Container, Pod
 from koordcore.model.resources import parse_resources
 from koordcore.protocol.device import allocation_to_json, parse_allocation, replace_deprecated
+from koordcore.protocol.device_args import device_policy_of
 from koordcore.protocol.device_object import (
     GPU_MODEL,
     inventory_from_manifest,
@@ -82,19 +83,7 @@ def read_pod(raw: Mapping[str, Any]) -> Pod:
 
 def read_policy(case: Case) -> DevicePolicy:
     """Read DeviceShareArgs."""
-    args = case.input.get("args") or {}
-    changes: dict[str, Any] = {}
-    scoring = args.get("scoringStrategy")
-    if scoring:
-        changes["strategy"] = scoring["type"]
-        changes["weights"] = {one["name"]: one["weight"] for one in scoring["resources"]}
-    if "gpuShareUnsupportedModels" in args:
-        changes["unshareable_models"] = tuple(
-            (one["vendor"], one["model"]) for one in args["gpuShareUnsupportedModels"]
-        )
-    if "disableDeviceNUMATopologyAlignment" in args:
-        changes["align_numa"] = not args["disableDeviceNUMATopologyAlignment"]
-    return DevicePolicy(**changes)
+    return device_policy_of(case.input.get("args") or {})
 
 
 def read_request(case: Case, raw: Mapping[str, Any]) -> DeviceRequest | DeviceShortfall | None:

@@ -102,7 +102,7 @@ def stock(case: Case, records: tuple[ClusterRecord, ...] = ()) -> Any:
             return {"preFilter": {"code": HOPELESS, "reasons": [refusal.reason]}}
         skipped = request is None or fits is None
         answer["preFilter"] = {"code": SKIP if skipped else SUCCESS}
-        restriction = evaluator.restriction if isinstance(evaluator, NodeLabelEvaluator) else None
+        restriction = evaluator.named if isinstance(evaluator, NodeLabelEvaluator) else None
         if restriction is not None:
             answer["preFilter"]["nodeNames"] = list(restriction)
             allowed = np.array([one in restriction for one in names], bool)

@@ -5,12 +5,12 @@ from koordcore.allocators.device.explain import DeviceExplanation, Release, expl
 from koordcore.allocators.device.hints import DeviceHints, DeviceNUMAHint, device_hints
 from koordcore.allocators.device.memo import DeviceMemo
 from koordcore.allocators.device.node_resources import DeviceResources, device_resources
-from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy, ScoringStrategy
 from koordcore.allocators.device.request import device_request_of
 from koordcore.allocators.device.reservations import DeviceReservation, allocate_reserved, terms_for
 from koordcore.allocators.device.scoring import normalize_scores, score_devices
 from koordcore.allocators.device.state import DeviceConflict, NodeDevices, node_devices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy, ScoringStrategy
 
 __all__ = [
     "DEFAULT_DEVICE_POLICY",

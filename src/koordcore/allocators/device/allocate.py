@@ -18,11 +18,11 @@ from immutabledict import immutabledict
 from koordcore.allocators.device.designated import designated_holders, designated_terms
 from koordcore.allocators.device.followers import Followers, Picked
 from koordcore.allocators.device.leaders import Leaders, by_partition, by_score, by_switches
-from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.allocators.device.shape import DeviceShape, scope_of
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, TypeView, view_of
 from koordcore.allocators.device.wants import Wants, wants_of
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceHolding,

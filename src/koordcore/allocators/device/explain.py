@@ -9,11 +9,11 @@ from typing import Final
 import attrs
 
 from koordcore.allocators.device.allocate import refusal_of
-from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.allocators.device.shape import DeviceShape, Partition, scope_of
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, TypeView, view_of
 from koordcore.allocators.device.wants import wants_of
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import (
     DeviceRequest,
     DeviceShortfall,

@@ -9,10 +9,10 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.allocators.device.allocate import allocate_devices
-from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms
 from koordcore.allocators.device.wants import Wants, wants_of
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceRequest,

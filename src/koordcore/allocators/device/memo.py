@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore.allocators.device.allocate import refusal_of
-from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.allocators.device.scoring import score_devices
 from koordcore.allocators.device.state import NodeDevices, Signature
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import DeviceRequest, DeviceShortfall
 
 __all__ = ["DeviceMemo"]

@@ -11,8 +11,8 @@ from typing import Final
 
 from immutabledict import immutabledict
 
-from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.errors import ManifestError
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import (
     ALL_GPU_RESOURCES,
     AMD_GPU,

@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.allocators.device.allocate import allocate_devices
-from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import Terms
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceRequest,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from koordcore.allocators.device.policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, open_amounts
 from koordcore.allocators.device.wants import planned_types, wants_of
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import DeviceRequest, DeviceShortfall
 from koordcore.topology.devices import bits
 

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.allocators.device.policy import DevicePolicy, ScoringStrategy
 from koordcore.allocators.device.shape import DeviceShape, TypeShape
+from koordcore.model.device_policy import DevicePolicy, ScoringStrategy
 from koordcore.model.devices import (
     GPU_MEMORY,
     GPU_MEMORY_RATIO,

@@ -8,7 +8,7 @@ and 23).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from koordcore.protocol.device_object import inventory_of
 from koordcore.schedule.feature import Evaluator, Feature, Holding, Refusal, Scope, default_normalise
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Devices", "describe_allocation", "device_state"]
+__all__ = ["Alignment", "Devices", "describe_allocation", "device_state"]
 
 NO_CARD = "no card chosen: the node has no Device object"
 
@@ -71,14 +71,34 @@ def describe_allocation(allocation: DeviceAllocation) -> str:
     return " + ".join(parts)
 
 
+class Aligning(Protocol):
+    """A feature that holds device pods to NUMA nodes."""
+
+    def masks(self, pod: Pod, rows: Rows) -> IntVector | None:
+        """Give the NUMA nodes per node as bit masks, -1 for none; ``None`` where it has no say in the pod."""
+
+
+class Alignment:
+    """Where the features of one workspace find the one that aligns devices with CPUs, if there is one."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        del workspace
+        self.feature: Aligning | None = None
+
+    def masks(self, pod: Pod, rows: Rows) -> IntVector | None:
+        """Ask the aligning feature."""
+        return None if self.feature is None else self.feature.masks(pod, rows)
+
+
 class DeviceEvaluator(Evaluator):
     """Filter, score and choice for one kind of pods."""
 
     scope = Scope.NODE
     normalises = True
 
-    def __init__(self, feature: Devices, request: DeviceRequest) -> None:
+    def __init__(self, feature: Devices, pod: Pod, request: DeviceRequest) -> None:
         self._feature = feature
+        self._pod = pod
         self._request = request
 
     def _raw(self, rows: Rows) -> IntVector:
@@ -122,7 +142,18 @@ class DeviceEvaluator(Evaluator):
         return () if refusal is None else refusal.shortfalls
 
     def scores(self, rows: Rows) -> IntVector:
-        return np.maximum(self._raw(rows), 0)
+        raw = np.maximum(self._raw(rows), 0)
+        feature = self._feature
+        masks = feature.workspace.once(Alignment).masks(self._pod, rows)
+        if masks is None:
+            return raw
+        # Where a topology policy holds the pod to some NUMA nodes, only their devices are scored.
+        numbers = feature.numbers()[rows]
+        for mask in np.unique(masks[masks >= 0]).tolist():
+            held = masks == mask
+            scores = feature.memo.scores(numbers[held], self._request, mask, policy=feature.policy)
+            raw[held] = np.maximum(scores, 0)
+        return raw
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         return default_normalise(raw, feasible)
@@ -206,7 +237,7 @@ class Devices(Feature):
         return request
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return DeviceEvaluator(self, request)
+        return DeviceEvaluator(self, pod, request)
 
     def removed(self, pod: Pod, row: int) -> None:
         state = self.states[row]

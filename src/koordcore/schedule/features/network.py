@@ -97,6 +97,9 @@ class HintEvaluator(Evaluator):
             if name in layout.row_of:
                 self._allowed[layout.row_of[name]] = True
 
+    def restriction(self) -> BoolVector | None:
+        return self._allowed if self._restricts else None
+
     def fits(self, rows: Rows) -> BoolVector | None:
         return self._allowed[rows] if self._restricts else None
 

@@ -8,8 +8,8 @@ asked once.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -27,8 +27,9 @@ from koordcore.model.devices import DeviceRequest
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
+from koordcore.protocol.fields import load_json
 from koordcore.schedule.feature import Evaluator, Feature, Holding, Refusal, Scope
-from koordcore.schedule.features.devices import describe_allocation, device_state
+from koordcore.schedule.features.devices import Alignment, describe_allocation, device_state
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
@@ -135,7 +136,20 @@ class NUMAEvaluator(Evaluator):
         notes = [describe_numa(given)]
         if given.devices is not None and given.devices.devices:
             notes.append(describe_allocation(given.devices))
-        return Holding(annotations, notes=tuple(note for note in notes if note))
+        return Holding(_changed(annotations, pod.annotations), notes=tuple(note for note in notes if note))
+
+
+def _changed(annotations: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what the pod says already in other white space."""
+    return {
+        key: text
+        for key, text in annotations.items()
+        if key not in before or load_json(before[key]) != load_json(text)
+    }
+
+
+_HELD: Final = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
+"""Policies whose NUMA nodes are known before nodes are scored."""
 
 
 class NUMAFeature(Feature):
@@ -153,7 +167,9 @@ class NUMAFeature(Feature):
         self._devices: DevicePolicy = DEFAULT_DEVICE_POLICY
         self._states: list[NUMAState] | None = None
         self._tables: dict[bool, NodeTable] = {}
+        self._masks: dict[_Asked, dict[int, int]] = {}
         self._read = 0
+        workspace.once(Alignment).feature = self
 
     @property
     def states(self) -> list[NUMAState]:
@@ -196,6 +212,33 @@ class NUMAFeature(Feature):
             allocatable={name: layout.allocatable[row] for name, row in layout.index.items()},
             requested={name: workspace.requested[row] for name, row in layout.index.items()},
         )
+
+    def masks(self, pod: Pod, rows: Rows) -> IntVector | None:
+        """Give the NUMA nodes that a device pod would be held to on each node, as bit masks.
+
+        -1 where it is held to none: without a policy, under BestEffort, and where it does not fit. ``None``
+        where the pod is none of this feature's business.
+        """
+        asked = self.request_of(pod)
+        if not isinstance(asked, _Asked) or asked.devices is None:
+            return None
+        table = self._table(with_devices=True)
+        known = self._masks.setdefault(asked, {})
+        ids = table.ids[rows]
+        numbers = np.arange(len(table), dtype=np.int64)[rows]
+        for number in np.unique(ids).tolist():
+            if number not in known:
+                known[number] = self._mask_at(asked, int(numbers[ids == number][0]))
+        return np.array([known[number] for number in ids.tolist()], np.int64)
+
+    def _mask_at(self, asked: _Asked, row: int) -> int:
+        verdicts = self.verdicts(NodeRequest(cpu=asked.cpu, devices=asked.devices))
+        demand = demand_on(asked.cpu, verdicts.table.state_of(row).node)
+        if isinstance(demand, NUMARefusal) or demand.policy not in _HELD:
+            return -1
+        answer = verdicts.answer(row)
+        mask = None if isinstance(answer, NUMARefusal) else answer.numa.mask
+        return -1 if mask is None else mask
 
     def _table(self, *, with_devices: bool) -> NodeTable:
         self.update()

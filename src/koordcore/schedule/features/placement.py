@@ -130,18 +130,19 @@ class NodeLabelEvaluator(Evaluator):
 
     def __init__(self, layout: ClusterLayout, request: NodeLabelRequest, added: NodeAffinity | None) -> None:
         everywhere = np.ones(len(layout.names), bool)
+        self._names = layout.names
         self._enforced = everywhere
         if added is not None and added.required is not None:
             self._enforced = fit_selector(layout, added.required)
         self._own = everywhere
-        self.restriction: tuple[str, ...] | None = None
+        self.named: tuple[str, ...] | None = None
         if request.selector.expressions:
             self._own = fit_term(layout, request.selector)
         affinity = request.affinity
         if affinity is not None and affinity.required is not None:
             self._own = self._own & fit_selector(layout, affinity.required)
             if affinity.required.terms:
-                self.restriction = named_nodes(affinity.required)
+                self.named = named_nodes(affinity.required)
         self._required = (
             bool(request.selector.expressions)
             or (affinity is not None and affinity.required is not None)
@@ -151,7 +152,12 @@ class NodeLabelEvaluator(Evaluator):
         self._preferred = score_preferred(layout, preferred) if preferred else None
 
     def refuse(self) -> Refusal | None:
-        return Refusal("pod affinity terms conflict") if self.restriction == () else None
+        return Refusal("pod affinity terms conflict") if self.named == () else None
+
+    def restriction(self) -> BoolVector | None:
+        if self.named is None:
+            return None
+        return np.array([name in self.named for name in self._names], bool)
 
     def fits(self, rows: Rows) -> BoolVector | None:
         if not self._required:

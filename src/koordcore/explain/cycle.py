@@ -1,0 +1,198 @@
+"""One scheduling cycle of one pod, laid open: who refused where, every score, and what would be written.
+
+The same features as in :func:`koordcore.schedule`, asked for everything instead of for the best only. The
+stages have the names of the scheduling framework.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+
+from koordcore._arrays import BoolVector
+from koordcore._workspace import Workspace
+from koordcore.model.decisions import Bound
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.feature import ALL_ROWS
+from koordcore.schedule.jobs import Job, JobTable
+from koordcore.schedule.place import place_there
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["Cycle", "FilterVerdict", "explain_cycle"]
+
+
+@attrs.frozen
+class FilterVerdict:
+    """Who refused, and why; ``feature`` is empty where nobody did.
+
+    Parameters
+    ----------
+    reasons
+        Sorted texts of the first feature that refused.
+    resolvable
+        Evicting pods may help.
+    """
+
+    feature: str = ""
+    reasons: tuple[str, ...] = ()
+    resolvable: bool = True
+
+    @property
+    def passed(self) -> bool:
+        """Nobody refused."""
+        return not self.feature
+
+
+@attrs.frozen(kw_only=True)
+class Cycle:
+    """What one cycle found.
+
+    Parameters
+    ----------
+    nodes
+        Number of nodes in the cluster.
+    admission
+        The verdict before any node is looked at.
+    allowed, rejectors
+        The only nodes that were looked at, and who narrowed them; ``None`` for all.
+    filters
+        Verdict by node that was looked at.
+    scores
+        Feature to score 0..100 by feasible node, before weights; empty with fewer than two feasible nodes.
+    totals
+        Weighted sums.
+    best
+        Nodes of the highest sum, sorted.
+    decision
+        What the first of them gives the pod; ``None`` where no node is feasible.
+    waits
+        The pod is a member of a gang whose others are not there yet.
+    """
+
+    nodes: int
+    admission: FilterVerdict
+    allowed: tuple[str, ...] | None = None
+    rejectors: tuple[str, ...] = ()
+    filters: immutabledict[str, FilterVerdict] = attrs.field(default=EMPTY, converter=frozen)
+    scores: immutabledict[str, Mapping[str, int]] = attrs.field(default=EMPTY, converter=frozen)
+    totals: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+    best: tuple[str, ...] = ()
+    decision: Bound | None = None
+    waits: bool = False
+
+    @property
+    def message(self) -> str:
+        """The FailedScheduling event without what PostFilter adds; empty where a node was found."""
+        if self.decision is not None:
+            return ""
+        head = f"0/{self.nodes} nodes are available"
+        if not self.admission.passed:
+            return f"{head}: {', '.join(self.admission.reasons)}."
+        counts = Counter(reason for one in self.filters.values() for reason in one.reasons)
+        left_out = self.nodes - len(self.filters)
+        if self.allowed is not None and left_out:
+            counts[f"node(s) didn't satisfy plugin(s) [{' '.join(self.rejectors)}]"] = left_out
+        return f"{head}: {', '.join(sorted(f'{count} {reason}' for reason, count in counts.items()))}."
+
+
+def explain_cycle(
+    snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy(), now: datetime | None = None
+) -> Cycle:
+    """Run one cycle for one pending pod, and keep everything that was said.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster, the pod among its pending ones.
+    pod
+        Whom to place.
+    policy, now
+        As for :func:`koordcore.schedule`.
+    """
+    if snapshot.pod(pod.key) is None:
+        snapshot = snapshot.with_pending(pod)
+    workspace = Workspace(snapshot, now)
+    features = FeatureSet(workspace, policy)
+    turn = next(JobTable(snapshot).turns([pod]))
+    job = turn if isinstance(turn, Job) else None
+    number = len(workspace.layout.names)
+    refused = _admission(features, pod, job)
+    if not refused.passed:
+        return Cycle(nodes=number, admission=refused)
+    pod_class = features.class_of(pod)
+    assert isinstance(pod_class, PodClass), "admission has asked every feature"
+    return _look(workspace, features, pod_class, pod, job)
+
+
+def _admission(features: FeatureSet, pod: Pod, job: Job | None) -> FilterVerdict:
+    """The first refusal that no eviction can mend, else the last one of the others, as PreFilter has it."""
+    found = FilterVerdict()
+    for name, refusal in features.refusals(pod):
+        if job is not None and job.refusal and name not in ("DeviceShare", "Reservation"):
+            break
+        found = FilterVerdict(name, (refusal.reason,), refusal.resolvable)
+        if not refusal.resolvable:
+            return found
+    if job is not None and job.refusal:
+        return FilterVerdict("Coscheduling", (job.refusal,), resolvable=False)
+    return found
+
+
+def _look(
+    workspace: Workspace, features: FeatureSet, pod_class: PodClass, pod: Pod, job: Job | None
+) -> Cycle:
+    names = workspace.layout.names
+    narrowed = {
+        part.feature.name: allowed
+        for part in pod_class.parts
+        if (allowed := part.evaluator.restriction()) is not None
+    }
+    allowed = np.ones(len(names), bool)
+    for mask in narrowed.values():
+        allowed &= mask
+    filters = _filters(pod_class, names, allowed)
+    feasible = pod_class.feasible() & allowed
+    rows = np.flatnonzero(feasible).tolist()
+    table = pod_class.score_table(feasible) if len(rows) > 1 else {}
+    totals = pod_class.totals(feasible)
+    best = [row for row in rows if totals[row] == totals[rows].max()]
+    decision = place_there(workspace, features, pod, best[0]) if best else None
+    return Cycle(
+        nodes=len(names),
+        admission=FilterVerdict(),
+        allowed=tuple(names[row] for row in np.flatnonzero(allowed).tolist()) if narrowed else None,
+        rejectors=tuple(sorted(narrowed)),
+        filters=filters,
+        scores={names[row]: {name: int(column[row]) for name, column in table.items()} for row in rows}
+        if table
+        else {},
+        totals={names[row]: int(totals[row]) for row in rows} if table else {},
+        best=tuple(names[row] for row in best),
+        decision=decision,
+        waits=job is not None and any(job.least(name) > 1 for name in job.members),
+    )
+
+
+def _filters(pod_class: PodClass, names: tuple[str, ...], allowed: BoolVector) -> dict[str, FilterVerdict]:
+    verdicts = {names[row]: FilterVerdict() for row in np.flatnonzero(allowed).tolist()}
+    alive = allowed.copy()
+    for part in pod_class.parts:
+        mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+        if mask is None or mask[alive].all():
+            continue
+        hopeless = part.evaluator.unresolvable(ALL_ROWS)
+        reasons = part.evaluator.reasons(ALL_ROWS)
+        for row in np.flatnonzero(alive & ~mask).tolist():
+            texts = tuple(sorted(text for text, holds in reasons if holds[row]))
+            resolvable = hopeless is None or not hopeless[row]
+            verdicts[names[row]] = FilterVerdict(part.feature.name, texts, resolvable)
+        alive &= mask
+    return verdicts

@@ -1,0 +1,115 @@
+"""Adapters of ``cycle.*``: whole scheduling cycles under the shipped profile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from koordcore.explain.cycle import Cycle, FilterVerdict, explain_cycle
+from koordcore.manifests import snapshot_from_objects
+from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION
+from koordcore.manifests.scheduler_config import policies_from_manifest
+from koordcore.model.pods import PodKey
+from koordcore.model.policy import Policy
+from tests.conformance import Case, Missing, Verdict, equality, subject
+
+HOPELESS, REFUSED, SUCCESS = "UnschedulableAndUnresolvable", "Unschedulable", "Success"
+
+
+def shipped_policy(override: Mapping[str, Any] | None) -> Policy:
+    """The shipped profile, with the arguments of some plugins replaced."""
+    raw = json.loads(json.dumps(KOORDINATOR_CONFIGURATION, default=dict))
+    profile = raw["profiles"][0]
+    if override:
+        replaced = {one["name"]: one for one in override["pluginConfig"]}
+        kept = [one for one in profile["pluginConfig"] if one["name"] not in replaced]
+        profile["pluginConfig"] = [*kept, *replaced.values()]
+    return policies_from_manifest(raw)[0]
+
+
+def verdict(one: FilterVerdict) -> dict[str, Any]:
+    """A status as the framework shows it."""
+    if one.passed:
+        return {"code": SUCCESS}
+    return {
+        "code": REFUSED if one.resolvable else HOPELESS,
+        "plugin": one.feature,
+        "reasons": sorted(one.reasons),
+    }
+
+
+def pre_filter(cycle: Cycle) -> dict[str, Any]:
+    """The verdict of PreFilter with the nodes that it left."""
+    found = verdict(cycle.admission)
+    # The reference reads the device request while it restores reservations, so that plugin is named.
+    if found.get("plugin") == "DeviceShare":
+        found["plugin"] = "Reservation"
+    if cycle.allowed is not None:
+        found |= {"nodes": sorted(cycle.allowed), "rejectors": sorted(cycle.rejectors)}
+    return found
+
+
+def written(cycle: Cycle) -> dict[str, Any]:
+    """What PreBind writes on the pod, JSON values parsed."""
+    decision = cycle.decision
+    if decision is None:
+        return {}
+    found: dict[str, Any] = {}
+    if decision.annotations:
+        found["annotations"] = {key: json.loads(value) for key, value in decision.annotations.items()}
+    if decision.labels:
+        found["labels"] = dict(decision.labels)
+    return found
+
+
+def report(cycle: Cycle) -> dict[str, Any]:
+    """A cycle in the case's form."""
+    answer: dict[str, Any] = {"preFilter": pre_filter(cycle), "best": list(cycle.best)}
+    if cycle.admission.passed:
+        answer["filter"] = {node: verdict(one) for node, one in cycle.filters.items()}
+    if cycle.scores:
+        # Claims are not modelled. The reference lists both plugins with 0 for pods that do not concern them.
+        silent = {"DeviceShare": 0, "DynamicResources": 0}
+        answer["scores"] = {node: {**silent, **row} for node, row in cycle.scores.items()}
+        answer["total"] = dict(cycle.totals)
+    if cycle.decision is None:
+        return answer | {"message": cycle.message}
+    answer["node"] = cycle.decision.node
+    answer["permit"] = "Wait" if cycle.waits else SUCCESS
+    return answer | written(cycle)
+
+
+def judge(case: Case, answer: Any) -> tuple[Verdict, str]:
+    """Equal; or refused by the NUMA feature in other words, where joint hints change the words (ruling 5)."""
+    verdict_, detail = equality(case, answer)
+    if verdict_ is not Verdict.WRONG or "5" not in case.raw.get("touches", ()):
+        return verdict_, detail
+    worded = json.loads(json.dumps(answer))
+    expected = case.raw["expect"]
+    for node, one in expected.get("filter", {}).items():
+        mine = worded.get("filter", {}).get(node, {})
+        same = all(mine.get(key) == one.get(key) for key in ("code", "plugin"))
+        if same and one.get("plugin") == "NodeNUMAResource":
+            mine["reasons"] = one["reasons"]
+            worded["message"] = expected.get("message")
+    if equality(case, {key: value for key, value in worded.items() if value is not None})[0] is Verdict.EQUAL:
+        return Verdict.RULED, "5: one joint answer, so the topology manager words its refusal differently"
+    return verdict_, detail
+
+
+@subject("cycle.decide", judge=judge)
+def decide(case: Case) -> Any:
+    given = case.input
+    objects = [*case.tables["clusters"][given["cluster"]], *given.get("objects", ())]
+    if any(one["kind"] == "Reservation" for one in objects):
+        raise Missing("reservations")
+    override = None if given["config"] == "default" else case.tables["configs"][given["config"]]
+    snapshot = snapshot_from_objects([*objects, given["pod"]]).snapshot
+    metadata = given["pod"]["metadata"]
+    pod = snapshot.pod(PodKey(metadata["namespace"], metadata["name"]))
+    assert pod is not None
+    policy = shipped_policy(override)
+    policy = policy.without_feature("Reservation")
+    return report(explain_cycle(snapshot, pod, policy=policy, now=datetime.fromisoformat(given["now"])))
