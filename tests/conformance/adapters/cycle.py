@@ -103,7 +103,7 @@ def judge(case: Case, answer: Any) -> tuple[Verdict, str]:
 def decide(case: Case) -> Any:
     given = case.input
     objects = [*case.tables["clusters"][given["cluster"]], *given.get("objects", ())]
-    if any(one["kind"] == "Reservation" for one in objects):
+    if "eservation" in json.dumps([objects, given["pod"]]):
         raise Missing("reservations")
     override = None if given["config"] == "default" else case.tables["configs"][given["config"]]
     snapshot = snapshot_from_objects([*objects, given["pod"]]).snapshot
