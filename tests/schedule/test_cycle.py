@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from koordcore import Bound, ClusterSnapshot, schedule
+from koordcore import Bound, ClusterSnapshot, Unschedulable, schedule
 from koordcore.explain.cycle import explain_cycle
 from tests.property.strategies import clusters
 
@@ -22,6 +22,7 @@ def test_the_first_of_the_best_is_what_schedule_takes(snapshot: ClusterSnapshot)
             assert cycle.best[0] == decision.node
             assert not cycle.totals or cycle.totals[decision.node] == decision.score
         else:
+            assert isinstance(decision, Unschedulable)
             assert cycle.decision is None
             assert cycle.message == decision.message
 
