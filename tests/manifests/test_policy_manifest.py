@@ -105,6 +105,8 @@ def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
+        "VolumeBinding",
+        "VolumeZone",
         "PodTopologySpread",
         "InterPodAffinity",
         "LoadAwareScheduling",
@@ -119,6 +121,7 @@ def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,
+        "VolumeBinding": 1,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
         "LoadAwareScheduling": 1,
@@ -215,7 +218,7 @@ def score(*enabled: tuple[str, int], bare: bool = False) -> dict[str, Any]:
     ("profile", "text"),
     [
         ({"plugins": {"filter": {"enabled": [{"name": "Mystery"}]}}}, "Mystery: unknown plugin"),
-        ({}, "VolumeBinding: not modelled"),
+        ({}, "NodeVolumeLimits: not modelled"),
         (
             {"plugins": {"score": score(("Reservation", 5000))}},
             "Reservation: weight 5000: one point outweighs",

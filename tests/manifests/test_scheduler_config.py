@@ -37,6 +37,8 @@ STOCK = (
     FeatureSetting(name="NodeAffinity", weight=2),
     FeatureSetting(name="NodePorts", scores=False),
     FeatureSetting(name="NodeResourcesFit"),
+    FeatureSetting(name="VolumeBinding"),
+    FeatureSetting(name="VolumeZone", scores=False),
     FeatureSetting(name="PodTopologySpread", weight=2),
     FeatureSetting(name="InterPodAffinity", weight=2),
     FeatureSetting(name="NodeResourcesBalancedAllocation", filters=False),
@@ -149,7 +151,7 @@ def test_the_loader_gives_policies_and_warns_of_what_it_passes_over() -> None:
         "profiles": [
             {
                 "pluginConfigs": [{"name": "Mystery", "args": {"a": 1}}],
-                "plugins": {"filter": enabled("Mystery", "VolumeBinding")},
+                "plugins": {"filter": enabled("Mystery")},
             }
         ],
     }

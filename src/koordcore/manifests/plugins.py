@@ -165,6 +165,7 @@ MODELLED: Final = frozenset(
     | {"NodeResourcesBalancedAllocation", "PodTopologySpread", "InterPodAffinity", "ImageLocality"}
     | {"NodeResourcesFitPlus", "ScarceResourceAvoidance", "LoadAwareScheduling", "NodeNUMAResource"}
     | {"DeviceShare", "Reservation", "ElasticQuota", "Coscheduling", "SchedulingHint"}
+    | {"VolumeBinding", "VolumeZone"}
 )
 """Plugins that have their like in this library; the others are about volumes, claims, queue and bind."""
 

@@ -216,6 +216,8 @@ DEFAULT_FEATURES: Final = (
     FeatureSetting(name="NodeAffinity", weight=2),
     FeatureSetting(name="NodePorts", scores=False),
     FeatureSetting(name="NodeResourcesFit"),
+    FeatureSetting(name="VolumeBinding", scores=False),
+    FeatureSetting(name="VolumeZone", scores=False),
     FeatureSetting(name="NodeResourcesBalancedAllocation", filters=False),
     FeatureSetting(name="PodTopologySpread", weight=2),
     FeatureSetting(name="InterPodAffinity", weight=2),

@@ -26,6 +26,8 @@ FEATURES: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
         "NodeResourcesBalancedAllocation": ("resources", "BalancedAllocation"),
         "NodeResourcesFitPlus": ("resources", "FitPlus"),
         "ScarceResourceAvoidance": ("resources", "ScarceAvoidance"),
+        "VolumeBinding": ("volumes", "VolumeBinding"),
+        "VolumeZone": ("volumes", "VolumeZone"),
         "PodTopologySpread": ("spread", "TopologySpread"),
         "InterPodAffinity": ("interpod", "InterPodAffinity"),
         "ImageLocality": ("images", "ImageLocality"),

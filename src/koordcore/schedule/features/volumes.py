@@ -1,0 +1,114 @@
+"""VolumeBinding and VolumeZone: nodes that can reach the volumes of a pod.
+
+Only volumes that are bound are looked at: node affinity, zone and region, as Kubernetes 1.35 compares them.
+Provisioning, attach limits and access modes are not modelled. A snapshot without any claim says nothing about
+volumes, and then no pod is refused for its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, ClusterLayout
+from koordcore.model.nodes import REGION_LABEL, ZONE_LABEL
+from koordcore.model.pods import Pod
+from koordcore.model.volumes import PersistentVolume, PersistentVolumeClaim
+from koordcore.schedule.feature import Evaluator, Feature, Refusal
+from koordcore.schedule.features.placement import MaskEvaluator
+from koordcore.scoring.labels import by_class, fit_selector
+
+__all__ = ["VolumeBinding", "VolumeZone"]
+
+REASON_AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
+REASON_LOST: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+REASON_ZONE: Final = "node(s) had no available volume zone"
+
+_ZONE_KEYS: Final = {
+    ZONE_LABEL: ZONE_LABEL,
+    REGION_LABEL: REGION_LABEL,
+    "failure-domain.beta.kubernetes.io/zone": ZONE_LABEL,
+    "failure-domain.beta.kubernetes.io/region": REGION_LABEL,
+}
+"""Label of a volume to the present name of the same label."""
+
+
+class _Volumes(Feature):
+    """What both features share: the volumes of a pod's claims."""
+
+    def claims_of(self, pod: Pod) -> Iterator[PersistentVolumeClaim | str]:
+        """Give the claims that a pod names; the name alone where there is no such claim."""
+        if not pod.claims:
+            return
+        snapshot = self.workspace.snapshot
+        known = snapshot.of(PersistentVolumeClaim)
+        for name in pod.claims if known else ():
+            yield snapshot.find(PersistentVolumeClaim, name, pod.namespace) or name
+
+    def volumes_of(self, pod: Pod) -> tuple[str, ...]:
+        """Give the names of the volumes that a pod's claims are bound to."""
+        return tuple(
+            one.volume for one in self.claims_of(pod) if isinstance(one, PersistentVolumeClaim) and one.volume
+        )
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """Give a volume by name."""
+        return self.workspace.snapshot.find(PersistentVolume, name)
+
+
+class VolumeBinding(_Volumes):
+    """Nodes that the node affinity of every bound volume allows."""
+
+    name = "VolumeBinding"
+
+    def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        for one in self.claims_of(pod):
+            if isinstance(one, str):
+                return Refusal(f'persistentvolumeclaim "{one}" not found')
+            if one.terminating:
+                return Refusal(f'persistentvolumeclaim "{one.name}" is being deleted')
+        return self.volumes_of(pod) or None
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        layout = self.workspace.layout
+        mask = np.ones(len(layout.names), np.bool_)
+        for name in request:
+            volume = self.volume(name)
+            if volume is None:
+                return MaskEvaluator(np.zeros_like(mask), REASON_LOST)
+            if volume.node_affinity is not None:
+                mask &= fit_selector(layout, volume.node_affinity)
+        return MaskEvaluator(mask, REASON_AFFINITY)
+
+
+def fit_zones(layout: ClusterLayout, volume: PersistentVolume) -> BoolVector:
+    """Tell which nodes lie in the zone and region of a volume; nodes that name neither fit."""
+    wanted = {key: set(volume.labels[key].split("__")) for key in _ZONE_KEYS if key in volume.labels}
+
+    def fits(labels: Any) -> bool:
+        if not any(key in labels for key in wanted):
+            return True
+        return all(labels.get(key, labels.get(_ZONE_KEYS[key])) in values for key, values in wanted.items())
+
+    return by_class(layout, lambda node: fits(node.labels)).astype(np.bool_)
+
+
+class VolumeZone(_Volumes):
+    """Nodes in the zone and region of every bound volume."""
+
+    name = "VolumeZone"
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        volumes = [self.volume(name) for name in self.volumes_of(pod)]
+        return (
+            tuple(one for one in volumes if one is not None and _ZONE_KEYS.keys() & one.labels.keys()) or None
+        )
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        layout = self.workspace.layout
+        mask = np.ones(len(layout.names), np.bool_)
+        for volume in request:
+            mask &= fit_zones(layout, volume)
+        return MaskEvaluator(mask, REASON_ZONE)
