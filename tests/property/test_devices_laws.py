@@ -95,7 +95,7 @@ def nodes(draw: st.DrawFn) -> Case:
         for _ in range(draw(st.integers(0 if minor else 1, 2))):
             devices.append(card(minor, numa, pcie, healthy=draw(st.integers(0, 7)) > 0))
             minor += 1
-        for _ in range(draw(st.integers(0, 1))):
+        for _ in range(draw(st.integers(0, 2))):
             devices.append(nic(number, numa, pcie, vfs))
             number += 1
     pods = []

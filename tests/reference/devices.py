@@ -299,11 +299,13 @@ def objective(case: Mapping[str, Any], allocated: Mapping[str, Any]) -> tuple[An
             if kind != "gpu":
                 spots = [machine.place(kind, part["minor"]) for part in allocated[kind]]
                 local = sum(1 for spot in spots if spot is not None and spot[1] in near)
-                remote += max(0, wanted.nics(kind) - local)
+                remote += len(spots) - local
                 sockets = {place[0] for place in places if place is not None}
                 elsewhere += sum(1 for spot in spots if spot is not None and spot[0] not in sockets)
     known = {place for place in places if place is not None}
     numas, switches = len({place[0] for place in known}), len(known)
+    if any(kind == "gpu" and one.get("topology") is None for (kind, _), one in machine.devices.items()):
+        numas = switches = 0
     entry = _partition(machine.table, wanted, minors) if wanted.whole else None
     if entry is not None:
         return (

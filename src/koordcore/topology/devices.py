@@ -177,11 +177,13 @@ class DeviceLayout:
         return numas, sum(1 for switch in self.switches if switch.mask & mask)
 
     def within(self, mask: int, scope: TopologyScope) -> bool:
-        """Tell whether a set of devices lies inside one scope of that kind."""
+        """Tell whether a set of devices lies inside one scope of that kind; an unknown place lies in none."""
         if scope is TopologyScope.NODE:
             return True
         if scope is TopologyScope.DEVICE:
             return mask & (mask - 1) == 0
+        if mask & ~sum(self.pcie_masks.values()):
+            return False
         numas, switches = self.spread(mask)
         return numas <= 1 if scope is TopologyScope.NUMA_NODE else switches <= 1
 

@@ -322,12 +322,18 @@ def judge_placement(case: Case, answer: Any) -> tuple[Verdict, str]:
         return (Verdict.EQUAL, "") if placed else (Verdict.WRONG, detail)
     theirs = expected.get("allocated")
     if placed and theirs:
+        unsound = checker.violations(case.input, theirs)
+        if unsound:
+            return Verdict.RULED, f"the reference places illegally: {unsound}"
         ours, other = checker.objective(case.input, placed), checker.objective(case.input, theirs)
         return (Verdict.BETTER, f"{ours} before {other}") if ours < other else (Verdict.WRONG, detail)
-    if placed and (expected["stage"] == "reserve" or _DEAD_END in expected["reasons"]):
+    same = checker.Wanted(case.input["pod"]).joint.get("requiredScope") == "SamePCIe"
+    if placed and (same or expected["stage"] == "reserve" or _DEAD_END in expected["reasons"]):
         return Verdict.BETTER, "ruling 3: placed where the reference runs into a dead end"
     if theirs and checker.violations(case.input, theirs):
         return Verdict.RULED, f"the reference overcommits: {checker.violations(case.input, theirs)}"
+    if checker.scope_binds_partition(case.input) and set(answer["reasons"]) & _SCOPED:
+        return Verdict.RULED, "ruling 21: a partition must satisfy the required topology scope"
     return _ruled_model(case, verdict, detail)
 
 
@@ -346,6 +352,7 @@ def _judge_ruled(case: Case, placed: Any, illegal: list[str]) -> tuple[Verdict, 
 
 
 _DEAD_END = "node(s) Device Joint-Allocate rules violation"
+_SCOPED = {"Insufficient Topology Scoped GPU Devices", "node(s) missing GPU Device Topology Tree"}
 
 subject("device.allocate", judge=judge_placement)(allocate_case)
 subject("device.missed", judge=judge_placement)(allocate_case)

@@ -17,7 +17,7 @@ from immutabledict import immutabledict
 
 from koordcore.allocators.device.designated import designated_holders, designated_terms
 from koordcore.allocators.device.followers import Followers, Picked
-from koordcore.allocators.device.leaders import Leaders, by_partition, by_score, by_switches
+from koordcore.allocators.device.leaders import Leaders, by_partition, by_score, by_switches, first_choice
 from koordcore.allocators.device.shape import DeviceShape, scope_of
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, TypeView, view_of
@@ -197,6 +197,8 @@ def _choose_joint(
         for kind in joint
         if kind is not leading
     }
+    if leading is not joint[0] and not followers[joint[0]].suffices:
+        return _short(joint[0], views[joint[0]])
     leaders = _choose_leaders(shape, request, views[leading], tuple(followers.values()))
     if isinstance(leaders, DeviceShortfall):
         return leaders
@@ -239,7 +241,20 @@ def _choose_gpus(
     if not followers or isinstance(found, Leaders):
         return found
     alone = _search_gpus(shape, request, view, ())
-    return alone if isinstance(alone, DeviceShortfall) else _blame(alone, followers)
+    if isinstance(alone, DeviceShortfall):
+        return alone
+    return _blame(_first_choice(shape, request, view, alone), followers)
+
+
+def _first_choice(shape: DeviceShape, request: DeviceRequest, view: TypeView, alone: Leaders) -> Leaders:
+    """Give the cards beside which the reference would look for NICs; its reason speaks of them."""
+    gpu = request.gpu
+    if gpu is None or (gpu.shared and gpu.count == 1):
+        return alone
+    if gpu.shared or not view.shape.layout.complete:
+        chosen = lowest(view.usable, gpu.count)
+        return Leaders(tuple(bits(chosen)), view.shape.layout.pcies(chosen))
+    return alone if isinstance(partition_of(shape, request, view), Leaders) else first_choice(view, gpu.count)
 
 
 def _search_gpus(

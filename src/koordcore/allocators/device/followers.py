@@ -7,7 +7,7 @@ decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from koordcore.allocators.device.view import TypeView
 
@@ -37,7 +37,7 @@ class Followers:
         self.grows = grows
         self.count = view.want.count
         self.order = view.order
-        self.several = view.vfs is not None
+        self.several = view.want.by_vf
         pcie_of = view.shape.layout.pcie_of
         self.local: dict[str, list[int]] = {}
         placed = 0
@@ -52,6 +52,12 @@ class Followers:
         """Count how often devices can give the request in all."""
         return sum(map(self.view.slots, minors)) if self.several else len(minors)
 
+    @property
+    def suffices(self) -> bool:
+        """There are enough devices, wherever they sit."""
+        # Several VFs of one device count only where different devices do not suffice.
+        return len(self.order) >= self.count or self.capacity(self.order) >= self.count
+
     def desired(self, switches: Collection[str]) -> int:
         """How many devices must be found."""
         return max(self.count, len(switches)) if self.grows and self.same_pcie else self.count
@@ -60,8 +66,7 @@ class Followers:
         """Count the devices that would have to come from other switches; ``None`` where it cannot be done."""
         if self.same_pcie:
             return self._beside(switches)
-        # Several VFs of one device count only where different devices do not suffice.
-        if len(self.order) < self.count and self.capacity(self.order) < self.count:
+        if not self.suffices:
             return None
         local = 0
         for pcie in switches:
@@ -96,8 +101,12 @@ class Followers:
         """
         desired = self.desired(switches)
         most = max(desired, len(switches)) if self.grows else desired
-        near = self._round_robin([self.local[pcie] for pcie in switches if pcie in self.local])
+        near = self._round_robin(switches)
         chosen = near[:most]
+        if self.same_pcie and not self._covers(switches, chosen):
+            # Turns of devices that cannot serve have left a switch without: one on each comes first.
+            firsts = [self.local[pcie][0] for pcie in switches]
+            chosen = (firsts + [minor for minor in near if minor not in firsts])[:most]
         if len(chosen) < desired:
             chosen.extend(self._elsewhere(switches, chosen, numa_nodes)[: desired - len(chosen)])
         often = dict.fromkeys(chosen, 1)
@@ -107,14 +116,26 @@ class Followers:
                 if missing and often[minor] < self.view.slots(minor):
                     often[minor] += 1
                     missing -= 1
+        if not self.grows:
+            # The type that the pod names first is listed as if it had been chosen alone.
+            return tuple((minor, often[minor]) for minor in self.order if minor in often)
         return tuple(often.items())
 
-    def _round_robin(self, groups: Iterable[list[int]]) -> list[int]:
-        rank = {minor: index for index, minor in enumerate(self.order)}
-        rounds: list[tuple[int, int, int]] = [
-            (turn, rank[minor], minor) for group in groups for turn, minor in enumerate(group)
-        ]
-        return [minor for _, _, minor in sorted(rounds)]
+    def _covers(self, switches: Collection[str], chosen: Collection[int]) -> bool:
+        pcie_of = self.view.shape.layout.pcie_of
+        return {pcie_of[minor] for minor in chosen} == set(switches)
+
+    def _round_robin(self, switches: Collection[str]) -> list[int]:
+        """List the usable devices of some switches: the first of each, then the second of each, and so on.
+
+        A device that cannot serve keeps its turn, as upstream has it.
+        """
+        view = self.view
+        rounds: list[tuple[int, tuple[bool, int, int], int]] = []
+        for pcie in switches:
+            own = view.ranked(view.shape.layout.pcie_masks.get(pcie, 0) & view.allowed)
+            rounds.extend((turn, rank, minor) for turn, (rank, minor) in enumerate(own))
+        return [minor for _, _, minor in sorted(rounds) if view.usable >> minor & 1]
 
     def _elsewhere(self, switches: Collection[str], chosen: Collection[int], numa_nodes: int) -> list[int]:
         layout = self.view.shape.layout

@@ -7,7 +7,7 @@ Among legal choices the least key wins. Keys, most important first:
 * a partition of the table: reserved cards left aside, lower score, remote followers, partitions of 8, 4 and 2
   broken, NUMA nodes, switches, position in the table;
 * whole cards: reserved cards left aside, NUMA nodes, remote followers, switches, free cards left on these
-  switches, free cards left on these NUMA nodes, untouched switches, upstream's order;
+  switches, free cards left on these NUMA nodes, places in use, upstream's order;
 * one shared card: reserved card left aside, remote followers, untouched switch and NUMA node, device score,
   upstream's order;
 * several shared cards: reserved cards left aside, NUMA nodes, remote followers, switches, device scores,
@@ -27,7 +27,7 @@ from koordcore.allocators.device.view import TypeView
 from koordcore.model.devices import PartitionAllocatePolicy, PartitionSpec
 from koordcore.topology.devices import Switch, TopologyScope, bits, lowest
 
-__all__ = ["Leaders", "by_partition", "by_score", "by_switches"]
+__all__ = ["Leaders", "by_partition", "by_score", "by_switches", "first_choice"]
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -87,7 +87,7 @@ def by_partition(
                 continue
             if bandwidth is not None and (one.bandwidth is None or one.bandwidth < bandwidth):
                 continue
-            if scope is not None and not (layout.complete and layout.within(one.mask, scope)):
+            if scope is not None and not layout.within(one.mask, scope):
                 continue
             switches = layout.pcies(one.mask)
             remote = _remote(followers, switches)
@@ -176,8 +176,8 @@ def by_switches(
             rank: Key = (
                 mask.bit_count() - count,
                 sum(left[numa] for numa in {one.switch.numa for one in picked}),
-                sum(1 for one in picked if not one.switch.mask & view.busy),
-                tuple(one.position for one in picked),
+                *_upstream_order(view, picked, breadth),
+                minors,
             )
         else:
             minors = _best_on_each([one.mask for one in picked], count, view.order)
@@ -193,19 +193,34 @@ def _on_one_switch(
     view: TypeView, live: Sequence[_Live], count: int, followers: Sequence[Followers]
 ) -> Leaders | None:
     """Choose whole cards on a single switch beside all that follows: nothing can come before that."""
-    best: tuple[tuple[int, int, int, int], _Live] | None = None
+    best: tuple[Key, _Live] | None = None
     left: dict[int, int] | None = None
     for one in live:
         if one.cards < count or (followers and _remote(followers, (one.switch.pcie,)) != 0):
             continue
         if left is None:
             left = _left_in_numa(live)
-        key = (one.cards, left[one.switch.numa], not one.switch.mask & view.busy, one.position)
+        key = (one.cards, left[one.switch.numa], *_upstream_order(view, (one,), 1))
         if best is None or key < best[0]:
             best = key, one
     if best is None:
         return None
     return Leaders(tuple(bits(lowest(best[1].mask, count))), (best[1].switch.pcie,))
+
+
+def _upstream_order(view: TypeView, picked: Sequence[_Live], breadth: int) -> tuple[int, int]:
+    """Rank what is equal otherwise: places in use first, then the first switch or NUMA node.
+
+    Only the places that hold all cards count: one switch, or one NUMA node, or nothing.
+    """
+    first = picked[0]
+    if breadth > 1:
+        return 0, 0
+    numa_mask = view.shape.layout.numa_masks[first.switch.numa]
+    untouched = int(not numa_mask & view.busy)
+    if len(picked) == 1:
+        return untouched + int(not first.switch.mask & view.busy), first.position
+    return untouched, first.switch.numa
 
 
 def _pcies(picked: Sequence[_Live]) -> tuple[str, ...]:
@@ -308,6 +323,25 @@ def _one_shared(view: TypeView, live: Sequence[_Live], followers: Sequence[Follo
             if best is None or key < best[0]:
                 best = key, minor, one.switch.pcie
     return None if best is None else Leaders((best[1],), (best[2],))
+
+
+def first_choice(view: TypeView, count: int) -> Leaders:
+    """Give the cards that a search without followers starts with in the reference, where there are enough.
+
+    The smallest place that holds them all, one in use before others, and the lowest cards there. A refusal
+    is worded by what follows these cards.
+    """
+    layout = view.shape.layout
+    groups = [switch.mask for switch in layout.switches], list(layout.numa_masks.values())
+    for masks in groups:
+        fitting = [mask for mask in masks if (mask & view.usable).bit_count() >= count]
+        if fitting:
+            place = next((mask for mask in fitting if mask & view.busy), fitting[0])
+            break
+    else:
+        place = view.usable
+    chosen = lowest(place & view.usable, count)
+    return Leaders(tuple(bits(chosen)), layout.pcies(chosen))
 
 
 # --- no topology -------------------------------------------------------------------------------------------

@@ -60,13 +60,26 @@ class TypeView:
         Amounts per minor.
     busy
         Minors of which another pod holds something.
+    allowed
+        Minors that selectors, affinity and policies admit, whatever is left of them.
     usable
         Minors that can give one device's share of the request, a VF included where one is wanted.
     preferred
         Minors to be taken first.
     """
 
-    __slots__ = ("_order", "_scores", "busy", "free", "preferred", "shape", "usable", "vfs", "want")
+    __slots__ = (
+        "_order",
+        "_scores",
+        "allowed",
+        "busy",
+        "free",
+        "preferred",
+        "shape",
+        "usable",
+        "vfs",
+        "want",
+    )
 
     def __init__(
         self,
@@ -83,6 +96,7 @@ class TypeView:
         self.shape: TypeShape = want.shape
         self.free = free
         self.busy = busy
+        self.allowed = allowed
         self.vfs = vfs
         self.preferred = preferred
         self._scores: dict[int, int] | None = None
@@ -126,9 +140,17 @@ class TypeView:
                 self._order = sorted(scores, key=lambda minor: (-scores[minor], minor))
         return self._order
 
+    def ranked(self, minors: int) -> list[tuple[tuple[bool, int, int], int]]:
+        """Order any devices, usable or not: preferred first, best score first, lowest first."""
+        totals, score = self.shape.totals, self.want.score
+        return sorted(
+            ((not self.preferred >> minor & 1, -score(totals[minor], self.free[minor]), minor), minor)
+            for minor in bits(minors)
+        )
+
     def slots(self, minor: int) -> int:
-        """Count how often the device could give the request: once, or once per VF as far as amounts go."""
-        if self.vfs is None:
+        """Count how often the device could give the request: once, or once per VF that a pod asks for."""
+        if self.vfs is None or not self.want.by_vf:
             return 1
         left, needs = self.free[minor], self.want.needs[minor]
         most = self.vfs[minor].bit_count()

@@ -62,6 +62,8 @@ class TypeWant:
         Capacity of the selected devices, by column.
     vf_ranks
         Per minor the bit mask of VFs that match the VF selector; ``None`` where no VF is wanted.
+    by_vf
+        The pod asks for a number of VFs, so that one device may give several (ruling 4).
     weights
         ``(column, weight, amount)`` for scores.
     exclusive
@@ -79,6 +81,7 @@ class TypeWant:
     selected: int
     sums: Sequence[int]
     vf_ranks: Mapping[int, int] | None
+    by_vf: bool
     weights: tuple[tuple[int, int, int], ...]
     most: bool
     exclusive: ExclusivePolicy
@@ -212,6 +215,7 @@ def _want(
         selected=selected,
         sums=[sum(own.totals[minor][column] for minor in bits(selected)) for column in range(len(own.names))],
         vf_ranks=vf_ranks,
+        by_vf=vf_ranks is not None and hint.strategy is AllocateStrategy.REQUESTS_AS_COUNT,
         weights=tuple(
             (column, policy.weights[name], per_device.get(name, 0))
             for column, name in enumerate(own.names)
