@@ -5,14 +5,20 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore.colocation.cluster import lend
 from koordcore.colocation.columns import Outcome, compile_loads, compile_strategies, lend_cluster
+from koordcore.colocation.config import completed_config
 from koordcore.colocation.prediction import NO_MODELS, update
-from koordcore.model.colocation import ColocationStrategy, NodeLoad, PodLoad
-from koordcore.model.metrics import NodeMetric, PodMetric
+from koordcore.model.colocation import ColocationConfig, ColocationStrategy, NodeLoad, PodLoad
+from koordcore.model.metrics import NodeMetric, PodMetric, rounded
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod, PodPhase
 from koordcore.protocol.times import MINUTE, SECOND
+from koordcore.snapshot import ClusterSnapshot
 
 NOW = 1_800_000_000 * SECOND
 MILLI_CORE = 10**6
@@ -83,6 +89,43 @@ class Overcommit:
         return float(100 * lending.batch[0].sum() / lending.capacity[0].sum())
 
     track_lent_share.unit = "percent of cpu lent to batch"  # type: ignore[attr-defined]  # asv reads it
+
+
+PRIORITIES = {"koord-prod": 9500, "koord-mid": 7500, "koord-batch": 5500}
+
+
+def synthetic_snapshot(nodes: int, pods_per_node: int) -> ClusterSnapshot:
+    """Put the nodes of :func:`synthetic_loads` in a snapshot."""
+    states, metrics = [], []
+    for load in synthetic_loads(nodes, pods_per_node):
+        pods = [
+            Pod(
+                name=pod.name,
+                namespace=pod.namespace,
+                node_name=load.name,
+                phase=PodPhase.RUNNING,
+                priority=PRIORITIES[pod.priority_class],
+                requests=rounded(pod.request),
+            )
+            for pod in load.pods
+        ]
+        capacity = rounded(load.capacity)
+        states.append(NodeState(Node(name=load.name, capacity=capacity, allocatable=capacity), tuple(pods)))
+        assert load.metric is not None
+        metrics.append(load.metric)
+    return ClusterSnapshot().with_nodes(*states).with_records(*metrics)
+
+
+class Snapshot:
+    """The same cluster as a snapshot: read, lent and written back."""
+
+    def setup(self) -> None:
+        self.snapshot = synthetic_snapshot(10_000, 10)
+        self.config = completed_config(ColocationConfig(ColocationStrategy(enable=True)))
+
+    def time_lend(self) -> None:
+        # A snapshot remembers what was read from it, so each round gets one of its own.
+        lend(attrs.evolve(self.snapshot), self.config, now=NOW)
 
 
 class Histograms:

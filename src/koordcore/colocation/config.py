@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from math import lcm
 from typing import Final
 
@@ -141,6 +142,7 @@ def _requirement(raw: RawRequirement) -> Requirement:
     return Requirement(raw.key, SelectorOperator(raw.operator), raw.values)
 
 
+@lru_cache(maxsize=1024)
 def selector_of(raw: RawSelector | None) -> LabelSelector:
     """Make a selector of what is written; an absent one selects nothing, an empty one everything.
 
@@ -255,8 +257,10 @@ def effective_strategy(
         except ManifestError:
             pass
     for label, name in STRATEGY_RATIO_LABELS.items():
+        if label not in labels:
+            continue
         try:
-            ratio = parse_float(labels.get(label, ""))
+            ratio = parse_float(labels[label])
         except ManifestError:
             continue
         if ratio >= 0:

@@ -320,6 +320,8 @@ def numa_nodes_of(annotations: Mapping[str, str]) -> tuple[int, ...]:
     ManifestError
         When the annotation cannot be read; upstream's overcommit then takes it as empty.
     """
+    if ANNOTATION_RESOURCE_STATUS not in annotations:
+        return ()
 
     def node(value: Json) -> int:
         return optional(as_mapping(value), "node", _integer, 0, fold_case=True)
