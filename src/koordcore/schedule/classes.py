@@ -20,6 +20,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal, Scope
 from koordcore.schedule.features import FEATURES, feature_type
+from koordcore.schedule.sampling import NodeSample
 
 __all__ = ["FeatureSet", "PodClass", "RequestKey"]
 
@@ -86,6 +87,7 @@ class FeatureSet:
 
     def __init__(self, workspace: Workspace, policy: Policy) -> None:
         self.workspace = workspace
+        self.sample = NodeSample(len(workspace.layout.names), policy.percentage_of_nodes)
         self.settings = policy.features
         self.features: list[Feature] = []
         for setting in policy.features:

@@ -35,7 +35,7 @@ def place_pod(workspace: Workspace, features: FeatureSet, pod: Pod) -> PodDecisi
     refused = pod_class.refuse()
     if refused is not None:
         return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
-    feasible = pod_class.feasible()
+    feasible = features.sample.narrow(pod_class.feasible())
     count = int(np.count_nonzero(feasible))
     if not count:
         return pod_class.failure(pod)
