@@ -180,3 +180,25 @@ def test_quota_shows_the_tree_and_one_share(capsys: pytest.CaptureFixture[str], 
     assert (code, out.startswith("team, cpu: runtime ")) == (0, True)
     code, _, err = run(capsys, "quota", str(path), "--quota", "nobody")
     assert (code, "no quota nobody" in err) == (2, True)
+
+
+def test_inspect_draws_a_node(capsys: pytest.CaptureFixture[str]) -> None:
+    """Cards with their holders, free partitions; the node's name may stand before the paths."""
+    code, out, _ = run(capsys, "inspect", "gpu-s1b1-1", EXAMPLE)
+    assert code == 0
+    assert "gpu 0    ██████████ 100%  default/llama-serve-1" in out
+    assert "of 4: 1 of 2 free  {4,5,6,7}" in out
+    assert run(capsys, "inspect", EXAMPLE, "--node", "gpu-s1b1-1")[1] == out
+    assert run(capsys, "inspect", EXAMPLE, "--node", "nowhere")[0] == 2
+
+
+def test_topology_shows_domains_and_draws_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The tree as a table, and as a picture that is the same each time."""
+    first, second = tmp_path / "a.svg", tmp_path / "b.svg"
+    code, out, _ = run(capsys, "topology", EXAMPLE, "--plot", str(first))
+    assert code == 0
+    assert "s1b2" in out
+    assert "cluster" in out
+    run(capsys, "topology", EXAMPLE, "--plot", str(second))
+    assert first.read_text(encoding="utf-8").count("<path") > 12
+    assert "s2b1" in run(capsys, "topology", EXAMPLE, "--nodes")[1]

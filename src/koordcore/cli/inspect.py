@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from pathlib import Path
 from typing import Final
 
 from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.node_picture import draw_node
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
 from koordcore.manifests import Loaded
@@ -16,6 +18,11 @@ from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["register", "run"]
 
+EPILOG: Final = """\
+examples:
+  koordcore inspect cluster.yaml
+  koordcore inspect gpu-1 cluster.yaml     draw one node
+"""
 _SHAPES_SHOWN: Final = 20
 _PODS_SHOWN: Final = 20
 
@@ -26,16 +33,24 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "inspect",
         help="show what a dump holds",
         description="Show what a dump holds: nodes by shape, free and used room, pending pods, unread kinds.",
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_paths(parser)
+    parser.add_argument("--node", metavar="NAME", help="draw this node: its devices, CPUs and who holds them")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the tables."""
+    """Print the tables, or draw a node; its name may also stand before the paths."""
+    first = arguments.paths[0]
+    if arguments.node is None and len(arguments.paths) > 1 and first != "-" and not Path(first).exists():
+        arguments.node = arguments.paths.pop(0)
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
+    if arguments.node is not None:
+        print(draw_node(snapshot, snapshot.node(arguments.node)))
+        return 0
     if snapshot.nodes:
         show(shapes_table(snapshot))
         show(usage_table(snapshot))

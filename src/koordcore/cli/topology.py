@@ -1,0 +1,145 @@
+"""``koordcore topology``: the network tree, what is free in it, and where the jobs lie."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, Final
+
+from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.errors import MissingExtraError, ModelError
+from koordcore.explain.network import DomainRow, domain_rows, jobs_by_node
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.topology.network import NODE_LAYER, NetworkTopology
+
+__all__ = ["draw_topology", "register", "run"]
+
+EPILOG: Final = """\
+examples:
+  koordcore topology cluster.yaml
+  koordcore topology cluster.yaml --nodes
+  koordcore topology cluster.yaml --plot racks.svg     blocks as tiles, a job in one colour
+"""
+_FREE, _OTHER = "#eef1f4", "#b8c0c8"
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the verb."""
+    parser = verbs.add_parser(
+        "topology",
+        help="show the network tree and what is free in it",
+        description="Show the network tree of a dump: nodes, empty nodes and jobs of every domain.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_paths(parser)
+    parser.add_argument("--nodes", action="store_true", help="list the nodes as well")
+    parser.add_argument("--plot", metavar="FILE", help="draw it (PNG or SVG)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the tree, and draw it where that was asked for."""
+    snapshot = load_paths(arguments).snapshot
+    found = domain_rows(snapshot)
+    if found is None:
+        raise ModelError("no ClusterNetworkTopology named default in the dump")
+    tree, rows = found
+    shown = [row for row in rows if arguments.nodes or row.layer != NODE_LAYER]
+    show(topology_table(shown))
+    for problem in tree.problems:
+        print(f"  label defect: {problem}")
+    if arguments.plot:
+        draw_topology(snapshot, tree, arguments.plot)
+        print(f"drawn: {arguments.plot}")
+    return 0
+
+
+def topology_table(rows: Sequence[DomainRow]) -> Table:
+    """One row per domain, children under their parent."""
+    cells = []
+    for row in rows:
+        jobs = ", ".join(f"{name} ({count})" for name, count in row.jobs)
+        bar = "·" * row.empty + "█" * (row.nodes - row.empty) if row.nodes <= 40 else ""
+        name = "  " * row.depth + row.name
+        cells.append((name, row.layer, str(row.nodes), str(row.empty), str(row.pods), bar, jobs))
+    columns = (
+        Column("DOMAIN", tone=Tone.NAME),
+        Column("LAYER", tone=Tone.DIM),
+        Column("NODES", number=True),
+        Column("EMPTY", number=True, tone=Tone.GOOD),
+        Column("PODS", number=True),
+        Column(""),
+        Column("GANGS"),
+    )
+    return Table(title="Network", columns=columns, rows=cells)
+
+
+def draw_topology(snapshot: ClusterSnapshot, tree: NetworkTopology, path: str) -> None:
+    """Draw the domains above the nodes as tiles of their nodes, each gang in a colour of its own.
+
+    Raises
+    ------
+    MissingExtraError
+        When matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure  # optional, and slow to import
+    except ImportError:
+        raise MissingExtraError.for_extra("matplotlib", "plots", "drawing the topology") from None
+    depth = max(len(tree.layers) - 1, 0)
+    blocks = list(tree.domains_at(depth))
+    jobs = jobs_by_node(snapshot)
+    names = sorted({job for members in jobs.values() for job in members})
+    busy = {state.name for state in snapshot.nodes if state.pods}
+    colours = _colours(names)
+    columns = min(len(blocks), 8) or 1
+    lines = -(-len(blocks) // columns)
+    figure = Figure(figsize=(1.6 * columns + 2.2, 1.6 * lines + 0.6), layout="constrained")
+    for number, block in enumerate(blocks):
+        axes = figure.add_subplot(lines, columns, number + 1)
+        _draw_block(axes, tree, block, jobs, busy, colours)
+    handles = [_patch(colour, name) for name, colour in colours.items()]
+    handles += [_patch(_OTHER, "other pods"), _patch(_FREE, "empty")]
+    figure.legend(handles=handles, loc="outside right upper", fontsize=8, frameon=False)
+    figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith(".svg") else None)
+
+
+def _colours(names: Sequence[str]) -> dict[str, Any]:
+    from matplotlib import colormaps
+
+    palette = colormaps["tab20"]
+    return {name: palette(number % 20) for number, name in enumerate(names)}
+
+
+def _patch(colour: Any, label: str) -> Any:
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=colour, edgecolor="#808890", label=label)
+
+
+def _draw_block(
+    axes: Any,
+    tree: NetworkTopology,
+    block: int,
+    jobs: dict[str, Any],
+    busy: set[str],
+    colours: dict[str, Any],
+) -> None:
+    from matplotlib.patches import Rectangle
+
+    nodes = [tree.names[child] for child in tree.children(block)]
+    width = max(1, round(len(nodes) ** 0.5))
+    for number, node in enumerate(nodes):
+        members = jobs.get(node)
+        colour = _OTHER if node in busy else _FREE
+        if members:
+            colour = colours[min(members, key=lambda name: (-members[name], name))]
+        corner = (number % width, -(number // width))
+        axes.add_patch(Rectangle(corner, 0.9, 0.9, facecolor=colour, edgecolor="#808890", linewidth=0.6))
+    axes.set_xlim(-0.1, width)
+    axes.set_ylim(-(len(nodes) // width) - 0.1, 1)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    axes.set_title(tree.names[block] or "cluster", fontsize=9)
