@@ -22,6 +22,8 @@ from koordcore.topology.network import NetworkTopology
 __all__ = ["place_uniform"]
 
 _INFINITE = 1 << 61
+_BLOCK = 1 << 15
+"""Sums looked at in one go, so that they stay in the cache."""
 _WORD = 60
 """Bits of a packed cost; sums of two stay below the sign bit."""
 
@@ -264,14 +266,18 @@ class _TreeProgram:
         size = min(self._cap + 1, len(left) + len(right) - 1)
         if len(left) == 1 and left.main[0] == 0:
             return right
-        width = len(left)
-        main = _windows(right.main, size, width) + left.main[::-1]
-        best = np.minimum(main.min(axis=1), _INFINITE)
-        if left.rest is None or right.rest is None:
-            return _Table(best, None)
-        rest = _windows(right.rest, size, width) + left.rest[::-1]
-        tied = np.where(main == best[:, None], rest, _INFINITE).min(axis=1)
-        return _Table(best, np.minimum(tied, _INFINITE))
+        best = np.empty(size, dtype=right.main.dtype)
+        rest = None if right.rest is None else np.empty(size, dtype=right.rest.dtype)
+        lines = max(1, _BLOCK // len(left))
+        for start in range(0, size, lines):
+            span = slice(start, min(size, start + lines))
+            sums = _windows(right.main, span, len(left)) + left.main[::-1]
+            best[span] = np.minimum(sums.min(axis=1), _INFINITE)
+            if rest is not None and right.rest is not None and left.rest is not None:
+                others = _windows(right.rest, span, len(left)) + left.rest[::-1]
+                tied = np.where(sums == best[span, None], others, _INFINITE)
+                rest[span] = np.minimum(tied.min(axis=1), _INFINITE)
+        return _Table(best, rest)
 
     def _either(self, left: _Table, right: _Table) -> _Table:
         """Give all members to one of two parts, the other staying as it is."""
@@ -316,13 +322,14 @@ class _TreeProgram:
             count -= taken
 
 
-def _windows(values: IntVector, size: int, width: int) -> IntVector:
-    """Row k holds ``values[k - width + 1 .. k]``, infinite outside, for k below ``size``."""
-    padded = np.full(size + width - 1, _INFINITE, dtype=values.dtype)
-    shown = min(len(values), size)
-    padded[width - 1 : width - 1 + shown] = values[:shown]
+def _windows(values: IntVector, span: slice, width: int) -> IntVector:
+    """Rows k of ``span`` hold ``values[k - width + 1 .. k]``, infinite outside."""
+    first = span.start - width + 1
+    padded = np.full(span.stop - first, _INFINITE, dtype=values.dtype)
+    low, high = max(0, first), min(len(values), span.stop)
+    padded[low - first : high - first] = values[low:high]
     stride = padded.itemsize
-    return np.ndarray((size, width), padded.dtype, padded, strides=(stride, stride))
+    return np.ndarray((span.stop - span.start, width), padded.dtype, padded, strides=(stride, stride))
 
 
 def _stretch(table: _Table, size: int, other: _Table) -> _Table:
