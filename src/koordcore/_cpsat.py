@@ -318,7 +318,7 @@ class _Search:
                 status, found, lower = self._minimise(stage, best, later=len(stages) - number - 1)
                 if status is OutcomeStatus.INFEASIBLE and best is None:
                     return self._end(OutcomeStatus.INFEASIBLE)
-                best = found if found is not None else best
+                best = _better(stages, best, found)
                 if best is None:
                     return self._end(OutcomeStatus.UNKNOWN)
                 if status is OutcomeStatus.OPTIMAL:
@@ -399,6 +399,19 @@ class _Search:
             raise SolverError("the solver's answer breaks a constraint")
         status = OutcomeStatus.OPTIMAL if code == cp_model.OPTIMAL else OutcomeStatus.FEASIBLE
         return status, found, lower
+
+
+def _better(
+    stages: Sequence[Stage], best: tuple[int, ...] | None, found: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    """Take the lexicographically better of two assignments, the one at hand among equals.
+
+    A solver that looks at one stage only may return what is worse in the later ones.
+    """
+    if best is None or found is None:
+        return found if best is None else best
+    ahead = [stage.value(found) for stage in stages] < [stage.value(best) for stage in stages]
+    return found if ahead else best
 
 
 def _whole(bound: float, stage: Stage) -> int | None:

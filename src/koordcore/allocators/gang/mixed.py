@@ -55,6 +55,8 @@ def place_mixed(
     hint = [] if quick is None else model.hint(*class_counts(model, 0, quick))
     complete = quick is not None and len(quick) == demand.size and model.program.holds(hint)
     floors = [fewest_domains(terms, depth) if complete else 0 for depth in terms.order]
+    if quick is None or not complete or _above_floors(terms, quick, floors):
+        model.sharpen()
     plan = model.stages([0], floors)
     outcome = solve(model.program, plan.stages, hint=hint, limits=limits, presolve=Presolve.LIGHT)
     if not outcome.solved:
@@ -63,6 +65,17 @@ def place_mixed(
         return _shortfall(terms, fit_error, placeable=placeable, proven=known)
     nodes = name_members(model, 0, outcome.values)
     return placement_of(terms, nodes, plan.unpack(outcome.bound))
+
+
+def _above_floors(terms: Terms, placed: Mapping[str, int], floors: Sequence[int]) -> bool:
+    """Tell whether a placement opens more domains above the nodes than is known to be needed."""
+    counts = np.bincount(list(placed.values()), minlength=len(terms.tree.nodes))
+    opened = terms.evaluate(counts)[1:]
+    return any(
+        reached > floor
+        for reached, floor, depth in zip(opened, floors, terms.order, strict=False)
+        if depth < len(terms.tree.layers)
+    )
 
 
 def combined_slots(demand: GangDemand) -> IntVector:
