@@ -114,7 +114,7 @@ def test_fields_of_another_type_are_refused(raw: Any) -> None:
 
 
 def test_a_node_strategy_must_say_something_about_some_labels() -> None:
-    labels = RawSelector(match_labels={"a": "b"})  # type: ignore[arg-type]  # a plain dict will do
+    labels = RawSelector(match_labels={"a": "b"})
     assert is_node_strategy_valid(NodeStrategy(ColocationStrategy(enable=True), selector=labels))
     assert not is_node_strategy_valid(NodeStrategy(selector=labels))
     assert not is_node_strategy_valid(NodeStrategy(ColocationStrategy(enable=True)))
@@ -152,7 +152,14 @@ A_ABSENT = {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [(A_IN, A_NOT_1), (A_NOT_1, A_NOT_2), (A_EXISTS, A_NOT_1), (A_ABSENT, A_NOT_1), (A_EXISTS, A_IN)],
+    [
+        (A_IN, A_NOT_1),
+        (A_NOT_1, A_NOT_2),
+        (A_EXISTS, A_NOT_1),
+        (A_EXISTS, A_EXISTS),
+        (A_ABSENT, A_NOT_1),
+        (A_EXISTS, A_IN),
+    ],
 )
 def test_selectors_that_can_meet_are_refused(first: dict[str, Any], second: dict[str, Any]) -> None:
     for text in (configs(first, second), configs(second, first)):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
+from itertools import permutations
 from math import lcm
 from typing import Final
 
@@ -397,11 +398,10 @@ def _probes(selectors: list[LabelSelector]) -> Iterable[dict[str, str]]:
             labels = dict(selector.match_labels)
             labels.update((one.key, one.values[step % len(one.values)]) for one in listed)
             yield labels
-    for first in selectors:
-        for second in selectors:
-            meeting = None if first is second else _meeting(first, second)
-            if meeting is not None:
-                yield meeting
+    for first, second in permutations(selectors, 2):
+        meeting = _meeting(first, second)
+        if meeting is not None:
+            yield meeting
 
 
 def _meeting(first: LabelSelector, second: LabelSelector) -> dict[str, str] | None:

@@ -137,7 +137,9 @@ class RawSelector:
         Further requirements; ``None`` where the field is absent.
     """
 
-    match_labels: immutabledict[str, str] | None = None
+    match_labels: immutabledict[str, str] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(immutabledict)
+    )
     match_expressions: tuple[RawRequirement, ...] | None = None
 
 
