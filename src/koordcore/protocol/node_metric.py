@@ -40,7 +40,10 @@ def _resource_list(value: Json) -> Measured:
 
 
 def _usage(value: Json) -> Measured:
-    return optional(as_mapping(value), "resources", _resource_list, NOTHING_MEASURED)
+    # Go reads null as the empty value, also inside maps and lists.
+    return optional(
+        _EMPTY if value is None else as_mapping(value), "resources", _resource_list, NOTHING_MEASURED
+    )
 
 
 def _duration(value: Json) -> int:
@@ -48,7 +51,7 @@ def _duration(value: Json) -> int:
 
 
 def _aggregated(value: Json) -> AggregatedUsage:
-    raw = as_mapping(value)
+    raw = _EMPTY if value is None else as_mapping(value)
     statistics = optional(raw, "usage", as_mapping, _EMPTY)
     return AggregatedUsage(
         optional(raw, "duration", _duration, 0),
