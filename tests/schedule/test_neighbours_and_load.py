@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import attrs
 import pytest
 
+from koordcore._workspace import Workspace
 from koordcore.model.affinity import (
     Affinity,
     PodAffinity,
@@ -24,6 +25,7 @@ from koordcore.model.pods import Container, OwnerReference, Pod
 from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.model.selectors import LabelSelector
 from koordcore.schedule import schedule
+from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.features.spread import default_selector
 from koordcore.snapshot import ClusterSnapshot
 
@@ -173,3 +175,17 @@ def test_what_a_node_keeps_back_is_not_offered() -> None:
     assert refused.message == "0/1 nodes are available: 1 Insufficient cpu."
     (bound,) = schedule(ClusterSnapshot(nodes=[node]), [Pod(name="p", requests={"cpu": 2000})]).decisions
     assert isinstance(bound, Bound)
+
+
+def test_labels_that_nobody_looks_at_do_not_tell_pods_apart() -> None:
+    """A job's pods share one class, although each has an index of its own."""
+    keeper = attrs.evolve(
+        web(1)[0], name="keeper", affinity=Affinity(anti=PodAffinity(required=(PodAffinityTerm(HOST, WEB),)))
+    )
+    snapshot = ClusterSnapshot(nodes=nodes(3)).assume(keeper.at("n1"))
+    features = FeatureSet(Workspace(snapshot), Policy())
+    first, second = (attrs.evolve(one, labels={"app": "web", "index": one.name}) for one in web(2))
+    stranger = attrs.evolve(web(1)[0], labels={"app": "db", "index": "x"})
+    assert features.class_of(first) is features.class_of(second)
+    assert features.class_of(first) is not features.class_of(stranger)
+    assert sorted(places(schedule(snapshot, [first, second]).decisions)) == ["n0", "n2"]

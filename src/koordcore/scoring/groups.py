@@ -19,7 +19,7 @@ from koordcore.model.affinity import PodAffinity
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import LabelSelector, SelectorOperator
 
-__all__ = ["Domains", "PodGroup", "PodGroups", "TopologyTally", "Weights"]
+__all__ = ["Domains", "PodGroup", "PodGroups", "TopologyTally", "Weights", "label_keys"]
 
 Weights: TypeAlias = Sequence[tuple[str, int]]
 """Topology keys with what one pod of a group adds to its domain; a key may stand more than once."""
@@ -72,6 +72,13 @@ class PodGroup:
                 yield from (one.term.selector for one in affinity.preferred)
 
 
+def label_keys(selector: LabelSelector | None) -> Iterable[str]:
+    """Give the labels that a selector looks at."""
+    if selector is not None:
+        yield from selector.match_labels
+        yield from (one.key for one in selector.requirements)
+
+
 def _tokens(selector: LabelSelector | None) -> Sequence[tuple[str, str]] | None:
     """Give labels of which a pod must have one to be matched; ``None`` where no such list is known."""
     if selector is None:
@@ -97,6 +104,8 @@ class PodGroups:
         For each group the number of its pods by row.
     events
         ``(group, row, +1 or -1)`` for each pod that came or went; the first ones are those of the start.
+    term_keys
+        Labels that the terms of any group look at.
     """
 
     def __init__(self, layout: ClusterLayout, pods: Iterable[tuple[Pod, int]] = ()) -> None:
@@ -109,6 +118,7 @@ class PodGroups:
         self._by_label: dict[tuple[str, str], list[int]] = {}
         self._by_term: dict[tuple[str, str], list[int]] = {}
         self._any_term: list[int] = []
+        self.term_keys: set[str] = set()
         self._domains: dict[str, Domains] = {}
         self._read = 0
         for pod, row in pods:
@@ -138,11 +148,12 @@ class PodGroups:
             self._by_label.setdefault(pair, []).append(number)
         tokens: set[tuple[str, str]] = set()
         for selector in group.selectors():
+            self.term_keys.update(label_keys(selector))
             wanted = _tokens(selector)
             if wanted is None:
                 self._any_term.append(number)
-                return
-            tokens.update(wanted)
+            else:
+                tokens.update(wanted)
         for token in sorted(tokens):
             self._by_term.setdefault(token, []).append(number)
 

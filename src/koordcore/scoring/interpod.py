@@ -6,7 +6,7 @@ all sums are kept per domain and follow the pods that are placed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -17,7 +17,7 @@ from koordcore._arrays import BoolVector, IntVector
 from koordcore.model.affinity import PodAffinity, PodAffinityTerm
 from koordcore.model.pods import Pod
 from koordcore.model.policy import InterPodArgs
-from koordcore.scoring.groups import PodGroup, PodGroups, TopologyTally, Weights
+from koordcore.scoring.groups import PodGroup, PodGroups, TopologyTally, Weights, label_keys
 
 __all__ = [
     "REASON_AFFINITY",
@@ -99,15 +99,29 @@ class InterPodRequest:
     anti: PodAffinity
 
 
-def interpod_request(pod: Pod) -> InterPodRequest:
-    """Read what matters about a pod."""
+def interpod_request(pod: Pod, looked_at: Collection[str] | None = None) -> InterPodRequest:
+    """Read what matters about a pod.
+
+    Parameters
+    ----------
+    pod
+        The incoming pod.
+    looked_at
+        Labels that the terms of other pods look at; ``None`` keeps all labels. Pods that differ only in
+        labels that nobody looks at, such as the index of a job's pod, are then alike.
+    """
     affinity = pod.affinity
-    return InterPodRequest(
-        pod.namespace,
-        pod.labels,
-        (affinity.pod if affinity else None) or _NONE,
-        (affinity.anti if affinity else None) or _NONE,
-    )
+    near = (affinity.pod if affinity else None) or _NONE
+    far = (affinity.anti if affinity else None) or _NONE
+    labels = pod.labels
+    if looked_at is not None:
+        terms = [
+            term for part in (near, far) for term in (*part.required, *(one.term for one in part.preferred))
+        ]
+        own = {key for term in terms for key in label_keys(term.selector)}
+        kept = {key: value for key, value in labels.items() if key in looked_at or key in own}
+        labels = labels if len(kept) == len(labels) else immutabledict(kept)
+    return InterPodRequest(pod.namespace, labels, near, far)
 
 
 def _required(affinity: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:

@@ -91,7 +91,10 @@ class InterPodAffinity(Feature):
         own = pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
         if not own and not affine(self.workspace):
             return None
-        return interpod_request(pod)
+        groups = pod_groups(self.workspace)
+        if not own and not groups.concerned(pod.labels):
+            return None
+        return interpod_request(pod, groups.term_keys)
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return InterPodEvaluator(self.workspace, request, self.args or InterPodArgs())
