@@ -362,13 +362,57 @@ subject("device.missed", judge=judge_placement)(allocate_case)
 
 
 def judge_hints(case: Case, answer: Any) -> tuple[Verdict, str]:
+    """Equal; or every hint holds by itself, and none of the reference's is missing."""
     verdict, detail = equality(case, answer)
-    if case.ruled and "feasibleMasks" in case.raw:
-        hints = answer.get("hints") or {}
-        masks = [hint["mask"] for hint in next(iter(hints.values()), [])]
-        if any(mask not in masks for mask in case.raw["feasibleMasks"]):
-            return Verdict.WRONG, f"hints {masks} lack one of {case.raw['feasibleMasks']}"
-    return verdict, detail
+    given = answer.get("hints")
+    masks = [hint["mask"] for hint in next(iter(given.values()), [])] if given else []
+    if case.ruled:
+        lacking = [mask for mask in case.raw.get("feasibleMasks", []) if mask not in masks]
+        return (Verdict.WRONG, f"hints {masks} lack {lacking}") if lacking else (verdict, detail)
+    if verdict is not Verdict.WRONG or not masks:
+        return verdict, detail
+    expected = case.expectations[0]
+    if expected.get("hints"):
+        theirs = [hint["mask"] for hint in next(iter(expected["hints"].values()))]
+        if any(mask not in masks for mask in theirs):
+            return verdict, detail
+    elif _DEAD_END not in expected["reasons"]:
+        return verdict, detail
+    wrong = _hint_faults(case, given)
+    if wrong:
+        return Verdict.WRONG, f"{detail}\n{wrong}"
+    return (
+        Verdict.RULED,
+        "rulings 3 and 5: every mask holds, and 500 marks the cards that the node would give",
+    )
+
+
+def _hint_faults(case: Case, given: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """Check each hint against the allocation inside its mask, and that against the rules."""
+    found = read_request(case, case.input["pod"])
+    state = read_state(case.input["node"], case.input["device"], case.input.get("pods", []))
+    assert isinstance(found, DeviceRequest)
+    policy = read_policy(case)
+    (entries, *rest) = given.values()
+    wrong = [] if all(other == entries for other in rest) else ["types differ"]
+    placed = {}
+    for hint in entries:
+        mask = tuple(hint["mask"])
+        inside = allocate_devices(state, found, sum(1 << numa for numa in mask), policy=policy)
+        if isinstance(inside, DeviceShortfall):
+            wrong.append(f"{mask} does not serve")
+            continue
+        placed[mask] = frozenset(inside.minors(DeviceType.GPU))
+        scene = {**case.input, "numaAffinity": list(mask)}
+        wrong.extend(checker.violations(scene, json.loads(json.dumps(allocation_to_json(inside)))))
+    fewest, widest = min(placed, key=len), max(placed, key=len)
+    for hint in entries:
+        mask = tuple(hint["mask"])
+        if hint["preferred"] != (len(mask) == len(fewest)):
+            wrong.append(f"{mask}: preferred")
+        if hint["score"] != (500 if placed.get(mask) == placed[widest] else 0):
+            wrong.append(f"{mask}: score")
+    return wrong
 
 
 @subject("device.hints", judge=judge_hints)

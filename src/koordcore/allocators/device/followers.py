@@ -108,7 +108,8 @@ class Followers:
             firsts = [self.local[pcie][0] for pcie in switches]
             chosen = (firsts + [minor for minor in near if minor not in firsts])[:most]
         if len(chosen) < desired:
-            chosen.extend(self._elsewhere(switches, chosen, numa_nodes)[: desired - len(chosen)])
+            remote = self._elsewhere(switches, chosen, numa_nodes)[: desired - len(chosen)]
+            chosen.extend(sorted(remote, key=self.order.index))
         often = dict.fromkeys(chosen, 1)
         missing = desired - len(chosen)
         while missing > 0:
