@@ -287,7 +287,10 @@ def objective(case: Mapping[str, Any], allocated: Mapping[str, Any]) -> tuple[An
     reserved = {
         part["minor"]
         for entry in case.get("reservations", [])
-        if entry["matched"] and entry["reservation"]["metadata"]["name"] == case.get("nominated")
+        if entry["matched"]
+        and entry["reservation"]["metadata"]["name"] == case.get("nominated")
+        # A restricted reservation serves with its own cards alone, or not at all.
+        and entry["reservation"]["spec"].get("allocatePolicy") != "Restricted"
         for part in (annotation(entry["reservation"], "device-allocated") or {}).get("gpu", [])
     }
     aside = -len(reserved & set(minors))
