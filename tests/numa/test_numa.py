@@ -446,3 +446,21 @@ def test_pods_that_greed_would_lose_are_placed_together() -> None:
     assert refused(fit_together(state, [request(9000, bind=False)])) == (
         "Unaligned NUMA Hint cause cpu prefer [11] among [11]",
     )
+
+
+@pytest.mark.solver
+def test_a_solver_places_what_greed_and_order_cannot() -> None:
+    """Eight NUMA nodes filled to the last CPU, whatever the order; one CPU more is proven impossible."""
+    where = NUMANode(
+        topology=topology(1, 8, 4, 2), zones=tuple(amounts(numa, 8000) for numa in range(8)), policy=SINGLE
+    )
+    sizes = [3, 3, 2, 5, 3, 4, 4, 6, 2, 7, 1, 5, 2, 1, 3, 3, 2, 8]
+    wanted = [request(1000 * size) for size in sorted(sizes)]
+    assert sum(sizes) == 64
+    given = fit_together(NUMAState(where), wanted)
+    assert not isinstance(given, NUMARefusal)
+    held = [one.status.cpuset for one in given]
+    assert sum(cpus.bit_count() for cpus in held) == 64
+    assert len({cpus & -cpus for cpus in held}) == len(held)
+    more = [*wanted, request(1000)]
+    assert refused(fit_together(NUMAState(where), more)) == ("no joint placement of all pods found",)

@@ -1,7 +1,8 @@
 """Several pods on one node, decided together.
 
 Placed one after another, each on the NUMA nodes that look best for it alone, pods can leave no room for the
-last although all would fit. Here the greedy order is tried first and a search over NUMA nodes second.
+last although all would fit. Here the greedy order is tried first. Pods that need one NUMA node each are then
+an assignment with capacities, which a solver decides; for all others choices of NUMA nodes are searched.
 """
 
 from __future__ import annotations
@@ -11,24 +12,30 @@ from typing import Final
 
 import attrs
 
+from koordcore._cpsat import Outcome, OutcomeStatus, Program, solve
+from koordcore.allocators.cpuset import available_cpus
 from koordcore.allocators.numa import (
     NO_AMOUNTS,
     NodeAmounts,
     NUMAAllocation,
     allocate_numa,
+    before_numa,
     filter_numa,
     fit_numa,
 )
 from koordcore.allocators.numa_align import NUMAAdmission, allowed_masks
-from koordcore.allocators.numa_request import CPURequest, NUMARefusal, demand_on
+from koordcore.allocators.numa_fit import Offer, offer_of
+from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMAState
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUAllocation, NUMAArgs
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUAllocation, CPUBindPolicy, NUMAArgs
 from koordcore.model.resources import CPU, MEMORY, add
-from koordcore.topology.numa import NUMATopologyPolicy
+from koordcore.protocol.numa_nodes import amplify
+from koordcore.topology.numa import NUMATopologyPolicy, exclusive_allows
 
 __all__ = ["fit_together"]
 
-DEFAULT_VISITS: Final = 20_000
+DEFAULT_VISITS: Final = 2_000
 _JOINT: Final = "no joint placement of all pods found"
 
 
@@ -39,6 +46,7 @@ def fit_together(
     *,
     args: NUMAArgs = DEFAULT_NUMA_ARGS,
     visits: int = DEFAULT_VISITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> tuple[NUMAAllocation, ...] | NUMARefusal:
     """Give several pods their CPUs and amounts on one node, all or none.
 
@@ -49,14 +57,16 @@ def fit_together(
     amounts
         Of the node as a whole before any of them.
     visits
-        How many partial placements may be looked at. Every choice of NUMA nodes is tried, largest pods
-        first; within a choice amounts and CPUs are those that each pod would get by itself.
+        How many partial placements the search may look at; largest pods go first.
+    limits
+        Budget of the solver.
 
     Returns
     -------
     tuple of NUMAAllocation, or NUMARefusal
         The refusal of the first pod that has no room at all, or one that says that no joint placement was
-        found.
+        found. Whichever way the NUMA nodes were chosen, each pod gets there what it would get by itself
+        after those before it.
     """
     greedy = _one_after_another(state, requests, amounts, args)
     if greedy is not None:
@@ -66,12 +76,139 @@ def fit_together(
         if isinstance(alone, NUMARefusal):
             return alone
     order = sorted(range(len(requests)), key=lambda index: (_size(requests[index]), index))
-    search = _Search([requests[index] for index in order], args, visits)
-    found = search.place(0, state, amounts)
+    ordered = [requests[index] for index in order]
+    found = _assigned(state, ordered, amounts, args, limits)
     if found is None:
+        found = _Search(ordered, args, visits).place(0, state, amounts)
+    if not found:
         return NUMARefusal.because(_JOINT)
     placed = dict(zip(order, found, strict=True))
     return tuple(placed[index] for index in range(len(requests)))
+
+
+def _assigned(
+    state: NUMAState,
+    requests: Sequence[CPURequest],
+    amounts: NodeAmounts,
+    args: NUMAArgs,
+    limits: Limits,
+) -> list[NUMAAllocation] | None:
+    """Assign pods under SINGLE_NUMA_NODE to NUMA nodes by solving.
+
+    Returns
+    -------
+    list of NUMAAllocation or None
+        Empty where it is proven that there is no assignment; ``None`` where the question is another, or the
+        solver's answer does not decide it.
+    """
+    demands = [demand_on(request, state.node) for request in requests]
+    offers = [
+        offer_of(state, demand)
+        for demand in demands
+        if isinstance(demand, CPUDemand)
+        and demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
+        and demand.request.designated is None
+    ]
+    if len(offers) < len(requests):
+        return None
+    choices, outcome = _solve_assignment(state, offers, limits)
+    if outcome.status is OutcomeStatus.INFEASIBLE and state.node.zone_cpu_ratio <= 1:
+        return []
+    if not outcome.solved:
+        return None
+    chosen = [next(numa for numa, variable in mine.items() if outcome.values[variable]) for mine in choices]
+    return _carry_out(state, requests, _canonical(requests, chosen), amounts, args)
+
+
+def _solve_assignment(
+    state: NUMAState, offers: Sequence[Offer], limits: Limits
+) -> tuple[list[dict[int, int]], Outcome]:
+    """Solve who goes where, with a variable per pod and NUMA node that could take it alone."""
+    node = state.node
+    program = Program()
+    choices: list[dict[int, int]] = []
+    status = state.usage.status
+    for offer in offers:
+        exclusive = offer.demand.request.exclusive_here
+        mine = {
+            numa: program.boolean()
+            for numa in node.zone_ids
+            if offer.feasible(1 << numa) and exclusive_allows(1 << numa, exclusive, status)
+        }
+        program.require([(variable, 1) for variable in mine.values()], equal=1)
+        choices.append(mine)
+    for numa in node.zone_ids:
+        here = [(mine[numa], offer) for mine, offer in zip(choices, offers, strict=True) if numa in mine]
+        for name in sorted({name for _, offer in here for name in offer.most}):
+            terms = [(variable, _weight(offer, name)) for variable, offer in here if name in offer.most]
+            program.require(terms, at_most=state.available[numa].get(name, 0))
+        free = available_cpus(
+            node.topology,
+            state.usage.holdings,
+            reserved=node.reserved_cpus,
+            max_ref_count=node.max_ref_count,
+        )
+        cpus = free & node.topology.on_node(numa)
+        bound = [(variable, offer) for variable, offer in here if offer.demand.bind]
+        whole = [(variable, offer) for variable, offer in bound if _whole_cores(offer)]
+        for group, room in ((bound, cpus), (whole, node.topology.complete_cores(cpus))):
+            terms = [(variable, offer.demand.request.cpus_needed) for variable, offer in group]
+            if terms and node.max_ref_count == 1:
+                program.require(terms, at_most=room.bit_count())
+    return choices, solve(program, limits=limits)
+
+
+def _whole_cores(offer: Offer) -> bool:
+    return offer.demand.required and offer.demand.bind_policy is CPUBindPolicy.FULL_PCPUS
+
+
+def _weight(offer: Offer, name: str) -> int:
+    """What a pod takes of a NUMA node's amount; CPU that it is bound to counts amplified."""
+    amount = offer.demand.request.requests[name]
+    amplified = name == CPU and offer.demand.bind
+    return amplify(amount, offer.state.node.zone_cpu_ratio) if amplified else amount
+
+
+def _canonical(requests: Sequence[CPURequest], chosen: Sequence[int]) -> list[int]:
+    """Give equal pods their NUMA nodes in ascending order, whatever the solver's order was."""
+    groups: dict[CPURequest, list[int]] = {}
+    for index, request in enumerate(requests):
+        groups.setdefault(request, []).append(index)
+    fixed = list(chosen)
+    for indices in groups.values():
+        for index, numa in zip(indices, sorted(chosen[index] for index in indices), strict=True):
+            fixed[index] = numa
+    return fixed
+
+
+def _carry_out(
+    state: NUMAState,
+    requests: Sequence[CPURequest],
+    chosen: Sequence[int],
+    amounts: NodeAmounts,
+    args: NUMAArgs,
+) -> list[NUMAAllocation] | None:
+    """Take what was assigned, pods that need whole cores first; ``None`` where a shape spoils it."""
+    single = NUMATopologyPolicy.SINGLE_NUMA_NODE
+    placed: dict[int, NUMAAllocation] = {}
+    order = sorted(range(len(requests)), key=lambda index: (not _strict(requests[index], state), index))
+    for index in order:
+        request = requests[index]
+        admission = NUMAAdmission(single, True, 1 << chosen[index])
+        given: NUMAAllocation | NUMARefusal | CPUDemand | NUMAAdmission
+        given = before_numa(state, request, amounts)
+        if not isinstance(given, NUMARefusal):
+            given = allocate_numa(state, request, admission, args=args)
+        if not isinstance(given, NUMAAllocation):
+            return None
+        placed[index] = given
+        state, amounts = _with(state, request, given, index), _after(amounts, request)
+    return [placed[index] for index in range(len(requests))]
+
+
+def _strict(request: CPURequest, state: NUMAState) -> bool:
+    demand = demand_on(request, state.node)
+    return isinstance(demand, CPUDemand) and demand.required
 
 
 def _size(request: CPURequest) -> tuple[int, int]:
