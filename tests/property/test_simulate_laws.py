@@ -14,7 +14,21 @@ from hypothesis import strategies as st
 
 from koordcore.scoring.fragmentation import FragmentationMeasure, workload_mix
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode
-from koordcore.simulate import Arrival, PolicyName, Refused, ScoredPolicy, Task, make_policy, replay
+from koordcore.simulate import (
+    Arrival,
+    Departure,
+    Event,
+    GangArrival,
+    NodeAdded,
+    NodeDrained,
+    NodeFailed,
+    PolicyName,
+    Refused,
+    ScoredPolicy,
+    Task,
+    make_policy,
+    replay,
+)
 from tests.reference.fragmentation import expected_fragment
 
 MODELS = ("A", "B")
@@ -116,3 +130,71 @@ def test_each_decision_is_the_best_by_a_fresh_policy(
             slots = fresh.slots(state[best], demand)
             assert placement.slots == slots
             state[best] = state[best].take(demand, slots)
+
+
+@st.composite
+def busy_streams(draw: st.DrawFn, cluster: tuple[GpuNode, ...]) -> tuple[Event, ...]:
+    """Arrivals of tasks and gangs, departures, and nodes that drain, fail and come back."""
+    time = 0
+    events: list[Event] = []
+    closed: set[str] = set()
+    names: list[str] = []
+    for turn in range(draw(st.integers(1, 18))):
+        time += draw(st.integers(0, 3))
+        kind = draw(st.sampled_from(["task", "task", "task", "gang", "leave", "drain", "fail", "back"]))
+        if kind in ("task", "gang"):
+            size = 1 if kind == "task" else draw(st.integers(2, 3))
+            tasks = tuple(
+                Task(
+                    name=f"t{turn}-{part}",
+                    demand=draw(demands()),
+                    duration=draw(st.none() | st.integers(0, 9)),
+                )
+                for part in range(size)
+            )
+            names += [task.name for task in tasks]
+            events.append(Arrival(time, tasks[0]) if size == 1 else GangArrival(time, f"g{turn}", tasks))
+        elif kind == "leave" and names:
+            events.append(Departure(time, draw(st.sampled_from(names))))
+        elif kind in ("drain", "fail"):
+            name = draw(st.sampled_from([node.name for node in cluster]))
+            closed.add(name)
+            events.append(NodeDrained(time, name) if kind == "drain" else NodeFailed(time, name))
+        elif kind == "back" and closed:
+            name = draw(st.sampled_from(sorted(closed)))
+            closed.remove(name)
+            events.append(NodeAdded(time, next(node for node in cluster if node.name == name)))
+    return tuple(events)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), nodes(), st.sampled_from(PolicyName), st.sampled_from(Refused))
+def test_whatever_happens_the_books_balance(
+    data: st.DataObject, cluster: tuple[GpuNode, ...], name: PolicyName, refused: Refused
+) -> None:
+    """What runs at the end, taken from the nodes at the start, gives the nodes at the end.
+
+    Gangs stay whole where no node fails under them and no member leaves.
+    """
+    events = data.draw(busy_streams(cluster))
+    arriving = [event for event in events if isinstance(event, Arrival | GangArrival)]
+    demand_of = {
+        task.name: task.demand
+        for event in arriving
+        for task in ((event.task,) if isinstance(event, Arrival) else event.tasks)
+    }
+    mix = workload_mix([*demand_of.values(), GpuDemand(gpus=1)])
+    result = replay(cluster, events, make_policy(name, mix, nodes=cluster, seed=1), mix=mix, refused=refused)
+    state = {node.name: node for node in cluster}
+    for one in result.running:
+        assert state[one.node].fits(demand_of[one.task])
+        state[one.node] = state[one.node].take(demand_of[one.task], one.slots)
+    assert {node.name: node for node in result.nodes} == state
+    used = sum(demand_of[one.task].total for one in result.running)
+    assert not events or result.columns.allocated[-1] == used
+    assert (result.columns.waited >= 0).all()
+    waiting = {task.name for task in result.waiting}
+    broken = any(isinstance(event, NodeFailed | Departure) for event in events)
+    for event in arriving:
+        if isinstance(event, GangArrival) and not broken:
+            assert len({task.name in waiting for task in event.tasks}) == 1

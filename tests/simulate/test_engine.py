@@ -72,6 +72,15 @@ def test_a_gang_is_placed_whole_or_not_at_all() -> None:
     assert places(more) == [("g-0", "b", 5, 5), ("g-1", "a", 5, 5), ("g-2", "a", 5, 5)]
 
 
+def test_members_and_whole_gangs_can_stop_waiting() -> None:
+    gang = tuple(task(f"g-{i}") for i in range(3))
+    less = run(GangArrival(0, "g", gang), Departure(1, "g-1"), NodeAdded(2, node("b")))
+    assert places(less) == [("g-0", "a", 2, 2), ("g-2", "b", 2, 2)]
+    none = run(GangArrival(0, "g", gang), Departure(1, "g"), NodeAdded(2, node("b", 2)))
+    assert not none.placements
+    assert not none.waiting
+
+
 def test_a_drained_node_keeps_its_tasks_and_takes_no_more() -> None:
     result = run(Arrival(0, task("x")), NodeDrained(1, "a"), Departure(2, "x"), Arrival(3, task("y")))
     assert places(result) == [("x", "a", 0, 0)]
@@ -89,6 +98,13 @@ def test_the_tasks_of_a_failed_node_ask_again() -> None:
 def test_a_failed_node_comes_back() -> None:
     result = run(NodeFailed(0, "a"), Arrival(1, task("x")), NodeAdded(4, node("a")))
     assert places(result) == [("x", "a", 4, 3)]
+
+
+def test_a_drained_node_that_comes_back_still_holds_its_tasks() -> None:
+    events = (Arrival(0, task("x")), NodeDrained(1, "a"), NodeAdded(2, node("a")), Arrival(3, task("y")))
+    result = run(*events, Departure(4, "x"))
+    assert places(result) == [("x", "a", 0, 0), ("y", "a", 4, 1)]
+    assert result.nodes[0].cards == (0,)
 
 
 def test_a_departure_while_waiting_ends_the_wait() -> None:

@@ -216,8 +216,8 @@ class _Board:
         self.fragmented += fragment - self.fragments[row]
         self.fragments[row] = fragment
 
-    def add(self, node: GpuNode) -> None:
-        """Append a node, or open a drained or failed one again."""
+    def add(self, node: GpuNode, *, in_use: bool) -> None:
+        """Append a node, or open a drained or failed one again; one in use keeps what it has left."""
         row = self.row_of.get(node.name)
         if row is None:
             row = self.row_of[node.name] = len(self.nodes)
@@ -230,7 +230,7 @@ class _Board:
         elif self.open[row]:
             raise ModelError(f"node {node.name} is there already")
         self.open[row] = True
-        self.change(row, node)
+        self.change(row, self.nodes[row] if in_use else node)
 
     def row(self, name: str) -> int:
         if name not in self.row_of:
@@ -308,10 +308,11 @@ class _Run:
                 if name in self.running:
                     self.leave(name)
                     self.retry(time)
-                elif name in self.queue:
-                    del self.queue[name]
+                else:
+                    self.give_up(name)
             case NodeAdded(time, node):
-                board.add(node)
+                row = board.row_of.get(node.name, -1)
+                board.add(node, in_use=any(held.row == row for held in self.running.values()))
                 self.retry(time)
             case NodeDrained(_, name):
                 row = board.row(name)
@@ -362,6 +363,18 @@ class _Run:
             demands = tuple(task.demand for task in tasks)
             if demands not in failed and not self.ask(time, since, name, tasks):
                 failed.add(demands)
+
+    def give_up(self, name: str) -> None:
+        """Let a task, a whole gang or a member of one stop waiting."""
+        if self.queue.pop(name, None):
+            return
+        for gang, (since, tasks) in self.queue.items():
+            rest = tuple(task for task in tasks if task.name != name)
+            if len(rest) < len(tasks):
+                self.queue[gang] = (since, rest)
+                if not rest:
+                    del self.queue[gang]
+                return
 
     def leave(self, name: str) -> None:
         held = self.running.pop(name)

@@ -78,7 +78,7 @@ class GangArrival:
 
 @attrs.frozen
 class Departure:
-    """A task ends; one that waits stops waiting."""
+    """A task ends; one that waits stops waiting, and so does a gang that is named here."""
 
     time: int
     task: str
@@ -86,7 +86,10 @@ class Departure:
 
 @attrs.frozen
 class NodeAdded:
-    """A node joins behind all others, or a drained or failed one comes back."""
+    """A node joins behind all others, or a drained or failed one comes back.
+
+    A drained node on which tasks still run comes back as it is; otherwise the amounts given here count.
+    """
 
     time: int
     node: GpuNode
