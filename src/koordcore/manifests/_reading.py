@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Any, Final, TypeGuard, TypeVar
 
 import attrs
@@ -22,10 +21,12 @@ from koordcore.model.resources import Resources, parse_resources
 from koordcore.protocol.fields import (
     Json,
     as_bool,
+    as_labels,
     as_list,
     as_mapping,
     as_str,
-    as_str_mapping,
+    as_strings,
+    choice,
     collect,
     optional,
     required,
@@ -33,11 +34,20 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.times import parse_timestamp
 
-__all__ = ["MAX_NAME", "Memory", "Metadata", "Reading", "as_time", "identity_of"]
+__all__ = [
+    "MAX_NAME",
+    "Memory",
+    "Metadata",
+    "Reading",
+    "as_labels",
+    "as_strings",
+    "as_time",
+    "choice",
+    "identity_of",
+]
 
 T = TypeVar("T")
 D = TypeVar("D")
-E = TypeVar("E", bound=StrEnum)
 
 MAX_NAME: Final = 253
 """Longest name of an object in Kubernetes."""
@@ -167,11 +177,6 @@ def as_time(value: Json) -> datetime:
     return _EPOCH + timedelta(microseconds=parse_timestamp(text) // 1000)
 
 
-def as_labels(value: Json) -> immutabledict[str, str]:
-    """Take labels, sorted so that equal ones are equal in every respect."""
-    return immutabledict(sorted(as_str_mapping(value).items()))
-
-
 def as_annotations(value: Json) -> immutabledict[str, str]:
     """Take annotations; a list or an object where text belongs is what people write by hand (ruling 12)."""
     return immutabledict(
@@ -205,30 +210,13 @@ def _owner(value: Json) -> OwnerReference:
         name=required(raw, "name", as_str),
         uid=optional(raw, "uid", as_str, ""),
         api_version=optional(raw, "apiVersion", as_str, ""),
-        controller=optional(raw, "controller", as_bool, False),
+        controller=optional(raw, "controller", as_bool, None),
     )
 
 
 def as_owners(value: Json) -> tuple[OwnerReference, ...]:
     """Take owner references."""
     return collect(_owner, as_list(value))
-
-
-def as_strings(value: Json) -> tuple[str, ...]:
-    """Take a list of strings."""
-    return collect(as_str, as_list(value))
-
-
-def choice(kind: type[E]) -> Callable[[Json], E]:
-    """Make a converter that takes one of an enumeration's values."""
-
-    def convert(value: Json) -> E:
-        try:
-            return kind(as_str(value))
-        except ValueError:
-            raise ManifestError.at("", f"expected one of {', '.join(kind)}, got {show(value)}") from None
-
-    return convert
 
 
 def as_name(value: Json) -> str:

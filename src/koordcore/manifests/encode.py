@@ -152,7 +152,7 @@ def _owner(one: OwnerReference) -> Object:
             "kind": one.kind,
             "name": one.name,
             "uid": one.uid,
-            "controller": one.controller or None,
+            "controller": one.controller,
         }
     )
 

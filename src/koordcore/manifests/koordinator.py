@@ -13,6 +13,7 @@ import attrs
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._reading import Reading, read_metadata
 from koordcore.manifests.kubernetes import Decoder
+from koordcore.manifests.reservations import read_reservation
 from koordcore.manifests.scheduler_config import read_scheduler_configuration
 from koordcore.model.devices import DeviceObject
 from koordcore.model.gangs import PodGroup
@@ -103,6 +104,7 @@ def _device(raw: Mapping[str, Json]) -> tuple[DeviceObject, tuple[Problem, ...]]
 KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
     (_SCHEDULING, "ClusterNetworkTopology"): warned(_network_topology, namespaced=False),
     (_SCHEDULING, "Device"): warned(_device, namespaced=False),
+    (_SCHEDULING, "Reservation"): read_reservation,
     (_SIGS, "PodGroup"): warned(_pod_group),
     (_SIGS, "ElasticQuota"): warned(elastic_quota_from_object),
     ("config.koordinator.sh", "ClusterColocationProfile"): one(parse_profile),

@@ -9,7 +9,6 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading, as_resources, as_strings, is_object, read_metadata, section
-from koordcore.manifests.selectors import as_taints
 from koordcore.model.nodes import Node
 from koordcore.model.resources import NO_RESOURCES, Resources
 from koordcore.protocol.fields import (
@@ -21,6 +20,7 @@ from koordcore.protocol.fields import (
     collect,
     optional,
 )
+from koordcore.protocol.selectors import as_taints
 
 __all__ = ["node_from_manifest", "read_node"]
 

@@ -21,7 +21,6 @@ from koordcore.manifests._reading import (
     section,
 )
 from koordcore.manifests.aliases import canonical_names
-from koordcore.manifests.selectors import as_affinity, as_spread_constraints, as_tolerations
 from koordcore.model.cluster import PriorityClass
 from koordcore.model.pods import (
     DEFAULT_CPU_REQUEST,
@@ -46,6 +45,7 @@ from koordcore.protocol.fields import (
     required,
     show,
 )
+from koordcore.protocol.selectors import as_affinity, as_spread_constraints, as_tolerations
 
 __all__ = ["PodReading", "pod_from_manifest", "read_pod", "resolve_priority"]
 

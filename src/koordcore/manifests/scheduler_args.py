@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from koordcore.errors import ManifestError, ModelError, Problem
-from koordcore.manifests.selectors import as_affinity, as_spread_constraints
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.policy import (
     BalancedArgs,
@@ -29,6 +28,8 @@ from koordcore.protocol.hints import parse_max_hint_nodes
 from koordcore.protocol.load import parse_load_aware_args
 from koordcore.protocol.numa_args import numa_args_of
 from koordcore.protocol.quota_args import parse_quota_args
+from koordcore.protocol.reservation_args import parse_reservation_args
+from koordcore.protocol.selectors import as_affinity, as_spread_constraints
 
 __all__ = ["PLUGIN_ARGS"]
 
@@ -193,5 +194,6 @@ PLUGIN_ARGS: Final[Mapping[str, Callable[[Mapping[str, Json]], Any]]] = {
     "ElasticQuota": parse_quota_args,
     "SchedulingHint": parse_max_hint_nodes,
     "Coscheduling": parse_coscheduling_args,
+    "Reservation": parse_reservation_args,
 }
 """Plugin name to the reader of its arguments, which have the field names of ``v1``."""

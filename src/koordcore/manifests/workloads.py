@@ -7,11 +7,11 @@ from typing import Final
 
 from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading, choice, read_metadata, section
-from koordcore.manifests.selectors import as_label_selector
 from koordcore.model.cluster import Namespace, PodDisruptionBudget, PriorityClass, Workload
 from koordcore.model.pods import PreemptionPolicy
 from koordcore.model.selectors import EVERYTHING, NOTHING, LabelSelector
 from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, show
+from koordcore.protocol.selectors import as_label_selector
 
 __all__ = ["read_budget", "read_namespace", "read_priority_class", "read_workload"]
 

@@ -69,13 +69,19 @@ class PreemptionPolicy(StrEnum):
 
 @attrs.frozen
 class OwnerReference:
-    """The object that made a pod."""
+    """The object that made a pod.
+
+    Parameters
+    ----------
+    controller
+        Whether it manages the pod; ``None`` where the reference does not say, which counts as no.
+    """
 
     kind: str
     name: str
     uid: str = ""
     api_version: str = ""
-    controller: bool = False
+    controller: bool | None = None
 
 
 @attrs.frozen(order=True)

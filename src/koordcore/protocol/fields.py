@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from typing import Final, TypeAlias, TypeVar
+
+from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, Problem
 
@@ -16,10 +19,13 @@ __all__ = [
     "Json",
     "as_bool",
     "as_int",
+    "as_labels",
     "as_list",
     "as_mapping",
     "as_str",
     "as_str_mapping",
+    "as_strings",
+    "choice",
     "collect",
     "field",
     "load_json",
@@ -33,6 +39,7 @@ Json: TypeAlias = object
 
 T = TypeVar("T")
 D = TypeVar("D")
+E = TypeVar("E", bound=StrEnum)
 
 _SHOWN: Final = 60
 _MAX_JSON: Final = 1 << 20
@@ -95,6 +102,23 @@ def as_str_mapping(value: Json) -> dict[str, str]:
     return {key: at(f"[{key}]", as_str, text) for key, text in as_mapping(value).items()}
 
 
+def as_labels(value: Json) -> immutabledict[str, str]:
+    """Take labels, sorted so that equal ones are equal in every respect."""
+    return immutabledict(sorted(as_str_mapping(value).items()))
+
+
+def choice(kind: type[E]) -> Callable[[Json], E]:
+    """Make a converter that takes one of an enumeration's values."""
+
+    def convert(value: Json) -> E:
+        try:
+            return kind(as_str(value))
+        except ValueError:
+            raise ManifestError.at("", f"expected one of {', '.join(kind)}, got {show(value)}") from None
+
+    return convert
+
+
 def at(path: str, convert: Callable[[Json], T], value: Json) -> T:
     """Convert one value and put the path before whatever is wrong with it."""
     try:
@@ -146,6 +170,11 @@ def collect(convert: Callable[[Json], T], values: Iterable[Json]) -> tuple[T, ..
     if problems:
         raise ManifestError(problems)
     return tuple(done)
+
+
+def as_strings(value: Json) -> tuple[str, ...]:
+    """Take a list of strings."""
+    return collect(as_str, as_list(value))
 
 
 def list_of(convert: Callable[[Json], T]) -> Callable[[Json], tuple[T, ...]]:

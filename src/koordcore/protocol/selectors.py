@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from koordcore.errors import ManifestError, ModelError
-from koordcore.manifests._reading import as_labels, as_strings, choice
 from koordcore.model.affinity import (
     Affinity,
     NodeAffinity,
@@ -28,12 +27,25 @@ from koordcore.model.selectors import (
     Requirement,
     SelectorOperator,
 )
-from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, collect, optional, required
+from koordcore.protocol.fields import (
+    Json,
+    as_int,
+    as_labels,
+    as_list,
+    as_mapping,
+    as_str,
+    as_strings,
+    choice,
+    collect,
+    optional,
+    required,
+)
 
 __all__ = [
     "as_affinity",
     "as_label_selector",
     "as_node_selector",
+    "as_node_selector_terms",
     "as_spread_constraints",
     "as_taints",
     "as_tolerations",
@@ -86,6 +98,11 @@ def as_node_selector(value: Json) -> NodeSelector:
         return NodeSelector(collect(_term, terms))
     except ManifestError as error:
         raise error.within("nodeSelectorTerms") from None
+
+
+def as_node_selector_terms(value: Json) -> NodeSelector:
+    """Take a list of terms of which one must hold."""
+    return NodeSelector(collect(_term, as_list(value)))
 
 
 def _weight(value: Json) -> int:

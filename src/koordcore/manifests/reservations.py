@@ -1,0 +1,231 @@
+"""Reservations, as the API server stores them and as people write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from koordcore.errors import ManifestError
+from koordcore.manifests._reading import Reading, as_resources, as_time, choice, read_metadata, section
+from koordcore.manifests.pods import read_pod
+from koordcore.model.durations import HOUR
+from koordcore.model.pods import Pod
+from koordcore.model.reservations import (
+    AllocatePolicy,
+    ConditionStatus,
+    ControllerReference,
+    ObjectReference,
+    PreAllocationMode,
+    PreAllocationPolicy,
+    Reservation,
+    ReservationCondition,
+    ReservationOwner,
+    ReservationPhase,
+    ReservationStatus,
+)
+from koordcore.protocol.fields import Json, as_bool, as_int, as_list, as_mapping, as_str, list_of, optional
+from koordcore.protocol.reservation import (
+    RESIZE_ALLOCATABLE,
+    RESTRICTED_OPTIONS,
+    resized_allocatable,
+    restricted_resources,
+)
+from koordcore.protocol.selectors import as_label_selector, as_taints
+from koordcore.protocol.times import parse_duration
+
+__all__ = ["read_reservation", "reservation_from_manifest"]
+
+_DEFAULT_TTL: Final = 24 * HOUR
+_SELECTOR_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+
+_policy: Final = choice(AllocatePolicy)
+_phase: Final = choice(ReservationPhase)
+_mode: Final = choice(PreAllocationMode)
+_condition_status: Final = choice(ConditionStatus)
+
+
+def reservation_from_manifest(raw: Mapping[str, Json]) -> Reservation:
+    """Decode one Reservation object.
+
+    An object without a uid has not met the API server yet: an absent ``ttl`` then means its default of 24
+    hours.
+
+    Raises
+    ------
+    ManifestError
+        With every problem of the object.
+
+    Examples
+    --------
+    >>> one = reservation_from_manifest({
+    ...     "metadata": {"name": "r1"},
+    ...     "spec": {
+    ...         "owners": [{"labelSelector": {"matchLabels": {"app": "demo"}}}],
+    ...         "template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "4"}}}]}},
+    ...     },
+    ... })
+    >>> one.requests, one.owners[0].selector.matches({"app": "demo"})
+    (immutabledict({'cpu': 4000}), True)
+    """
+    reading = Reading()
+    reservation = read_reservation(reading, raw)
+    reading.finish()
+    return reservation
+
+
+def read_reservation(reading: Reading, raw: Mapping[str, Json]) -> Reservation:
+    """Decode a Reservation; problems go to ``reading``, and with one the record is worthless."""
+    meta = read_metadata(reading, raw, namespaced=False)
+    spec = section(reading, raw, "spec")
+    template, priority = _template(reading, spec, meta.name)
+    owners, owners_error = _owners(reading, spec)
+    ttl = reading.take(spec, "ttl", "spec", _duration, None)
+    expires = reading.take(spec, "expires", "spec", as_time, None)
+    if not meta.uid and ttl is None and expires is None:
+        ttl = _DEFAULT_TTL
+    for key, read in ((RESTRICTED_OPTIONS, restricted_resources), (RESIZE_ALLOCATABLE, resized_allocatable)):
+        try:
+            read(meta.annotations)
+        except ManifestError as error:
+            reading.warn(f"metadata.annotations[{key}]", f"cannot be read: {error.problems[0].message}")
+    if owners_error:
+        reading.warn("spec.owners", f"matches nobody: {owners_error}")
+    return Reservation(
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        template=template,
+        template_priority=priority,
+        owners=owners,
+        owners_error=owners_error,
+        ttl=ttl,
+        expires=expires,
+        allocate_once=reading.take(spec, "allocateOnce", "spec", as_bool, True),
+        allocate_policy=reading.take(spec, "allocatePolicy", "spec", _policy, AllocatePolicy.DEFAULT),
+        pre_allocation=reading.take(spec, "preAllocation", "spec", as_bool, False),
+        pre_allocation_policy=reading.take(
+            spec, "preAllocationPolicy", "spec", _pre_allocation, PreAllocationPolicy()
+        ),
+        unschedulable=reading.take(spec, "unschedulable", "spec", as_bool, False),
+        taints=reading.recall(spec, "taints", "spec", as_taints, ()),
+        created=meta.created,
+        deleted=meta.deleted,
+        status=_status(reading, section(reading, raw, "status")),
+    )
+
+
+def _template(reading: Reading, spec: Mapping[str, Json], name: str) -> tuple[Pod | None, int | None]:
+    """Read the pod whose room is held; nothing is filled in, because nobody fills templates in."""
+    if spec.get("template") is None:
+        return None, None
+    template = section(reading, spec, "template", "spec")
+    metadata = section(reading, template, "metadata", "spec.template")
+    inner = Reading(reading.memory)
+    body = section(reading, template, "spec", "spec.template")
+    # A uid marks the object as stored, so that limits do not become requests.
+    read = read_pod(inner, {"metadata": {**metadata, "name": name, "uid": "template"}, "spec": body})
+    reading.problems += (problem.within("spec.template") for problem in inner.problems)
+    reading.warnings += (problem.within("spec.template") for problem in inner.warnings)
+    return read.pod, optional(body, "priority", as_int, None) if not inner.problems else None
+
+
+def _duration(value: Json) -> int:
+    return parse_duration(as_str(value))
+
+
+def _object(value: Json) -> ObjectReference:
+    raw = as_mapping(value)
+    return ObjectReference(
+        namespace=optional(raw, "namespace", as_str, ""),
+        name=optional(raw, "name", as_str, ""),
+        uid=optional(raw, "uid", as_str, ""),
+        api_version=optional(raw, "apiVersion", as_str, ""),
+        kind=optional(raw, "kind", as_str, ""),
+    )
+
+
+def _controller(value: Json) -> ControllerReference:
+    raw = as_mapping(value)
+    return ControllerReference(
+        namespace=optional(raw, "namespace", as_str, ""),
+        kind=optional(raw, "kind", as_str, ""),
+        name=optional(raw, "name", as_str, ""),
+        uid=optional(raw, "uid", as_str, ""),
+        api_version=optional(raw, "apiVersion", as_str, ""),
+        controller=optional(raw, "controller", as_bool, None),
+    )
+
+
+def _owner(value: Json) -> ReservationOwner:
+    raw = as_mapping(value)
+    return ReservationOwner(
+        object=optional(raw, "object", _object, None),
+        controller=optional(raw, "controller", _controller, None),
+        selector=optional(raw, "labelSelector", as_label_selector, None),
+    )
+
+
+def _owners(reading: Reading, spec: Mapping[str, Json]) -> tuple[tuple[ReservationOwner, ...], str]:
+    """Read the owners; a selector that is none spoils them all, as upstream has it."""
+    listed = reading.take(spec, "owners", "spec", as_list, [])
+    for index, value in enumerate(listed):
+        selector = value.get("labelSelector") if isinstance(value, Mapping) else None
+        wrong = _selector_error(selector) if isinstance(selector, Mapping) else ""
+        if wrong:
+            shown = json.dumps(selector, separators=(",", ":"), ensure_ascii=False)
+            return (), f"owners[{index}]: Invalid value: {shown}: {wrong}"
+    return reading.take(spec, "owners", "spec", list_of(_owner), ()), ""
+
+
+def _selector_error(selector: Mapping[str, Json]) -> str:
+    """Word what is wrong with a label selector as its conversion upstream does; empty for nothing."""
+    expressions = selector.get("matchExpressions")
+    for one in expressions if isinstance(expressions, list) else ():
+        if not isinstance(one, Mapping):
+            return ""
+        operator, values = one.get("operator", ""), one.get("values") or []
+        if operator not in _SELECTOR_OPERATORS:
+            return f"{json.dumps(operator)} is not a valid label selector operator"
+        shown = "[" + ",".join(json.dumps(text) for text in values) + "]"
+        if operator in ("In", "NotIn") and not values:
+            return f"values: Invalid value: {shown}: for 'in', 'notin' operators, values set can't be empty"
+        if operator in ("Exists", "DoesNotExist") and values:
+            return f"values: Invalid value: {shown}: values set must be empty for exists and does not exist"
+    return ""
+
+
+def _pre_allocation(value: Json) -> PreAllocationPolicy:
+    raw = as_mapping(value)
+    return PreAllocationPolicy(
+        mode=optional(raw, "mode", _mode_of, PreAllocationMode.DEFAULT),
+        enable_multiple=optional(raw, "enableMultiple", as_bool, False),
+    )
+
+
+def _mode_of(value: Json) -> PreAllocationMode:
+    return PreAllocationMode.DEFAULT if value == "" else _mode(value)
+
+
+def _condition(value: Json) -> ReservationCondition:
+    raw = as_mapping(value)
+    return ReservationCondition(
+        kind=optional(raw, "type", as_str, ""),
+        status=optional(raw, "status", _condition_status, ConditionStatus.UNKNOWN),
+        reason=optional(raw, "reason", as_str, ""),
+        message=optional(raw, "message", as_str, ""),
+        probed=optional(raw, "lastProbeTime", as_time, None),
+        changed=optional(raw, "lastTransitionTime", as_time, None),
+    )
+
+
+def _status(reading: Reading, raw: Mapping[str, Json]) -> ReservationStatus:
+    return ReservationStatus(
+        phase=reading.take(raw, "phase", "status", _phase, ReservationPhase.UNSET),
+        node_name=reading.take(raw, "nodeName", "status", as_str, ""),
+        allocatable=reading.take(raw, "allocatable", "status", as_resources, None),
+        allocated=reading.take(raw, "allocated", "status", as_resources, None),
+        current_owners=reading.take(raw, "currentOwners", "status", list_of(_object), ()),
+        conditions=reading.take(raw, "conditions", "status", list_of(_condition), ()),
+    )

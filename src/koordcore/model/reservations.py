@@ -1,0 +1,361 @@
+"""Reservations: room that is held for pods that are yet to come."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ModelError
+from koordcore.model.affinity import Taint
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.pods import Pod
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
+from koordcore.model.selectors import LabelSelector
+
+__all__ = [
+    "DEFAULT_RESERVATION_ARGS",
+    "AllocatePolicy",
+    "ConditionStatus",
+    "ControllerReference",
+    "ObjectReference",
+    "PreAllocationArgs",
+    "PreAllocationMode",
+    "PreAllocationPolicy",
+    "Reservation",
+    "ReservationArgs",
+    "ReservationCondition",
+    "ReservationOwner",
+    "ReservationPhase",
+    "ReservationStatus",
+]
+
+
+class AllocatePolicy(StrEnum):
+    """How the owners of a reservation draw from it (``spec.allocatePolicy``)."""
+
+    DEFAULT = ""
+    """As Aligned, but such a reservation may not share a node with the other kinds."""
+    ALIGNED = "Aligned"
+    """From the reservation first, and from the node what it lacks."""
+    RESTRICTED = "Restricted"
+    """Of the resources that it holds, from the reservation alone."""
+
+
+class ReservationPhase(StrEnum):
+    """Where a reservation is in its life (``status.phase``)."""
+
+    UNSET = ""
+    PENDING = "Pending"
+    AVAILABLE = "Available"
+    SUCCEEDED = "Succeeded"
+    WAITING = "Waiting"
+    FAILED = "Failed"
+
+
+class PreAllocationMode(StrEnum):
+    """Which running pods a reservation may be placed over."""
+
+    DEFAULT = "Default"
+    """Pods that its owners' label selectors select."""
+    CLUSTER = "Cluster"
+    """Pods that carry the cluster's label for it."""
+
+
+class ConditionStatus(StrEnum):
+    """Whether a condition holds."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+@attrs.frozen(kw_only=True)
+class ObjectReference:
+    """A pod by reference; an empty field is not compared, and the kind never is."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    kind: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ControllerReference:
+    """The owner of a pod by reference; an empty field is not compared.
+
+    Parameters
+    ----------
+    namespace
+        Of the pod.
+    controller
+        What the pod's owner reference must say; ``None`` is not compared.
+    """
+
+    namespace: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ReservationOwner:
+    """One term of ``spec.owners``: all its parts must hold; a term without parts holds for every pod."""
+
+    object: ObjectReference | None = None
+    controller: ControllerReference | None = None
+    selector: LabelSelector | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PreAllocationPolicy:
+    """How a reservation is placed over running pods.
+
+    Parameters
+    ----------
+    enable_multiple
+        It may take in several pods of a node, otherwise one.
+    """
+
+    mode: PreAllocationMode = PreAllocationMode.DEFAULT
+    enable_multiple: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ReservationCondition:
+    """One entry of ``status.conditions``.
+
+    Parameters
+    ----------
+    kind
+        ``Scheduled`` or ``Ready``.
+    probed, changed
+        ``lastProbeTime`` and ``lastTransitionTime``.
+    """
+
+    kind: str
+    status: ConditionStatus
+    reason: str = ""
+    message: str = ""
+    probed: datetime | None = None
+    changed: datetime | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ReservationStatus:
+    """What became of a reservation.
+
+    Parameters
+    ----------
+    node_name
+        Where it holds its room; empty before it is scheduled.
+    allocatable
+        What it was granted; ``None`` before.
+    allocated
+        What its owners use, for display only: the truth is in the pods; ``None`` before the first.
+    current_owners
+        The pods that use it.
+    """
+
+    phase: ReservationPhase = ReservationPhase.UNSET
+    node_name: str = ""
+    allocatable: Resources | None = attrs.field(
+        default=None, converter=attrs.converters.optional(make_resources)
+    )
+    allocated: Resources | None = attrs.field(
+        default=None, converter=attrs.converters.optional(make_resources)
+    )
+    current_owners: tuple[ObjectReference, ...] = ()
+    conditions: tuple[ReservationCondition, ...] = ()
+
+
+_TERMINAL: Final = (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
+_ACTIVE: Final = (ReservationPhase.AVAILABLE, ReservationPhase.WAITING)
+
+
+@attrs.frozen(kw_only=True)
+class Reservation:
+    """Room that is held on a node, or is yet to be found, for pods that match its owners.
+
+    Parameters
+    ----------
+    name, uid, labels, annotations
+        As on the object; it belongs to the whole cluster. What it holds in particular (cards, CPUs) is told
+        by the same annotations as on a pod.
+    template
+        The pod whose room it holds; ``None`` where the object has none. Its ``node_name`` pins the node.
+    template_priority
+        ``spec.template.spec.priority``; ``None`` where the template does not say.
+    owners
+        Whom it is for; none of the terms, nobody.
+    owners_error
+        Why the owners cannot be read; then it matches nobody. Empty for nothing wrong.
+    ttl
+        Nanoseconds after creation; 0 turns expiry off altogether, ``None`` is no limit of this kind.
+    expires
+        When it ends at the latest.
+    allocate_once
+        It ends with its first owner.
+    pre_allocation, pre_allocation_policy
+        It may be placed over running pods, and how.
+    unschedulable
+        No new owner is admitted.
+    deleted
+        Set while it is being deleted.
+    """
+
+    name: str
+    uid: str = ""
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    template: Pod | None = None
+    template_priority: int | None = None
+    owners: tuple[ReservationOwner, ...] = ()
+    owners_error: str = ""
+    ttl: int | None = None
+    expires: datetime | None = None
+    allocate_once: bool = True
+    allocate_policy: AllocatePolicy = AllocatePolicy.DEFAULT
+    pre_allocation: bool = False
+    pre_allocation_policy: PreAllocationPolicy = PreAllocationPolicy()
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    created: datetime | None = None
+    deleted: datetime | None = None
+    status: ReservationStatus = ReservationStatus()
+    namespace: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name:
+            raise ModelError("a reservation needs a name")
+
+    @property
+    def requests(self) -> Resources:
+        """What its template asks for."""
+        return NO_RESOURCES if self.template is None else self.template.requests
+
+    @property
+    def active(self) -> bool:
+        """It has a node and holds room there."""
+        return bool(self.status.node_name) and self.status.phase in _ACTIVE
+
+    @property
+    def available(self) -> bool:
+        """It has a node and may be used there."""
+        return bool(self.status.node_name) and self.status.phase is ReservationPhase.AVAILABLE
+
+    @property
+    def succeeded(self) -> bool:
+        """It was used and is over."""
+        return self.status.phase is ReservationPhase.SUCCEEDED
+
+    @property
+    def failed(self) -> bool:
+        """It is over for another reason."""
+        return self.status.phase is ReservationPhase.FAILED
+
+    @property
+    def over(self) -> bool:
+        """It holds nothing any more."""
+        return self.status.phase in _TERMINAL
+
+    @property
+    def pending(self) -> bool:
+        """It waits for a node."""
+        return not self.over and not self.status.node_name
+
+    @property
+    def expired(self) -> bool:
+        """It failed because its time was up; the first Ready condition says so."""
+        ready = next((one for one in self.status.conditions if one.kind == "Ready"), None)
+        return (
+            self.failed
+            and ready is not None
+            and ready.status is ConditionStatus.FALSE
+            and ready.reason == "Expired"
+        )
+
+    @property
+    def admits_nobody(self) -> bool:
+        """It is marked unschedulable, or is being deleted."""
+        return self.unschedulable or self.deleted is not None
+
+    @property
+    def problem(self) -> str:
+        """What makes the object invalid, in upstream's words; empty for nothing (``ValidateReservation``)."""
+        if self.template is None:
+            return "the reservation misses the template spec"
+        if not self.owners and not self.owners_error:
+            return "the reservation misses the owner spec"
+        if self.ttl is None and self.expires is None:
+            return "the reservation misses the expiration spec"
+        return ""
+
+
+@attrs.frozen(kw_only=True)
+class PreAllocationArgs:
+    """Arguments of placing reservations over running pods.
+
+    Parameters
+    ----------
+    cluster_mode
+        Pods that carry ``label`` may be taken in.
+    label, priority_annotation
+        Keys of cluster mode.
+    prefer_none
+        Where a node has room, no pod is taken in.
+    """
+
+    cluster_mode: bool = False
+    label: str = "pod.koordinator.sh/is-pre-allocatable"
+    priority_annotation: str = "pod.koordinator.sh/pre-allocatable-priority"
+    prefer_none: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ReservationArgs:
+    """Arguments of the Reservation plugin (``ReservationArgs``).
+
+    Parameters
+    ----------
+    enable_preemption
+        Pods and reservations may evict pods of lower priority.
+    min_candidate_nodes_percentage, min_candidate_nodes_absolute
+        How many nodes preemption looks at, at least.
+    gc_duration, gc_interval, resync_interval
+        Seconds.
+    ignored_resources, ignored_groups
+        Extended resources, by name or by the part before the slash, that are not looked at.
+    skip_fits_node
+        The gate ``SkipReservationFitsNode``: a single match is not held against its node.
+    """
+
+    enable_preemption: bool = False
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+    controller_workers: int = 1
+    gc_duration: int = 86400
+    gc_interval: int = 60
+    disable_garbage_collection: bool = False
+    resync_interval: int = 60
+    pre_allocation: PreAllocationArgs = PreAllocationArgs()
+    ignored_resources: tuple[str, ...] = ()
+    ignored_groups: tuple[str, ...] = ()
+    skip_fits_node: bool = False
+
+    def ignores(self, name: str) -> bool:
+        """Tell whether an extended resource is not looked at; the others always are."""
+        group, slash, _ = name.partition("/")
+        return bool(slash) and (
+            name in self.ignored_resources or (bool(group) and group in self.ignored_groups)
+        )
+
+
+DEFAULT_RESERVATION_ARGS: Final = ReservationArgs()
+"""Upstream's defaults."""

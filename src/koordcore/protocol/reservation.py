@@ -1,0 +1,298 @@
+"""Labels and annotations of reservations and of the pods that use them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError
+from koordcore.model.affinity import Taint, Toleration, tolerated
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.pods import Pod
+from koordcore.model.quantity import INT64_MAX
+from koordcore.model.resources import CPU, NO_RESOURCES, Resources, make_resources, parse_resources
+from koordcore.model.selectors import NodeSelector
+from koordcore.protocol.fields import (
+    Json,
+    as_labels,
+    as_mapping,
+    as_str,
+    as_strings,
+    load_json,
+    optional,
+)
+from koordcore.protocol.selectors import as_node_selector_terms, as_tolerations
+from koordcore.topology.cpu import parse_cpulist
+
+__all__ = [
+    "EXACT_MATCH",
+    "IS_PRE_ALLOCATION",
+    "NODE_RESERVATION",
+    "NO_AFFINITY",
+    "OPERATING_MODE",
+    "PRE_ALLOCATION_REQUIRED",
+    "PRIORITY",
+    "RESERVATION_AFFINITY",
+    "RESERVATION_ALLOCATED",
+    "RESERVATION_IGNORED",
+    "RESERVATION_NAME",
+    "RESERVATION_NODE",
+    "RESERVATION_ORDER",
+    "RESERVATION_OWNERS",
+    "RESERVE_POD",
+    "RESIZE_ALLOCATABLE",
+    "RESTRICTED_OPTIONS",
+    "AllocatedReservation",
+    "ReservationAffinity",
+    "ReservationWish",
+    "allocated_reservation",
+    "format_allocated_reservation",
+    "inner_reserved",
+    "is_reserve_pod",
+    "label_priority",
+    "reservation_order",
+    "reservation_wish",
+    "resized_allocatable",
+    "restricted_resources",
+]
+
+PREFIX: Final = "scheduling.koordinator.sh/"
+RESERVATION_IGNORED: Final = PREFIX + "reservation-ignored"
+RESERVATION_AFFINITY: Final = PREFIX + "reservation-affinity"
+EXACT_MATCH: Final = PREFIX + "exact-match-reservation"
+RESERVATION_ALLOCATED: Final = PREFIX + "reservation-allocated"
+RESERVATION_ORDER: Final = PREFIX + "reservation-order"
+RESTRICTED_OPTIONS: Final = PREFIX + "reservation-restricted-options"
+RESIZE_ALLOCATABLE: Final = PREFIX + "reservation-resize-allocatable"
+PRE_ALLOCATION_REQUIRED: Final = PREFIX + "pre-allocation-required"
+OPERATING_MODE: Final = PREFIX + "operating-mode"
+RESERVATION_OWNERS: Final = PREFIX + "reservation-owners"
+RESERVE_POD: Final = PREFIX + "reserve-pod"
+RESERVATION_NAME: Final = PREFIX + "reservation-name"
+RESERVATION_NODE: Final = PREFIX + "reservation-node"
+IS_PRE_ALLOCATION: Final = PREFIX + "is-pre-allocation"
+NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
+PRIORITY: Final = "koordinator.sh/priority"
+
+_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable")
+_INT32: Final = range(-(2**31), 2**31)
+
+
+@attrs.frozen(kw_only=True)
+class ReservationAffinity:
+    """Which reservations a pod must use.
+
+    Parameters
+    ----------
+    name
+        The one of that name, whatever else is said; empty for any.
+    selector
+        Labels, all of which it must have.
+    required
+        Terms of which one must hold; ``None`` where there are none to hold.
+    tolerations
+        Of the reservation's taints.
+    """
+
+    name: str = ""
+    selector: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    required: NodeSelector | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Tell whether a taint of a reservation does not keep the pod away."""
+        return tolerated(taint, self.tolerations)
+
+    @property
+    def tolerates_unschedulable(self) -> bool:
+        """A reservation that admits nobody admits this pod."""
+        return tolerated(_UNSCHEDULABLE, self.tolerations)
+
+    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether the labels of a reservation (and of its node) satisfy the selector and the terms."""
+        if any(labels.get(key) != value for key, value in self.selector.items()):
+            return False
+        return self.required is None or self.required.matches(name, labels)
+
+
+NO_AFFINITY: Final = ReservationAffinity()
+
+
+@attrs.frozen(kw_only=True)
+class ReservationWish:
+    """What a pod says about reservations.
+
+    Parameters
+    ----------
+    affinity
+        Set: a reservation is mandatory; ``None``: the pod takes one where it may.
+    exact
+        Resources of which pod and reservation must have the same amount.
+    ignored
+        The pod takes held room as if it were free.
+    """
+
+    affinity: ReservationAffinity | None = None
+    exact: tuple[str, ...] = ()
+    ignored: bool = False
+
+
+_NO_WISH: Final = ReservationWish()
+
+
+def _object(text: str) -> Mapping[str, Json]:
+    """Read a JSON object; emptiness and null stand for an empty one, as upstream's decoder has it."""
+    value = load_json(text) if text else None
+    return {} if value is None else as_mapping(value)
+
+
+def reservation_wish(labels: Mapping[str, str], annotations: Mapping[str, str]) -> ReservationWish:
+    """Read what a pod says about reservations.
+
+    Raises
+    ------
+    ManifestError
+        When the affinity or the exact-match annotation cannot be read; upstream ends the attempt then.
+    """
+    affinity, exact = annotations.get(RESERVATION_AFFINITY), annotations.get(EXACT_MATCH)
+    ignored = labels.get(RESERVATION_IGNORED) == "true"
+    if affinity is None and exact is None:
+        return ReservationWish(ignored=True) if ignored else _NO_WISH
+    wish = ReservationWish(ignored=ignored)
+    if affinity is not None:
+        try:
+            wish = attrs.evolve(wish, affinity=_affinity(_object(affinity)))
+        except ManifestError as error:
+            raise error.within(f"metadata.annotations[{RESERVATION_AFFINITY}]") from None
+    if exact is not None:
+        try:
+            names = optional(_object(exact), "resourceNames", as_strings, (), fold_case=True)
+            wish = attrs.evolve(wish, exact=names)
+        except ManifestError as error:
+            raise error.within(f"metadata.annotations[{EXACT_MATCH}]") from None
+    return wish
+
+
+def _affinity(raw: Mapping[str, Json]) -> ReservationAffinity:
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    required = optional(raw, key, as_mapping, None, fold_case=True)
+    terms = None
+    if required is not None:
+        terms = optional(
+            required, "reservationSelectorTerms", as_node_selector_terms, NodeSelector(), fold_case=True
+        )
+    return ReservationAffinity(
+        name=optional(raw, "name", as_str, "", fold_case=True),
+        selector=optional(raw, "reservationSelector", as_labels, EMPTY, fold_case=True),
+        required=terms,
+        tolerations=optional(raw, "tolerations", as_tolerations, (), fold_case=True),
+    )
+
+
+@attrs.frozen
+class AllocatedReservation:
+    """The reservation that a pod uses, as written on it."""
+
+    name: str
+    uid: str
+
+
+def allocated_reservation(annotations: Mapping[str, str]) -> AllocatedReservation | None:
+    """Give the reservation that a pod says it uses; ``None`` where it says nothing readable."""
+    text = annotations.get(RESERVATION_ALLOCATED)
+    if not text:
+        return None
+    try:
+        raw = _object(text)
+        return AllocatedReservation(
+            optional(raw, "name", as_str, "", fold_case=True),
+            optional(raw, "uid", as_str, "", fold_case=True),
+        )
+    except ManifestError:
+        return None
+
+
+def format_allocated_reservation(name: str, uid: str) -> str:
+    """Write which reservation a pod uses, as upstream does at PreBind."""
+    return json.dumps({"name": name, "uid": uid}, separators=(",", ":"), ensure_ascii=False)
+
+
+def reservation_order(labels: Mapping[str, str]) -> int:
+    """Give a reservation's place in line, smaller first; 0 stands for none."""
+    number = _integer(labels.get(RESERVATION_ORDER, ""))
+    return number if number is not None and -INT64_MAX - 1 <= number <= INT64_MAX else 0
+
+
+def label_priority(labels: Mapping[str, str]) -> int | None:
+    """Give the priority that a reservation's label states; ``None`` where it is no 32-bit integer."""
+    number = _integer(labels.get(PRIORITY, ""))
+    return number if number is not None and number in _INT32 else None
+
+
+def _integer(text: str) -> int | None:
+    body = text[1:] if text[:1] in ("+", "-") else text
+    return int(text) if body.isascii() and body.isdigit() and len(body) <= 20 else None
+
+
+def restricted_resources(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Give the resources to which a Restricted reservation's account is narrowed; none for all.
+
+    Raises
+    ------
+    ManifestError
+        When the annotation cannot be read; then the reservation matches nobody.
+    """
+    text = annotations.get(RESTRICTED_OPTIONS)
+    if text is None:
+        return ()
+    try:
+        return optional(_object(text), "resources", as_strings, (), fold_case=True)
+    except ManifestError as error:
+        raise error.within(f"metadata.annotations[{RESTRICTED_OPTIONS}]") from None
+
+
+def _resources(value: Json) -> Resources:
+    return parse_resources(as_mapping(value))
+
+
+def resized_allocatable(annotations: Mapping[str, str]) -> Resources:
+    """Give the amounts that replace those of the template; empty for none.
+
+    Raises
+    ------
+    ManifestError
+        When the annotation cannot be read; then the reservation cannot become available.
+    """
+    try:
+        raw = _object(annotations.get(RESIZE_ALLOCATABLE, ""))
+        return optional(raw, "resources", _resources, NO_RESOURCES, fold_case=True)
+    except ManifestError as error:
+        raise error.within(f"metadata.annotations[{RESIZE_ALLOCATABLE}]") from None
+
+
+def inner_reserved(annotations: Mapping[str, str]) -> Resources:
+    """Give what a reservation keeps from its owners; the number of ``reservedCPUs`` replaces ``cpu``.
+
+    What cannot be read keeps nothing back, as upstream has it.
+    """
+    text = annotations.get(NODE_RESERVATION)
+    if text is None:
+        return NO_RESOURCES
+    try:
+        raw = _object(text)
+        amounts = dict(optional(raw, "resources", _resources, NO_RESOURCES, fold_case=True))
+        listed = optional(raw, "reservedCPUs", as_str, "", fold_case=True)
+        if listed:
+            amounts[CPU] = 1000 * parse_cpulist(listed).bit_count()
+    except ManifestError:
+        return NO_RESOURCES
+    return make_resources(amounts)
+
+
+def is_reserve_pod(pod: Pod) -> bool:
+    """Tell whether a pod stands for a reservation."""
+    return pod.annotations.get(RESERVE_POD) == "true"

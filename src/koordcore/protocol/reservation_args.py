@@ -1,0 +1,115 @@
+"""Arguments of the Reservation plugin (``ReservationArgs`` v1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from koordcore.errors import ManifestError, Problem
+from koordcore.model.reservations import PreAllocationArgs, ReservationArgs
+from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, as_strings, optional
+
+__all__ = ["SKIP_FITS_NODE", "parse_reservation_args"]
+
+SKIP_FITS_NODE: Final = "SkipReservationFitsNode"
+"""Feature gate; see :class:`~koordcore.model.reservations.ReservationArgs`."""
+
+_LABEL: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_DOMAIN: Final = re.compile(
+    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII
+)
+_LONGEST_DOMAIN: Final = 253
+_NATIVE_RULE: Final = (
+    "must be an extended resource name (e.g. example.com/gpu); native resources cannot be ignored"
+)
+_GROUP_RULE: Final = (
+    "must be usable as an extended resource prefix (a valid DNS subdomain and not the reserved "
+    '"kubernetes.io" namespace)'
+)
+
+
+def _extended(name: str) -> bool:
+    """Tell whether a name is one of an extended resource (Kubernetes ``IsExtendedResourceName``)."""
+    group, slash, rest = name.partition("/")
+    if not slash or "kubernetes.io/" in name or name.startswith("requests."):
+        return False
+    asked = f"requests.{group}"
+    return len(asked) <= _LONGEST_DOMAIN and bool(_DOMAIN.fullmatch(asked)) and bool(_LABEL.fullmatch(rest))
+
+
+def _invalid(path: str, value: Json, rule: str) -> Problem:
+    shown = f'"{value}"' if isinstance(value, str) else value
+    return Problem(path, f"Invalid value: {shown}: {rule}")
+
+
+def _problems(args: ReservationArgs) -> Iterator[Problem]:
+    share = args.min_candidate_nodes_percentage
+    if not 0 <= share <= 100:
+        yield _invalid("minCandidateNodesPercentage", share, "not in valid range [0, 100]")
+    for path, number in (
+        ("minCandidateNodesAbsolute", args.min_candidate_nodes_absolute),
+        ("controllerWorkers", args.controller_workers),
+        ("gcDurationSeconds", args.gc_duration),
+        ("gcIntervalSeconds", args.gc_interval),
+        ("resyncIntervalSeconds", args.resync_interval),
+    ):
+        if number < 0:
+            yield _invalid(path, number, "must be greater than or equal to 0")
+    for index, name in enumerate(args.ignored_resources):
+        if not _extended(name):
+            yield _invalid(f"ignoredResources[{index}]", name, _NATIVE_RULE)
+    for index, group in enumerate(args.ignored_groups):
+        path = f"ignoredResourceGroups[{index}]"
+        if "/" in group:
+            yield _invalid(path, group, "resource group name can't contain '/'")
+        elif not _extended(f"{group}/x"):
+            yield _invalid(path, group, _GROUP_RULE)
+
+
+def _pre_allocation(value: Json) -> PreAllocationArgs:
+    raw = as_mapping(value)
+    default = PreAllocationArgs()
+    return PreAllocationArgs(
+        cluster_mode=optional(raw, "enableClusterMode", as_bool, False),
+        label=optional(raw, "clusterLabelKey", as_str, "") or default.label,
+        priority_annotation=optional(raw, "clusterPriorityAnnotationKey", as_str, "")
+        or default.priority_annotation,
+        prefer_none=optional(raw, "preferNoPreAllocatedPods", as_bool, False),
+    )
+
+
+def parse_reservation_args(raw: Mapping[str, Json], *, skip_fits_node: bool = False) -> ReservationArgs:
+    """Read the arguments, fill in upstream's defaults and validate them.
+
+    The index of selectors, which upstream can keep, changes how fast reservations are found and not which;
+    it is not read.
+
+    Raises
+    ------
+    ManifestError
+        With every problem, in the words of upstream's validation.
+    """
+    default = ReservationArgs()
+    args = ReservationArgs(
+        enable_preemption=optional(raw, "enablePreemption", as_bool, False),
+        min_candidate_nodes_percentage=optional(
+            raw, "minCandidateNodesPercentage", as_int, default.min_candidate_nodes_percentage
+        ),
+        min_candidate_nodes_absolute=optional(
+            raw, "minCandidateNodesAbsolute", as_int, default.min_candidate_nodes_absolute
+        ),
+        controller_workers=optional(raw, "controllerWorkers", as_int, default.controller_workers),
+        gc_duration=optional(raw, "gcDurationSeconds", as_int, default.gc_duration),
+        gc_interval=optional(raw, "gcIntervalSeconds", as_int, default.gc_interval),
+        disable_garbage_collection=optional(raw, "disableGarbageCollection", as_bool, False),
+        resync_interval=optional(raw, "resyncIntervalSeconds", as_int, default.resync_interval),
+        pre_allocation=optional(raw, "preAllocationConfig", _pre_allocation, default.pre_allocation),
+        ignored_resources=optional(raw, "ignoredResources", as_strings, ()),
+        ignored_groups=optional(raw, "ignoredResourceGroups", as_strings, ()),
+        skip_fits_node=skip_fits_node,
+    )
+    problems = tuple(_problems(args))
+    if problems:
+        raise ManifestError(problems)
+    return args
