@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from koordcore.manifests._reading import Reading, read_metadata, section
-from koordcore.manifests.selectors import as_node_selector
 from koordcore.model.volumes import PersistentVolume, PersistentVolumeClaim
 from koordcore.protocol.fields import Json, as_str
+from koordcore.protocol.selectors import as_node_selector
 
 __all__ = ["read_claim", "read_volume"]
 
