@@ -215,11 +215,15 @@ def _base(
             free, busy = _with_lent(shape, state, terms.lent[kind])
         if kind in terms.limits:
             limits = terms.limits[kind]
-            allowed &= sum(1 << minor for minor in limits)
+            inside = sum(1 << minor for minor in limits)
+            allowed &= inside
             free = {
                 minor: tuple(map(min, left, limits[minor])) if minor in limits else left
                 for minor, left in free.items()
             }
+            # What lies beyond the limit of a device is in use as far as the pod is concerned.
+            cut = (minor for minor in bits(inside) if minor in free and free[minor] != shape.totals[minor])
+            busy = busy & ~inside | sum(1 << minor for minor in cut)
     if numa_mask is not None:
         allowed &= shape.layout.numa_filter(numa_mask)
     return free, busy, allowed
