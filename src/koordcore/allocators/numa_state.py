@@ -6,6 +6,7 @@ distinct state once (:mod:`koordcore.allocators.numa_batch`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
@@ -25,11 +26,11 @@ from koordcore.model.numa import (
 )
 from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, make_resources
+from koordcore.protocol.normalization import parse_amplification
 from koordcore.protocol.numa import NO_STATUS, resource_spec_of, resource_status_of
 from koordcore.protocol.numa_nodes import (
     amplify,
     node_allocate_strategy,
-    node_amplification_ratios,
     node_bind_policy,
     node_topology_policy,
 )
@@ -296,8 +297,10 @@ def numa_node_of(
     nrt = nrt or NodeResourceTopology(name="")
     ratios: Mapping[str, float] | None
     try:
-        ratios = node_amplification_ratios(annotations)
+        ratios = parse_amplification(annotations)
     except ManifestError:
+        ratios = None
+    if ratios is not None and not all(map(math.isfinite, ratios.values())):
         ratios = None
     own = nrt.amplification_ratios
     zones = tuple(zone for zone in nrt.zones if 0 <= zone.node <= MAX_NUMA_NODE)

@@ -37,8 +37,11 @@ from koordcore.protocol.load import (
     parse_usage_thresholds,
 )
 from koordcore.protocol.normalization import (
+    ANNOTATION_AMPLIFICATION_RATIO,
+    ANNOTATION_RAW_ALLOCATABLE,
     LABEL_NORMALIZATION_ENABLED,
     normalization_enabled_of,
+    parse_amplification,
     parse_raw_allocatable,
 )
 from koordcore.protocol.numa import (
@@ -50,13 +53,10 @@ from koordcore.protocol.numa import (
     resource_spec_of,
 )
 from koordcore.protocol.numa_nodes import (
-    ANNOTATION_NODE_AMPLIFICATION_RATIO,
-    ANNOTATION_NODE_RAW_ALLOCATABLE,
     ANNOTATION_NODE_RESERVATION,
     LABEL_NODE_CPU_BIND_POLICY,
     LABEL_NODE_NUMA_ALLOCATE_STRATEGY,
     LABEL_NODE_NUMA_TOPOLOGY_POLICY,
-    node_amplification_ratios,
 )
 from koordcore.protocol.pod_qos import ANNOTATION_CPU_QOS, ANNOTATION_RESCTRL, parse_cpu_qos, parse_resctrl
 from koordcore.protocol.qos import (
@@ -227,8 +227,8 @@ POD_LABELS: Final[Mapping[str, Check]] = {
 }
 NODE_ANNOTATIONS: Final[Mapping[str, Check]] = {
     ANNOTATION_USAGE_THRESHOLDS: readable(parse_usage_thresholds),
-    ANNOTATION_NODE_AMPLIFICATION_RATIO: keyed(node_amplification_ratios),
-    ANNOTATION_NODE_RAW_ALLOCATABLE: keyed(parse_raw_allocatable),
+    ANNOTATION_AMPLIFICATION_RATIO: keyed(parse_amplification),
+    ANNOTATION_RAW_ALLOCATABLE: keyed(parse_raw_allocatable),
     ANNOTATION_NODE_RESERVATION: keyed(reserved_of),
     ANNOTATION_COLOCATION_STRATEGY: readable(lambda text: parse_strategy(load_json(text))),
 }

@@ -6,7 +6,6 @@ reader of NodeResourceTopology objects; JSON keys match without case and unknown
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -47,6 +46,7 @@ from koordcore.protocol.fields import (
     load_json,
     optional,
 )
+from koordcore.protocol.normalization import parse_amplification
 from koordcore.protocol.numa import read_annotation
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology, parse_cpulist
 
@@ -55,8 +55,6 @@ __all__ = [
     "ANNOTATION_CPU_MANAGER_POLICY",
     "ANNOTATION_CPU_SHARED_POOLS",
     "ANNOTATION_CPU_TOPOLOGY",
-    "ANNOTATION_NODE_AMPLIFICATION_RATIO",
-    "ANNOTATION_NODE_RAW_ALLOCATABLE",
     "ANNOTATION_NODE_RESERVATION",
     "ANNOTATION_POD_CPU_ALLOCS",
     "ANNOTATION_SYSTEM_QOS_RESOURCE",
@@ -64,9 +62,7 @@ __all__ = [
     "LABEL_NODE_NUMA_ALLOCATE_STRATEGY",
     "LABEL_NODE_NUMA_TOPOLOGY_POLICY",
     "amplify",
-    "format_amplification_ratios",
     "node_allocate_strategy",
-    "node_amplification_ratios",
     "node_bind_policy",
     "node_resource_topology_of",
     "node_topology_policy",
@@ -77,8 +73,6 @@ __all__ = [
 LABEL_NODE_NUMA_TOPOLOGY_POLICY: Final = "node.koordinator.sh/numa-topology-policy"
 LABEL_NODE_CPU_BIND_POLICY: Final = "node.koordinator.sh/cpu-bind-policy"
 LABEL_NODE_NUMA_ALLOCATE_STRATEGY: Final = "node.koordinator.sh/numa-allocate-strategy"
-ANNOTATION_NODE_AMPLIFICATION_RATIO: Final = "node.koordinator.sh/resource-amplification-ratio"
-ANNOTATION_NODE_RAW_ALLOCATABLE: Final = "node.koordinator.sh/raw-allocatable"
 ANNOTATION_NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
 
 ANNOTATION_CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
@@ -151,48 +145,12 @@ def node_allocate_strategy(labels: Mapping[str, str]) -> NUMAAllocateStrategy | 
     return NUMAAllocateStrategy(text) if known else NUMAAllocateStrategy.LEAST_ALLOCATED
 
 
-def node_amplification_ratios(annotations: Mapping[str, str]) -> immutabledict[str, float]:
-    """By how much a node's resources are amplified; empty without the annotation.
-
-    Raises
-    ------
-    ManifestError
-        When the annotation is no JSON object of numbers.
-    """
-    raw = read_annotation(annotations, ANNOTATION_NODE_AMPLIFICATION_RATIO)
-    try:
-        pairs = [(name, at(f"[{name}]", _as_float, value)) for name, value in (raw or _EMPTY).items()]
-    except ManifestError as error:
-        raise error.within(f"metadata.annotations[{ANNOTATION_NODE_AMPLIFICATION_RATIO}]") from None
-    return immutabledict(pairs)
-
-
-def _as_float(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ManifestError.at("", f"expected number, got {value!r}")
-    number = float(value)
-    if not math.isfinite(number):
-        raise ManifestError.at("", "expected a finite number")
-    return number
-
-
-def format_amplification_ratios(ratios: Mapping[str, float]) -> str:
-    """Write amplification ratios with two decimals, sorted by name.
-
-    Examples
-    --------
-    >>> format_amplification_ratios({"cpu": 1.222})
-    '{"cpu":1.22}'
-    """
-    return "{" + ",".join(f"{json.dumps(name)}:{ratio:.2f}" for name, ratio in sorted(ratios.items())) + "}"
-
-
 def amplify(amount: int, ratio: float) -> int:
     """Amplify an amount: the product in double precision, rounded up; unchanged for a ratio up to 1.
 
     The floating product is upstream's own: 3000 at 1.1 is 3301. It is capped at 2**63 - 1.
     """
-    if ratio <= 1:
+    if ratio <= 1 or not amount:
         return amount
     product = float(amount) * ratio
     return math.ceil(product) if product < INT64_MAX else INT64_MAX
@@ -288,7 +246,7 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
         | _lenient(annotations, ANNOTATION_SYSTEM_QOS_RESOURCE, _system_cpus, NO_CPUS)
     )
     try:
-        ratios = node_amplification_ratios(annotations)
+        ratios = parse_amplification(annotations)
     except ManifestError:
         ratios = _NO_RATIOS
     return NodeResourceTopology(

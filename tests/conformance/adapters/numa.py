@@ -20,6 +20,7 @@ from koordcore.model.numa import (
     NUMAAllocateStrategy,
 )
 from koordcore.model.resources import CPU, make_resources, parse_resources
+from koordcore.protocol.normalization import parse_amplification
 from koordcore.protocol.numa import (
     resource_spec_of,
 )
@@ -27,7 +28,6 @@ from koordcore.protocol.numa_args import numa_args_of
 from koordcore.protocol.numa_nodes import (
     LABEL_NODE_NUMA_ALLOCATE_STRATEGY,
     amplify,
-    node_amplification_ratios,
     node_resource_topology_of,
     trimmed_allocatable,
 )
@@ -253,7 +253,7 @@ def _spec_node(given: Any) -> Any:
     else:
         answer["mergedPolicy"] = merged.policy
     try:
-        answer["cpuRatio"] = node_amplification_ratios(annotations).get(CPU, -1)
+        answer["cpuRatio"] = parse_amplification(annotations).get(CPU, -1)
     except ManifestError:
         answer["cpuRatioError"] = True
         answer["amplifyError"] = True
