@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -202,3 +203,23 @@ def test_topology_shows_domains_and_draws_them(capsys: pytest.CaptureFixture[str
     run(capsys, "topology", EXAMPLE, "--plot", str(second))
     assert first.read_text(encoding="utf-8").count("<path") > 12
     assert "s2b1" in run(capsys, "topology", EXAMPLE, "--nodes")[1]
+
+
+def test_colocation_shows_what_can_be_lent(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The node of the guide: 16 cores, of which prod uses 3; the table, one waterfall, and the mistakes."""
+    page = (ROOT / "docs" / "guides" / "colocation.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[:2]:
+        exec(block, names)
+    cluster = names["cluster"]
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster), encoding="utf-8")
+    code, out, _ = run(capsys, "colocation", str(path))
+    assert code == 0
+    assert "node-1" in out
+    assert "total" in out
+    code, out, _ = run(capsys, "colocation", str(path), "--node", "node-1")
+    assert (code, "safety margin" in out or "colocation is off" in out) == (0, True)
+    assert run(capsys, "colocation", str(path), "--now", "yesterday")[0] == 2
+    assert run(capsys, "colocation", str(path), "--node", "nowhere")[0] == 2
+    assert run(capsys, "colocation", EXAMPLE)[0] == 2

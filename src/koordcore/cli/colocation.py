@@ -1,0 +1,126 @@
+"""``koordcore colocation``: what every node can lend to batch and mid pods, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import UTC, datetime
+from typing import Final
+
+import attrs
+
+from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.tables import Column, Table, Tone, amount, show
+from koordcore.colocation import (
+    LendingRow,
+    LendingTable,
+    config_of_snapshot,
+    explain_node,
+    latest_report,
+    lending_table,
+    render_waterfalls,
+)
+from koordcore.errors import ModelError
+
+__all__ = ["register", "run"]
+
+EPILOG: Final = """\
+examples:
+  koordcore colocation cluster.yaml
+  koordcore colocation cluster.yaml --node node-1      from capacity to what is lent, step by step
+"""
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the verb."""
+    parser = verbs.add_parser(
+        "colocation",
+        help="show what every node can lend to batch and mid pods",
+        description="Show what every node can lend, by the ConfigMap slo-controller-config of the dump.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_paths(parser)
+    parser.add_argument("--node", metavar="NAME", help="explain one node")
+    parser.add_argument(
+        "--now",
+        metavar="TIME",
+        help="the moment, such as 2026-11-01T12:00:00Z; the newest metric's if left out",
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table or one node's waterfalls."""
+    snapshot = load_paths(arguments).snapshot
+    now = _moment(arguments.now) if arguments.now else latest_report(snapshot)
+    if now is None:
+        raise ModelError("no NodeMetric with a time in the dump: give --now")
+    config = config_of_snapshot(snapshot)
+    if arguments.node is not None:
+        snapshot.node(arguments.node)
+        waterfalls = explain_node(snapshot, config, arguments.node, now=now)
+        if arguments.output == "json":
+            print(json.dumps([attrs.asdict(one) for one in waterfalls], indent=2))
+        else:
+            print(render_waterfalls(waterfalls))
+        return 0
+    table = lending_table(snapshot, config, now=now)
+    if arguments.output == "json":
+        print(json.dumps([attrs.asdict(row) for row in (*table.rows, table.total)], indent=2))
+    else:
+        show(_rendered(table))
+    return 0
+
+
+def _moment(text: str) -> int:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ModelError(f"--now: expected a time such as 2026-11-01T12:00:00Z, got {text}") from None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return int(when.timestamp()) * 10**9 + when.microsecond * 1000
+
+
+def _rendered(table: LendingTable) -> Table:
+    names = (
+        "NODE",
+        "BATCH CPU",
+        "BATCH MEMORY",
+        "MID CPU",
+        "MID MEMORY",
+        "CAPACITY",
+        "MARGIN",
+        "SYSTEM",
+        "PODS",
+    )
+    columns = [
+        Column(name, number=name != "NODE", tone=Tone.NAME if name == "NODE" else Tone.PLAIN)
+        for name in names
+    ]
+    rows = [_cells(row) for row in (*table.rows, table.total)]
+    return Table(
+        title="What can be lent",
+        columns=(*columns, Column("WHY NOTHING", tone=Tone.DIM)),
+        rows=rows,
+        note="batch = capacity - margin - system - pods, before amplification; each as cpu/memory",
+    )
+
+
+def _cells(row: LendingRow) -> tuple[str, ...]:
+    def pair(amounts: tuple[int, int]) -> str:
+        return f"{amount('cpu', amounts[0])}/{amount('memory', amounts[1])}"
+
+    notes = "; ".join(
+        f"{kind}: {note}" for kind, note in (("batch", row.batch_note), ("mid", row.mid_note)) if note
+    )
+    return (
+        row.node,
+        amount("cpu", row.batch[0]),
+        amount("memory", row.batch[1]),
+        amount("cpu", row.mid[0]),
+        amount("memory", row.mid[1]),
+        *(pair(amounts) for amounts in (row.capacity, row.margin, row.taken, row.pods)),
+        notes,
+    )
