@@ -47,6 +47,13 @@ def test_a_plot_is_drawn(tmp_path: Path) -> None:
     assert "<svg" in picture.read_text()
 
 
+def test_the_traces_own_times_show_who_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", FOLDER, "--policy", "fgd", "--clock", "trace", "--compress", "50"]) == 0
+    out = capsys.readouterr().out
+    assert "MOST WAITING" in out
+    assert "AT 100 %" not in out
+
+
 def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", str(tmp_path)]) == 2
     assert "no pods_<trace>.csv" in capsys.readouterr().err

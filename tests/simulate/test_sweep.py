@@ -127,3 +127,14 @@ def test_results_survive_their_file(tmp_path: Path) -> None:
     store.save(result)
     assert store.load(CELLS[1]) == result
     assert store.load(CELLS[2]) is None
+
+
+def test_a_faster_clock_makes_tasks_wait() -> None:
+    slow = PLAY(Cell("small", PolicyName.FGD, 1, Clock.TRACE))
+    fast = PLAY(Cell("small", PolicyName.FGD, 1, Clock.TRACE, compress=50))
+    assert slow.cell.name != fast.cell.name
+    assert fast.waited > slow.waited
+    assert fast.most_pending > slow.most_pending
+    assert fast.refused == 0  # all of them get their turn
+    with pytest.raises(ModelError, match="compress"):
+        PLAY(Cell("small", PolicyName.FGD, 1, Clock.TRACE, compress=0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -21,7 +22,7 @@ from koordcore.simulate.engine import replay
 from koordcore.simulate.events import Refused
 from koordcore.simulate.reader import TraceFolder, read_text
 from koordcore.simulate.record import is_record, replay_record
-from koordcore.simulate.report import PlotKind, csv_text, json_text, plot, summaries
+from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, plot, summaries
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, summarise
 from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
 
@@ -37,7 +38,7 @@ examples:
   koordcore simulate openb --policy fgd --seed 42
   koordcore simulate openb --trace all --policy all --seed 42 --store results --plot allocation.svg
   koordcore schedule cluster.yaml --record call.json; koordcore simulate call.json
-  koordcore simulate openb --clock trace --policy bestfit --plot waiting.png --kind waiting
+  koordcore simulate openb --clock trace --compress 400 --plot waiting.png --kind waiting
 """
 
 
@@ -74,6 +75,13 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         choices=tuple(Clock),
         default=Clock.FILL,
         help="fill: ask for 1.3 times the cluster, nobody leaves (default); trace: the trace's own times",
+    )
+    parser.add_argument(
+        "--compress",
+        type=int,
+        default=1,
+        metavar="N",
+        help="with the trace's own times: N times the load (1)",
     )
     parser.add_argument("-j", "--workers", type=int, default=1, metavar="N", help="processes (1)")
     parser.add_argument("--store", type=Path, metavar="DIR", help="keep results there, and resume from it")
@@ -150,7 +158,12 @@ def _cells(arguments: argparse.Namespace) -> list[Cell]:
     policies = _policies(arguments)
     clock = Clock(arguments.clock)
     seeds = arguments.seed or [42]
-    return [Cell(trace, policy, seed, clock) for trace in traces for policy in policies for seed in seeds]
+    return [
+        Cell(trace, policy, seed, clock, arguments.compress)
+        for trace in traces
+        for policy in policies
+        for seed in seeds
+    ]
 
 
 def _play(cells: list[Cell], arguments: argparse.Namespace) -> SweepResult:
@@ -171,45 +184,72 @@ def _play(cells: list[Cell], arguments: argparse.Namespace) -> SweepResult:
 
 
 def _print_tables(results: tuple[CellResult, ...]) -> None:
-    columns = (
-        Column("TRACE", tone=Tone.NAME),
-        Column("POLICY"),
-        Column("SEED", number=True),
-        Column("AT 100 %", number=True),
-        Column("AT 130 %", number=True),
-        Column("FRAGMENTED", number=True),
-        Column("REFUSED", number=True),
-        Column("WAITED", number=True),
-        Column("DIGEST", tone=Tone.DIM),
-    )
+    filled = [one for one in results if one.cell.clock is Clock.FILL]
+    timed = [one for one in results if one.cell.clock is Clock.TRACE]
+    if filled:
+        _print_filled(filled)
+    if timed:
+        _print_timed(timed)
+    means = summaries(filled)
+    if len(means) < len(filled):
+        _print_means(means)
+
+
+def _print_filled(results: Sequence[CellResult]) -> None:
+    names = ("AT 100 %", "AT 130 %", "FRAGMENTED", "REFUSED")
     rows = [
         (
-            one.cell.trace,
-            str(one.cell.policy),
-            str(one.cell.seed),
+            *_head(one),
             f"{one.allocated[100]:.2f}",
             f"{one.allocated[130]:.2f}",
             f"{one.fragmented[100]:.2f}",
             str(one.refused),
-            f"{one.waited:.0f}s",
             one.digest[:12],
         )
         for one in results
     ]
     note = "cards in use and fragmented, in percent of the cluster's, by cards asked for"
-    show(Table(title="Runs", columns=columns, rows=rows, note=note))
-    means = summaries(results)
-    if len(means) == len(results):
-        return
-    heads = (
+    show(Table(title="Runs", columns=_columns(names), rows=rows, note=note))
+
+
+def _print_timed(results: Sequence[CellResult]) -> None:
+    names = ("PEAK", "MEAN WAIT", "MOST WAITING", "STILL WAITING")
+    rows = [
+        (
+            *_head(one),
+            f"{one.peak:.2f}",
+            f"{one.waited:.1f}s",
+            str(one.most_pending),
+            str(one.refused),
+            one.digest[:12],
+        )
+        for one in results
+    ]
+    note = "peak: cards in use at most, in percent of the cluster's; waiting counts tasks, and a gang as one"
+    show(Table(title="Runs at the trace's own times", columns=_columns(names), rows=rows, note=note))
+
+
+def _head(result: CellResult) -> tuple[str, str, str]:
+    return result.cell.trace, str(result.cell.policy), str(result.cell.seed)
+
+
+def _columns(names: Sequence[str]) -> tuple[Column, ...]:
+    numbers = tuple(Column(name, number=True) for name in ("SEED", *names))
+    return (
         Column("TRACE", tone=Tone.NAME),
         Column("POLICY"),
-        Column("RUNS", number=True),
-        Column("IDLE AT 100 %", number=True),
-        Column("IDLE AT 130 %", number=True),
-        Column("FRAGMENTED", number=True),
+        *numbers,
+        Column("DIGEST", tone=Tone.DIM),
     )
-    lines = [
+
+
+def _print_means(means: Sequence[Summary]) -> None:
+    columns = (
+        Column("TRACE", tone=Tone.NAME),
+        Column("POLICY"),
+        *(Column(name, number=True) for name in ("RUNS", "IDLE AT 100 %", "IDLE AT 130 %", "FRAGMENTED")),
+    )
+    rows = [
         (
             one.trace,
             str(one.policy),
@@ -220,4 +260,4 @@ def _print_tables(results: tuple[CellResult, ...]) -> None:
         )
         for one in means
     ]
-    show(Table(title="Means over seeds", columns=heads, rows=lines))
+    show(Table(title="Means over seeds", columns=columns, rows=rows))

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from koordcore.errors import ModelError
-from koordcore.protocol.fields import as_int, as_list, as_mapping, as_str, list_of, required
+from koordcore.protocol.fields import as_int, as_list, as_mapping, as_str, list_of, optional, required
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
 from koordcore.scoring.gpu_share import CARD, GpuNode
@@ -45,17 +45,21 @@ class Cell:
     ----------
     trace, policy, seed, clock
         Which run; seeds of the stored experiment give its order of arrival, others draw their own.
+    compress
+        By how much the trace's clock is sped up, durations aside; see :func:`timed_events`.
     """
 
     trace: str
     policy: PolicyName
     seed: int
     clock: Clock = Clock.FILL
+    compress: int = 1
 
     @property
     def name(self) -> str:
         """A name that is a file name too."""
-        return f"{self.trace}-{self.policy}-{self.seed}-{self.clock}"
+        speed = f"-x{self.compress}" if self.compress > 1 else ""
+        return f"{self.trace}-{self.policy}-{self.seed}-{self.clock}{speed}"
 
 
 def _floats(raw: object) -> tuple[float, ...]:
@@ -81,6 +85,8 @@ class CellResult:
         Tasks that arrived, and those that found no room: dropped, or waiting at the end.
     waited
         Mean seconds that placed tasks waited.
+    peak, most_pending
+        Highest share of the cards in use, in percent, and most tasks that waited at a time.
     time, used, pending
         At most 200 points of the course: seconds, percent of the cards in use, tasks that wait.
     """
@@ -92,6 +98,8 @@ class CellResult:
     tasks: int
     refused: int
     waited: float
+    peak: float
+    most_pending: int
     time: tuple[int, ...]
     used: tuple[float, ...]
     pending: tuple[int, ...]
@@ -121,6 +129,7 @@ class CellResult:
                 PolicyName(required(cell, "policy", as_str)),
                 required(cell, "seed", as_int),
                 Clock(required(cell, "clock", as_str)),
+                optional(cell, "compress", as_int, 1),
             ),
             digest=required(entry, "digest", as_str),
             allocated=required(entry, "allocated", _floats),
@@ -128,6 +137,8 @@ class CellResult:
             tasks=required(entry, "tasks", as_int),
             refused=required(entry, "refused", as_int),
             waited=required(entry, "waited", lambda value: _floats([value])[0]),
+            peak=required(entry, "peak", lambda value: _floats([value])[0]),
+            most_pending=required(entry, "most_pending", as_int),
             time=required(entry, "time", list_of(as_int)),
             used=required(entry, "used", _floats),
             pending=required(entry, "pending", list_of(as_int)),
@@ -165,7 +176,7 @@ def replay_cell(path: Path, cell: Cell) -> Replay:
         ranks = None  # it needs no draw: the few equal scores go by name
     events: tuple[Event, ...]
     if cell.clock is Clock.TRACE:
-        events, refused = timed_events(trace), Refused.WAITS
+        events, refused = timed_events(trace, compress=cell.compress), Refused.WAITS
     else:
         capacity = CARD * sum(len(node.cards) for node in nodes)
         arrivals = (
@@ -195,6 +206,8 @@ def summarise(cell: Cell, result: Replay) -> CellResult:
         tasks=len(result.placements) + len(result.waiting),
         refused=result.refused + len(result.waiting),
         waited=round(int(course.waited.sum()) / placed, 3) if placed else 0.0,
+        peak=round(int(course.allocated.max(initial=0)) / percent, 2),
+        most_pending=int(course.pending.max(initial=0)),
         time=tuple(course.time[rows].tolist()),
         used=tuple(round(used / percent, 2) for used in course.allocated[rows].tolist()),
         pending=tuple(course.pending[rows].tolist()),

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from koordcore.errors import ManifestError
+from koordcore.errors import ManifestError, ModelError
 from koordcore.scoring.gpu_policies import below
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.simulate.events import Arrival, Event, Task
@@ -134,10 +134,25 @@ def untimed_events(trace: Trace, arrivals: Sequence[int]) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def timed_events(trace: Trace) -> tuple[Event, ...]:
-    """Let tasks arrive when the trace created them and run as long as they did there."""
+def timed_events(trace: Trace, *, compress: int = 1) -> tuple[Event, ...]:
+    """Let tasks arrive when the trace created them and run as long as they did there.
+
+    Parameters
+    ----------
+    trace
+        The tasks.
+    compress
+        Divide the seconds of arrival by this, and so multiply the load; durations stay.
+
+    Raises
+    ------
+    ModelError
+        When ``compress`` is not positive.
+    """
+    if compress < 1:
+        raise ModelError(f"compress: expected a positive number, got {compress}")
     order = sorted(range(len(trace.tasks)), key=lambda index: (trace.created[index], trace.tasks[index].name))
-    return tuple(Arrival(trace.created[index], trace.tasks[index]) for index in order)
+    return tuple(Arrival(trace.created[index] // compress, trace.tasks[index]) for index in order)
 
 
 def resample(trace: Trace, *, capacity: int, percent: int, seed: int) -> tuple[int, ...]:
