@@ -270,7 +270,8 @@ def _partition(
     table: Mapping[str, Any] | None, wanted: Wanted, minors: Sequence[int]
 ) -> Mapping[str, Any] | None:
     entries = (table or {}).get(str(wanted.cards)) or []
-    return next((one for one in entries if sorted(one["minors"]) == sorted(minors)), None)
+    same = [one for one in entries if sorted(one["minors"]) == sorted(minors)]
+    return max(same, key=lambda one: int(one.get("allocationScore", 0)), default=None)
 
 
 def objective(case: Mapping[str, Any], allocated: Mapping[str, Any]) -> tuple[Any, ...]:
