@@ -161,6 +161,8 @@ def test_following_placements_equals_starting_with_them(
     old_score.raw()
     groups.read(journal)
     fresh = groups_of(states)
+    late = InterPodFilter(groups, names, affine)  # made after the changes, on groups that have followed them
+    assert_array_equal(late.judge(), InterPodFilter(fresh, names, affine).judge())
     assert_array_equal(old_filter.judge(), InterPodFilter(fresh, names, affine).judge())
     new_raw = InterPodScore(fresh, names, affine, InterPodArgs()).raw()
     old_raw = old_score.raw()

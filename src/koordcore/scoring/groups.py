@@ -189,7 +189,8 @@ class PodGroups:
         """Take note of what was added to an append-only list of changes since the last call."""
         end = len(journal)
         if self._read != end:
-            self.events += [(self.group_of(pod), row, sign) for pod, row, sign in journal[self._read : end]]
+            for pod, row, sign in journal[self._read : end]:
+                self._note(self.group_of(pod), row, sign)
             self._read = end
 
     def domains(self, key: str) -> Domains:

@@ -11,6 +11,7 @@ from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.cpus import check_cpus
 from koordcore.verify.devices import check_devices
 from koordcore.verify.gangs import check_gangs
+from koordcore.verify.neighbours import check_neighbours
 from koordcore.verify.nodes import check_nodes
 from koordcore.verify.placement import check_placements
 from koordcore.verify.quotas import check_quotas
@@ -23,6 +24,7 @@ Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violatio
 CHECKS: Final[tuple[Check, ...]] = (
     check_nodes,
     check_placements,
+    check_neighbours,
     check_devices,
     check_cpus,
     check_quotas,
