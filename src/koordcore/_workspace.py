@@ -6,7 +6,7 @@ checkpoint; ``freeze`` turns the end state into a snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
@@ -147,6 +147,17 @@ class Workspace:
             del pods[pod.key]
             del self._bound[pod.key]
             self._add(pod, row, -1)
+
+        self._log.append(undo)
+
+    def annotate(self, key: PodKey, row: int, annotations: Mapping[str, str]) -> None:
+        """Write more on a pod that this workspace has bound; nothing that is counted may depend on it."""
+        pods = self.pods_on(row)
+        before = pods[key]
+        pods[key] = self._bound[key] = before.at(before.node_name, annotations=annotations)
+
+        def undo() -> None:
+            pods[key] = self._bound[key] = before
 
         self._log.append(undo)
 

@@ -21,6 +21,8 @@ from koordcore.model.cluster import ClusterRecord
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.pods import HostPort
+from koordcore.model.quotas import ElasticQuota
+from koordcore.model.resources import make_resources
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
 NAME = "gang.scheduling.koordinator.sh/name"
@@ -195,3 +197,26 @@ def test_the_checker_finds_a_scattered_gang() -> None:
         snapshot=result.snapshot.forget(pod.key).assume(pod.at(other)),
     )
     assert {violation.kind for violation in verify(snapshot, scattered)} == {ViolationKind.GANG}
+
+
+def test_members_that_start_together_say_so() -> None:
+    """Their annotations name the group and its number; a lone one has none."""
+    snapshot = cluster([node("n", 3000)], members("g", 2, 1000, 2))
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    for one in result.bound:
+        pod = result.snapshot.pod(one.pod)
+        assert pod is not None
+        assert one.annotations["scheduling.koordinator.sh/bind-gang-member-count"] == "2"
+        assert pod.annotations["scheduling.koordinator.sh/bind-gang-group-id"] == "default/g"
+    assert not schedule(cluster([node("n", 3000)], members("g", 1, 1000, 1))).bound[0].annotations
+
+
+def test_a_quota_that_admits_only_some_members_refuses_the_gang() -> None:
+    """The plan fits the nodes; the quota's message is what the gang is told."""
+    quota = ElasticQuota(name="q", max=make_resources({"cpu": 1000}), min=make_resources({"cpu": 1000}))
+    label = {"quota.scheduling.koordinator.sh/name": "q"}
+    pods = [attrs.evolve(one, labels=label) for one in members("g", 2, 1000, 2, spec=MUST)]
+    result = schedule(cluster([node("a1", 9000, "a")], pods, NETWORK, quota))
+    assert not result.bound
+    assert "Insufficient quotas" in result.jobs[0].message

@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 import numpy as np
+from immutabledict import immutabledict
 
 from koordcore._arrays import IntMatrix, IntVector
 from koordcore._workspace import Workspace
@@ -31,6 +32,7 @@ from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import Bound, JobPlan, PodDecision, Unschedulable, Waiting
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
+from koordcore.protocol.gang import binding_annotations
 from koordcore.schedule.classes import FeatureSet, PodClass
 from koordcore.schedule.feature import Refusal
 from koordcore.schedule.jobs import Job, network_tree, rank_of
@@ -66,7 +68,7 @@ def place_job(
     decisions = {pod.key: place_pod(workspace, features, pod) for pod in _in_order(job)}
     short = [name for name in job.members if _placed(job, name, decisions) < job.least(name)]
     if not short:
-        return _kept(job, decisions)
+        return _kept(job, _marked(workspace, job, decisions))
     if not job.strict:
         return _held(job, decisions)
     workspace.rollback(mark)
@@ -99,6 +101,23 @@ def _plan_of(job: Job, **changes: object) -> JobPlan:
     least = sum(job.least(name) for name in job.members)
     plan = JobPlan(job=job.name, members=len(job.pods), least=least)
     return attrs.evolve(plan, **changes)  # type: ignore[arg-type]  # fields of the record
+
+
+def _marked(
+    workspace: Workspace, job: Job, decisions: Mapping[PodKey, PodDecision]
+) -> dict[PodKey, PodDecision]:
+    """Write on members that start together who they are, as upstream does for two or more."""
+    together = [one for one in decisions.values() if isinstance(one, Bound)]
+    marked = dict(decisions)
+    if len(together) < 2:
+        return marked
+    internal = binding_annotations(tuple(sorted(job.gangs)), len(together))
+    # Upstream writes them for itself, and once more for those who look from outside.
+    marks = internal | {key.removeprefix("internal."): text for key, text in internal.items()}
+    for one in together:
+        workspace.annotate(one.pod, workspace.layout.row_of[one.node], marks)
+        marked[one.pod] = attrs.evolve(one, annotations=immutabledict({**one.annotations, **marks}))
+    return marked
 
 
 def _kept(job: Job, decisions: Mapping[PodKey, PodDecision]) -> tuple[list[PodDecision], JobPlan]:
@@ -182,8 +201,10 @@ def _planned(
         mark = workspace.checkpoint()
         bound = _bind_all(workspace, features, outline, answer)
         if isinstance(bound, dict):
-            return _finish(job, outline, answer, bound, cut=cut)
+            return _finish(job, _marked(workspace, job, bound), answer, cut=cut)
         workspace.rollback(mark)
+        if isinstance(bound, Unschedulable):
+            return _give_up(workspace, job, {bound.pod: bound}, "")
         shape, position, taken = bound
         offers[shape, position] = taken
         # Unequal members on one node may also have got in each other's way; then this offer was cut too far.
@@ -268,8 +289,12 @@ def _fit_error(outline: _Outline) -> str:
 
 def _bind_all(
     workspace: Workspace, features: FeatureSet, outline: _Outline, answer: GangPlacement
-) -> dict[PodKey, PodDecision] | tuple[int, int, int]:
-    """Bind the plan member by member; or say which offer did not hold: shape, position in the tree, taken."""
+) -> dict[PodKey, PodDecision] | Unschedulable | tuple[int, int, int]:
+    """Bind the plan member by member.
+
+    Or say which offer did not hold (shape, position in the tree, members taken there), or which member is
+    refused wherever it would go, such as by its quota.
+    """
     by_key = {str(pod.key): pod for pod in outline.members}
     taken: dict[tuple[int, int], int] = {}
     decisions: dict[PodKey, PodDecision] = {}
@@ -277,6 +302,10 @@ def _bind_all(
     for key, node in answer.nodes.items():
         pod, row = by_key[key], workspace.layout.row_of[node]
         place = (outline.shape_of[key], positions[row])
+        refused = outline.classes[place[0]].refuse()
+        if refused is not None:
+            nodes = len(workspace.layout.names)
+            return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
         decision = place_there(workspace, features, pod, row)
         if decision is None:
             return (*place, taken.get(place, 0))
@@ -286,12 +315,7 @@ def _bind_all(
 
 
 def _finish(
-    job: Job,
-    outline: _Outline,
-    answer: GangPlacement,
-    bound: Mapping[PodKey, PodDecision],
-    *,
-    cut: bool,
+    job: Job, bound: Mapping[PodKey, PodDecision], answer: GangPlacement, *, cut: bool
 ) -> tuple[list[PodDecision], JobPlan]:
     left_out = 'no place is left for more than the minimum of gang "{}"'
     decisions = [
