@@ -252,6 +252,8 @@ def test_reasons_name_what_is_short() -> None:
     """Nothing fits anywhere: each resource that NUMA nodes know is unsatisfied."""
     answer = filter_numa(NUMAState(node(SINGLE)), request(105_000, 300, bind=False))
     assert refused(answer) == ("Unsatisfied NUMA cpu", "Unsatisfied NUMA memory")
+    assert isinstance(answer, NUMARefusal)
+    assert [short.lacking for short in answer.shortfalls] == [53_000, 172 * GIB]
     single = filter_numa(NUMAState(node(SINGLE)), request(60_000, bind=False))
     assert refused(single) == ("Unaligned NUMA Hint cause cpu prefer [11] among [11]",)
     effort = fit_numa(NUMAState(node(BEST)), request(105_000, bind=False))

@@ -14,6 +14,7 @@ import attrs
 from koordcore.allocators.numa_fit import Offer, feasible_masks, offer_of
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState
+from koordcore.model.decisions import Shortfall
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
 from koordcore.model.policy import ScoringStrategy
 from koordcore.model.resources import CPU
@@ -303,10 +304,19 @@ def _refused(field: _Field, policy: NUMATopologyPolicy) -> NUMARefusal:
         if provider.aligned:
             masks = [mask for mask in _every_mask(field) if provider.feasible(mask)]
             sides.append(dict.fromkeys(provider.names, _ranked(masks, policy, provider.score)))
-    unsatisfied = sorted(
-        f"Unsatisfied NUMA {name}" for side in sides for name, listed in side.items() if not listed
-    )
-    return NUMARefusal.because(*(unsatisfied or [unaligned_reason(sides, policy)]))
+    unsatisfied = sorted(name for side in sides for name, listed in side.items() if not listed)
+    if unsatisfied:
+        return NUMARefusal(tuple(_unsatisfied(field, name) for name in unsatisfied))
+    return NUMARefusal.because(unaligned_reason(sides, policy))
+
+
+def _unsatisfied(field: _Field, name: str) -> Shortfall:
+    """Say how much of a resource the NUMA nodes that the policy allows could give at most."""
+    requested = field.demand.request.requests.get(name, 0)
+    single = field.demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
+    gather = max if single else sum
+    there = [gather(offer.most[name].values()) for offer in field.offers if offer.most.get(name)]
+    return Shortfall(f"Unsatisfied NUMA {name}", name, requested, max(there, default=0))
 
 
 def _every_mask(field: _Field) -> Iterator[NUMAMask]:
