@@ -8,6 +8,7 @@ NUMA node, 2Gi per CPU.
 from __future__ import annotations
 
 import random
+from itertools import combinations
 from typing import ClassVar
 
 from benchmarks.devices_data import request as cards_of
@@ -15,8 +16,8 @@ from benchmarks.devices_data import states as device_states
 from koordcore.allocators.cpuset import CPUWish, available_cpus, take_cpus
 from koordcore.allocators.node import NodeAllocation, NodeRequest
 from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
-from koordcore.allocators.numa import NUMAAllocation, fit_numa
-from koordcore.allocators.numa_request import CPURequest
+from koordcore.allocators.numa import NodeAmounts, NUMAAllocation, fit_numa
+from koordcore.allocators.numa_request import CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMANode, NUMAState
 from koordcore.model.numa import (
     CPUAllocation,
@@ -27,7 +28,9 @@ from koordcore.model.numa import (
 )
 from koordcore.model.resources import make_resources
 from koordcore.topology.cpu import CPUSet, CPUTopology, cpuset_of
-from koordcore.topology.numa import NUMATopologyPolicy
+from koordcore.topology.numa import NUMATopologyPolicy, exclusive_allows, mask_of
+from tests.numa.worlds import World
+from tests.reference.numa_placement import Ground
 
 GIB = 2**30
 TOPOLOGY = CPUTopology.of(
@@ -215,3 +218,38 @@ class OneNode:
     def time_bind_and_release(self) -> None:
         held = _held(1, 60, 4, "new")
         self.state.adding(held).removing("new")
+
+
+class WrongRefusals:
+    """Pods under Restricted refused although the slow reference finds a placement, on 10,000 random nodes."""
+
+    timeout = 300
+
+    def _counts(self) -> tuple[int, int]:
+        feasible = refused = 0
+        roomy = NodeAmounts(make_resources({"cpu": 10**9}))
+        for seed in range(10_000):
+            world = World(seed)
+            demand = demand_on(world.request, world.node)
+            if isinstance(demand, NUMARefusal) or demand.policy is not NUMATopologyPolicy.RESTRICTED:
+                continue
+            given = fit_numa(world.state, world.request, roomy)
+            if isinstance(given, NUMARefusal) and not given.resolvable:
+                continue
+            ground = Ground(world.node, world.state.allocations, demand)
+            exclusive, status = world.request.exclusive_here, world.state.usage.status
+            ids = world.node.zone_ids
+            masks = [mask for size in range(1, len(ids) + 1) for mask in combinations(ids, size)]
+            if any(
+                exclusive_allows(mask_of(mask), exclusive, status) and ground.exists(mask) for mask in masks
+            ):
+                feasible += 1
+                refused += isinstance(given, NUMARefusal)
+        return feasible, refused
+
+    def track_refused(self) -> int:
+        feasible, refused = self._counts()
+        assert feasible > 1000
+        return refused
+
+    track_refused.unit = "pods"  # type: ignore[attr-defined]
