@@ -164,6 +164,8 @@ def _pod_conditions(pod: Pod) -> list[Object]:
         conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": time})
     if pod.ready:
         conditions.append({"type": "Ready", "status": "True"})
+    if pod.disruption:
+        conditions.append({"type": "DisruptionTarget", "status": "True", "reason": pod.disruption})
     return conditions
 
 

@@ -177,6 +177,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         initialized=_since(reading, conditions, "Initialized"),
         deleted=meta.deleted,
         ready=conditions.get("Ready", {}).get("status") == "True",
+        disruption=_disruption(reading, conditions),
         kubernetes_qos=reading.take(status, "qosClass", "status", as_str, ""),
         node_selector=reading.recall(spec, "nodeSelector", "spec", as_labels, _NO_LABELS),
         affinity=reading.recall(spec, "affinity", "spec", as_affinity, None),
@@ -395,6 +396,14 @@ def _since(reading: Reading, conditions: Mapping[str, Mapping[str, Json]], kind:
     if condition.get("status") != "True":
         return None
     return reading.take(condition, "lastTransitionTime", f"status.conditions[{kind}]", as_time, None)
+
+
+def _disruption(reading: Reading, conditions: Mapping[str, Mapping[str, Json]]) -> str:
+    """Give why the pod is about to be disrupted; empty where it is not."""
+    condition = conditions.get("DisruptionTarget", {})
+    if condition.get("status") != "True":
+        return ""
+    return reading.take(condition, "reason", "status.conditions[DisruptionTarget]", as_str, "")
 
 
 def _infeasible(status: Mapping[str, Json], conditions: Mapping[str, Mapping[str, Json]]) -> bool:

@@ -236,6 +236,9 @@ class Pod:
     phase, created, started, scheduled, initialized, deleted, ready
         Life of the pod; times carry a zone. ``scheduled`` and ``initialized`` are the moments at which the
         conditions PodScheduled and Initialized became true; ``deleted`` is set while the pod terminates.
+    disruption
+        Reason of the condition DisruptionTarget while that is true, such as ``PreemptionByScheduler``; empty
+        otherwise.
     kubernetes_qos
         ``status.qosClass`` where the object says it; empty where it follows from the containers.
     node_selector, affinity, tolerations, spread_constraints, host_ports, claims
@@ -277,6 +280,7 @@ class Pod:
     initialized: datetime | None = None
     deleted: datetime | None = None
     ready: bool = False
+    disruption: str = ""
     kubernetes_qos: str = ""
     node_selector: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     affinity: Affinity | None = None

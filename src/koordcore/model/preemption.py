@@ -1,0 +1,200 @@
+"""Job preemption: what is asked, what it costs, and what is planned."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.certificates import Certificate
+from koordcore.model.decisions import Victim
+from koordcore.model.mappings import EMPTY, frozen
+
+__all__ = [
+    "NO_DAMAGE",
+    "NO_PRIORITY",
+    "Alternative",
+    "Damage",
+    "Gather",
+    "Members",
+    "Move",
+    "NotHelpful",
+    "PreemptionDiagnosis",
+    "PreemptionPlan",
+]
+
+NO_PRIORITY: Final = -(2**31)
+"""Highest priority of a plan without victims."""
+
+
+class Members(StrEnum):
+    """For whom a gang preempts (ruling 14)."""
+
+    MINIMUM = "minimum"
+    """For min-available members; further ones take room that needs no further victim."""
+    ALL = "all"
+    """For every pending member."""
+
+
+class Gather(StrEnum):
+    """How a wish for gathering competes with damage (ruling 15)."""
+
+    DEEPEST = "deepest"
+    """The deepest layer that can be won at all, then the least damage there."""
+    IF_FREE = "if-free"
+    """The least damage, then the deepest layer at that damage."""
+
+
+@attrs.frozen(order=True)
+class Damage:
+    """What evictions cost; compared field by field, smaller is better.
+
+    Parameters
+    ----------
+    violations
+        Over all disruption budgets, evicted pods beyond what the budget allows.
+    highest
+        Highest priority of a victim; ``NO_PRIORITY`` without victims.
+    jobs
+        Jobs lost: gangs that fall below their minimum, and victims without a gang.
+    pods
+        Evicted pods, those of broken gangs that run elsewhere included.
+    priorities
+        Sum of the victims' priorities.
+    restarts
+        Sum of what the caller says that restarting each victim costs.
+    """
+
+    violations: int = 0
+    highest: int = NO_PRIORITY
+    jobs: int = 0
+    pods: int = 0
+    priorities: int = 0
+    restarts: int = 0
+
+    @property
+    def vector(self) -> tuple[int, ...]:
+        """The fields in the order of their weight."""
+        return attrs.astuple(self)
+
+
+NO_DAMAGE: Final = Damage()
+
+
+@attrs.frozen
+class Move:
+    """A victim that runs on elsewhere instead of being evicted for good."""
+
+    victim: Victim
+    node: str
+
+
+@attrs.frozen
+class Alternative:
+    """The cheapest plan that was not taken.
+
+    Parameters
+    ----------
+    damage
+        What it would cost.
+    where
+        The domain, or the nodes, that it would use.
+    """
+
+    damage: Damage
+    where: str
+
+
+@attrs.frozen(kw_only=True)
+class PreemptionPlan:
+    """Who leaves so that the job fits, and where its members go then.
+
+    Parameters
+    ----------
+    nominations
+        Node of every member that gets one, by ``namespace/name``, in rank order.
+    left_out
+        Members beyond the minimum without a place.
+    victims
+        By node, then name; pods of broken gangs on other nodes included.
+    broken
+        Gangs that fall below their minimum, by name; all their pods are among the victims.
+    damage
+        What that costs.
+    certificate
+        How good the plan is known to be, in the order of :class:`Damage`.
+    layer, domain
+        Deepest network layer of which one domain holds all members, and that domain; empty without a network.
+    moves
+        Victims that find room elsewhere; they are not among the victims.
+    alternative
+        The cheapest plan elsewhere, as far as it was looked for.
+    """
+
+    nominations: immutabledict[str, str]
+    left_out: tuple[str, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    broken: tuple[str, ...] = ()
+    damage: Damage = NO_DAMAGE
+    certificate: Certificate
+    layer: str = ""
+    domain: str = ""
+    moves: tuple[Move, ...] = ()
+    alternative: Alternative | None = None
+
+
+@attrs.frozen(kw_only=True)
+class NotHelpful:
+    """No eviction makes room for the job.
+
+    Parameters
+    ----------
+    reason
+        Upstream's word for the outcome.
+    message
+        Upstream's text with counts.
+    certificate
+        Proven, or nothing known because the budget ran out.
+    """
+
+    reason: str
+    message: str
+    certificate: Certificate
+
+
+@attrs.frozen(kw_only=True)
+class PreemptionDiagnosis:
+    """The record that upstream keeps of one attempt (``PreemptionDiagnosis``).
+
+    Parameters
+    ----------
+    trigger, preemptor
+        Key of the failing pod; group id or pod key of the job.
+    reason, message
+        Outcome; the reason of a success is upstream's unformatted template.
+    terminating
+        Victims of an earlier attempt that still hold a nominated node: pod key to node.
+    nominations
+        Pod key to node.
+    mode
+        ``Pod`` or ``Job``; empty when nothing was planned.
+    slots
+        Offer slots per node where a planned placement failed; None otherwise.
+    unschedulable
+        Pods without a place.
+    victims
+        Who leaves.
+    """
+
+    trigger: str
+    preemptor: str = ""
+    reason: str = ""
+    message: str = ""
+    terminating: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    nominations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    mode: str = ""
+    slots: immutabledict[str, int] | None = None
+    unschedulable: tuple[str, ...] = ()
+    victims: tuple[Victim, ...] = ()

@@ -1,0 +1,128 @@
+"""May this job preempt at all, and whom? Steps one to three of the workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.pods import Pod, PreemptionPolicy
+from koordcore.protocol.preemption import PREEMPTED_REASON, is_protected
+
+__all__ = [
+    "ATTEMPTED",
+    "NEVER",
+    "NO_PENDING",
+    "TERMINATING",
+    "Eligibility",
+    "StatusCode",
+    "attempted_message",
+    "check_eligible",
+    "may_evict",
+    "terminating_victims",
+]
+
+NO_PENDING: Final = "no pending pods"
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+TERMINATING: Final = "not eligible due to terminating pod on the nominated node."
+ATTEMPTED: Final = "preemption already attempted by %s with message %s"
+
+StatusCode = str
+"""A filter's verdict about a node, in upstream's spelling; a node without one is unresolvable."""
+
+UNRESOLVABLE: Final = "UnschedulableAndUnresolvable"
+
+
+@attrs.frozen(kw_only=True)
+class Eligibility:
+    """Whether a job may preempt.
+
+    Parameters
+    ----------
+    reason
+        Why not, in upstream's words; empty where it may.
+    terminating
+        Victims of an earlier attempt that still hold a nominated node: pod key to node.
+    """
+
+    reason: str = ""
+    terminating: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+
+    @property
+    def eligible(self) -> bool:
+        """The job may preempt."""
+        return not self.reason
+
+
+def may_evict(preemptor: Pod, pod: Pod) -> bool:
+    """Tell whether a running pod may leave for another: strictly less important, and not protected."""
+    return pod.priority < preemptor.priority and not is_protected(pod.labels)
+
+
+def attempted_message(trigger: str, message: str) -> str:
+    """Write what later pods of the same cycle are told."""
+    return ATTEMPTED % (trigger, message)
+
+
+def terminating_victims(pending: Iterable[Pod], on_node: Mapping[str, Iterable[Pod]]) -> dict[str, str]:
+    """Find victims of an earlier attempt that are on their way out of a nominated node.
+
+    Parameters
+    ----------
+    pending
+        Members of the job.
+    on_node
+        Pods by node, in the node's order.
+
+    Returns
+    -------
+    dict
+        Pod key to node: for each member the first such pod that it may evict itself.
+    """
+    found: dict[str, str] = {}
+    for member in pending:
+        node = member.nominated_node
+        for pod in on_node.get(node or "", ()):
+            if pod.terminating and pod.disruption == PREEMPTED_REASON and may_evict(member, pod):
+                found[str(pod.key)] = str(node)
+                break
+    return found
+
+
+def check_eligible(
+    trigger: Pod,
+    pending: Iterable[Pod],
+    on_node: Mapping[str, Iterable[Pod]],
+    statuses: Mapping[str, StatusCode],
+) -> Eligibility:
+    """Decide whether a job may preempt (``preempt.go: preemptionEligible``; spec 3.1).
+
+    Parameters
+    ----------
+    trigger
+        The member that failed; only its policy counts.
+    pending
+        All members that wait for a node.
+    on_node
+        Pods by node, in the node's order.
+    statuses
+        What the filters said about the trigger, by node.
+    """
+    waiting = tuple(pending)
+    if not waiting:
+        return Eligibility(reason=NO_PENDING)
+    if trigger.preemption_policy is PreemptionPolicy.NEVER:
+        return Eligibility(reason=NEVER)
+    asked = [
+        pod
+        for pod in waiting
+        # A nominated node that cannot be mended any more does not hold the trigger back.
+        if pod.key != trigger.key or statuses.get(pod.nominated_node or "", UNRESOLVABLE) != UNRESOLVABLE
+    ]
+    terminating = terminating_victims(asked, on_node)
+    if terminating:
+        return Eligibility(reason=TERMINATING, terminating=immutabledict(terminating))
+    return Eligibility()

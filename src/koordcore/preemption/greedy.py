@@ -1,0 +1,333 @@
+"""The first legal plan: members one by one, each where its victims cost least; then whoever can stay, stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntMatrix
+from koordcore.model.preemption import NO_DAMAGE, Damage, Members
+from koordcore.preemption.bounds import Floor, usable_up_to, widest_slots
+from koordcore.preemption.cost import close, damage_of
+from koordcore.preemption.problem import PreemptionProblem
+
+__all__ = ["Draft", "draft_plan", "spare"]
+
+_DOMAINS_TRIED = 4
+"""Domains that may be won at the same highest priority; the solver looks at all of them."""
+
+Cost: TypeAlias = tuple[int, ...]
+
+
+@attrs.frozen(eq=False)
+class Draft:
+    """A legal plan without a proof.
+
+    Parameters
+    ----------
+    counts
+        Members per class and node, shape (C, N).
+    chosen
+        Who leaves, shape (V,).
+    damage
+        What that costs.
+    whole
+        Every pending member has a place.
+    """
+
+    counts: IntMatrix
+    chosen: BoolVector
+    damage: Damage
+    whole: bool
+
+
+def draft_plan(
+    problem: PreemptionProblem, domains: Sequence[BoolVector], members: Members, floor: Floor
+) -> Draft | None:
+    """Find a legal plan in the domains that can be won at the least priority; None when none was found."""
+    known = [(least, number) for number, least in enumerate(floor.highest) if least is not None]
+    best: Draft | None = None
+    for least, number in sorted(known)[:_DOMAINS_TRIED]:
+        if best is not None and least > best.damage.highest:
+            break
+        draft = _draft(problem, domains[number], members, least) or _draft(
+            problem, domains[number], members, None
+        )
+        if draft is not None and (best is None or draft.damage < best.damage):
+            best = draft
+    return best
+
+
+def _draft(
+    problem: PreemptionProblem, mask: BoolVector, members: Members, priority: int | None
+) -> Draft | None:
+    return _Greedy(problem, mask, usable_up_to(problem, priority)).run(members)
+
+
+class _Greedy:
+    """One run over one domain."""
+
+    def __init__(self, problem: PreemptionProblem, mask: BoolVector, usable: BoolVector) -> None:
+        self.problem, self.usable = problem, usable
+        self.slots = np.where(mask, widest_slots(problem, usable), 0)
+        self.counts = np.zeros((len(problem.classes), len(problem.nodes)), dtype=np.int64)
+        self.room = problem.free.copy()
+        self.chosen = np.zeros(len(problem.candidates), dtype=bool)
+        self.evicted: dict[int, int] = {}
+        self.budget = problem.budgets.tolist()
+        self.stale: set[int] = set()
+        self._known: dict[int, list[int]] = {}
+        whole = problem.jobs.breakable.copy()
+        whole[problem.candidates.job[~usable]] = False
+        self.whole = whole
+
+    def run(self, members: Members) -> Draft | None:
+        """Place what is needed, then what costs nothing more."""
+        problem = self.problem
+        order = sorted(range(len(problem.classes)), key=lambda one: (int(self.slots[one].sum()), one))
+        left = list(problem.sizes)
+        need = {
+            index: len(role.members) if members is Members.ALL else max(0, role.min_available)
+            for index, role in enumerate(problem.roles)
+        }
+        for number in order:
+            role = problem.classes[number][0]
+            wanted = min(left[number], need[role])
+            if self._place(number, wanted, free_only=False) < wanted:
+                return None
+            left[number] -= wanted
+            need[role] -= wanted
+        if any(need.values()):
+            return None
+        self.chosen = spare(problem, self.counts, self.chosen)
+        self.room = self._room_left()
+        for number in order:
+            left[number] -= self._place(number, left[number], free_only=True)
+        if not _in_multiples(problem, self.counts):
+            return None
+        damage = damage_of(problem, self.chosen) if self.chosen.any() else NO_DAMAGE
+        return Draft(self.counts, self.chosen, damage, whole=not any(left))
+
+    def _room_left(self) -> IntMatrix:
+        problem = self.problem
+        room = problem.freed(self.chosen)
+        for number, (_, shape) in enumerate(problem.classes):
+            room -= problem.requests[shape][:, None] * self.counts[number]
+        return room
+
+    def _place(self, number: int, wanted: int, *, free_only: bool) -> int:
+        """Place members of a class; give how many found a place."""
+        if wanted <= 0:
+            return 0
+        heap: list[tuple[Cost, int]] = []
+        now: dict[int, Cost] = {}
+        for row in np.flatnonzero(self.slots[number] > 0).tolist():
+            cost = self._offer(number, row)
+            if cost is not None:
+                now[row] = cost
+                heap.append((cost, row))
+        heapify(heap)
+        placed = 0
+        while heap and placed < wanted:
+            cost, row = heappop(heap)
+            if now.get(row) != cost:
+                continue
+            if free_only and cost != _FREE:
+                break
+            self._commit(number, row)
+            placed += 1
+            for other in sorted(self.stale):
+                if not self.slots[number, other]:
+                    continue
+                fresh = self._offer(number, other)
+                if fresh is None:
+                    now.pop(other, None)
+                else:
+                    now[other] = fresh
+                    heappush(heap, (fresh, other))
+            self.stale.clear()
+        return placed
+
+    def _candidates(self, row: int) -> list[int]:
+        if row not in self._known:
+            here = self.problem.on_node(row)
+            self._known[row] = here[self.usable[here]].tolist()
+        return self._known[row]
+
+    def _offer(self, number: int, row: int) -> Cost | None:
+        """What one more member on a node would cost; None where it does not fit at all."""
+        picked = self._pick(number, row)
+        if picked is None:
+            return None
+        if not picked:
+            return _FREE
+        table, jobs = self.problem.candidates, self.problem.jobs
+        violations = broken = pods = priorities = 0
+        highest = -(2**62)
+        for one in picked:
+            job = int(table.job[one])
+            violations += self._over_budget(one)
+            priority = int(table.priority[one])
+            highest = max(highest, priority)
+            if self._spare_of(job) > 0:
+                pods += 1
+                priorities += priority
+            else:
+                broken += 1
+                size = int(jobs.running[job]) - self.evicted.get(job, 0)
+                pods += size
+                priorities += priority * size
+        return (violations, highest, broken, pods, priorities)
+
+    def _spare_of(self, job: int) -> int:
+        jobs = self.problem.jobs
+        return int(jobs.slack[job]) - self.evicted.get(job, 0)
+
+    def _over_budget(self, one: int) -> int:
+        covered = self.problem.covered
+        return sum(self.budget[index] <= 0 for index in np.flatnonzero(covered[:, one]).tolist())
+
+    def _pick(self, number: int, row: int) -> list[int] | None:
+        """Choose who leaves a node for one more member; None where that is not enough."""
+        shape = self.problem.shapes[self.problem.classes[number][1]]
+        asked = [(r, int(shape.request[r])) for r in np.flatnonzero(shape.request > 0).tolist()]
+        lack = {r: amount - int(self.room[r, row]) for r, amount in asked if amount > self.room[r, row]}
+        if not lack:
+            return []
+        table = self.problem.candidates
+        ranked = []
+        for one in self._candidates(row):
+            if self.chosen[one]:
+                continue
+            job = int(table.job[one])
+            spared = self._spare_of(job) > 0
+            if not spared and not self.whole[job]:
+                continue
+            helps = sum(min(int(table.amounts[r, one]), need) * 1024 // need for r, need in lack.items())
+            if helps:
+                size = 0 if spared else int(self.problem.jobs.running[job])
+                key = (self._over_budget(one), not spared, size, -helps, int(table.priority[one]), one)
+                ranked.append(key)
+        ranked.sort()
+        left = dict(lack)
+        picked: list[int] = []
+        for key in ranked:
+            one = key[-1]
+            if all(amount <= 0 for amount in left.values()):
+                break
+            picked.append(one)
+            for r in left:
+                left[r] -= int(table.amounts[r, one])
+        if any(amount > 0 for amount in left.values()):
+            return None
+        for one in picked[-2::-1]:
+            if all(left[r] + int(table.amounts[r, one]) <= 0 for r in left):
+                picked.remove(one)
+                for r in left:
+                    left[r] += int(table.amounts[r, one])
+        return picked
+
+    def _commit(self, number: int, row: int) -> None:
+        picked = self._pick(number, row)
+        for one in picked or ():
+            if not self.chosen[one]:
+                self._evict(one)
+        self.counts[number, row] += 1
+        self.room[:, row] -= self.problem.requests[self.problem.classes[number][1]]
+        self.stale.add(row)
+
+    def _evict(self, one: int) -> None:
+        """Take a candidate out, with the rest of its gang where that breaks."""
+        job = int(self.problem.candidates.job[one])
+        going = [one] if self._spare_of(job) > 0 else self.problem.of_job(job).tolist()
+        for each in going:
+            if self.chosen[each]:
+                continue
+            self.chosen[each] = True
+            row = int(self.problem.candidates.node[each])
+            self.room[:, row] += self.problem.candidates.amounts[:, each]
+            self.stale.add(row)
+            for index in np.flatnonzero(self.problem.covered[:, each]).tolist():
+                self.budget[index] -= 1
+            self.evicted[job] = self.evicted.get(job, 0) + 1
+        if self._spare_of(job) <= 0:
+            # What this gang costs elsewhere has changed.
+            self.stale.update(self.problem.candidates.node[self.problem.of_job(job)].tolist())
+
+
+_FREE: Cost = (0, -(2**62), 0, 0, 0)
+
+
+def spare(problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector) -> BoolVector:
+    """Let everybody stay who is not needed for the members where they are, dearest first.
+
+    Gangs that are broken stay whole or leave whole; one that has left too far is given back down to what it
+    can spare.
+    """
+    kept = chosen.copy()
+    table, jobs = problem.candidates, problem.jobs
+    room = problem.freed(kept)
+    for number, (_, shape) in enumerate(problem.classes):
+        room -= problem.requests[shape][:, None] * counts[number]
+    wanted = _wanted(problem, counts)
+    evicted = np.bincount(table.job[kept], minlength=len(jobs.names))
+    broken = (evicted > 0) & (jobs.running - evicted < jobs.least)
+
+    def back(ones: list[int]) -> bool:
+        for one in ones:
+            room[:, table.node[one]] -= table.amounts[:, one]
+        rows = sorted({int(table.node[one]) for one in ones})
+        if all((room[:, row][wanted[:, row]] >= 0).all() for row in rows):
+            kept[ones] = False
+            return True
+        for one in ones:
+            room[:, table.node[one]] += table.amounts[:, one]
+        return False
+
+    units: list[tuple[tuple[int, ...], list[int]]] = []
+    for job in np.flatnonzero(broken).tolist():
+        ones = [one for one in problem.of_job(job).tolist() if kept[one]]
+        units.append(((0, -int(table.priority[ones].max()), -len(ones), job), ones))
+    for one in np.flatnonzero(kept).tolist():
+        if not broken[table.job[one]]:
+            units.append(((1, -int(table.priority[one]), 0, one), [one]))
+    units.sort(key=lambda unit: (unit[0][1], unit[0]))
+    for _, ones in units:
+        back(ones)
+    closed = close(problem, kept)
+    return kept if closed is None else closed
+
+
+def _wanted(problem: PreemptionProblem, counts: IntMatrix) -> BoolVector:
+    """Resources that the members on a node ask for, shape (R, N)."""
+    wanted = np.zeros(problem.free.shape, dtype=bool)
+    for number, (_, shape) in enumerate(problem.classes):
+        wanted |= (problem.requests[shape] > 0)[:, None] & (counts[number] > 0)
+    return wanted
+
+
+def _in_multiples(problem: PreemptionProblem, counts: IntMatrix) -> bool:
+    tree = problem.tree
+    if tree is None:
+        return True
+    per_node = counts.sum(axis=0)
+    if (per_node[problem.place < 0] > 0).any():
+        return False
+    bound = problem.bound if len(problem.bound) else np.zeros_like(per_node)
+    fresh, total = np.zeros(len(tree.nodes), np.int64), np.zeros(len(tree.nodes), np.int64)
+    inside = problem.place >= 0
+    fresh[problem.place[inside]] = per_node[inside]
+    total[problem.place[inside]] = (per_node + bound)[inside]
+    used, sums = tree.sum_up(fresh), tree.sum_up(total)
+    for layer, multiple in problem.spec.multiples.items():
+        depth = tree.depth_of(layer)
+        if depth is None:
+            continue
+        span = slice(tree.layer_start[depth], tree.layer_start[depth + 1])
+        if ((sums[span] % multiple != 0) & (used[span] > 0)).any():
+            return False
+    return True

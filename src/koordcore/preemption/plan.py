@@ -1,0 +1,347 @@
+"""The plan: the cheapest victims for a whole job, with a proof, and where its members go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.allocators.gang.demand import natural_key, rank_order
+from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
+from koordcore.model.decisions import Victim
+from koordcore.model.pods import PodKey
+from koordcore.model.preemption import Alternative, Damage, Gather, Members, NotHelpful, PreemptionPlan
+from koordcore.preemption.bounds import Floor, floor_of, may_hold, widest_slots
+from koordcore.preemption.cost import broken_jobs, close, damage_of
+from koordcore.preemption.exact import ExactAnswer, Scope, solve_exact
+from koordcore.preemption.greedy import Draft, draft_plan, spare
+from koordcore.preemption.problem import Conflict, PreemptionProblem
+
+__all__ = ["DryRun", "deal_members", "plan_preemption"]
+
+NOT_HELPFUL: Final = "preemption not helpful"
+_ROUNDS: Final = 64
+"""Each round learns from a dry run that did not hold; features that count amounts need none."""
+
+
+class DryRun(Protocol):
+    """Tries a plan with every filter and allocator; given by whoever owns them."""
+
+    def __call__(self, counts: IntMatrix, chosen: BoolVector) -> Conflict | None:
+        """Say where the plan does not hold, or None.
+
+        Parameters
+        ----------
+        counts
+            Members per class and node, shape (C, N).
+        chosen
+            Candidates that have left, shape (V,).
+        """
+
+
+@attrs.frozen(eq=False)
+class _Found:
+    """A plan in counts with what is known about it, and where it gathers."""
+
+    counts: IntMatrix
+    chosen: BoolVector
+    damage: Damage
+    certificate: Certificate
+    depth: int
+    domain: BoolVector
+
+
+def plan_preemption(
+    problem: PreemptionProblem,
+    *,
+    members: Members = Members.MINIMUM,
+    gather: Gather = Gather.DEEPEST,
+    limits: Limits = DEFAULT_LIMITS,
+    dry_run: DryRun | None = None,
+) -> PreemptionPlan | NotHelpful:
+    """Find who has to leave so that a whole job fits, at the least damage.
+
+    Parameters
+    ----------
+    problem
+        Members, nodes, and who may leave.
+    members, gather
+        For whom room is made, and how a wish for gathering competes with damage (rulings 14 and 15).
+    limits
+        Budget and seed of the solver. When it ends the best plan so far is returned with its bound.
+    dry_run
+        Tries each plan; what does not hold is learnt and planned again.
+
+    Returns
+    -------
+    PreemptionPlan or NotHelpful
+        Nobody is named where that would not help, and nobody who is not needed.
+    """
+    depths = _depths(problem)
+    proven = True
+    best: _Found | None = None
+    for depth in depths:
+        found = _at_depth(problem, depth, members, limits, dry_run)
+        if isinstance(found, CertificateStatus):
+            proven = proven and found is CertificateStatus.INFEASIBLE
+            continue
+        if best is None or found.damage < best.damage:
+            best = found
+        if gather is Gather.DEEPEST:
+            break
+    if best is None:
+        status = CertificateStatus.INFEASIBLE if proven else CertificateStatus.HEURISTIC
+        return NotHelpful(reason=NOT_HELPFUL, message="", certificate=Certificate(status))
+    certificate = best.certificate
+    if not proven or (gather is Gather.IF_FREE and best.depth != depths[-1] and not certificate.proven):
+        certificate = Certificate(CertificateStatus.HEURISTIC, certificate.objective)
+    return _plan(problem, attrs.evolve(best, certificate=certificate), members)
+
+
+def _depths(problem: PreemptionProblem) -> tuple[int, ...]:
+    """Layers in which all members may be gathered, deepest first; 0 is the whole cluster."""
+    tree = problem.tree
+    if tree is None:
+        return (0,)
+    must = problem.spec.must_layer(tree.layers)
+    top = tree.depth_of(must) if must else 0
+    if top is None:
+        return ()
+    return tuple(range(len(tree.layers), top - 1, -1))
+
+
+def _domains(problem: PreemptionProblem, depth: int) -> Iterator[BoolVector]:
+    """Nodes of every domain of a depth that may hold the members."""
+    tree = problem.tree
+    if tree is None:
+        yield np.ones(len(problem.nodes), dtype=bool)
+        return
+    inside = problem.place >= 0
+    home = (
+        np.where(inside, tree.ancestors[depth][np.maximum(problem.place, 0)], -1)
+        if len(tree.nodes)
+        else (np.full(len(problem.nodes), -1, dtype=np.int64))
+    )
+    held = np.unique(home[(problem.bound > 0) & inside]) if len(problem.bound) else np.zeros(0, np.int64)
+    for domain in tree.domains_at(depth):
+        if len(held) == 0 or (len(held) == 1 and held[0] == domain):
+            yield home == domain
+
+
+def _at_depth(
+    problem: PreemptionProblem, depth: int, members: Members, limits: Limits, dry_run: DryRun | None
+) -> _Found | CertificateStatus:
+    """Find the cheapest plan that gathers in one domain of a depth."""
+    everybody = np.ones(len(problem.candidates), dtype=bool)
+    slots = widest_slots(problem, everybody)
+    domains = [mask for mask in _domains(problem, depth) if may_hold(problem, slots, mask, members)]
+    if not domains:
+        return CertificateStatus.INFEASIBLE
+    conflicts: list[Conflict] = []
+    for _ in range(_ROUNDS):
+        answer = _cheapest(problem, tuple(domains), members, tuple(conflicts), limits)
+        if isinstance(answer, CertificateStatus):
+            return answer
+        conflict = dry_run(answer.counts, answer.chosen) if dry_run is not None else None
+        if conflict is None:
+            return _found(problem, answer, depth, domains)
+        conflicts.append(conflict)
+    return CertificateStatus.HEURISTIC
+
+
+def _cheapest(
+    problem: PreemptionProblem,
+    domains: tuple[BoolVector, ...],
+    members: Members,
+    conflicts: tuple[Conflict, ...],
+    limits: Limits,
+) -> ExactAnswer | CertificateStatus:
+    """Greedy first, bound second, solver third."""
+    floor = floor_of(problem, domains, members)
+    draft = None if conflicts else draft_plan(problem, domains, members, floor)
+    if draft is not None:
+        settled = _settled(draft, floor)
+        if settled is not None:
+            return settled
+    scope = _scope(problem, domains, members, conflicts, floor, draft)
+    start = None if draft is None else (draft.counts, draft.chosen)
+    answer = solve_exact(problem, scope, start=start, limits=limits)
+    if answer is CertificateStatus.FEASIBLE and draft is not None:
+        return _bounded(draft, floor)
+    return answer
+
+
+def _settled(draft: Draft, floor: Floor) -> ExactAnswer | None:
+    """Take the draft where it reaches the bound."""
+    if not draft.whole or draft.damage.vector[: len(floor.vector)] != floor.vector:
+        return None
+    if len(floor.vector) < len(draft.damage.vector):
+        return None
+    certificate = Certificate.make_proven(draft.damage.vector)
+    return ExactAnswer(counts=draft.counts, chosen=draft.chosen, certificate=certificate)
+
+
+def _bounded(draft: Draft, floor: Floor) -> ExactAnswer:
+    vector = draft.damage.vector
+    bound = (*floor.vector, *[-(2**62)] * (len(vector) - len(floor.vector)))
+    certificate = Certificate.make_bounded(vector, min(bound, vector))
+    return ExactAnswer(counts=draft.counts, chosen=draft.chosen, certificate=certificate)
+
+
+def _scope(
+    problem: PreemptionProblem,
+    domains: tuple[BoolVector, ...],
+    members: Members,
+    conflicts: tuple[Conflict, ...],
+    floor: Floor,
+    draft: Draft | None,
+) -> Scope:
+    """Leave out what cannot be part of a plan that is at least as good as the draft."""
+    usable = np.ones(len(problem.candidates), dtype=bool)
+    pairs = [(mask, least) for mask, least in zip(domains, floor.highest, strict=True) if least is not None]
+    if draft is not None and draft.damage.violations == 0:
+        highest = draft.damage.highest
+        usable = problem.candidates.priority <= highest
+        pairs = [(mask, least) for mask, least in pairs if least <= highest]
+    domains = tuple(mask for mask, _ in pairs)
+    return Scope(domains=domains, usable=usable, members=members, conflicts=conflicts, floor=floor.vector)
+
+
+def _found(
+    problem: PreemptionProblem, answer: ExactAnswer, depth: int, domains: Sequence[BoolVector]
+) -> _Found:
+    used = answer.counts.sum(axis=0) > 0
+    domain = next(mask for mask in domains if not (used & ~mask).any())
+    damage = damage_of(problem, answer.chosen)
+    chosen = answer.chosen
+    if not answer.certificate.proven:
+        chosen = spare(problem, answer.counts, chosen)
+        damage = damage_of(problem, chosen)
+    certificate = answer.certificate
+    if damage.vector != certificate.objective:
+        bound = min(certificate.bound, damage.vector)
+        certificate = Certificate.make_bounded(damage.vector, bound)
+    return _Found(answer.counts, chosen, damage, certificate, depth, domain)
+
+
+# -- writing the plan ----------------------------------------------------------------------------------------
+
+
+def deal_members(problem: PreemptionProblem, counts: IntMatrix) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Hand the places out, lowest ranks first, neighbours to neighbours.
+
+    Parameters
+    ----------
+    counts
+        Members per class and node, shape (C, N).
+
+    Returns
+    -------
+    nodes
+        Node of every member with a place, in rank order.
+    left_out
+        The others, in rank order.
+    """
+    order = _leaf_order(problem)
+    places: list[list[str]] = []
+    for row in counts:
+        places.append([problem.nodes[node] for node in order for _ in range(int(row[node]))])
+    number = {pair: position for position, pair in enumerate(problem.classes)}
+    role_of = {member.key: index for index, role in enumerate(problem.roles) for member in role.members}
+    taken: dict[str, str] = {}
+    left_out: list[str] = []
+    for member in rank_order(problem.members):
+        own = places[number[role_of[member.key], member.shape]]
+        if own:
+            taken[member.key] = own.pop(0)
+        else:
+            left_out.append(member.key)
+    return taken, tuple(left_out)
+
+
+def _leaf_order(problem: PreemptionProblem) -> list[int]:
+    position: IntVector = problem.place
+    return sorted(
+        range(len(problem.nodes)),
+        key=lambda row: (int(position[row]) < 0, int(position[row]), natural_key(problem.nodes[row])),
+    )
+
+
+def _plan(problem: PreemptionProblem, found: _Found, members: Members) -> PreemptionPlan:
+    nodes, left_out = deal_members(problem, found.counts)
+    layer, domain = _where(problem, found)
+    return PreemptionPlan(
+        nominations=immutabledict(nodes),
+        left_out=left_out,
+        victims=victims_of(problem, found.chosen),
+        broken=tuple(
+            problem.jobs.names[job]
+            for job in np.flatnonzero(broken_jobs(problem, found.chosen)).tolist()
+            if problem.jobs.gang[job]
+        ),
+        damage=found.damage,
+        certificate=found.certificate,
+        layer=layer,
+        domain=domain,
+        alternative=_alternative(problem, found, members),
+    )
+
+
+def victims_of(problem: PreemptionProblem, chosen: BoolVector) -> tuple[Victim, ...]:
+    """List who leaves, by node, then name."""
+    table = problem.candidates
+    listed = [
+        Victim(
+            pod=PodKey(*table.keys[one].split("/", 1)),
+            node=problem.nodes[int(table.node[one])],
+            priority=int(table.priority[one]),
+            job=problem.jobs.names[int(table.job[one])],
+        )
+        for one in np.flatnonzero(chosen).tolist()
+    ]
+    return tuple(sorted(listed, key=lambda victim: (victim.node, victim.pod)))
+
+
+def _where(problem: PreemptionProblem, found: _Found) -> tuple[str, str]:
+    """Name the deepest domain that holds all members."""
+    tree = problem.tree
+    used = np.flatnonzero(found.counts.sum(axis=0))
+    if tree is None or not len(used):
+        return "", ""
+    for depth in range(len(tree.layers), 0, -1):
+        homes = set(tree.ancestors[depth][problem.place[used]].tolist())
+        if len(homes) == 1:
+            (domain,) = homes
+            return tree.layer_of(domain), tree.names[domain]
+    return tree.layer_of(0), ""
+
+
+def _alternative(problem: PreemptionProblem, found: _Found, members: Members) -> Alternative | None:
+    """Draft a plan elsewhere: in another domain of the layer, or without the nodes that lose pods."""
+    if not found.chosen.any():
+        return None
+    used = found.counts.sum(axis=0) > 0
+    tree = problem.tree
+    if tree is not None and found.depth > 0:
+        domains = [mask for mask in _domains(problem, found.depth) if not (mask & used).any()]
+    else:
+        hit = np.zeros(len(problem.nodes), dtype=bool)
+        hit[problem.candidates.node[found.chosen]] = True
+        domains = [~(used & hit)]
+    slots = widest_slots(problem, np.ones(len(problem.candidates), dtype=bool))
+    domains = [mask for mask in domains if may_hold(problem, slots, mask, members)]
+    if not domains:
+        return None
+    draft = draft_plan(problem, tuple(domains), members, floor_of(problem, tuple(domains), members))
+    if draft is None or close(problem, draft.chosen) is None:
+        return None
+    rows = np.flatnonzero(draft.counts.sum(axis=0)).tolist()
+    if tree is not None and found.depth > 0:
+        return Alternative(draft.damage, tree.label(int(tree.ancestors[found.depth][problem.place[rows[0]]])))
+    names = [problem.nodes[row] for row in rows]
+    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+    return Alternative(draft.damage, ", ".join(names[:3] if more else names) + more)

@@ -1,0 +1,262 @@
+"""The question as arrays: members that want room, pods that could give it, jobs that tie them together."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.allocators.gang.demand import Member, Role
+from koordcore.errors import ModelError
+from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.topology.network import NetworkTopology
+
+__all__ = ["Candidates", "Conflict", "Jobs", "MemberShape", "PreemptionProblem"]
+
+BoolMatrix = NDArray[np.bool_]
+
+ANYWHERE: Final = NetworkTopologySpec()
+
+
+def _no_counts() -> IntVector:
+    return np.zeros(0, dtype=np.int64)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class MemberShape:
+    """Members that are interchangeable for every filter.
+
+    Parameters
+    ----------
+    request
+        Amounts per resource, shape (R,).
+    allowed
+        Nodes that may take one once the right pods have left, shape (N,): labels, taints, cordons.
+    """
+
+    request: IntVector
+    allowed: BoolVector
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Candidates:
+    """Pods that may be evicted; V of them.
+
+    Parameters
+    ----------
+    keys
+        ``namespace/name``.
+    node
+        Row of the node that each runs on, shape (V,).
+    amounts
+        What each gives back, shape (R, V).
+    priority
+        Shape (V,).
+    job
+        Index of the job that each belongs to, shape (V,).
+    restart
+        Cost of restarting each, as the caller says, shape (V,); empty for none.
+    covered
+        Which disruption budgets select each, shape (B, V).
+    """
+
+    keys: tuple[str, ...]
+    node: IntVector
+    amounts: IntMatrix
+    priority: IntVector
+    job: IntVector
+    restart: IntVector = attrs.field(factory=_no_counts)
+    covered: BoolMatrix = attrs.field(factory=lambda: np.zeros((0, 0), dtype=np.bool_))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Jobs:
+    """Jobs of the candidates; J of them. A pod without a gang is a job of one with a minimum of one.
+
+    Parameters
+    ----------
+    names
+        Gang id, or the pod's key.
+    least
+        Minimum of each, shape (J,).
+    running
+        Bound pods of each, evictable or not, shape (J,).
+    protected
+        Those of them that may not be evicted, shape (J,).
+    gang
+        Which of them are gangs, shape (J,).
+    """
+
+    names: tuple[str, ...]
+    least: IntVector
+    running: IntVector
+    protected: IntVector
+    gang: BoolVector
+
+    @cached_property
+    def slack(self) -> IntVector:
+        """How many pods of each may go without breaking it, shape (J,)."""
+        slack: IntVector = np.maximum(0, self.running - self.least)
+        return slack
+
+    @cached_property
+    def breakable(self) -> BoolVector:
+        """Which jobs may be broken: all their pods may be evicted, shape (J,)."""
+        breakable: BoolVector = self.protected == 0
+        return breakable
+
+
+@attrs.frozen(eq=False)
+class Conflict:
+    """Something that a dry run found out: more has to leave a node than the amounts alone say.
+
+    Parameters
+    ----------
+    node
+        Row of the node.
+    counts
+        Members per shape that did not fit there together, shape (S,).
+    gone
+        Candidates that had left it, shape (V,).
+    """
+
+    node: int
+    counts: IntVector
+    gone: BoolVector
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class PreemptionProblem:
+    """One job that wants room.
+
+    Parameters
+    ----------
+    nodes
+        Names, N of them.
+    free
+        What each has left now, shape (R, N); negative where a node is overcommitted, which matters only if a
+        member is placed there.
+    shapes
+        Shapes that the members refer to.
+    roles
+        Gangs of the job with their pending members; ``min_available`` is what each still needs.
+    candidates, jobs
+        Who may leave.
+    budgets
+        Evictions that each disruption budget still allows, shape (B,).
+    tree, spec
+        The network and the wish for gathering; no tree for a job that does not care.
+    bound
+        Members that run or wait already per node, shape (N,); they count for gathering. Empty for none.
+
+    Raises
+    ------
+    ModelError
+        When the parts do not fit together.
+    """
+
+    nodes: tuple[str, ...]
+    free: IntMatrix
+    shapes: tuple[MemberShape, ...]
+    roles: tuple[Role, ...]
+    candidates: Candidates
+    jobs: Jobs
+    budgets: IntVector = attrs.field(factory=_no_counts)
+    tree: NetworkTopology | None = None
+    spec: NetworkTopologySpec = ANYWHERE
+    bound: IntVector = attrs.field(factory=_no_counts)
+
+    def __attrs_post_init__(self) -> None:
+        if self.free.shape[1] != len(self.nodes):
+            raise ModelError(f"free: expected {len(self.nodes)} nodes, got {self.free.shape[1]}")
+        keys = [member.key for role in self.roles for member in role.members]
+        if len(set(keys)) != len(keys):
+            raise ModelError("a member occurs twice in one job")
+        if any(not 0 <= member.shape < len(self.shapes) for role in self.roles for member in role.members):
+            raise ModelError("a member refers to a shape that does not exist")
+
+    @cached_property
+    def classes(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of role and shape that occur: members of one are interchangeable."""
+        pairs = {(number, member.shape) for number, role in enumerate(self.roles) for member in role.members}
+        return tuple(sorted(pairs))
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Members of each class."""
+        return tuple(
+            sum(member.shape == shape for member in self.roles[role].members) for role, shape in self.classes
+        )
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """All members, role by role."""
+        return tuple(member for role in self.roles for member in role.members)
+
+    @cached_property
+    def requests(self) -> IntMatrix:
+        """Amounts of each shape, shape (S, R)."""
+        if not self.shapes:
+            return np.zeros((0, self.free.shape[0]), dtype=np.int64)
+        return np.stack([shape.request for shape in self.shapes])
+
+    @cached_property
+    def by_job(self) -> tuple[IntVector, IntVector]:
+        """Candidates ordered by job, and where each job's begin, shape (J + 1,)."""
+        order = np.argsort(self.candidates.job, kind="stable")
+        starts = np.searchsorted(self.candidates.job[order], np.arange(len(self.jobs.names) + 1))
+        return order, starts.astype(np.int64)
+
+    def of_job(self, job: int) -> IntVector:
+        """Give the candidates of a job."""
+        order, starts = self.by_job
+        return order[starts[job] : starts[job + 1]]
+
+    @cached_property
+    def by_node(self) -> tuple[IntVector, IntVector]:
+        """Candidates ordered by node, and where each node's begin, shape (N + 1,)."""
+        order = np.argsort(self.candidates.node, kind="stable")
+        starts = np.searchsorted(self.candidates.node[order], np.arange(len(self.nodes) + 1))
+        return order, starts.astype(np.int64)
+
+    def on_node(self, row: int) -> IntVector:
+        """Give the candidates on a node."""
+        order, starts = self.by_node
+        return order[starts[row] : starts[row + 1]]
+
+    @cached_property
+    def restart(self) -> IntVector:
+        """Restart cost of every candidate, shape (V,)."""
+        given = self.candidates.restart
+        return given if len(given) else np.zeros(len(self.candidates), dtype=np.int64)
+
+    @cached_property
+    def covered(self) -> BoolMatrix:
+        """Budgets that select every candidate, shape (B, V)."""
+        if len(self.budgets):
+            return self.candidates.covered
+        return np.zeros((0, len(self.candidates)), dtype=np.bool_)
+
+    @cached_property
+    def place(self) -> IntVector:
+        """Position of every node in the tree, -1 outside, shape (N,)."""
+        if self.tree is None:
+            return np.full(len(self.nodes), -1, dtype=np.int64)
+        index = self.tree.node_index
+        return np.array([index.get(name, -1) for name in self.nodes], dtype=np.int64)
+
+    def freed(self, chosen: BoolVector) -> IntMatrix:
+        """Give what the nodes have left once the chosen candidates have gone, shape (R, N)."""
+        room = self.free.copy()
+        picked = np.flatnonzero(chosen)
+        nodes = self.candidates.node[picked]
+        for row in range(len(room)):
+            np.add.at(room[row], nodes, self.candidates.amounts[row, picked])
+        return room

@@ -1,0 +1,212 @@
+"""From a snapshot to the arrays of a preemption problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore.allocators.gang.demand import Member, Role
+from koordcore.allocators.gang.slots import insufficient
+from koordcore.errors import ManifestError
+from koordcore.model.cluster import PodDisruptionBudget
+from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.resources import PODS, counted
+from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
+from koordcore.preemption.candidates import NodeRefusal, Refuse
+from koordcore.preemption.problem import MemberShape, PreemptionProblem
+from koordcore.preemption.victims import amounts_of, collect_candidates
+from koordcore.protocol.gang import parse_topology_index
+from koordcore.scoring.labels import fit_selector, fit_taints, fit_term, fit_unschedulable
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.topology.network import NetworkTopology
+
+__all__ = ["NodeMask", "make_problem", "plain_mask", "plain_refusals"]
+
+NodeMask: TypeAlias = Callable[[Pod], tuple[Hashable, BoolVector]]
+"""Gives what tells shapes apart, and the nodes that no eviction could make illegal for the pod, shape (N,)."""
+
+
+def plain_mask(layout: ClusterLayout, pod: Pod) -> BoolVector:
+    """Tell which nodes a pod may ever run on: cordons, taints, node selector and required node affinity."""
+    mask = fit_unschedulable(layout, pod.tolerations) & fit_taints(layout, pod.tolerations)
+    mask &= _fit_labels(layout, pod)
+    absent = any(
+        amount > 0 and name not in layout.index and counted(name) for name, amount in pod.requests.items()
+    )
+    return np.zeros_like(mask) if absent else mask
+
+
+def _fit_labels(layout: ClusterLayout, pod: Pod) -> BoolVector:
+    """Tell which nodes satisfy the node selector and the required node affinity."""
+    mask = np.ones(len(layout.names), dtype=np.bool_)
+    if pod.node_selector:
+        wanted = sorted(pod.node_selector.items())
+        terms = tuple(Requirement(key, SelectorOperator.IN, (value,)) for key, value in wanted)
+        mask &= fit_term(layout, NodeSelectorTerm(terms))
+    required = None if pod.affinity is None or pod.affinity.node is None else pod.affinity.node.required
+    if required is not None:
+        mask &= fit_selector(layout, required)
+    return mask
+
+
+def _plain(layout: ClusterLayout) -> NodeMask:
+    known: dict[Hashable, BoolVector] = {}
+
+    def mask(pod: Pod) -> tuple[Hashable, BoolVector]:
+        key = (pod.requests, pod.node_selector, pod.affinity, pod.tolerations)
+        if key not in known:
+            known[key] = plain_mask(layout, pod)
+        return key, known[key]
+
+    return mask
+
+
+def _rank(pod: Pod) -> int | None:
+    try:
+        return parse_topology_index(pod.annotations)
+    except ManifestError:
+        return None
+
+
+def make_problem(
+    snapshot: ClusterSnapshot,
+    preemptor: Pod,
+    pending: Mapping[str, tuple[Sequence[Pod], int]],
+    *,
+    minimums: Mapping[str, int],
+    own: frozenset[PodKey] = frozenset(),
+    tree: NetworkTopology | None = None,
+    spec: NetworkTopologySpec | None = None,
+    bound: Sequence[str] = (),
+    mask: NodeMask | None = None,
+    free: IntMatrix | None = None,
+    restart: Callable[[Pod], int] | None = None,
+) -> PreemptionProblem:
+    """Set the question up for a job of a snapshot.
+
+    Parameters
+    ----------
+    preemptor
+        The member whose priority counts.
+    pending
+        Per gang, its waiting members and how many of them are needed; a pod without a gang comes under its
+        own key.
+    minimums
+        Minimum of every gang of the cluster, by id.
+    own
+        Bound pods that are no victims whatever their priority: members of the job that wait at Permit.
+    tree, spec
+        The network and the job's wish for gathering; both or none.
+    bound
+        Node of every member that has one already.
+    mask
+        Nodes that each member may ever run on; the plain filters when left out.
+    free
+        What the nodes have left, shape (R, N), before nominations are counted; the snapshot's when left out.
+    restart
+        What restarting a pod costs.
+
+    Notes
+    -----
+    Pods of others that are nominated to a node and at least as important count as if they ran there.
+    """
+    layout = snapshot.layout
+    masks = _plain(layout) if mask is None else mask
+    shapes: dict[Hashable, tuple[int, MemberShape]] = {}
+    roles = []
+    for name in sorted(pending):
+        pods, least = pending[name]
+        members = []
+        for pod in pods:
+            key, allowed = masks(pod)
+            if key not in shapes:
+                request = amounts_of(layout, pod)
+                shapes[key] = (len(shapes), MemberShape(request=request, allowed=allowed))
+            members.append(Member(str(pod.key), shapes[key][0], _rank(pod)))
+        roles.append(Role(name=name, members=tuple(members), min_available=max(0, least)))
+    room = (layout.allocatable - snapshot.columns.requested) if free is None else free.copy()
+    mine = {pod.key for pods, _ in pending.values() for pod in pods}
+    for pod in snapshot.pending:
+        row = layout.row_of.get(pod.nominated_node or "")
+        if row is not None and pod.key not in mine and pod.priority >= preemptor.priority:
+            room[:, row] -= amounts_of(layout, pod)
+    budgets = snapshot.of(PodDisruptionBudget)
+    candidates, jobs = collect_candidates(
+        layout,
+        snapshot.bound_pods(),
+        preemptor,
+        minimums=minimums,
+        budgets=budgets,
+        protected=own,
+        restart=restart,
+    )
+    held = np.zeros(len(layout.names), dtype=np.int64)
+    for node in bound:
+        if node in layout.row_of:
+            held[layout.row_of[node]] += 1
+    gathered = tree is not None and spec is not None
+    if gathered and tree is not None:
+        inside = np.array([name in tree.node_index for name in layout.names], dtype=np.bool_)
+        shapes = {
+            key: (number, MemberShape(request=shape.request, allowed=shape.allowed & inside))
+            for key, (number, shape) in shapes.items()
+        }
+    return PreemptionProblem(
+        nodes=layout.names,
+        free=room,
+        shapes=tuple(shape for _, shape in shapes.values()),
+        roles=tuple(roles),
+        candidates=candidates,
+        jobs=jobs,
+        budgets=np.array([budget.disruptions_allowed for budget in budgets], dtype=np.int64),
+        tree=tree if gathered else None,
+        spec=spec if gathered and spec is not None else NetworkTopologySpec(),
+        bound=held if bound else np.zeros(0, dtype=np.int64),
+    )
+
+
+def plain_refusals(layout: ClusterLayout, pods: Iterable[Pod]) -> Refuse:
+    """Say why a member does not fit a node, by the plain filters in their order.
+
+    Parameters
+    ----------
+    pods
+        Every member that may be asked about.
+    """
+    known = {str(pod.key): pod for pod in pods}
+    order = [PODS, *(name for name in layout.resources if name != PODS)]
+
+    def refuse(key: str, row: int, left: IntVector) -> NodeRefusal | None:
+        pod = known[key]
+        if not fit_unschedulable(layout, pod.tolerations)[row]:
+            return NodeRefusal(("node(s) were unschedulable",), resolvable=False)
+        if not fit_taints(layout, pod.tolerations)[row]:
+            return NodeRefusal(("node(s) had untolerated taint(s)",), resolvable=False)
+        if not _fit_labels(layout, pod)[row]:
+            return NodeRefusal(("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
+        asked = _asked(layout, order, pod)
+        reasons = insufficient(_along(layout, order, left), asked, order)
+        absent = sorted(
+            name
+            for name, amount in pod.requests.items()
+            if amount > 0 and name not in layout.index and counted(name)
+        )
+        reasons += tuple(f"Insufficient {name}" for name in absent)
+        whole = _along(layout, order, layout.allocatable[:, row])
+        # A number of pods that is too small for one more is never called hopeless.
+        hopeless = bool(absent) or bool((asked[1:] > whole[1:]).any())
+        return NodeRefusal(reasons, resolvable=not hopeless) if reasons else None
+
+    return refuse
+
+
+def _along(layout: ClusterLayout, order: Sequence[str], amounts: IntVector) -> IntVector:
+    return amounts[[layout.index[name] for name in order]]
+
+
+def _asked(layout: ClusterLayout, order: Sequence[str], pod: Pod) -> IntVector:
+    return _along(layout, order, amounts_of(layout, pod))

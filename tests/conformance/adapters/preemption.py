@@ -1,0 +1,465 @@
+"""Job preemption: eligibility, cost, plans and outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+
+from koordcore.manifests.bundle import snapshot_from_objects
+from koordcore.manifests.pods import pod_from_manifest
+from koordcore.model.certificates import Certificate, CertificateStatus
+from koordcore.model.cluster import PodDisruptionBudget
+from koordcore.model.gangs import NetworkTopologySpec, PodGroup
+from koordcore.model.pods import Pod
+from koordcore.model.preemption import Gather, Members, NotHelpful, PreemptionPlan
+from koordcore.model.selectors import EVERYTHING
+from koordcore.preemption.attempt import Attempt, attempt_preemption, nominations_after
+from koordcore.preemption.candidates import (
+    candidate_nodes,
+    explain_invalid,
+    explain_not_tried,
+    explain_plain,
+    explain_planned,
+)
+from koordcore.preemption.cost import broken_jobs, close, damage_of
+from koordcore.preemption.eligible import check_eligible, may_evict
+from koordcore.preemption.plan import plan_preemption
+from koordcore.preemption.problem import PreemptionProblem
+from koordcore.preemption.setup import make_problem, plain_refusals
+from koordcore.preemption.victims import collect_candidates
+from koordcore.protocol.gang import gang_name, parse_topology_spec
+from koordcore.protocol.network_topology import parse_cluster_network_topology
+from koordcore.protocol.preemption import (
+    QUESTIONED_OBJECT_KEY,
+    format_diagnosis,
+    parse_policy,
+    preemption_disabled,
+    transformed_policy,
+)
+from koordcore.protocol.quota import is_preemptible
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.topology.network import NetworkTopology, build_tree, order_layers
+from tests.conformance.core import Case, Verdict, difference, subject
+
+
+def read(raw: Mapping[str, Any], key: str) -> list[Pod]:
+    return [pod_from_manifest(one) for one in raw.get(key) or []]
+
+
+@attrs.frozen(eq=False)
+class World:
+    """A case's input as records."""
+
+    raw: Mapping[str, Any]
+
+    @cached_property
+    def snapshot(self) -> ClusterSnapshot:
+        kinds = ("nodes", "pods", "waiting", "pending", "nominated", "podGroups", "pdbs")
+        return snapshot_from_objects([one for kind in kinds for one in self.raw.get(kind) or []]).snapshot
+
+    @cached_property
+    def pending(self) -> list[Pod]:
+        return read(self.raw, "pending")
+
+    @cached_property
+    def waiting(self) -> list[Pod]:
+        return read(self.raw, "waiting")
+
+    @cached_property
+    def trigger(self) -> Pod:
+        if "triggerPod" in self.raw:
+            return pod_from_manifest(self.raw["triggerPod"])
+        return next(pod for pod in self.pending if str(pod.key) == self.raw["trigger"])
+
+    @cached_property
+    def minimums(self) -> dict[str, int]:
+        return {group.id: group.min_member for group in self.snapshot.of(PodGroup)}
+
+    @cached_property
+    def statuses(self) -> dict[str, str]:
+        return {node: status["code"] for node, status in (self.raw.get("statuses") or {}).items()}
+
+    @cached_property
+    def on_node(self) -> dict[str, list[Pod]]:
+        found: dict[str, list[Pod]] = {node["metadata"]["name"]: [] for node in self.raw.get("nodes") or []}
+        for pod in (*read(self.raw, "pods"), *self.waiting):
+            found.setdefault(str(pod.node_name), []).append(pod)
+        return found
+
+    @property
+    def stale(self) -> bool:
+        """A later member failed where the plan of this cycle had put it."""
+        return self.spec is not None and len(self.raw.get("attempted") or ()) > 1
+
+    @property
+    def preemptor(self) -> str:
+        group = self.raw.get("gangGroup")
+        return ",".join(sorted(group)) if group else str(self.trigger.key)
+
+    def parts(self) -> dict[str, tuple[Sequence[Pod], int]]:
+        """Pending members by gang, and how many each gang still needs."""
+        if not self.raw.get("gangGroup"):
+            return {str(pod.key): ([pod], 1) for pod in self.pending}
+        found: dict[str, tuple[list[Pod], int]] = {}
+        for gang in self.raw["gangGroup"]:
+            members = [pod for pod in self.pending if gang_of(pod) == gang]
+            held = sum(gang_of(pod) == gang for pod in self.waiting)
+            found[gang] = (members, max(0, self.minimums.get(gang, 0) - held))
+        return dict(found)
+
+    @cached_property
+    def tree(self) -> NetworkTopology | None:
+        if "topology" not in self.raw:
+            return None
+        labels = {state.name: state.node.labels for state in self.snapshot.nodes}
+        return build_tree(order_layers(parse_cluster_network_topology(self.raw["topology"])), labels)
+
+    @cached_property
+    def spec(self) -> NetworkTopologySpec | None:
+        import json
+
+        raw = self.raw.get("topologySpec")
+        return None if raw is None else parse_topology_spec(json.dumps(raw))
+
+    @cached_property
+    def problem(self) -> PreemptionProblem:
+        return make_problem(
+            self.snapshot,
+            self.trigger,
+            self.parts(),
+            minimums=self.minimums,
+            own=frozenset(pod.key for pod in self.waiting),
+            tree=self.tree,
+            spec=self.spec,
+        )
+
+    def attempt(self, members: Members = Members.ALL, gather: Gather = Gather.DEEPEST) -> Attempt:
+        def explain() -> Any:
+            nodes = candidate_nodes(self.statuses)
+            problem = self.problem
+            failure = explain_not_tried(problem, nodes)
+            if failure is not None:
+                return failure
+            refuse = plain_refusals(self.snapshot.layout, self.pending)
+            if self.stale:
+                return explain_invalid()
+            if self.spec is not None:
+                return explain_planned(problem, nodes, refuse)
+            by_key = {member.key: member for member in problem.members}
+            return explain_plain(problem, nodes, [by_key[str(pod.key)] for pod in self.pending], refuse)
+
+        return attempt_preemption(
+            self.trigger,
+            preemptor=self.preemptor,
+            pending=self.pending,
+            waiting=self.waiting,
+            on_node=self.on_node,
+            statuses=self.statuses,
+            earlier=self.raw.get("preemptionMessage", ""),
+            find=lambda: (
+                NOTHING if self.stale else plan_preemption(self.problem, members=members, gather=gather)
+            ),
+            explain=explain,
+        )
+
+
+NOTHING = NotHelpful(
+    reason="preemption not helpful", message="", certificate=Certificate(CertificateStatus.HEURISTIC)
+)
+
+
+def gang_of(pod: Pod) -> str:
+    return f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}"
+
+
+def outcome(world: World, attempt: Attempt) -> dict[str, Any]:
+    diagnosis = attempt.diagnosis
+    victims = attempt.plan.victims if attempt.plan else ()
+    uids = {str(pod.key): pod.uid for pods in world.on_node.values() for pod in pods}
+    failure = attempt.failure
+    return {
+        "status": {
+            "code": attempt.code,
+            "reasons": [] if attempt.code == "Success" else [diagnosis.message],
+        },
+        "result": None if attempt.nominated is None else {"nominatedNodeName": attempt.nominated},
+        "reason": diagnosis.reason,
+        "message": diagnosis.message,
+        "victims": sorted(str(victim.pod) for victim in victims),
+        "contextMessage": attempt.told,
+        "diagnosis": format_diagnosis(diagnosis, uids),
+        "terminatingPodOnNominatedNode": dict(diagnosis.terminating),
+        "nominatedNodeNameAfter": nominations_after(
+            attempt,
+            members=[*world.pending, *world.waiting],
+            nominated=read(world.raw, "nominated"),
+            trigger=world.trigger,
+        ),
+        "schedulingMode": diagnosis.mode,
+        "unschedulablePods": list(diagnosis.unschedulable),
+        "dryRunStatuses": {
+            node: {"code": refused.code, "reasons": list(refused.reasons)}
+            for node, refused in (failure.statuses if failure else {}).items()
+        },
+        "slots": dict(diagnosis.slots or {}),
+    }
+
+
+def plan_record(plan: PreemptionPlan | NotHelpful) -> dict[str, Any]:
+    if isinstance(plan, NotHelpful):
+        return {"feasible": False, "certificate": plan.certificate.status.value}
+    return {
+        "feasible": True,
+        "objective": list(plan.damage.vector[:5]),
+        "victims": sorted(str(victim.pod) for victim in plan.victims),
+        "brokenGangs": list(plan.broken),
+        "placement": dict(plan.nominations),
+        "layer": plan.layer,
+        "domain": plan.domain,
+        "certificate": plan.certificate.status.value,
+    }
+
+
+# -- judging without the planner ----------------------------------------------------------------------------
+
+
+def illegal(world: World, plan: Mapping[str, Any], *, everybody: bool) -> str:
+    """Re-derive a plan from the objects: rights, gang rule, damage, room."""
+    pods = {str(pod.key): pod for found in world.on_node.values() for pod in found}
+    gone = {key: pods[key] for key in plan["victims"]}
+    waiting = {str(pod.key) for pod in world.waiting}
+    for key, pod in gone.items():
+        if key in waiting or not may_evict(world.trigger, pod):
+            return f"{key} may not be evicted"
+    for gang, least in world.minimums.items():
+        running = [key for key, pod in pods.items() if gang_of(pod) == gang]
+        going = [key for key in running if key in gone]
+        if going and len(running) - len(going) < least and len(going) < len(running):
+            return f"{gang} falls below its minimum and is not evicted whole"
+    damage = damage_by_hand(world, gone)
+    if damage != plan["objective"]:
+        return f"the damage is {damage}, not {plan['objective']}"
+    placed = plan["placement"]
+    if everybody and len(placed) < len(world.pending):
+        return "a member has no place"
+    for gang, (members, least) in world.parts().items():
+        if sum(str(pod.key) in placed for pod in members) < least:
+            return f"{gang} does not reach its minimum"
+    return no_room(world, gone, placed)
+
+
+def no_room(world: World, gone: Mapping[str, Pod], placed: Mapping[str, str]) -> str:
+    members = {str(pod.key): pod for pod in world.pending}
+    others = [pod for pod in read(world.raw, "nominated") if pod.priority >= world.trigger.priority]
+    for node in sorted(set(placed.values())):
+        allocatable = world.snapshot.node(node).node.allocatable
+        there = [pod for pod in world.on_node[node] if str(pod.key) not in gone]
+        there += [pod for pod in others if pod.nominated_node == node]
+        fresh = [members[key] for key, where in placed.items() if where == node]
+        if len(there) + len(fresh) > allocatable.get("pods", 0):
+            return f"too many pods on {node}"
+        for name in {name for pod in fresh for name, amount in pod.requests.items() if amount > 0}:
+            if sum(pod.requests.get(name, 0) for pod in (*there, *fresh)) > allocatable.get(name, 0):
+                return f"{name} of {node} is overcommitted"
+        from koordcore.preemption.setup import plain_mask
+
+        row = world.snapshot.layout.row_of[node]
+        for pod in fresh:
+            if not plain_mask(world.snapshot.layout, pod)[row]:
+                return f"{pod.key} may not run on {node}"
+    return ""
+
+
+def damage_by_hand(world: World, gone: Mapping[str, Pod]) -> list[int]:
+    if not gone:
+        return [0, -(2**31), 0, 0, 0]
+    violations = 0
+    for budget in world.snapshot.of(PodDisruptionBudget):
+        hit = [
+            pod
+            for pod in gone.values()
+            if pod.namespace == budget.namespace
+            and budget.selector != EVERYTHING
+            and budget.selector.matches(pod.labels)
+            and pod.name not in budget.disrupted_pods
+        ]
+        violations += max(0, len(hit) - budget.disruptions_allowed)
+    pods = [pod for found in world.on_node.values() for pod in found]
+    lost = 0
+    for gang, least in world.minimums.items():
+        running = sum(gang_of(pod) == gang for pod in pods)
+        going = sum(gang_of(pod) == gang for pod in gone.values())
+        lost += bool(going) and running - going < least
+    lost += sum(gang_of(pod) not in world.minimums for pod in gone.values())
+    priorities = [pod.priority for pod in gone.values()]
+    return [violations, max(priorities), lost, len(gone), sum(priorities)]
+
+
+def compare(expected: Sequence[int], seen: Sequence[int]) -> tuple[Verdict, str]:
+    if list(seen) > list(expected):
+        return Verdict.WRONG, f"objective {list(seen)} is worse than {list(expected)}"
+    return (Verdict.EQUAL if list(seen) == list(expected) else Verdict.BETTER), ""
+
+
+def judge_plan(world: World, expect: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[Verdict, str]:
+    for key, wanted in (("all", expect), ("minimum", expect.get("atMinMember"))):
+        if wanted is None:
+            continue
+        plan = answer[key]
+        if plan["feasible"] != wanted["feasible"]:
+            return Verdict.WRONG, f"{key}: feasible is {plan['feasible']}"
+        if not plan["feasible"]:
+            continue
+        reason = illegal(world, plan, everybody=key == "all")
+        if reason:
+            return Verdict.WRONG, f"{key}: {reason}"
+        verdict, detail = compare(wanted["objective"], plan["objective"])
+        if verdict is not Verdict.EQUAL:
+            return verdict, f"{key}: {detail}"
+    return Verdict.EQUAL, ""
+
+
+def planned(world: World) -> dict[str, Any]:
+    return {
+        "all": plan_record(plan_preemption(world.problem, members=Members.ALL)),
+        "minimum": plan_record(plan_preemption(world.problem, members=Members.MINIMUM)),
+    }
+
+
+def judge_best(case: Case, answer: Any) -> tuple[Verdict, str]:
+    return judge_plan(World(case.input), case.raw["expect"], answer)
+
+
+@subject("preemption.best", judge=judge_best)
+def best(case: Case) -> Any:
+    return planned(World(case.input))
+
+
+def judge_job(case: Case, answer: Any) -> tuple[Verdict, str]:
+    expect = case.raw["expect"]
+    if expect.get("derived"):
+        return judge_plan(World(case.input), expect, answer["plans"])
+    report = difference(
+        {key: value for key, value in expect.items() if key not in ("feasible", "derived")},
+        {key: value for key, value in answer["outcome"].items() if key in expect},
+    )
+    return (Verdict.WRONG, report) if report else (Verdict.EQUAL, "")
+
+
+@subject("preemption.job", judge=judge_job)
+def job(case: Case) -> Any:
+    world = World(case.input)
+    if case.raw["expect"].get("derived"):
+        return {"plans": planned(world)}
+    return {"outcome": outcome(world, world.attempt())}
+
+
+def judge_topology(case: Case, answer: Any) -> tuple[Verdict, str]:
+    expect, world = case.raw["expect"], World(case.input)
+    if not expect.get("derived"):
+        skipped = ("feasible", "derived", "plannerSlots", "plannerMessage", "possibleVictims")
+        report = difference(
+            {key: value for key, value in expect.items() if key not in skipped},
+            {key: value for key, value in answer["outcome"].items() if key in expect},
+        )
+        return (Verdict.WRONG, report) if report else (Verdict.EQUAL, "")
+    pairs = (("deepest", "objectiveAtDeepest"), ("anywhere", "objectiveAnywhere"))
+    verdicts = []
+    for key, name in pairs:
+        plan = answer[key]
+        if plan["feasible"] != expect["feasible"]:
+            return Verdict.WRONG, f"{key}: feasible is {plan['feasible']}"
+        if not plan["feasible"]:
+            continue
+        reason = illegal(world, plan, everybody=True)
+        if reason:
+            return Verdict.WRONG, f"{key}: {reason}"
+        if key == "deepest" and (
+            plan["layer"] != expect["deepestLayer"] or plan["domain"] not in expect["domains"]
+        ):
+            return Verdict.WRONG, f"gathers in {plan['layer']}/{plan['domain']}"
+        verdict, detail = compare(expect[name], plan["objective"])
+        if verdict is Verdict.WRONG:
+            return verdict, f"{key}: {detail}"
+        verdicts.append(verdict)
+    return (Verdict.BETTER if Verdict.BETTER in verdicts else Verdict.EQUAL), ""
+
+
+@subject("preemption.topology", judge=judge_topology)
+def topology(case: Case) -> Any:
+    world = World(case.input)
+    if not case.raw["expect"].get("derived"):
+        return {"outcome": outcome(world, world.attempt())}
+    return {
+        "deepest": plan_record(plan_preemption(world.problem, members=Members.ALL)),
+        "anywhere": plan_record(plan_preemption(world.problem, members=Members.ALL, gather=Gather.IF_FREE)),
+    }
+
+
+@subject("preemption.eligible")
+def eligible(case: Case) -> Any:
+    if case.input["kind"] == "policy":
+        pod = pod_from_manifest(case.input["pod"])
+        policy = parse_policy(pod.labels)
+        return {
+            "policyLabel": None if policy is None else policy.value,
+            "policyWhenTransformed": transformed_policy(pod.labels).value,
+            "disablePreemptible": preemption_disabled(pod.labels),
+            "nonPreemptible": not is_preemptible(pod.labels),
+            "jobKey": pod.labels.get(QUESTIONED_OBJECT_KEY, ""),
+        }
+    world = World(case.input)
+    answer = check_eligible(world.trigger, world.pending, world.on_node, world.statuses)
+    return {
+        "eligible": answer.eligible,
+        "reason": answer.reason,
+        "terminatingPodOnNominatedNode": dict(answer.terminating),
+        "preemptible": {
+            str(pod.key): may_evict(world.trigger, pod) for pods in world.on_node.values() for pod in pods
+        },
+    }
+
+
+@subject("preemption.cost")
+def cost(case: Case) -> Any:
+    if case.input["kind"] == "nodeCost":
+        return {}
+    world = World({**case.input, "nodes": [], "pods": []})
+    pods = read(case.input, "pods")
+    preemptor = Pod(name="preemptor", priority=case.input["preemptorPriority"])
+    states = sorted({str(pod.node_name) for pod in pods})
+    layout = ClusterSnapshot(nodes=[_bare(name) for name in states]).layout
+    budgets = world.snapshot.of(PodDisruptionBudget)
+    candidates, jobs = collect_candidates(layout, pods, preemptor, minimums=world.minimums, budgets=budgets)
+    wanted = set(case.input["victims"])
+    if not wanted <= set(candidates.keys):
+        return {"allowed": False}
+    problem = PreemptionProblem(
+        nodes=layout.names,
+        free=layout.allocatable,
+        shapes=(),
+        roles=(),
+        candidates=candidates,
+        jobs=jobs,
+        budgets=np.array([budget.disruptions_allowed for budget in budgets], dtype=np.int64),
+    )
+    closed = close(problem, np.array([key in wanted for key in candidates.keys], dtype=np.bool_))
+    if closed is None:
+        return {"allowed": False}
+    broken = broken_jobs(problem, closed) & jobs.gang
+    return {
+        "allowed": True,
+        "victims": sorted(key for key, gone in zip(candidates.keys, closed, strict=True) if gone),
+        "brokenGangs": sorted(name for name, lost in zip(jobs.names, broken, strict=True) if lost),
+        "objective": list(damage_of(problem, closed).vector[:5]),
+    }
+
+
+def _bare(name: str) -> Any:
+    from koordcore.model.nodes import Node
+
+    return Node(name=name)
