@@ -61,7 +61,10 @@ class NodeRefusal:
 
 
 Refuse: TypeAlias = Callable[[str, int, IntVector], NodeRefusal | None]
-"""Why a member (by key) does not fit a node (by row) that has so much left, shape (R,); None where it fits."""
+"""Why a member (by key) does not fit a node (by row) with so much left, shape (R,); None where it fits."""
+
+
+NO_STATUSES: Final[immutabledict[str, NodeRefusal]] = immutabledict()
 
 
 @attrs.frozen(kw_only=True)
@@ -85,7 +88,7 @@ class Failure:
 
     message: str
     mode: str = ""
-    statuses: immutabledict[str, NodeRefusal] = immutabledict()
+    statuses: immutabledict[str, NodeRefusal] = NO_STATUSES
     unschedulable: tuple[str, ...] = ()
     slots: immutabledict[str, int] | None = None
 

@@ -369,10 +369,9 @@ class _Model:
 
     def tail(self) -> list[Stage]:
         """What decides between plans of equal damage."""
-        program, stages = self.program, []
-        if self.scope.members is Members.MINIMUM:
-            stages.append(Stage([(variable, -1) for variable in self.place.values()]))
-        return stages
+        if self.scope.members is Members.ALL:
+            return []
+        return [Stage([(variable, -1) for variable in self.place.values()])]
 
     # -- to and from answers ---------------------------------------------------------------------------
 

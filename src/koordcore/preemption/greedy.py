@@ -1,4 +1,4 @@
-"""The first legal plan: members one by one, each where its victims cost least; then whoever can stay, stays."""
+"""The first legal plan: members one by one, each where its victims cost least; who can stay, stays."""
 
 from __future__ import annotations
 

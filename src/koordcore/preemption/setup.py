@@ -27,7 +27,7 @@ from koordcore.topology.network import NetworkTopology
 __all__ = ["NodeMask", "make_problem", "plain_mask", "plain_refusals"]
 
 NodeMask: TypeAlias = Callable[[Pod], tuple[Hashable, BoolVector]]
-"""Gives what tells shapes apart, and the nodes that no eviction could make illegal for the pod, shape (N,)."""
+"""Gives what tells shapes apart, and the nodes where evictions could make room for the pod, shape (N,)."""
 
 
 def plain_mask(layout: ClusterLayout, pod: Pod) -> BoolVector:
