@@ -223,3 +223,27 @@ def test_colocation_shows_what_can_be_lent(capsys: pytest.CaptureFixture[str], t
     assert run(capsys, "colocation", str(path), "--now", "yesterday")[0] == 2
     assert run(capsys, "colocation", str(path), "--node", "nowhere")[0] == 2
     assert run(capsys, "colocation", EXAMPLE)[0] == 2
+
+
+def test_explain_names_whose_leaving_would_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Eight cards in one block: which cards are held on the nearest node, and by whom."""
+    path = tmp_path / "pod.json"
+    card = {"koordinator.sh/gpu-core": "800", "koordinator.sh/gpu-memory-ratio": "800"}
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "eight"},
+                "spec": {
+                    "tolerations": [{"operator": "Exists"}],
+                    "nodeSelector": {"kubernetes.io/hostname": "gpu-s1b1-1"},
+                    "containers": [{"name": "c", "resources": {"requests": card}}],
+                },
+            }
+        ),
+        encoding="utf-8",
+    )
+    code, out, _ = run(capsys, "explain", "eight", EXAMPLE, str(path))
+    assert code == 1
+    assert "gpu-s1b1-1: without default/llama-serve-1 it would do" in out

@@ -82,6 +82,9 @@ def print_explanation(snapshot: ClusterSnapshot, pod: Pod, explanation: Explanat
         show(_refusing_table(refusing, most))
     if explanation.help:
         show(_help_table(explanation))
+        for one in explanation.help:
+            for line in one.details:
+                print(f"{one.nearest}: {line}")
 
 
 def _help_table(explanation: Explanation) -> Table:
@@ -119,7 +122,7 @@ def _fitting_table(fitting: list[NodeVerdict], most: int) -> Table:
     ]
     more = len(fitting) - len(rows)
     return Table(
-        title=f"Fits on {len(fitting)} nodes; scores before weights, best first",
+        title=f"Fits on {len(fitting)} node{'s' * (len(fitting) != 1)}; scores before weights, best first",
         columns=tuple(columns),
         rows=rows,
         note=f"… and {more} more" if more else "",
@@ -130,7 +133,7 @@ def _refusing_table(refusing: list[NodeVerdict], most: int) -> Table:
     rows = [(one.node, one.feature, _lacks(one)) for one in refusing[:most]]
     more = len(refusing) - len(rows)
     return Table(
-        title=f"Does not fit on {len(refusing)} nodes",
+        title=f"Does not fit on {len(refusing)} node{'s' * (len(refusing) != 1)}",
         columns=(Column("NODE", tone=Tone.BAD), Column("REFUSED BY"), Column("BECAUSE")),
         rows=rows,
         note=f"… and {more} more" if more else "",

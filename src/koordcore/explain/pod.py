@@ -62,12 +62,15 @@ class Help:
         How many nodes are refused by exactly these features.
     nearest
         The one of them that lacks least.
+    details
+        More about that node, in words: what its devices and NUMA nodes lack, and whose leaving would do.
     """
 
     features: tuple[str, ...]
     shortfalls: tuple[Shortfall, ...]
     nodes: int
     nearest: str
+    details: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -155,6 +158,11 @@ def _refusing(pod_class: PodClass, row: int) -> dict[str, tuple[Shortfall, ...]]
     return found
 
 
+def _details(pod_class: PodClass, row: int) -> tuple[str, ...]:
+    found = [part.evaluator.details(row) for part in pod_class.parts if part.setting.filters]
+    return tuple(dict.fromkeys(chain.from_iterable(found)))
+
+
 def _lacking(shortfalls: tuple[Shortfall, ...]) -> tuple[int, int]:
     """How far a node is from taking the pod: the largest share that is missing, in thousandths, and the sum.
 
@@ -176,5 +184,6 @@ def _what_helps(pod_class: PodClass, names: tuple[str, ...]) -> tuple[Help, ...]
         key=lambda one: (one[0][:2], one[2]),
     )
     return tuple(
-        Help(features, shortfalls, count, names[row]) for (_, row, shortfalls), count, features in ranked
+        Help(features, shortfalls, count, names[row], _details(pod_class, row))
+        for (_, row, shortfalls), count, features in ranked
     )

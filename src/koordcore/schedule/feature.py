@@ -119,6 +119,10 @@ class Evaluator:
         """Tell in numbers what one node lacks."""
         return ()
 
+    def details(self, row: int) -> tuple[str, ...]:
+        """Say more about why one node refuses, and what would help there; asked for single nodes only."""
+        return ()
+
     def scores(self, rows: Rows) -> IntVector | None:
         """Score the nodes; ``None`` where the feature has no preference about this pod."""
         return None

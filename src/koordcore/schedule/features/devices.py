@@ -22,6 +22,7 @@ from koordcore.allocators.device import (
     device_request_of,
     node_devices,
 )
+from koordcore.allocators.device.explain import explain_devices
 from koordcore.allocators.device.memo import DeviceMemo
 from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.errors import ManifestError
@@ -140,6 +141,16 @@ class DeviceEvaluator(Evaluator):
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
         refusal = self._refusal(row)
         return () if refusal is None else refusal.shortfalls
+
+    def details(self, row: int) -> tuple[str, ...]:
+        feature = self._feature
+        state = feature.states[row]
+        found = None if state is None else explain_devices(state, self._request, policy=feature.policy)
+        if found is None:
+            return ()
+        if found.release is None:
+            return found.lines
+        return (*found.lines, f"without {' and '.join(found.release.holders)} it would do")
 
     def scores(self, rows: Rows) -> IntVector:
         raw = np.maximum(self._raw(rows), 0)

@@ -20,6 +20,7 @@ from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, dev
 from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.allocators.node import NodeAllocation, NodeRequest
 from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
+from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of, demand_on
 from koordcore.allocators.numa_state import NUMAState, allocation_of, numa_node_of, numa_state_of
 from koordcore.model.decisions import Shortfall
@@ -117,6 +118,20 @@ class NUMAEvaluator(Evaluator):
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
         answer = self._verdicts_at(row).answer(row)
         return answer.shortfalls if isinstance(answer, NUMARefusal) else ()
+
+    def details(self, row: int) -> tuple[str, ...]:
+        verdicts = self._verdicts_at(row)
+        if not isinstance(verdicts.answer(row), NUMARefusal):
+            return ()
+        table = verdicts.table
+        found = explain_node(
+            table.state_of(row),
+            table.devices_of(row),
+            verdicts.request,
+            args=verdicts.args,
+            policy=verdicts.policy,
+        )
+        return (found.text,)
 
     def scores(self, rows: Rows) -> IntVector:
         self._feature.update()
