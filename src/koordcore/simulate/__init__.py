@@ -22,9 +22,10 @@ from koordcore.simulate.events import (
     Task,
 )
 from koordcore.simulate.reader import PublishedRun, TraceFolder, read_text
-from koordcore.simulate.record import RecordReplay, decisions_digest, replay_record, write_record
+from koordcore.simulate.record import RecordReplay, replay_record, result_digest, write_record
 from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, plot, summaries
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, replay_cell, summarise
+from koordcore.simulate.scheduled import NodeJoined, PodArrival, ScheduledReplay, replay_schedule
 from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
 from koordcore.simulate.trace import (
     Trace,
@@ -51,8 +52,10 @@ __all__ = [
     "NodeAdded",
     "NodeDrained",
     "NodeFailed",
+    "NodeJoined",
     "Placement",
     "PlotKind",
+    "PodArrival",
     "PolicyName",
     "Progress",
     "PublishedRun",
@@ -61,6 +64,7 @@ __all__ = [
     "Replay",
     "ReplayColumns",
     "ResultFolder",
+    "ScheduledReplay",
     "ScoredPolicy",
     "Summary",
     "SweepResult",
@@ -70,7 +74,6 @@ __all__ = [
     "arrival_columns",
     "arrivals_of",
     "csv_text",
-    "decisions_digest",
     "drawn_ranks",
     "final_snapshot",
     "fragmentation_of",
@@ -85,7 +88,9 @@ __all__ = [
     "replay",
     "replay_cell",
     "replay_record",
+    "replay_schedule",
     "resample",
+    "result_digest",
     "summaries",
     "summarise",
     "sweep",

@@ -19,20 +19,20 @@ from typing import Any, Final, cast
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.errors import ManifestError, ModelError
-from koordcore.model.decisions import PodDecision
+from koordcore.errors import ManifestError, ModelError, join_path
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, required
+from koordcore.protocol.fields import Json, as_mapping, as_str, required
 from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 
 __all__ = [
     "RecordReplay",
-    "decisions_digest",
     "from_json",
     "is_record",
     "replay_record",
+    "result_digest",
     "to_json",
     "write_record",
 ]
@@ -158,9 +158,20 @@ def _type_at(path: str) -> type:
     raise ManifestError.at(_TYPE, f"unknown type {path!r}")
 
 
-def decisions_digest(decisions: Iterable[PodDecision]) -> str:
-    """SHA-256 of decisions in canonical form."""
-    return hashlib.sha256(_text([to_json(one) for one in decisions]).encode("ascii")).hexdigest()
+def _answer(result: ScheduleResult) -> dict[str, Json]:
+    return {
+        "decisions": [to_json(one) for one in result.decisions],
+        "jobs": [to_json(one) for one in result.jobs],
+    }
+
+
+def _digest(answer: Json) -> str:
+    return hashlib.sha256(_text(answer).encode("ascii")).hexdigest()
+
+
+def result_digest(result: ScheduleResult) -> str:
+    """SHA-256 of what was decided about pods and jobs, in canonical form."""
+    return _digest(_answer(result))
 
 
 def write_record(
@@ -170,24 +181,27 @@ def write_record(
     *,
     policy: Policy = Policy(),
     now: datetime | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> str:
     """Write a call of ``schedule`` with its answer.
 
     Parameters
     ----------
-    snapshot, pods, policy, now
+    snapshot, pods, policy, now, limits
         The arguments of the call.
     result
         What it gave.
     """
+    answer = _answer(result)
     record = {
         "format": FORMAT,
         "snapshot": to_json(snapshot),
         "pods": None if pods is None else [to_json(pod) for pod in pods],
         "policy": to_json(policy),
         "now": to_json(now),
-        "decisions": [to_json(one) for one in result.decisions],
-        "digest": decisions_digest(result.decisions),
+        "limits": to_json(limits),
+        "result": answer,
+        "digest": _digest(answer),
     }
     return _text(record) + "\n"
 
@@ -201,7 +215,7 @@ class RecordReplay:
     result
         What ``schedule`` gave now.
     recorded, digest
-        Digest of the recorded decisions, and of those taken now.
+        Digest of what was recorded, and of what was decided now.
     difference
         Where they first differ, with both values; empty when they are equal.
     """
@@ -228,7 +242,7 @@ def replay_record(text: str) -> RecordReplay:
     Raises
     ------
     ManifestError
-        When the text is no record, or its decisions do not have the digest that it gives.
+        When the text is no record, or its result does not have the digest that it gives.
     """
     try:
         record = as_mapping(json.loads(text))
@@ -238,27 +252,28 @@ def replay_record(text: str) -> RecordReplay:
         raise ManifestError.at("", f"not JSON: {error}") from None
     if record.get("format") != FORMAT:
         raise ManifestError.at("format", f"expected {FORMAT!r}")
-    wrote = required(record, "decisions", as_list)
-    recorded = hashlib.sha256(_text(wrote).encode("ascii")).hexdigest()
+    wrote = required(record, "result", as_mapping)
+    recorded = _digest(wrote)
     if recorded != required(record, "digest", as_str):
-        raise ManifestError.at("digest", "the decisions were changed after they had been recorded")
+        raise ManifestError.at("digest", "the result was changed after it had been recorded")
     result = schedule(
         cast("ClusterSnapshot", from_json(record["snapshot"])),
         from_json(record["pods"]),
         policy=from_json(record["policy"]),
         now=from_json(record["now"]),
+        limits=from_json(record["limits"]),
     )
-    taken = [to_json(one) for one in result.decisions]
-    return RecordReplay(result, recorded, decisions_digest(result.decisions), _first_difference(wrote, taken))
+    taken = _answer(result)
+    return RecordReplay(result, recorded, _digest(taken), _first_difference(wrote, taken, ""))
 
 
-def _first_difference(recorded: Json, now: Json, path: str = "decisions") -> str:
+def _first_difference(recorded: Json, now: Json, path: str) -> str:
     """Name the first place, in the order of decisions and fields, where two JSON values differ."""
     if recorded == now:
         return ""
     if isinstance(recorded, Mapping) and isinstance(now, Mapping):
         for key in sorted({*recorded, *now}):
-            found = _first_difference(recorded.get(key), now.get(key), f"{path}.{key}")
+            found = _first_difference(recorded.get(key), now.get(key), join_path(path, key))
             if found:
                 return found
     if isinstance(recorded, list) and isinstance(now, list):

@@ -1,0 +1,151 @@
+"""Pods over time, placed by ``schedule``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import attrs
+import pytest
+
+from koordcore.errors import ModelError
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Pod
+from koordcore.model.policy import FeatureSetting, FitArgs, Policy, ScoringStrategy
+from koordcore.schedule.features.gpu_share import GpuShareArgs
+from koordcore.scoring.gpu_policies import PolicyName, make_policy
+from koordcore.simulate import (
+    Departure,
+    NodeDrained,
+    NodeFailed,
+    NodeJoined,
+    PodArrival,
+    ScheduledReplay,
+    nodes_of,
+    replay,
+    replay_schedule,
+    untimed_events,
+)
+from koordcore.simulate.scheduled import ClusterEvent
+from koordcore.snapshot import ClusterSnapshot
+from tests.schedule.test_gpu_share import pod as card_pod
+from tests.schedule.test_gpu_share import small_snapshot
+from tests.simulate.small import small_mix, small_trace
+
+
+def node(name: str, cpu: int = 1000) -> Node:
+    return Node(name=name, allocatable={"cpu": cpu, "pods": 10})
+
+
+def pod(name: str, priority: int = 0, node_name: str | None = None) -> Pod:
+    return Pod(name=name, requests={"cpu": 1000}, priority=priority, node_name=node_name)
+
+
+def run(*events: ClusterEvent, nodes: tuple[Node, ...] = (node("a"),)) -> ScheduledReplay:
+    return replay_schedule(ClusterSnapshot(nodes=nodes), events)
+
+
+def places(result: ScheduledReplay) -> list[tuple[str, str, int, int]]:
+    return [(one.task.removeprefix("default/"), one.node, one.time, one.waited) for one in result.placements]
+
+
+def test_pods_wait_for_those_that_end() -> None:
+    result = run(PodArrival(0, pod("x"), 10), PodArrival(3, pod("y"), 5), PodArrival(10, pod("z")))
+    assert places(result) == [("x", "a", 0, 0), ("y", "a", 10, 7), ("z", "a", 15, 5)]
+    assert result.time.tolist() == [0, 3, 10, 15]
+    assert result.pending.tolist() == [0, 1, 1, 0]
+    assert result.waited.tolist() == [0, 0, 7, 5]
+    assert result.requested[0].tolist() == [1000, 1000, 1000, 1000]
+
+
+def test_more_important_pods_overtake() -> None:
+    """What a queue does, a replay of schedule does."""
+    result = run(
+        PodArrival(0, pod("x"), 10), PodArrival(1, pod("low")), PodArrival(2, pod("high", priority=9), 10)
+    )
+    assert [one[0] for one in places(result)] == ["x", "high", "low"]
+
+
+def test_nodes_drain_fail_and_come_back() -> None:
+    drained = run(
+        PodArrival(0, pod("x"), 5), NodeDrained(1, "a"), PodArrival(2, pod("y")), NodeJoined(9, node("a"))
+    )
+    assert places(drained) == [("x", "a", 0, 0), ("y", "a", 9, 7)]
+    failed = run(
+        PodArrival(0, pod("x"), 50),
+        NodeFailed(10, "a"),
+        PodArrival(20, pod("y")),
+        nodes=(node("a"), node("b")),
+    )
+    assert places(failed) == [("x", "a", 0, 0), ("x", "b", 10, 0), ("y", "b", 60, 40)]
+    assert [state.name for state in failed.snapshot.nodes] == ["b"]
+
+
+def test_departures_free_room_and_end_waits() -> None:
+    result = run(
+        PodArrival(0, pod("x")),
+        PodArrival(1, pod("y")),
+        PodArrival(1, pod("z")),
+        Departure(2, "default/y"),
+        Departure(3, "x"),
+        Departure(4, "never-there"),
+    )
+    assert places(result) == [("x", "a", 0, 0), ("z", "a", 3, 2)]
+
+
+def test_pods_that_were_there_stay_until_named() -> None:
+    there = pod("there", node_name="a")
+    cluster = ClusterSnapshot(nodes=[node("a")]).assume(there)
+    result = replay_schedule(cluster, [PodArrival(0, pod("x")), Departure(7, "there")])
+    assert places(result) == [("x", "a", 7, 7)]
+
+
+def test_the_start_dates_the_pods() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    result = replay_schedule(ClusterSnapshot(nodes=[node("a")]), [PodArrival(90, pod("x"))], start=start)
+    (bound,) = result.snapshot.bound_pods()
+    assert bound.created == datetime(2026, 1, 1, 0, 1, 30, tzinfo=UTC)
+
+
+def test_another_policy_gives_another_digest() -> None:
+    events = [PodArrival(turn, pod(f"p{turn}")) for turn in range(4)]
+    cluster = ClusterSnapshot(nodes=[node("a", 4000), node("b", 4000)])
+    packed = FitArgs(strategy=ScoringStrategy.MOST_ALLOCATED)
+    pack = Policy(features=(FeatureSetting(name="NodeResourcesFit", args=packed),))
+    spread = replay_schedule(cluster, events)
+    crowded = replay_schedule(cluster, events, policy=pack)
+    assert {one.node for one in spread.placements} == {"a", "b"}
+    assert {one.node for one in crowded.placements} == {"a"}
+    assert spread.digest == replay_schedule(cluster, events).digest != crowded.digest
+
+
+def test_the_fast_replay_decides_alike() -> None:
+    """Sixty tasks with cards, one a second: the same nodes by the general way."""
+    mix, cluster = small_mix(), small_snapshot()
+    empty = attrs.evolve(cluster, pending=())
+    order = list(range(60))
+    fit = FeatureSetting(name="NodeResourcesFit", scores=False)
+    share = FeatureSetting(name="GpuShare", args=GpuShareArgs(policy=PolicyName.FORESIGHT, mix=mix))
+    pods = [card_pod(task.name, task.demand) for task in small_trace().tasks[:60]]
+    slow = replay_schedule(
+        empty,
+        [PodArrival(turn, one) for turn, one in enumerate(pods)],
+        policy=Policy(features=(fit, share)),
+    )
+    nodes = nodes_of(empty)
+    policy = make_policy(PolicyName.FORESIGHT, mix, nodes=nodes)
+    fast = replay(nodes, untimed_events(small_trace(), order), policy, mix=mix)
+    bound = [(f"default/{one.task}", one.node) for one in fast.placements if one.node]
+    assert [(one.task, one.node) for one in slow.placements] == bound
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ((PodArrival(1, pod("x")), PodArrival(0, pod("y"))), "order of time"),
+        ((PodArrival(0, pod("x")), PodArrival(0, pod("x"))), "there already"),
+        ((NodeDrained(0, "nowhere"),), "no node nowhere"),
+    ],
+)
+def test_impossible_streams_are_refused(events: tuple[ClusterEvent, ...], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        run(*events)
