@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import attrs
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from immutabledict import immutabledict
 from numpy.testing import assert_array_equal
 
 from koordcore._arrays import compile_layout
@@ -20,13 +22,17 @@ from koordcore.model.affinity import (
     UnsatisfiableAction,
     WeightedPodAffinityTerm,
 )
+from koordcore.model.cluster import Namespace
+from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import InterPodArgs
 from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
+from koordcore.schedule import schedule
 from koordcore.scoring.groups import PodGroups
 from koordcore.scoring.interpod import InterPodFilter, InterPodScore, Namespaces, interpod_request
 from koordcore.scoring.spread import SpreadFilter, SpreadScore, spread_request
+from koordcore.snapshot import ClusterSnapshot
 from tests.reference.neighbours import interpod_filter, interpod_scores, spread_filter, spread_scores
 
 KEYS = ("kubernetes.io/hostname", "zone", "rack")
@@ -173,3 +179,37 @@ def test_following_placements_equals_starting_with_them(
         assert_array_equal(old_spread.judge(), SpreadFilter(fresh, request).judge())
         everywhere = np.ones(len(states), np.bool_)
         assert_array_equal(old_soft.raw(everywhere), SpreadScore(fresh, request).raw(everywhere))
+
+
+@given(clusters(), st.lists(pods("new"), min_size=1, max_size=2), st.lists(st.integers(0, 1), max_size=5))
+def test_the_loop_sees_what_was_placed_before(
+    states: tuple[NodeState, ...], kinds: list[Pod], order: list[int]
+) -> None:
+    """Pod by pod, schedule takes a node that the rule allows, and none only where it allows none."""
+    room = {"cpu": 4000, "pods": 50}
+    spaces = [Namespace(name, immutabledict(labels)) for name, labels in NAMESPACES.items()]
+    snapshot = ClusterSnapshot(
+        nodes=[NodeState(attrs.evolve(one.node, allocatable=room, taints=()), one.pods) for one in states],
+        records=spaces,
+    )
+    queue = [
+        attrs.evolve(
+            kinds[kind % len(kinds)], name=f"q{index}", deleted=None, node_selector={}, priority=-index
+        )
+        for index, kind in enumerate(order)
+    ]
+    result = schedule(snapshot, queue)
+    for pod, decision in zip(queue, result.decisions, strict=True):
+        spread = spread_filter(snapshot.nodes, pod)
+        near = interpod_filter(snapshot.nodes, pod, NAMESPACES)
+        allowed = [
+            state.name
+            for state, one, two in zip(snapshot.nodes, spread, near, strict=True)
+            if not one and not two
+        ]
+        if isinstance(decision, Bound):
+            assert decision.node in allowed
+            assert decision.feasible == len(allowed)
+            snapshot = snapshot.assume(pod.at(decision.node))
+        else:
+            assert not allowed

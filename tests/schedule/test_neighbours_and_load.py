@@ -189,3 +189,9 @@ def test_labels_that_nobody_looks_at_do_not_tell_pods_apart() -> None:
     assert features.class_of(first) is features.class_of(second)
     assert features.class_of(first) is not features.class_of(stranger)
     assert sorted(places(schedule(snapshot, [first, second]).decisions)) == ["n0", "n2"]
+
+
+def test_without_metrics_load_says_nothing() -> None:
+    snapshot = ClusterSnapshot(nodes=nodes(3))
+    with_load = schedule(snapshot, web(4), policy=LOAD, now=NOW)
+    assert places(with_load.decisions) == places(schedule(snapshot, web(4)).decisions)

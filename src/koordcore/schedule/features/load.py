@@ -54,6 +54,16 @@ class LoadEvaluator(Evaluator):
         return self._feature.state.score(self._request, rows)
 
 
+class UnmeasuredEvaluator(Evaluator):
+    """No node reports its load: all pass and none scores."""
+
+    def __init__(self, number: int) -> None:
+        self._scores = np.zeros(number, np.int64)
+
+    def scores(self, rows: Rows) -> IntVector:
+        return self._scores[rows]
+
+
 class LoadAware(Feature):
     """Measured usage and what pods are expected to use."""
 
@@ -62,6 +72,7 @@ class LoadAware(Feature):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._state: LoadState | None = None
+        self._measured = bool(workspace.snapshot.of(NodeMetric))
 
     @property
     def state(self) -> LoadState:
@@ -73,7 +84,9 @@ class LoadAware(Feature):
         return self._state
 
     def request_of(self, pod: Pod) -> Hashable:
-        return self.state.request_key(pod)
+        return self.state.request_key(pod) if self._measured else ()
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        if not self._measured:
+            return UnmeasuredEvaluator(len(self.workspace.layout.names))
         return LoadEvaluator(self, pod)
