@@ -1,0 +1,1 @@
+"""A batch queue for a GPU cluster, as a control plane without Kubernetes."""
