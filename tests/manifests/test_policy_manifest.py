@@ -88,8 +88,57 @@ MANY = configuration(
 )
 
 
+KOORDINATOR = configuration(
+    {
+        "schedulerName": "koord",
+        "plugins": {
+            "multiPoint": {
+                "enabled": [
+                    {"name": name}
+                    for name in (
+                        "NodeNUMAResource",
+                        "DeviceShare",
+                        "Reservation",
+                        "Coscheduling",
+                        "ElasticQuota",
+                        "SchedulingHint",
+                    )
+                ]
+            }
+        },
+        "pluginConfig": plugin_config(
+            NodeNUMAResource={
+                "defaultCPUBindPolicy": "SpreadByPCPUs",
+                "scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 2}]},
+                "numaScoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 2}]},
+            },
+            DeviceShare={
+                "scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "koordinator.sh/rdma"}]},
+                "disableDeviceNUMATopologyAlignment": True,
+                "gpuShareUnsupportedModels": [{"vendor": "huawei", "model": "x"}],
+            },
+            Reservation={
+                "enablePreemption": True,
+                "gcDurationSeconds": 60,
+                "ignoredResources": ["example.com/x"],
+                "preAllocationConfig": {"enableClusterMode": True, "clusterLabelKey": "a/b"},
+            },
+            Coscheduling={"defaultTimeout": "5m0s", "enablePreemption": True, "awareNetworkTopology": True},
+            ElasticQuota={
+                "enableRuntimeQuota": False,
+                "delayEvictTime": "1m30s",
+                "defaultQuotaGroupMax": {"cpu": "100", "memory": "1Ti"},
+            },
+            SchedulingHint={"maxHintNodes": 7},
+        ),
+    }
+)
+
+
 @pytest.mark.parametrize(
-    "raw", [KOORDINATOR_CONFIGURATION, MANY, configuration({})], ids=["shipped", "many", "empty"]
+    "raw",
+    [KOORDINATOR_CONFIGURATION, MANY, KOORDINATOR, configuration({})],
+    ids=["shipped", "many", "koordinator", "empty"],
 )
 def test_a_configuration_comes_back_as_it_was_read(raw: Any) -> None:
     policies = policies_from_manifest(raw)

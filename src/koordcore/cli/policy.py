@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.errors import ManifestError, Problem
+from koordcore.manifests.policy_args import write_args
 from koordcore.manifests.policy_lint import lint_configuration
-from koordcore.manifests.policy_manifest import ARGS_WRITERS, configuration_manifest
+from koordcore.manifests.policy_manifest import configuration_manifest
 from koordcore.manifests.scheduler_config import (
     SchedulerConfiguration,
     SchedulerProfile,
@@ -102,8 +103,7 @@ def _table(profile: SchedulerProfile) -> Table:
 
 def _row(setting: FeatureSetting) -> tuple[str, str, str, str]:
     args: Any = setting.args
-    write = ARGS_WRITERS.get(type(args))
-    text = json.dumps(write(args), separators=(",", ":")) if write is not None else ""
+    text = "" if args is None else json.dumps(write_args(setting.name, args), separators=(",", ":"))
     return (
         setting.name,
         "yes" if setting.filters else "",

@@ -1,0 +1,271 @@
+"""Arguments of scheduler plugins back to JSON, with the field names of ``v1``.
+
+The stock plugins' arguments and those of load-aware scheduling are written in full; of the other Koordinator
+plugins only what differs from the default is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from koordcore.errors import ModelError
+from koordcore.manifests.encode import node_affinity_manifest, spread_constraint_manifest
+from koordcore.model.device_policy import DevicePolicy
+from koordcore.model.gangs import CoschedulingArgs
+from koordcore.model.load import AggregatedArgs, LoadAwareArgs
+from koordcore.model.numa import NUMAArgs
+from koordcore.model.policy import (
+    BalancedArgs,
+    FitArgs,
+    FitPlusArgs,
+    InterPodArgs,
+    NodeAffinityArgs,
+    ScarceArgs,
+    ScoringStrategy,
+    SpreadArgs,
+    SpreadDefaulting,
+)
+from koordcore.model.quotas import QuotaPolicy
+from koordcore.model.reservations import PreAllocationArgs, ReservationArgs
+from koordcore.model.resources import format_resources
+from koordcore.protocol.times import format_duration
+
+__all__ = ["ARGS_WRITERS", "write_args"]
+
+Object = dict[str, Any]
+
+
+def _weights(pairs: Iterable[tuple[str, int]]) -> list[Object]:
+    return [{"name": name, "weight": weight} for name, weight in pairs]
+
+
+def _given(**fields: Any) -> Object:
+    return {key: value for key, value in fields.items() if value not in (None, (), [], {}, "")}
+
+
+def _fit(args: FitArgs) -> Object:
+    scoring: Object = {"type": str(args.strategy), "resources": _weights(args.resources)}
+    if args.strategy is ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
+        shape = [{"utilization": one.utilization, "score": one.score} for one in args.shape]
+        scoring["requestedToCapacityRatio"] = {"shape": shape}
+    return {
+        "scoringStrategy": scoring,
+        **_given(ignoredResources=list(args.ignored), ignoredResourceGroups=list(args.ignored_groups)),
+    }
+
+
+def _balanced(args: BalancedArgs) -> Object:
+    return {"resources": _weights(args.resources)}
+
+
+def _node_affinity(args: NodeAffinityArgs) -> Object:
+    return {} if args.added is None else {"addedAffinity": node_affinity_manifest(args.added)}
+
+
+def _fit_plus(args: FitPlusArgs) -> Object:
+    return {
+        "resources": {
+            name: {"type": strategy, "weight": weight} for name, (strategy, weight) in args.resources.items()
+        }
+    }
+
+
+def _scarce(args: ScarceArgs) -> Object:
+    return {"resources": list(args.resources)}
+
+
+def _spread(args: SpreadArgs) -> Object:
+    written: Object = {"defaultingType": str(args.defaulting)}
+    if args.defaulting is SpreadDefaulting.LIST:
+        written["defaultConstraints"] = [spread_constraint_manifest(one) for one in args.default_constraints]
+    return written
+
+
+def _interpod(args: InterPodArgs) -> Object:
+    return {
+        "hardPodAffinityWeight": args.hard_pod_affinity_weight,
+        "ignorePreferredTermsOfExistingPods": args.ignore_preferred_terms_of_existing_pods,
+    }
+
+
+def _aggregated(args: AggregatedArgs) -> Object:
+    def duration(nanoseconds: int) -> str:
+        return format_duration(nanoseconds) if nanoseconds else ""
+
+    return _given(
+        usageThresholds=dict(args.usage_thresholds),
+        usageAggregationType=args.usage_type,
+        usageAggregatedDuration=duration(args.usage_duration),
+        scoreAggregationType=args.score_type,
+        scoreAggregatedDuration=duration(args.score_duration),
+    )
+
+
+def _load_aware(args: LoadAwareArgs) -> Object:
+    return {
+        "filterExpiredNodeMetrics": args.filter_expired_node_metrics,
+        "nodeMetricExpirationSeconds": args.node_metric_expiration_seconds,
+        "enableScheduleWhenNodeMetricsExpired": args.enable_schedule_when_node_metrics_expired,
+        "usageThresholds": dict(args.usage_thresholds),
+        "prodUsageIncludeSys": args.prod_usage_include_sys,
+        "scoreAccordingProdUsage": args.score_according_prod_usage,
+        "estimator": args.estimator,
+        "estimatedScalingFactors": dict(args.estimated_scaling_factors),
+        "allowCustomizeEstimation": args.allow_customize_estimation,
+        **_given(
+            resourceWeights=dict(args.resource_weights),
+            dominantResourceWeight=args.dominant_resource_weight or None,
+            prodUsageThresholds=dict(args.prod_usage_thresholds),
+            estimatedSecondsAfterPodScheduled=args.estimated_seconds_after_pod_scheduled,
+            estimatedSecondsAfterInitialized=args.estimated_seconds_after_initialized,
+            supportedResources=list(args.supported_resources),
+        ),
+        **({} if args.aggregated is None else {"aggregated": _aggregated(args.aggregated)}),
+    }
+
+
+def _numa(args: NUMAArgs) -> Object:
+    return {
+        "defaultCPUBindPolicy": str(args.default_bind_policy or ""),
+        "scoringStrategy": {"type": str(args.scoring), "resources": _weights(args.weights)},
+        "numaScoringStrategy": {"type": str(args.numa_scoring), "resources": _weights(args.weights)},
+    }
+
+
+def _devices(args: DevicePolicy) -> Object:
+    if args.template_resources != DevicePolicy().template_resources:
+        raise ModelError("DeviceShare: names of template resources cannot be written")
+    models = [{"vendor": vendor, "model": model} for vendor, model in args.unshareable_models]
+    return {
+        "scoringStrategy": {"type": str(args.strategy), "resources": _weights(args.weights.items())},
+        "disableDeviceNUMATopologyAlignment": not args.align_numa,
+        **_given(gpuShareUnsupportedModels=models),
+    }
+
+
+def _changed(args: Any, default: Any, names: Mapping[str, str]) -> Object:
+    """Write the fields that differ from the default; ``names`` maps ours to the wire's."""
+    return {
+        wire: getattr(args, field)
+        for field, wire in names.items()
+        if getattr(args, field) != getattr(default, field)
+    }
+
+
+def _gangs(args: CoschedulingArgs) -> Object:
+    written = _changed(
+        args,
+        CoschedulingArgs(),
+        {
+            "default_match_policy": "defaultMatchPolicy",
+            "controller_workers": "controllerWorkers",
+            "enable_preemption": "enablePreemption",
+            "aware_network_topology": "awareNetworkTopology",
+        },
+    )
+    if args.default_timeout != CoschedulingArgs().default_timeout:
+        written["defaultTimeout"] = format_duration(args.default_timeout)
+    return {key: str(value) if key == "defaultMatchPolicy" else value for key, value in written.items()}
+
+
+_QUOTA_GATES: Final = ("multi_quota_tree", "guarantee_usage", "disable_default_quota")
+
+
+def _quota(args: QuotaPolicy) -> Object:
+    default = QuotaPolicy()
+    for gate in _QUOTA_GATES:
+        if getattr(args, gate) != getattr(default, gate):
+            raise ModelError(f"ElasticQuota: {gate} is a feature gate, which arguments do not hold")
+    written = _changed(
+        args,
+        default,
+        {
+            "enable_runtime_quota": "enableRuntimeQuota",
+            "enable_min_quota_scale": "enableMinQuotaScale",
+            "enable_check_parent_quota": "enableCheckParentQuota",
+            "disable_default_quota_preemption": "disableDefaultQuotaPreemption",
+            "monitor_all_quotas": "monitorAllQuotas",
+        },
+    )
+    if args.delay_evict != default.delay_evict:
+        written["delayEvictTime"] = format_duration(args.delay_evict)
+    limits = {
+        "default_quota_group_max": "defaultQuotaGroupMax",
+        "system_quota_group_max": "systemQuotaGroupMax",
+    }
+    written.update(
+        {wire: format_resources(amounts) for wire, amounts in _changed(args, default, limits).items()}
+    )
+    return written
+
+
+def _hints(args: int) -> Object:
+    return {"maxHintNodes": args}
+
+
+def _reservations(args: ReservationArgs) -> Object:
+    default = ReservationArgs()
+    if args.skip_fits_node:
+        raise ModelError("Reservation: skip_fits_node is a feature gate, which arguments do not hold")
+    written = _changed(
+        args,
+        default,
+        {
+            "enable_preemption": "enablePreemption",
+            "min_candidate_nodes_percentage": "minCandidateNodesPercentage",
+            "min_candidate_nodes_absolute": "minCandidateNodesAbsolute",
+            "controller_workers": "controllerWorkers",
+            "gc_duration": "gcDurationSeconds",
+            "gc_interval": "gcIntervalSeconds",
+            "disable_garbage_collection": "disableGarbageCollection",
+            "resync_interval": "resyncIntervalSeconds",
+        },
+    )
+    names = {
+        "cluster_mode": "enableClusterMode",
+        "label": "clusterLabelKey",
+        "priority_annotation": "clusterPriorityAnnotationKey",
+        "prefer_none": "preferNoPreAllocatedPods",
+    }
+    return {
+        **written,
+        **_given(
+            preAllocationConfig=_changed(args.pre_allocation, PreAllocationArgs(), names),
+            ignoredResources=list(args.ignored_resources),
+            ignoredResourceGroups=list(args.ignored_groups),
+        ),
+    }
+
+
+ARGS_WRITERS: Final[Mapping[str, Callable[[Any], Object]]] = {
+    "NodeResourcesFit": _fit,
+    "NodeResourcesBalancedAllocation": _balanced,
+    "NodeAffinity": _node_affinity,
+    "NodeResourcesFitPlus": _fit_plus,
+    "ScarceResourceAvoidance": _scarce,
+    "PodTopologySpread": _spread,
+    "InterPodAffinity": _interpod,
+    "LoadAwareScheduling": _load_aware,
+    "NodeNUMAResource": _numa,
+    "DeviceShare": _devices,
+    "ElasticQuota": _quota,
+    "SchedulingHint": _hints,
+    "Coscheduling": _gangs,
+    "Reservation": _reservations,
+}
+"""Plugin name to what writes its arguments."""
+
+
+def write_args(name: str, args: Any) -> Object:
+    """Write a plugin's arguments.
+
+    Raises
+    ------
+    ModelError
+        When the plugin's arguments cannot be written, or hold something that has no field.
+    """
+    write = ARGS_WRITERS.get(name)
+    if write is None:
+        raise ModelError(f"{name}: arguments of {type(args).__name__} cannot be written")
+    return write(args)
