@@ -17,7 +17,7 @@ Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violatio
 
 def _checks() -> tuple[Check, ...]:
     """One function per rule book; each reads only the snapshot before and the result."""
-    # Read on the first check: every rule book brings the model of its room, a third of the time of the import.
+    # Read on the first check: every rule book brings the model of its room, a third of the import's time.
     from koordcore.verify.cpus import check_cpus
     from koordcore.verify.devices import check_devices
     from koordcore.verify.gangs import check_gangs
