@@ -7,8 +7,9 @@ Gradient Descent; DotProd, GpuClustering, GpuPacking and BestFit are what the pa
 
 from __future__ import annotations
 
+import itertools
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -122,11 +123,21 @@ class FragmentationMeasure:
     def __init__(self, mix: WorkloadMix) -> None:
         self.mix = mix
         self._cpu_steps = sorted({shape.cpu for shape, _ in mix.shapes})
+        self._millis = sorted({shape.milli for shape, _ in mix.shapes if shape.gpus})
         # The order of these divisions decides the last bit, and with it ties between nodes.
         share = mix.kept / mix.tasks
-        self._weights = [(count / mix.tasks) / share for _, count in mix.shapes]
+        self._rows = [
+            (
+                shape.gpus,
+                self._millis.index(shape.milli) if shape.gpus else -1,
+                shape.cpu,
+                count,
+                (count / mix.tasks) / share,
+            )
+            for shape, count in mix.shapes
+        ]
         self._models: dict[str, int] = {}
-        self._access: dict[tuple[bool, ...], int] = {}
+        self._access: list[tuple[bool, ...]] = []
         self._memo: dict[tuple[tuple[int, ...], int, int], tuple[float, int]] = {}
 
     def cpu_step(self, cpu: int) -> int:
@@ -138,7 +149,9 @@ class FragmentationMeasure:
         known = self._models.get(model)
         if known is None:
             access = tuple(not shape.models or model in shape.models for shape, _ in self.mix.shapes)
-            known = self._models[model] = self._access.setdefault(access, len(self._access))
+            if access not in self._access:
+                self._access.append(access)
+            known = self._models[model] = self._access.index(access)
         return known
 
     def of(self, node: GpuNode) -> float:
@@ -154,32 +167,38 @@ class FragmentationMeasure:
         key = (ordered, cpu_step, self.model_class(model))
         value = self._memo.get(key)
         if value is None:
-            value = self._memo[key] = self._compute(ordered, cpu_step, model)
+            value = self._memo[key] = self._compute(*key)
         return value
 
-    def _compute(self, ordered: tuple[int, ...], cpu_step: int, model: str) -> tuple[float, int]:
+    def _compute(self, ordered: tuple[int, ...], cpu_step: int, model_class: int) -> tuple[float, int]:
         idle = sum(ordered)
         cpu = self._cpu_steps[cpu_step - 1] if cpu_step else -1
+        # For each size of request: cards that have it left, and what the others have left together.
+        rising = ordered[::-1]
+        sums = [0, *itertools.accumulate(rising)]
+        short = [bisect_left(rising, milli) for milli in self._millis]
+        enough = [(len(ordered) - number, sums[number]) for number in short]
         # One sum per class, added in this order at the end: the experiment's float result to the last bit.
         lack_both = lack_gpu = lack_cpu = cpu_only = cpu_only_lacking = no_access = 0.0
         exact = 0
-        for (shape, count), weight in zip(self.mix.shapes, self._weights, strict=True):
-            enough = cpu >= shape.cpu
+        for (gpus, size, needed, count, weight), accessible in zip(
+            self._rows, self._access[model_class], strict=True
+        ):
             fragment = idle
-            if not shape.gpus:
-                if enough:
+            if not gpus:
+                if cpu >= needed:
                     cpu_only += weight * idle
                 else:
                     cpu_only_lacking += weight * idle
-            elif shape.models and model not in shape.models:
+            elif not accessible:
                 no_access += weight * idle
-            elif shape.gpus <= len(ordered) and ordered[shape.gpus - 1] >= shape.milli:
-                if enough:
-                    fragment = sum(left for left in ordered if left < shape.milli)
+            elif enough[size][0] >= gpus:
+                if cpu >= needed:
+                    fragment = enough[size][1]
                     lack_gpu += weight * fragment
                 else:
                     lack_cpu += weight * idle
-            elif enough:
+            elif cpu >= needed:
                 lack_gpu += weight * idle
             else:
                 lack_both += weight * idle
