@@ -1,8 +1,11 @@
 """GPU-cluster scheduling as a pure library: snapshots in, proven decisions out."""
 
 from koordcore.errors import KoordcoreError, ManifestError, MissingExtraError, ModelError, SolverError
+from koordcore.model.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
+from koordcore.model.certificates import Certificate, Limits
 from koordcore.model.decisions import (
     Bound,
+    JobPlan,
     NearMiss,
     Nominated,
     PodDecision,
@@ -20,11 +23,15 @@ from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify import Violation, ViolationKind, verify
 
 __all__ = [
+    "Affinity",
     "Bound",
+    "Certificate",
     "ClusterSnapshot",
     "Container",
     "FeatureSetting",
+    "JobPlan",
     "KoordcoreError",
+    "Limits",
     "ManifestError",
     "MissingExtraError",
     "ModelError",
@@ -40,6 +47,9 @@ __all__ = [
     "ScheduleResult",
     "Shortfall",
     "SolverError",
+    "Taint",
+    "Toleration",
+    "TopologySpreadConstraint",
     "Unschedulable",
     "Victim",
     "Violation",
