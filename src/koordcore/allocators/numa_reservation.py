@@ -18,7 +18,7 @@ from koordcore.model.numa import CPUAllocation, NUMANodeResource
 from koordcore.model.resources import make_resources
 from koordcore.topology.cpu import NO_CPUS, CPUSet
 
-__all__ = ["NOMINATED_REFUSED", "NUMAReservation", "ReservationUse", "room_of"]
+__all__ = ["NOMINATED_REFUSED", "NUMAReservation", "ReservationUse", "remaining_cpus", "room_of"]
 
 NOMINATED_REFUSED: Final = "pod has a nominated reservation but cannot be allocated within its NUMA scope"
 
@@ -172,3 +172,17 @@ def _trial(one: NUMAReservation, twice: _Amounts) -> NUMATrial:
         return NUMATrial(name=one.name, give_back=aligned)
     own = GiveBack(preferred_cpus=one.remained_cpus, available=one.remained, cpus=one.remained_cpus)
     return NUMATrial(name=one.name, give_back=own, guard=aligned)
+
+
+def remaining_cpus(held: CPUAllocation, used: Iterable[CPUAllocation]) -> CPUAllocation:
+    """Give what a reservation still holds besides what its users took of it."""
+    one = NUMAReservation(name=held.name, uid=held.uid, matched=False, allocation=held, owners=tuple(used))
+    left = {
+        entry.node: {name: max(0, amount) for name, amount in entry.resources.items() if amount > 0}
+        for entry in one.remained
+    }
+    return attrs.evolve(
+        held,
+        cpuset=one.remained_cpus,
+        numa_resources=_entries({numa: amounts for numa, amounts in left.items() if amounts}),
+    )

@@ -23,6 +23,7 @@ from koordcore.model.policy import Policy
 from koordcore.schedule.classes import FeatureSet, PodClass
 from koordcore.schedule.feature import ALL_ROWS
 from koordcore.schedule.jobs import Job, JobTable
+from koordcore.schedule.loop import open_workspace
 from koordcore.schedule.place import place_there
 from koordcore.snapshot import ClusterSnapshot
 
@@ -119,7 +120,7 @@ def explain_cycle(
     """
     if snapshot.pod(pod.key) is None:
         snapshot = snapshot.with_pending(pod)
-    workspace = Workspace(snapshot, now)
+    workspace = open_workspace(snapshot, policy, now)
     features = FeatureSet(workspace, policy)
     turn = next(JobTable(snapshot).turns([pod]))
     job = turn if isinstance(turn, Job) else None

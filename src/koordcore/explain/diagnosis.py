@@ -16,13 +16,13 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._workspace import Workspace
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.schedule.classes import FeatureSet, PodClass
 from koordcore.schedule.feature import ALL_ROWS, Refusal
+from koordcore.schedule.loop import open_workspace
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
@@ -285,7 +285,7 @@ def diagnose(
     waiting
         Node of each pod that waits for the rest of the same job.
     """
-    workspace = Workspace(snapshot, now)
+    workspace = open_workspace(snapshot, policy, now)
     pod_class = FeatureSet(workspace, policy).class_of(pod)
     message = ""
     details: tuple[NodeFailedDetail, ...] = ()

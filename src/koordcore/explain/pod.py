@@ -8,13 +8,13 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
-from koordcore._workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.schedule.classes import FeatureSet, PodClass
 from koordcore.schedule.feature import Refusal
+from koordcore.schedule.loop import open_workspace
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Explanation", "Help", "NodeVerdict", "explain"]
@@ -119,7 +119,7 @@ def explain(snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy()) -
     if bound_to is not None:
         snapshot = snapshot.forget(pod.key)
     pod = pod.at(None)
-    workspace = Workspace(snapshot)
+    workspace = open_workspace(snapshot, policy)
     features = FeatureSet(workspace, policy)
     pod_class = features.class_of(pod)
     if isinstance(pod_class, Refusal):

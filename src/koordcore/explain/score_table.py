@@ -11,11 +11,11 @@ from datetime import datetime
 import attrs
 import numpy as np
 
-from koordcore._workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.feature import Refusal
+from koordcore.schedule.loop import open_workspace
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["NodeScore", "render_score_table", "score_nodes"]
@@ -54,7 +54,7 @@ def score_nodes(
     now
         The clock, for features that look at the age of things.
     """
-    workspace = Workspace(snapshot, now)
+    workspace = open_workspace(snapshot, policy, now)
     pod_class = FeatureSet(workspace, policy).class_of(pod)
     if isinstance(pod_class, Refusal) or pod_class.refuse() is not None:
         return ()

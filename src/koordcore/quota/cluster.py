@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.model.resources import total
 from koordcore.protocol.quota import quota_pod_of
+from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.quota.ledger import QuotaLedger, open_ledger
 from koordcore.snapshot import ClusterSnapshot
 
@@ -44,7 +45,9 @@ def cluster_ledger(
 
 
 def _open(snapshot: ClusterSnapshot, policy: QuotaPolicy) -> QuotaLedger:
-    pods = [quota_pod_of(pod) for pod in (*snapshot.bound_pods(), *snapshot.pending)]
+    # What a reservation holds is used by nobody yet; its users count.
+    bound = (pod for pod in snapshot.bound_pods() if not is_reserve_pod(pod))
+    pods = [quota_pod_of(pod) for pod in (*bound, *snapshot.pending)]
     return open_ledger(
         snapshot.of(ElasticQuota),
         total=total(state.node.allocatable for state in snapshot.nodes),

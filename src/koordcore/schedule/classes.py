@@ -149,6 +149,14 @@ class FeatureSet:
             if known is None and evaluator.scope is Scope.STATIC:
                 self._static[number, request] = evaluator
             parts.append(_Part(feature, self.settings[number], evaluator))
+        for part in parts:
+            part.evaluator.lend_to(
+                [
+                    other.evaluator
+                    for other in parts
+                    if other is not part and other.setting.filters and other.evaluator.scope is Scope.NODE
+                ]
+            )
         static = tuple(part for part in parts if part.evaluator.scope is Scope.STATIC)
         signature = tuple(id(part.evaluator) for part in static)
         ground = self._grounds.get(signature)
@@ -201,6 +209,7 @@ class PodClass:
         self._whole_scorers += ground.uneven
         self._refusing = [part for part in filters if _says(part, "refuse")]
         self._allocating = [part for part in parts if _says(part, "allocate")]
+        self._lending = [part for part in parts if _says(part, "room_at")]
         self._feasible = np.empty_like(ground.mask)
         self._score = np.empty_like(ground.score)
         self._read = len(workspace.touched)
@@ -340,8 +349,13 @@ class PodClass:
         labels: dict[str, str] = {}
         notes: tuple[str, ...] = ()
         reservation = ""
+        rooms = (part.evaluator.room_at(row) for part in self._lending)
+        room = next((one for one in rooms if one is not None), None)
         for part in self._allocating:
-            holding = part.evaluator.allocate(pod, row)
+            if room is None:
+                holding = part.evaluator.allocate(pod, row)
+            else:
+                holding = part.evaluator.allocate_from(pod, row, room)
             if isinstance(holding, Shortfall):
                 return holding
             if holding is not None:

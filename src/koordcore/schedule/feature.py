@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -20,6 +20,9 @@ from koordcore._workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod
+
+if TYPE_CHECKING:
+    from koordcore.schedule.reserved import Lending, Room, Rooms
 
 __all__ = [
     "ALL_ROWS",
@@ -91,6 +94,8 @@ class Evaluator:
 
     scope: ClassVar[Scope] = Scope.STATIC
     normalises: ClassVar[bool] = False
+    lending: Lending | None = None
+    """What reservations lend to the class; ``fits`` answers as if it were all gone from the nodes."""
 
     def refuse(self) -> Refusal | None:
         """Tell whether the pod is refused before any node is looked at, now."""
@@ -138,6 +143,26 @@ class Evaluator:
         plans with it binds the plan before returning it. ``None`` stands for as many as one likes.
         """
         return None
+
+    def lend_to(self, others: Sequence[Evaluator]) -> None:
+        """Tell the other evaluators of the class that look at single nodes what is lent to it."""
+
+    def fits_from(self, rooms: Rooms) -> BoolVector:
+        """Tell which rooms serve the pod, each together with what is free on its node: ``(K,)``."""
+        mask = self.fits(rooms.rows)
+        return np.ones(len(rooms.rows), bool) if mask is None else mask
+
+    def fits_outside(self, rows: Rows) -> BoolVector | None:
+        """Tell which of the nodes can take the pod with nothing lent; ``None`` stands for all of them."""
+        return self.fits(rows)
+
+    def room_at(self, row: int) -> Room | None:
+        """Give the room out of which the node serves the pod; ``None`` for the node itself."""
+        return None
+
+    def allocate_from(self, pod: Pod, row: int, room: Room) -> Holding | Shortfall | None:
+        """Take exactly what the pod gets out of a room, as :meth:`allocate` does of the node."""
+        return self.allocate(pod, row)
 
     def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
         """Take exactly what the pod gets on the node; ``None`` where there is nothing to choose.

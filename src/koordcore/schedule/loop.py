@@ -16,7 +16,7 @@ from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.place import place_pod
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 
-__all__ = ["queue_order", "schedule"]
+__all__ = ["open_workspace", "queue_order", "schedule"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,9 +74,12 @@ def schedule(
     >>> [(str(one.pod), one.node) for one in result.bound]
     [('default/web', 'n1')]
     """
-    asked = queue_order(snapshot.pending if pods is None else pods)
-    snapshot = _take_in(snapshot, asked)
-    workspace = Workspace(snapshot, now)
+    # Only who has reservations pays for reading what they need; likewise gangs below.
+    reserving = policy.feature("Reservation") is not None
+    asked = queue_order(_everybody(snapshot, reserving) if pods is None else pods)
+    known = _take_in(snapshot, asked)
+    workspace = open_workspace(known, policy, now)
+    snapshot = workspace.snapshot
     features = FeatureSet(workspace, policy)
     # Gangs bring the solver's adapter and more; an import of the library alone should not pay for them.
     from koordcore.schedule.gangs import place_job
@@ -91,6 +94,11 @@ def schedule(
             members, plan = place_job(workspace, features, turn, limits)
             decisions += members
             plans.append(plan)
+    end = workspace.freeze()
+    if reserving:
+        from koordcore.schedule.reserved import without_holders
+
+        end = without_holders(known, end, decisions, now)
     counts = {
         "pods": len(decisions),
         "bound": sum(isinstance(one, Bound) for one in decisions),
@@ -100,11 +108,29 @@ def schedule(
     }
     return ScheduleResult(
         decisions=tuple(decisions),
-        snapshot=workspace.freeze(),
+        snapshot=end,
         jobs=tuple(plans),
         policy=policy,
         stats=counts,
     )
+
+
+def _everybody(snapshot: ClusterSnapshot, reserving: bool) -> Iterable[Pod]:
+    """Give the pods that wait, and those that stand for reservations which wait."""
+    if not reserving:
+        return snapshot.pending
+    from koordcore.schedule.reserved import pending_reserve_pods
+
+    return [*snapshot.pending, *pending_reserve_pods(snapshot)]
+
+
+def open_workspace(snapshot: ClusterSnapshot, policy: Policy, now: datetime | None = None) -> Workspace:
+    """Make a workspace in which reservations hold their room where the policy knows of them."""
+    if policy.feature("Reservation") is None:
+        return Workspace(snapshot, now)
+    from koordcore.schedule.reserved import with_holders
+
+    return Workspace(snapshot.once(with_holders), now)
 
 
 def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
+import attrs
+
+from koordcore.model.cluster import ClusterRecord
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.reservations import Reservation
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
@@ -53,11 +57,21 @@ def verify(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation
         Every broken rule, sorted; empty when the result is legal. A node that was overcommitted before is not
         held against the result unless it got worse.
     """
-    found = list(_check_decisions(snapshot, result))
+    before, outcome, plain = snapshot, result, result
+    reserved: tuple[Violation, ...] = ()
+    if result.policy.feature("Reservation") is not None:
+        from koordcore.verify.reservations import check_reservations, with_remainders, without_holders
+
+        reserved = tuple(check_reservations(snapshot, result))
+        before = with_remainders(snapshot)
+        outcome = attrs.evolve(result, snapshot=with_remainders(result.snapshot))
+        plain = without_holders(result, snapshot)
+    found = list(_check_decisions(before, outcome))
     known = {violation.subject for violation in found}
     for check in _checks():
-        found.extend(violation for violation in check(snapshot, result) if violation.subject not in known)
-    found.extend(_check_snapshot(snapshot, result))
+        found.extend(one for one in check(before, outcome) if one.subject not in known)
+    found += [one for one in reserved if one.subject not in known]
+    found.extend(_check_snapshot(snapshot, plain))
     return tuple(sorted(set(found)))
 
 
@@ -91,7 +105,8 @@ def _check_snapshot(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterat
     decided: Mapping[PodKey, PodDecision] = {one.pod: one for one in result.decisions}
     if [state.node for state in snapshot.nodes] != [state.node for state in result.snapshot.nodes]:
         yield Violation(ViolationKind.SNAPSHOT, "nodes", "are not the same before and after")
-    if snapshot.records != result.snapshot.records:
+    reserving = result.policy.feature("Reservation") is not None
+    if _records(snapshot, reserving) != _records(result.snapshot, reserving):
         yield Violation(ViolationKind.SNAPSHOT, "records", "are not the same before and after")
     for key in sorted({*before, *after}):
         decision = decided.get(key)
@@ -111,6 +126,11 @@ def _check_snapshot(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterat
     for decision in result.decisions:
         if isinstance(decision, Bound) and decision.pod not in after:
             yield Violation(ViolationKind.SNAPSHOT, str(decision.pod), "is decided but not bound")
+
+
+def _records(snapshot: ClusterSnapshot, reserving: bool) -> list[ClusterRecord]:
+    """Give the records that no decision may change; reservations are looked at apart."""
+    return [one for one in snapshot.records if not (reserving and isinstance(one, Reservation))]
 
 
 def _check_written(pod: Pod, decision: Bound) -> Iterator[Violation]:

@@ -18,7 +18,7 @@ from koordcore.model.resources import CPU, Resources, parse_resources
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["check_cpus"]
+__all__ = ["STATUS", "check_cpus", "cpulist"]
 
 STATUS: Final = "scheduling.koordinator.sh/resource-status"
 DEDICATED: Final = ("LSE", "LSR")
@@ -44,7 +44,7 @@ def check_cpus(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Vi
             yield from _check_node(objects.get(state.name), state, new)
 
 
-def _cpulist(text: str) -> frozenset[int]:
+def cpulist(text: str) -> frozenset[int]:
     """Read ``0-3,8``; written apart from the library's own reader on purpose."""
     cpus: set[int] = set()
     for part in filter(None, (piece.strip() for piece in text.split(","))):
@@ -65,7 +65,7 @@ def _held(pod: Pod) -> _Held | None:
         int(entry.get("node", 0)): parse_resources(entry.get("resources") or {})
         for entry in raw.get("numaNodeResources") or ()
     }
-    return _Held(_cpulist(raw.get("cpuset") or ""), amounts)
+    return _Held(cpulist(raw.get("cpuset") or ""), amounts)
 
 
 def _check_node(

@@ -18,7 +18,7 @@ from koordcore.model.quantity import parse_quantity
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["check_devices"]
+__all__ = ["ALLOCATED", "check_devices"]
 
 ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 from koordcore.model.nodes import NodeState
 from koordcore.model.policy import FitArgs, Policy
@@ -13,6 +14,8 @@ from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["check_nodes"]
+
+STANDS_FOR: Final = "scheduling.koordinator.sh/reserve-pod"
 
 
 def check_nodes(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
@@ -33,7 +36,8 @@ def _sums(state: NodeState) -> Counter[str]:
     for pod in state.pods:
         for name, amount in pod.requests.items():
             sums[name] += amount
-    sums[PODS] = len(state.pods)
+    # What stands for a reservation is no pod that a kubelet would count.
+    sums[PODS] = sum(pod.annotations.get(STANDS_FOR) != "true" for pod in state.pods)
     return sums
 
 

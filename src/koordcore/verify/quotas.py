@@ -15,6 +15,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.resources import Resources, total
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify.nodes import STANDS_FOR
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["check_quotas"]
@@ -36,6 +37,8 @@ def check_quotas(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
     grown: set[str] = set()
     for state in result.snapshot.nodes:
         for pod in state.pods:
+            if pod.annotations.get(STANDS_FOR) == "true":
+                continue  # what a reservation holds is used by nobody yet
             name = _quota_of(pod, quotas, spaces)
             for member in (name, *(_parents(name, quotas) if policy.enable_check_parent_quota else ())):
                 held[member].append(pod)

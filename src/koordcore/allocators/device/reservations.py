@@ -19,12 +19,13 @@ from koordcore.allocators.device.view import Terms
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import (
     DeviceAllocation,
+    DeviceHolding,
     DeviceRequest,
     DeviceShortfall,
     DeviceType,
 )
 
-__all__ = ["DeviceReservation", "allocate_reserved", "terms_for"]
+__all__ = ["DeviceReservation", "allocate_reserved", "remaining_devices", "terms_for"]
 
 _ALIGNED: Final = ("", "Default", "Aligned")
 _RESTRICTED: Final = "Restricted"
@@ -261,3 +262,31 @@ def allocate_reserved(
     if candidates and request.reservation_required and not served:
         return DeviceShortfall(reasons=tuple(reasons))
     return attempt(None)
+
+
+def remaining_devices(held: DeviceAllocation, used: Iterable[DeviceAllocation]) -> DeviceAllocation:
+    """Give what a reservation still holds besides what its users took of it; a card used up is left out."""
+    taken: dict[tuple[DeviceType, int], dict[str, int]] = {}
+    vfs: set[tuple[DeviceType, int, str]] = set()
+    for allocation in used:
+        for kind, holdings in allocation.devices.items():
+            for one in holdings:
+                own = taken.setdefault((kind, one.minor), {})
+                for name, amount in one.resources.items():
+                    own[name] = own.get(name, 0) + amount
+                vfs.update((kind, one.minor, vf.bus_id) for vf in one.vfs)
+    left: dict[DeviceType, tuple[DeviceHolding, ...]] = {}
+    for kind, holdings in held.devices.items():
+        kept = []
+        for one in holdings:
+            gone = taken.get((kind, one.minor))
+            if gone is None:
+                kept.append(one)
+                continue
+            amounts = {name: max(0, amount - gone.get(name, 0)) for name, amount in one.resources.items()}
+            if any(amounts.values()):
+                free = tuple(vf for vf in one.vfs if (kind, one.minor, vf.bus_id) not in vfs)
+                kept.append(attrs.evolve(one, resources=amounts, vfs=free))
+        if kept:
+            left[kind] = tuple(kept)
+    return DeviceAllocation(left)

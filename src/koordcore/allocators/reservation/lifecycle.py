@@ -82,8 +82,8 @@ def _conditions(
     return tuple(conditions)
 
 
-def made_available(reservation: Reservation, node: str, now: datetime) -> Reservation:
-    """Give the reservation as it stands once it has a node.
+def made_available(reservation: Reservation, node: str, now: datetime | None) -> Reservation:
+    """Give the reservation as it stands once it has a node; without a clock its conditions tell no time.
 
     Raises
     ------

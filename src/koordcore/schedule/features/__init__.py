@@ -38,6 +38,7 @@ FEATURES: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
         "Coscheduling": ("network", "Coscheduling"),
         "GpuShare": ("gpu_share", "GpuShare"),
         "ElasticQuota": ("quota", "QuotaFeature"),
+        "Reservation": ("reservation", "ReservationFeature"),
     }
 )
 """Every feature that the library has: the name that a policy uses, its module here, and its class."""

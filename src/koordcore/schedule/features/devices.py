@@ -22,9 +22,12 @@ from koordcore.allocators.device import (
     device_request_of,
     node_devices,
 )
+from koordcore.allocators.device.allocate import refusal_of
 from koordcore.allocators.device.explain import explain_devices
 from koordcore.allocators.device.memo import DeviceMemo
 from koordcore.allocators.device.request import DEVICE_RESOURCES
+from koordcore.allocators.device.reservations import DeviceReservation, remaining_devices, terms_for
+from koordcore.allocators.device.view import Terms
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceAllocation, DeviceObject, DeviceRequest, DeviceShortfall
@@ -33,6 +36,7 @@ from koordcore.model.pods import Pod
 from koordcore.protocol.device import DEVICE_ALLOCATED, format_allocation, parse_allocation
 from koordcore.protocol.device_object import inventory_of
 from koordcore.schedule.feature import Evaluator, Feature, Holding, Refusal, Scope, default_normalise
+from koordcore.schedule.reserved import Room, Rooms, concerns_reservations, holders_by_user
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Alignment", "Devices", "describe_allocation", "device_state"]
@@ -56,6 +60,15 @@ def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | N
                 continue
             if allocation is not None and allocation.devices:
                 holdings[str(pod.key)] = allocation
+    # What users of a reservation took of it counts once, as theirs.
+    for holder, users in holders_by_user(state.pods).items():
+        held = holdings.pop(str(holder), None)
+        if held is not None:
+            left = remaining_devices(
+                held, [holdings[str(user.key)] for user in users if str(user.key) in holdings]
+            )
+            if left.devices:
+                holdings[str(holder)] = left
     return node_devices(inventory, holdings, node=state.name)
 
 
@@ -91,6 +104,21 @@ class Alignment:
         return None if self.feature is None else self.feature.masks(pod, rows)
 
 
+def holds_devices(state: NodeDevices, room: Room) -> bool:
+    """Tell whether a room has devices of its own."""
+    return any(str(pod.key) in state.holdings for pod in room.holders)
+
+
+def device_terms(state: NodeDevices, room: Room) -> Terms:
+    """Say what a pod may use of a node's devices out of a room."""
+    lent = [
+        DeviceReservation(holder=str(pod.key), policy=one.reservation.allocate_policy, matched=True)
+        for pod, one in zip(room.holders, room.states, strict=True)
+    ]
+    single = lent[0] if len(lent) == 1 else None
+    return terms_for(state, lent, source=single)
+
+
 class DeviceEvaluator(Evaluator):
     """Filter, score and choice for one kind of pods."""
 
@@ -107,7 +135,25 @@ class DeviceEvaluator(Evaluator):
         return feature.memo.scores(feature.numbers()[rows], self._request, policy=feature.policy)
 
     def fits(self, rows: Rows) -> BoolVector:
+        fitting = self.fits_outside(rows)
+        if self.lending is not None:
+            rooms = self.lending.rooms(rows)
+            fitting |= rooms.any_at(self.fits_from(rooms), len(self._feature.states))[rows]
+        return fitting
+
+    def fits_outside(self, rows: Rows) -> BoolVector:
         return self._raw(rows) >= 0
+
+    def fits_from(self, rooms: Rooms) -> BoolVector:
+        served = self.fits_outside(rooms.rows)
+        for index in range(len(rooms.rows)):
+            room = rooms.room(index)
+            state = self._feature.states[room.row]
+            if state is not None and holds_devices(state, room):
+                policy = self._feature.policy
+                terms = device_terms(state, room)
+                served[index] = refusal_of(state, self._request, policy=policy, terms=terms) is None
+        return served
 
     def _refusal(self, row: int) -> DeviceShortfall | None:
         feature = self._feature
@@ -200,6 +246,18 @@ class DeviceEvaluator(Evaluator):
         if isinstance(found, DeviceShortfall):
             return found.shortfalls[0]
         feature.put(row, state.assume(str(pod.key), found))
+        return self._holding(found)
+
+    def allocate_from(self, pod: Pod, row: int, room: Room) -> Holding | Shortfall | None:
+        feature = self._feature
+        state = feature.states[row]
+        if state is None or not holds_devices(state, room) or str(pod.key) in state.holdings:
+            return self.allocate(pod, row)
+        terms = device_terms(state, room)
+        found = allocate_devices(state, self._request, policy=feature.policy, terms=terms)
+        return found.shortfalls[0] if isinstance(found, DeviceShortfall) else self._holding(found)
+
+    def _holding(self, found: DeviceAllocation) -> Holding:
         return Holding({DEVICE_ALLOCATED: format_allocation(found)}, notes=(describe_allocation(found),))
 
 
@@ -250,7 +308,20 @@ class Devices(Feature):
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return DeviceEvaluator(self, pod, request)
 
+    def placed(self, pod: Pod, row: int) -> None:
+        if concerns_reservations(pod) and DEVICE_ALLOCATED in pod.annotations:
+            self._read_again(row)
+
+    def _read_again(self, row: int) -> None:
+        """Take in what the node's pods hold by their annotations: a user changes what its holder has left."""
+        workspace = self.workspace
+        there = NodeState(workspace.layout.nodes[row], tuple(workspace.pods_on(row).values()))
+        self.put(row, device_state(workspace.snapshot, there))
+
     def removed(self, pod: Pod, row: int) -> None:
+        if concerns_reservations(pod) and DEVICE_ALLOCATED in pod.annotations:
+            self._read_again(row)
+            return
         state = self.states[row]
         if state is not None and str(pod.key) in state.holdings:
             self.put(row, state.forget(str(pod.key)))

@@ -16,21 +16,33 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._workspace import Workspace
-from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, device_request_of
+from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, PLAIN_TERMS, DevicePolicy, device_request_of
 from koordcore.allocators.device.request import DEVICE_RESOURCES
-from koordcore.allocators.node import NodeAllocation, NodeRequest
+from koordcore.allocators.node import NodeAllocation, NodeRequest, fit_node
 from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
+from koordcore.allocators.numa import NodeAmounts
+from koordcore.allocators.numa_align import PLAIN_ROOM, NUMARoom
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of, demand_on
+from koordcore.allocators.numa_reservation import NUMAReservation, ReservationUse, remaining_cpus, room_of
 from koordcore.allocators.numa_state import NUMAState, allocation_of, numa_node_of, numa_state_of
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceRequest
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
+from koordcore.model.resources import make_resources, total
 from koordcore.protocol.fields import load_json
+from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.schedule.feature import Evaluator, Feature, Holding, Refusal, Scope
-from koordcore.schedule.features.devices import Alignment, describe_allocation, device_state
+from koordcore.schedule.features.devices import (
+    Alignment,
+    describe_allocation,
+    device_state,
+    device_terms,
+    holds_devices,
+)
+from koordcore.schedule.reserved import Room, Rooms, concerns_reservations, holders_by_user
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
@@ -41,7 +53,22 @@ __all__ = ["NUMAFeature", "numa_state"]
 def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
     """Give the CPUs and NUMA nodes of one node with what its pods hold by their annotations."""
     topology = snapshot.find(NodeResourceTopology, state.name)
-    return numa_state_of(numa_node_of(state.node.labels, state.node.annotations, topology), state.pods)
+    known = numa_state_of(numa_node_of(state.node.labels, state.node.annotations, topology), state.pods)
+    using = holders_by_user(state.pods)
+    if not using:
+        return known
+    # What users of a reservation took of it counts once, as theirs.
+    by_uid = {one.uid: one for one in known.allocations}
+    for pod in state.pods:
+        held = by_uid.get(_uid(pod)) if pod.key in using else None
+        if held is not None:
+            users = (by_uid.get(_uid(user)) for user in using[pod.key])
+            by_uid[held.uid] = remaining_cpus(held, [one for one in users if one is not None])
+    return NUMAState.of(known.node, by_uid.values())
+
+
+def _uid(pod: Pod) -> str:
+    return pod.uid or str(pod.key)
 
 
 def describe_numa(given: NodeAllocation) -> str:
@@ -88,6 +115,37 @@ class NUMAEvaluator(Evaluator):
         return np.array([self._aligned[number] for number in ids.tolist()], bool)
 
     def fits(self, rows: Rows) -> BoolVector:
+        fitting = self.fits_outside(rows)
+        if self.lending is not None:
+            rooms = self.lending.rooms(rows)
+            fitting = fitting | rooms.any_at(self.fits_from(rooms), len(self._feature.states))[rows]
+        return fitting
+
+    def fits_from(self, rooms: Rooms) -> BoolVector:
+        served = self.fits_outside(rooms.rows)
+        for index in range(len(rooms.rows)):
+            room = rooms.room(index)
+            if self._feature.holds(room):
+                served[index] = not isinstance(self._from_room(room), NUMARefusal)
+        return served
+
+    def _from_room(self, room: Room) -> NodeAllocation | NUMARefusal:
+        """Ask for everything out of a room."""
+        verdicts = self._verdicts_at(room.row)
+        table = verdicts.table
+        devices = table.devices_of(room.row)
+        return fit_node(
+            table.state_of(room.row),
+            devices,
+            verdicts.request,
+            self._feature.amounts(room),
+            args=self._feature.args,
+            room=self._feature.numa_room(room),
+            policy=self._feature.device_policy,
+            terms=PLAIN_TERMS if devices is None else device_terms(devices, room),
+        )
+
+    def fits_outside(self, rows: Rows) -> BoolVector:
         self._feature.update()
         plain = self._plain.fits(rows)
         if self._joint is None:
@@ -141,8 +199,15 @@ class NUMAEvaluator(Evaluator):
         return np.where(self._under_policy(rows), self._joint.scores(rows), plain)
 
     def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
+        return self._write(pod, row, self._verdicts_at(row).answer(row))
+
+    def allocate_from(self, pod: Pod, row: int, room: Room) -> Holding | Shortfall | None:
+        if not self._feature.holds(room):
+            return self.allocate(pod, row)
+        return self._write(pod, row, self._from_room(room))
+
+    def _write(self, pod: Pod, row: int, given: NodeAllocation | NUMARefusal) -> Holding | Shortfall:
         verdicts = self._verdicts_at(row)
-        given = verdicts.answer(row)
         if isinstance(given, NUMARefusal):
             return given.shortfalls[0]
         node = verdicts.table.state_of(row).node
@@ -178,8 +243,8 @@ class NUMAFeature(Feature):
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
-        self._args: NUMAArgs = args or DEFAULT_NUMA_ARGS
-        self._devices: DevicePolicy = DEFAULT_DEVICE_POLICY
+        self.args: NUMAArgs = args or DEFAULT_NUMA_ARGS
+        self.device_policy: DevicePolicy = DEFAULT_DEVICE_POLICY
         self._states: list[NUMAState] | None = None
         self._tables: dict[bool, NodeTable] = {}
         self._masks: dict[_Asked, dict[int, int]] = {}
@@ -200,7 +265,7 @@ class NUMAFeature(Feature):
         return self.workspace.once(_Told).anything
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
-        asked = cpu_request_of(pod, self._args)
+        asked = cpu_request_of(pod, self.args)
         if asked is None:
             return None
         if isinstance(asked, NUMARefusal):
@@ -222,8 +287,8 @@ class NUMAFeature(Feature):
         return NodeVerdicts(
             self._table(with_devices=request.devices is not None),
             request,
-            args=self._args,
-            policy=self._devices,
+            args=self.args,
+            policy=self.device_policy,
             allocatable={name: layout.allocatable[row] for name, row in layout.index.items()},
             requested={name: workspace.requested[row] for name, row in layout.index.items()},
         )
@@ -286,7 +351,62 @@ class NUMAFeature(Feature):
             if state is not None:
                 self.workspace.put(devices, row, state.assume(str(pod.key), given.devices))
 
+    def holds(self, room: Room) -> bool:
+        """Tell whether a room has CPUs, NUMA amounts or devices of its own."""
+        uids = {_uid(pod) for pod in room.holders}
+        if any(one.uid in uids for one in self.states[room.row].allocations):
+            return True
+        devices = self.workspace.values(device_state)[room.row] if True in self._tables else None
+        return devices is not None and holds_devices(devices, room)
+
+    def amounts(self, room: Room) -> NodeAmounts:
+        """Give a node's amounts as a whole, with what a room lends taken off."""
+        workspace, row = self.workspace, room.row
+        index = workspace.layout.index
+        lent = total(one.available for one in room.states)
+        return NodeAmounts(
+            make_resources({name: int(workspace.layout.allocatable[at, row]) for name, at in index.items()}),
+            make_resources(
+                {name: int(workspace.requested[at, row]) - lent.get(name, 0) for name, at in index.items()}
+            ),
+        )
+
+    def numa_room(self, room: Room) -> NUMARoom:
+        """Say where out of a room a pod may find CPUs and amounts."""
+        held = {one.uid: one for one in self.states[room.row].allocations}
+        found = []
+        for pod, one in zip(room.holders, room.states, strict=True):
+            allocation = held.get(_uid(pod))
+            if allocation is not None:
+                found.append(
+                    NUMAReservation(
+                        name=one.reservation.name,
+                        uid=_uid(pod),
+                        matched=True,
+                        restricted=one.restricted,
+                        allocation=allocation,
+                    )
+                )
+        if not found:
+            return PLAIN_ROOM
+        if len(room.states) > 1:
+            return room_of(found, use=ReservationUse.IGNORED)
+        return room_of(found, nominated=found[0].uid)
+
+    def placed(self, pod: Pod, row: int) -> None:
+        if concerns_reservations(pod) and ANNOTATION_RESOURCE_STATUS in pod.annotations:
+            self._read_again(row)
+
+    def _read_again(self, row: int) -> None:
+        """Take in what the node's pods hold by their annotations: a user changes what its holder has left."""
+        workspace = self.workspace
+        there = NodeState(workspace.layout.nodes[row], tuple(workspace.pods_on(row).values()))
+        workspace.put(self.states, row, numa_state(workspace.snapshot, there))
+
     def removed(self, pod: Pod, row: int) -> None:
+        if concerns_reservations(pod) and ANNOTATION_RESOURCE_STATUS in pod.annotations:
+            self._read_again(row)
+            return
         before = self.states[row]
         after = before.removing(pod.uid or str(pod.key))
         if after is not before:

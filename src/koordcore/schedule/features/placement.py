@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -27,6 +27,9 @@ from koordcore.scoring.labels import (
     untolerated_taint,
 )
 from koordcore.snapshot import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from koordcore.schedule.reserved import Rooms
 
 __all__ = ["NodeLabels", "NodeName", "NodePorts", "Taints", "Unschedulable"]
 
@@ -223,12 +226,26 @@ class PortEvaluator(Evaluator):
         self._used = used
         self._ports = ports
 
-    def _free(self, row: int) -> bool:
-        return not any(wanted.conflicts(held) for held in self._used[row] for wanted in self._ports)
+    def _free(self, row: int, lent: Iterable[HostPort] = ()) -> bool:
+        held = list(self._used[row])
+        for port in lent:
+            held.remove(port)  # once: a port that a user of the reservation opened stands twice
+        return not any(wanted.conflicts(port) for port in held for wanted in self._ports)
 
     def fits(self, rows: Rows) -> BoolVector:
+        fitting = self.fits_outside(rows)
+        if self.lending is not None:
+            rooms = self.lending.rooms(rows)
+            fitting |= rooms.any_at(self.fits_from(rooms), len(self._used))[rows]
+        return fitting
+
+    def fits_outside(self, rows: Rows) -> BoolVector:
         numbers = range(len(self._used))[rows] if isinstance(rows, slice) else rows.tolist()
         return np.array([self._free(row) for row in numbers], bool)
+
+    def fits_from(self, rooms: Rooms) -> BoolVector:
+        every = (rooms.room(index) for index in range(len(rooms.rows)))
+        return np.array([self._free(room.row, room.ports) for room in every], bool)
 
     def slots(self, most: int) -> IntVector:
         # The pod's own ports clash with those of its twin.

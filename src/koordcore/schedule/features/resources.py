@@ -6,7 +6,7 @@ Filter and formulas as in the Kubernetes 1.35 scheduler libraries and Koordinato
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from koordcore.scoring.resources import (
     score_scarce,
     weighted_mean,
 )
+
+if TYPE_CHECKING:
+    from koordcore.schedule.reserved import Rooms
 
 __all__ = ["BalancedAllocation", "FitPlus", "ResourceFit", "ScarceAvoidance"]
 
@@ -59,17 +62,33 @@ class FitEvaluator(Evaluator):
         own = [min(pod.scored_requests.get(name, 0), AMOUNT_LIMIT) for name in scored.names]
         self._own = np.array(own, np.int64)[:, None]
 
-    def _each_fits(self, rows: Rows) -> list[BoolVector]:
+    def _free(self, rows: Rows) -> IntMatrix:
+        """What is free once the reservations that the pod may use are gone."""
         free = self._workspace.at(self._workspace.free, rows)
+        lifted = None if self.lending is None else self.lending.lifted(rows)
+        return free if lifted is None else free + lifted
+
+    def _each_fits(self, rows: Rows) -> list[BoolVector]:
+        free = self._free(rows)
         return [free[resource] >= amount for _, resource, amount in self._asked]
 
     def fits(self, rows: Rows) -> BoolVector:
-        first, *others = self._each_fits(rows)
-        for one in others:
-            first &= one
+        return self._all_fit(self._free(rows))
+
+    def fits_from(self, rooms: Rooms) -> BoolVector:
+        return self._all_fit(self._workspace.free[:, rooms.rows] + rooms.lent)
+
+    def fits_outside(self, rows: Rows) -> BoolVector:
+        return self._all_fit(self._workspace.at(self._workspace.free, rows))
+
+    def _all_fit(self, free: IntMatrix) -> BoolVector:
+        (_, resource, amount), *others = self._asked
+        fitting: BoolVector = free[resource] >= amount
+        for _, resource, amount in others:
+            fitting &= free[resource] >= amount
         if self._absent:
-            first[:] = False
-        return first
+            fitting[:] = False
+        return fitting
 
     def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
         found = [
@@ -89,7 +108,7 @@ class FitEvaluator(Evaluator):
         return never
 
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        free = self._workspace.free[:, row]
+        free = self._free(slice(row, row + 1))[:, 0]
         found = [
             Shortfall(_reason(name), name, amount, int(free[resource]))
             for name, resource, amount in self._asked
@@ -102,7 +121,7 @@ class FitEvaluator(Evaluator):
         return tuple(found)
 
     def slots(self, most: int) -> IntVector:
-        free = self._workspace.free
+        free = self._free(slice(None))
         number = np.full(free.shape[1], 0 if self._absent else most, np.int64)
         for _, resource, amount in self._asked:
             np.minimum(number, free[resource] // amount, out=number)
@@ -112,6 +131,9 @@ class FitEvaluator(Evaluator):
         scored = self._scored
         used = self._workspace.at(self._workspace.scored, rows)[scored.index]
         used += self._own
+        lifted = None if self.lending is None else self.lending.lifted(rows, scored=True)
+        if lifted is not None:
+            used -= lifted[scored.index]
         capacity = scored.capacity.at(rows)
         match self._args.strategy:
             case ScoringStrategy.LEAST_ALLOCATED:

@@ -1,0 +1,366 @@
+"""Reservation: room that is held for some pods, lent to them and kept from all others.
+
+What reservations hold stands in the columns like pods, so that pods which they do not concern need no rule
+at all. A pod that may use some of them is served by one of these or by the node itself, in everything that it
+asks for together: amounts, CPUs and devices (rulings 3, 5 and 23). Each other feature answers for the node as
+if the reservations that the pod may use were gone; here it is decided whether one of them serves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
+from koordcore._workspace import Workspace
+from koordcore.allocators.reservation.filter import NO_RESERVATION, POLICY_CONFLICT, WRONG_NODE
+from koordcore.allocators.reservation.match import AFFINITY_REFUSED
+from koordcore.allocators.reservation.nominate import PREFERRED_SCORE
+from koordcore.allocators.reservation.preallocation import (
+    NO_CANDIDATE,
+    pre_allocation_refusal,
+    requires_pods,
+)
+from koordcore.errors import ManifestError
+from koordcore.model.decisions import Shortfall
+from koordcore.model.pods import Pod
+from koordcore.model.reservations import DEFAULT_RESERVATION_ARGS, AllocatePolicy, ReservationArgs
+from koordcore.model.resources import PODS, counted
+from koordcore.protocol.reservation import (
+    RESERVATION_ALLOCATED,
+    RESERVATION_NODE,
+    ReservationWish,
+    format_allocated_reservation,
+    is_reserve_pod,
+    reservation_wish,
+)
+from koordcore.schedule.feature import (
+    Evaluator,
+    Feature,
+    Holding,
+    Refusal,
+    Scope,
+    default_normalise,
+)
+from koordcore.schedule.reserved import Lending, ReservationLedger, Room, Rooms
+
+__all__ = ["ReservationFeature"]
+
+_NO_ROOM: Final = -1
+
+
+@attrs.frozen
+class _Wanted:
+    """What a pod wants of reservations: its own words, and the numbers of those that it may use."""
+
+    wish: ReservationWish
+    matched: tuple[int, ...]
+    requests: tuple[tuple[str, int], ...]
+
+
+@attrs.frozen
+class _Holder:
+    """A reservation that is to be placed."""
+
+    policy: AllocatePolicy
+    node: str
+
+
+class ReservationEvaluator(Evaluator):
+    """Filter, score and choice for one class of pods that reservations concern."""
+
+    scope = Scope.NODE
+    normalises = True
+
+    def __init__(self, feature: ReservationFeature, pod: Pod, wanted: _Wanted) -> None:
+        self._feature = feature
+        self._ledger = feature.ledger
+        self._wish = wanted.wish
+        self._required = wanted.wish.affinity is not None
+        matched = np.zeros(len(self._ledger.states), bool)
+        matched[list(wanted.matched)] = True
+        self._lent = Lending(self._ledger, matched, together=wanted.wish.ignored)
+        self._partners: list[Evaluator] = []
+        index = feature.workspace.layout.index
+        self._asked = [
+            (index[name], amount)
+            for name, amount in pod.requests.items()
+            if amount > 0
+            and name in index
+            and name != PODS
+            and counted(name)
+            and not feature.args.ignores(name)
+        ]
+        self._names = set(pod.requests)
+        number = len(feature.workspace.layout.names)
+        self._chosen: IntVector = np.full(number, _NO_ROOM, np.int64)
+        self._raw: IntVector = np.zeros(number, np.int64)
+        self._order: IntVector = np.zeros(number, np.int64)
+
+    def lend_to(self, others: Sequence[Evaluator]) -> None:
+        for one in others:
+            one.lending = self._lent
+        self._partners = list(others)
+
+    def refuse(self) -> Refusal | None:
+        if not self._required or (self._lent.matched & self._ledger.open).any():
+            return None
+        return Refusal(AFFINITY_REFUSED)
+
+    def restriction(self) -> BoolVector | None:
+        if not self._required:
+            return None
+        there = np.zeros(len(self._raw), bool)
+        there[self._ledger.row[self._lent.matched & self._ledger.open]] = True
+        return there
+
+    def _account(self, rooms: Rooms) -> BoolVector:
+        """Tell which rooms' accounts allow the pod, and concern it at all."""
+        serves = np.ones(len(rooms.rows), bool)
+        if self._lent.together or not len(rooms.rows):
+            return serves
+        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        account = self._ledger.account
+        for resource, amount in ((PODS_ROW, 1), *self._asked):
+            serves &= account[resource, numbers] >= amount
+        if not self._required:
+            serves &= self._shares[numbers]
+        return serves
+
+    @property
+    def _shares(self) -> BoolVector:
+        """Tell which reservations keep account of anything that the pod asks for: ``(M,)``."""
+        return np.array([not self._names.isdisjoint(state.names) for state in self._ledger.states], bool)
+
+    def _serving(self, rooms: Rooms) -> BoolVector:
+        serves = self._account(rooms)
+        for one in self._partners:
+            if serves.any():
+                serves &= one.fits_from(rooms)
+        return serves
+
+    def _outside(self, rows: Rows) -> BoolVector:
+        fits = np.ones(self._raw[rows].shape, bool)
+        for one in self._partners:
+            mask = one.fits_outside(rows)
+            if mask is not None:
+                fits &= mask
+        return fits
+
+    def fits(self, rows: Rows) -> BoolVector:
+        self._chosen[rows], self._raw[rows], self._order[rows] = _NO_ROOM, 0, 0
+        rooms = self._lent.rooms(rows)
+        if not len(rooms.rows):
+            return np.full(self._raw[rows].shape, not self._required)
+        serves = self._serving(rooms)
+        if not self._lent.together:
+            self._choose(rooms, serves)
+        inside = rooms.any_at(serves, len(self._raw))[rows]
+        if self._lent.together:
+            return inside | self._outside(rows)
+        if self._required:
+            return inside
+        concerned = rooms.any_at(np.ones_like(serves), len(self._raw))[rows]
+        return inside | ~concerned | self._outside(rows)
+
+    def _choose(self, rooms: Rooms, serves: BoolVector) -> None:
+        """Note the best room of each node, its score, and the smallest order that stands there."""
+        ledger = self._ledger
+        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        order = ledger.order[numbers]
+        ordered = order != 0
+        first = np.full(len(self._raw), np.iinfo(np.int64).max, np.int64)
+        np.minimum.at(first, rooms.rows[ordered], order[ordered])
+        there = rooms.rows[ordered]
+        self._order[there] = first[there]
+        picked = np.flatnonzero(serves)
+        if not len(picked):
+            return
+        numbers, rows = numbers[picked], rooms.rows[picked]
+        scores, exact = self._scores(numbers)
+        order = ledger.order[numbers]
+        # With an order first, by it; then by score, by the exact share, and by name (numbers go by name).
+        no_order = order == 0
+        keys = (numbers, np.where(no_order, -exact, 0), np.where(no_order, -scores, 0), order, no_order, rows)
+        ranked = np.lexsort(keys)
+        _, firsts = np.unique(rows[ranked], return_index=True)
+        best = ranked[firsts]
+        self._chosen[rows[best]] = numbers[best]
+        self._raw[rows[best]] = scores[best]
+
+    def _scores(self, numbers: IntVector) -> tuple[IntVector, Any]:
+        """Score reservations as :func:`score_reservation` does, and with exact shares."""
+        ledger = self._ledger
+        capacity = ledger.capacity[:, numbers]
+        used = ledger.used[:, numbers].copy()
+        for resource, amount in self._asked:
+            used[resource] += amount
+        within = (capacity > 0) & (used <= capacity)
+        parts = np.where(within, 100 * used // np.maximum(capacity, 1), 0).sum(axis=0)
+        exact = np.where(within, 100.0 * used / np.maximum(capacity, 1), 0.0).sum(axis=0)
+        number = np.maximum(ledger.named[numbers], 1)
+        return parts // number, exact / number
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        rooms = self._lent.rooms(rows)
+        concerned = rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw))[rows]
+        found: list[tuple[str, BoolVector]] = []
+        if self._required:
+            found.append((AFFINITY_REFUSED, ~concerned))
+        names = self._feature.workspace.layout.resources
+        free = self._feature.workspace.free
+        told = np.zeros(len(self._raw), bool)
+        by_text: dict[str, BoolVector] = {}
+
+        def note(text: str, mask: BoolVector) -> None:
+            if mask.any():
+                told[rooms.rows[mask]] = True
+                there = by_text.setdefault(text, np.zeros(len(self._raw), bool))
+                there[rooms.rows[mask]] = True
+
+        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        if len(numbers):
+            for resource, amount in ((PODS_ROW, 1), *self._asked):
+                lacking = free[resource, rooms.rows] + rooms.lent[resource] < amount
+                note(f"Insufficient {names[resource]} by node", lacking)
+                if self._required:
+                    text = "Too many pods" if resource == PODS_ROW else f"Insufficient {names[resource]}"
+                    note(f"Reservation(s) {text}", self._ledger.account[resource, numbers] < amount)
+        found += [(text, mask[rows]) for text, mask in sorted(by_text.items())]
+        found.append((NO_RESERVATION, concerned & ~told[rows]))
+        return found
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        rooms = self._lent.rooms(rows)
+        concerned = rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw))[rows]
+        return ~concerned if self._required else np.zeros_like(concerned)
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        at = slice(row, row + 1)
+        if self.fits(at)[0]:
+            return ()
+        hopeless = bool(self.unresolvable(at)[0])
+        return tuple(Shortfall(text, resolvable=not hopeless) for text, mask in self.reasons(at) if mask[0])
+
+    def scores(self, rows: Rows) -> IntVector | None:
+        return None if self._wish.ignored else self._raw[rows]
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        candidates = np.flatnonzero(feasible & (self._order != 0))
+        if len(candidates):
+            raw = raw.copy()
+            raw[candidates[self._order[candidates].argmin()]] = PREFERRED_SCORE
+        return default_normalise(raw, feasible)
+
+    def room_at(self, row: int) -> Room | None:
+        at = slice(row, row + 1)
+        rooms = self._lent.rooms(at)
+        if self._lent.together:
+            outside = bool(self._outside(at)[0])
+            return None if outside or not len(rooms.rows) else rooms.room(0)
+        chosen = int(self._chosen[row])
+        if chosen == _NO_ROOM:
+            return None
+        return rooms.room(rooms.ids.index((chosen,)))
+
+    def allocate_from(self, pod: Pod, row: int, room: Room) -> Holding | Shortfall | None:
+        if self._lent.together:
+            return None
+        one = room.states[0].reservation
+        written = {RESERVATION_ALLOCATED: format_allocated_reservation(one.name, one.uid)}
+        return Holding(written, notes=(f"reservation {one.name}",), reservation=one.name)
+
+    def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
+        return None
+
+
+class HolderEvaluator(Evaluator):
+    """Where a reservation that waits for a node may be placed."""
+
+    scope = Scope.NODE
+
+    def __init__(self, ledger: ReservationLedger, holder: _Holder) -> None:
+        self._ledger = ledger
+        self._holder = holder
+        self._names = ledger.workspace.layout.names
+
+    def _pinned(self, rows: Rows) -> BoolVector:
+        if not self._holder.node:
+            return np.ones(len(self._names), bool)[rows]
+        return np.array([name == self._holder.node for name in self._names], bool)[rows]
+
+    def _agrees(self, rows: Rows) -> BoolVector:
+        agrees = np.ones(len(self._names), bool)
+        policy = self._holder.policy
+        for row in self._ledger.by_row:
+            others = self._ledger.policies_on(row)
+            agrees[row] = not any(one != policy and AllocatePolicy.DEFAULT in (one, policy) for one in others)
+        return agrees[rows]
+
+    def fits(self, rows: Rows) -> BoolVector:
+        return self._pinned(rows) & self._agrees(rows)
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        pinned = self._pinned(rows)
+        return [(WRONG_NODE, ~pinned), (POLICY_CONFLICT, pinned & ~self._agrees(rows))]
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        return ~self.fits(rows)
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        at = slice(row, row + 1)
+        return tuple(Shortfall(text, resolvable=False) for text, mask in self.reasons(at) if mask[0])
+
+
+class ReservationFeature(Feature):
+    """Reservations of the cluster; the arguments are :class:`ReservationArgs`."""
+
+    name = "Reservation"
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self.args: ReservationArgs = args or DEFAULT_RESERVATION_ARGS
+        self.ledger: ReservationLedger = workspace.once(ReservationLedger)
+
+    def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        if is_reserve_pod(pod):
+            return self._holder_of(pod)
+        try:
+            wish = reservation_wish(pod.labels, pod.annotations)
+        except ManifestError as error:
+            return Refusal(str(error))
+        if not self.ledger.states:
+            return _Wanted(wish, (), ()) if wish.affinity is not None else None
+        matched = tuple(np.flatnonzero(self.ledger.matches(pod, wish)).tolist())
+        if not matched and wish.affinity is None:
+            return None
+        return _Wanted(wish, matched, tuple(pod.requests.items()))
+
+    def _holder_of(self, pod: Pod) -> Hashable | Refusal | None:
+        number = self.ledger.number_of.get(pod.key)
+        if number is None:
+            return None
+        one = self.ledger.states[number].reservation
+        if one.pre_allocation:
+            refusal = pre_allocation_refusal(one, self.args)
+            if refusal is not None:
+                return Refusal(refusal.reasons[0])
+        if one.problem:
+            return Refusal(one.problem)
+        if requires_pods(one):
+            return Refusal(NO_CANDIDATE)
+        return _Holder(one.allocate_policy, pod.annotations.get(RESERVATION_NODE, ""))
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        if isinstance(request, _Holder):
+            return HolderEvaluator(self.ledger, request)
+        return ReservationEvaluator(self, pod, request)
+
+    def placed(self, pod: Pod, row: int) -> None:
+        self.ledger.placed(pod, row)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        self.ledger.removed(pod, row)

@@ -1,0 +1,430 @@
+"""Reservations in the flow: what they hold, what is lent to whom, and what becomes of them.
+
+While pods are placed, every reservation that holds room stands on its node as a pod of its own
+(:func:`with_holders`); what it and its users hold together is counted once. A pod class that may use some of
+them sees what they lend as :class:`Rooms`; afterwards the pods that stood for reservations are gone again
+and the objects say what became of them (:func:`without_holders`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore._workspace import Workspace
+from koordcore.allocators.reservation.lifecycle import made_available
+from koordcore.allocators.reservation.match import judge_match
+from koordcore.allocators.reservation.state import (
+    ReservationState,
+    assigned_pod,
+    owners_of,
+    reservation_state,
+    reserve_pod,
+    uid_of,
+    used_reservations,
+)
+from koordcore.model.decisions import Bound, PodDecision
+from koordcore.model.pods import HostPort, Pod, PodKey
+from koordcore.model.reservations import Reservation
+from koordcore.model.resources import CPU, MEMORY, PODS
+from koordcore.protocol.reservation import (
+    RESERVATION_ALLOCATED,
+    RESERVATION_NAME,
+    ReservationWish,
+    allocated_reservation,
+    is_reserve_pod,
+    reservation_order,
+)
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = [
+    "Lending",
+    "ReservationLedger",
+    "Room",
+    "Rooms",
+    "concerns_reservations",
+    "holders_by_user",
+    "pending_reserve_pods",
+    "with_holders",
+    "without_holders",
+]
+
+UNLIMITED: Final = 2**62
+_Back: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
+"""Amounts that count twice, for filters and for scores."""
+_NOTHING: Final[_Back] = ({}, {})
+
+
+def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Put a pod on its node for every reservation that holds room there."""
+    holders = [
+        reserve_pod(one)
+        for one in snapshot.of(Reservation)
+        if one.active and one.status.node_name in snapshot.layout.row_of
+    ]
+    return snapshot.assume(*holders) if holders else snapshot
+
+
+def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
+    """Give the pods that stand for reservations which wait for a node."""
+    return [reserve_pod(one) for one in snapshot.of(Reservation) if one.pending]
+
+
+def without_holders(
+    before: ClusterSnapshot,
+    after: ClusterSnapshot,
+    decisions: Iterable[PodDecision],
+    now: datetime | None,
+) -> ClusterSnapshot:
+    """Take the pods that stand for reservations out again; those that got a node are available there.
+
+    Parameters
+    ----------
+    before
+        The cluster as the caller knows it.
+    after
+        The cluster with holders and decisions.
+    """
+    keys = [pod.key for pod in (*after.bound_pods(), *after.pending) if is_reserve_pod(pod)]
+    if not keys:
+        return after
+    placed = {one.pod: one for one in decisions if isinstance(one, Bound)}
+    changed = []
+    for one in before.of(Reservation):
+        decision = placed.get(reserve_pod(one).key) if one.pending else None
+        if decision is not None:
+            written = attrs.evolve(one, annotations={**one.annotations, **decision.annotations})
+            changed.append(made_available(written, decision.node, now))
+    left = after.forget(*keys)
+    return left.with_records(*changed) if changed else left
+
+
+@attrs.frozen(eq=False)
+class Room:
+    """What one pod may draw from on one node: usually one reservation.
+
+    Parameters
+    ----------
+    row
+        The node.
+    states
+        The reservations; several only for a pod that ignores them all.
+    holders
+        The pods that stand for them.
+    bound
+        The account of a Restricted reservation binds the pod.
+    """
+
+    row: int
+    states: tuple[ReservationState, ...]
+    holders: tuple[Pod, ...]
+    bound: bool = False
+
+    @property
+    def ports(self) -> tuple[HostPort, ...]:
+        """Host ports that its holders keep."""
+        return tuple(port for pod in self.holders for port in pod.host_ports)
+
+
+@attrs.frozen(eq=False)
+class Rooms:
+    """Rooms of several nodes at once.
+
+    Parameters
+    ----------
+    rows
+        ``(K,)``: node of each room.
+    lent
+        ``(R, K)``: what it adds to what is free.
+    ids
+        Numbers of the reservations in the ledger.
+    """
+
+    rows: IntVector
+    lent: IntMatrix
+    ids: tuple[tuple[int, ...], ...]
+    ledger: ReservationLedger
+
+    def room(self, index: int) -> Room:
+        """Give one of them."""
+        ledger, ids = self.ledger, self.ids[index]
+        return Room(
+            row=int(self.rows[index]),
+            states=tuple(ledger.states[one] for one in ids),
+            holders=tuple(ledger.holders[one] for one in ids),
+            bound=len(ids) == 1 and ledger.states[ids[0]].restricted,
+        )
+
+    def any_at(self, serves: BoolVector, number: int) -> BoolVector:
+        """Spread an answer per room over all nodes: whether one of the node's rooms serves."""
+        found = np.zeros(number, bool)
+        found[self.rows[serves]] = True
+        return found
+
+
+class ReservationLedger:
+    """All reservations of a workspace that are not over, as columns; changes go through the workspace's log.
+
+    Attributes
+    ----------
+    states, holders
+        By number, in the order of their names: what each offers now, and the pod that stands for it.
+    row
+        ``(M,)``: its node, -1 while it waits for one.
+    open
+        ``(M,)``: pods may be held against it.
+    lift, lift_scored
+        ``(R, M)``: what its holder alone counts on its node, for filters and for scores.
+    left
+        ``(R, M)``: what its users may still draw.
+    account
+        ``(R, M)``: what a Restricted one allows yet; without limit for what it keeps no account of.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._index = workspace.layout.index
+        known = [one for one in workspace.snapshot.of(Reservation) if not one.over]
+        users = used_reservations(workspace.snapshot.bound_pods()) if known else {}
+        self.states = [reservation_state(one, owners_of(one, users)) for one in known]
+        self.holders = [reserve_pod(one) for one in known]
+        self.number_of = {pod.key: number for number, pod in enumerate(self.holders)}
+        self._by_uid = {one.uid or one.name: number for number, one in enumerate(known)}
+        number, resources = len(known), len(workspace.layout.resources)
+        self.row: IntVector = np.full(number, -1, np.int64)
+        self.open: BoolVector = np.zeros(number, bool)
+        self.order: IntVector = np.array([reservation_order(one.labels) for one in known], np.int64)
+        self.named: IntVector = np.array([sum(map(bool, one.allocatable.values())) for one in self.states])
+        self.lift: IntMatrix = np.zeros((resources, number), np.int64)
+        self.lift_scored: IntMatrix = np.zeros((resources, number), np.int64)
+        self.left: IntMatrix = np.zeros((resources, number), np.int64)
+        self.account: IntMatrix = np.full((resources, number), UNLIMITED, np.int64)
+        self.capacity: IntMatrix = np.zeros((resources, number), np.int64)
+        self.used: IntMatrix = np.zeros((resources, number), np.int64)
+        self.by_row: dict[int, list[int]] = {}
+        self._matches: dict[Hashable, BoolVector] = {}
+        self._back: list[_Back] = [_NOTHING] * number
+        self._groups = _OwnerGroups(self.states)
+        for one in range(number):
+            node = known[one].status.node_name
+            if known[one].active and node in workspace.layout.row_of:
+                self._settle(one, workspace.layout.row_of[node])
+            self._recount(one)
+
+    def _settle(self, number: int, row: int) -> None:
+        self.row[number] = row
+        self.by_row.setdefault(row, []).append(number)
+
+    def _recount(self, number: int) -> None:
+        """Work the columns of one reservation out anew, and correct what counts twice on its node."""
+        state, holder = self.states[number], self.holders[number]
+        row = int(self.row[number])
+        self.open[number] = row >= 0 and state.matchable
+        scored = dict(zip((CPU, MEMORY), state.scored, strict=True))
+        back = _NOTHING if row < 0 else (state.returned, {**state.returned, **scored})
+        if row >= 0:
+            self._give_back(row, self._back[number], -1)
+            self._give_back(row, back, 1)
+        self._back[number] = back
+        names, allocated = self.workspace.layout.resources, state.allocated
+        self.lift[:, number] = [holder.requests.get(name, 0) - back[0].get(name, 0) for name in names]
+        self.lift_scored[:, number] = [
+            holder.scored_requests.get(name, 0) - back[1].get(name, 0) for name in names
+        ]
+        self.left[:, number] = [state.available.get(name, 0) for name in names]
+        self.capacity[:, number] = [state.allocatable.get(name, 0) for name in names]
+        self.used[:, number] = [allocated.get(name, 0) for name in names]
+        for name in state.names if state.restricted else ():
+            resource = self._index.get(name)
+            if resource is not None and name != PODS:
+                kept = state.reserved.get(name, 0) + allocated.get(name, 0)
+                self.account[resource, number] = state.allocatable[name] - kept
+        self.lift[PODS_ROW, number] = self.lift_scored[PODS_ROW, number] = 1
+        if state.restricted and PODS in state.allocatable:
+            self.account[PODS_ROW, number] = state.allocatable[PODS] - len(state.assigned)
+
+    def _give_back(self, row: int, back: _Back, sign: int) -> None:
+        workspace, index = self.workspace, self._index
+        for name, amount in back[0].items():
+            if name in index and name != PODS:
+                workspace.requested[index[name], row] -= sign * amount
+                workspace.free[index[name], row] += sign * amount
+        for name, amount in back[1].items():
+            if name in index and name != PODS:
+                workspace.scored[index[name], row] -= sign * amount
+
+    def _replace(self, number: int, state: ReservationState, row: int) -> None:
+        before, holder, old_row = self.states[number], self.holders[number], int(self.row[number])
+
+        def put(new: ReservationState, pod: Pod, place: int) -> None:
+            if place != int(self.row[number]):
+                if self.row[number] >= 0:
+                    self._give_back(int(self.row[number]), self._back[number], -1)
+                    self._back[number] = _NOTHING
+                    self.by_row[int(self.row[number])].remove(number)
+                    self.row[number] = -1
+                if place >= 0:
+                    self._settle(number, place)
+            self.states[number], self.holders[number] = new, pod
+            self._recount(number)
+            self.workspace.touched.extend({place, old_row, row} - {-1})
+
+        put(state, reserve_pod(state.reservation) if row != old_row else holder, row)
+        self.workspace.log(lambda: put(before, holder, old_row))
+
+    def placed(self, pod: Pod, row: int) -> None:
+        """Take note of a pod: a reservation that got its node, or a user of one."""
+        if is_reserve_pod(pod):
+            number = self.number_of.get(pod.key)
+            if number is not None and self.row[number] < 0:
+                one = self.states[number].reservation
+                written = attrs.evolve(one, annotations={**one.annotations, **pod.annotations})
+                there = made_available(written, self.workspace.layout.names[row], self.workspace.now)
+                self._replace(number, reservation_state(there), row)
+            return
+        number = self._used_by(pod, row)
+        if number is not None:
+            self._replace(number, self.states[number].with_user(assigned_pod(pod)), row)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        """Take note of a user that is gone."""
+        number = self._used_by(pod, row)
+        if number is not None and not is_reserve_pod(pod):
+            self._replace(number, self.states[number].without_user(uid_of(pod)), row)
+
+    def _used_by(self, pod: Pod, row: int) -> int | None:
+        used = allocated_reservation(pod.annotations)
+        number = None if used is None else self._by_uid.get(used.uid or used.name)
+        return number if number is not None and self.row[number] == row else None
+
+    def policies_on(self, row: int) -> set[str]:
+        """Give the allocate policies of a node's reservations that pods may be held against."""
+        return {
+            self.states[one].reservation.allocate_policy for one in self.by_row.get(row, ()) if self.open[one]
+        }
+
+    def matches(self, pod: Pod, wish: ReservationWish) -> BoolVector:
+        """Tell which reservations a pod may use as far as it, they and their nodes' labels go: ``(M,)``."""
+        if wish.ignored:
+            return np.ones(len(self.states), bool)
+        found = np.zeros(len(self.states), bool)
+        nodes = self.workspace.layout.nodes
+        for number in self._groups.candidates(pod):
+            row = int(self.row[number])
+            labels = nodes[row].labels if row >= 0 else {}
+            found[number] = judge_match(pod, wish, self.states[number], labels).matched
+        return found
+
+
+class _OwnerGroups:
+    """Reservations by one label that each of their owner terms asks for, so that few are looked at."""
+
+    def __init__(self, states: list[ReservationState]) -> None:
+        self._always: list[int] = []
+        self._by_label: dict[tuple[str, str], list[int]] = {}
+        for number, state in enumerate(states):
+            if state.unreadable:
+                continue
+            labels = []
+            for term in state.reservation.owners:
+                wanted = term.selector.match_labels if term.selector is not None else None
+                labels.append(min(wanted.items()) if wanted else None)
+            if None in labels:
+                self._always.append(number)
+            else:
+                for label in dict.fromkeys(labels):
+                    if label is not None:
+                        self._by_label.setdefault(label, []).append(number)
+
+    def candidates(self, pod: Pod) -> list[int]:
+        """Give those that may have the pod as an owner, in order."""
+        found = set(self._always)
+        for label in pod.labels.items():
+            found.update(self._by_label.get(label, ()))
+        return sorted(found)
+
+
+class Lending:
+    """What reservations lend to one class of pods.
+
+    Parameters
+    ----------
+    matched
+        ``(M,)``: those that the pods may use.
+    together
+        The pods ignore reservations: all of a node lend together.
+    """
+
+    def __init__(self, ledger: ReservationLedger, matched: BoolVector, *, together: bool) -> None:
+        self.ledger = ledger
+        self.matched = matched
+        self.together = together
+
+    def _numbers(self, rows: Rows) -> IntVector:
+        """Give the reservations on some nodes that are open to the pods."""
+        ledger = self.ledger
+        if isinstance(rows, slice) and rows == slice(None):
+            return np.flatnonzero(self.matched & ledger.open)
+        wanted = range(len(ledger.workspace.layout.names))[rows] if isinstance(rows, slice) else rows.tolist()
+        found = [
+            one
+            for row in dict.fromkeys(wanted)
+            for one in ledger.by_row.get(row, ())
+            if self.matched[one] and ledger.open[one]
+        ]
+        return np.array(found, np.int64)
+
+    def lifted(self, rows: Rows, *, scored: bool = False) -> IntMatrix | None:
+        """Give what goes away on each node when all that the pods may use is taken off it: ``(R, n)``."""
+        numbers = self._numbers(rows)
+        if not len(numbers):
+            return None
+        whole = self.ledger.lift_scored if scored else self.ledger.lift
+        spread = np.zeros((len(self.ledger.workspace.layout.names), len(whole)), np.int64)
+        np.add.at(spread, self.ledger.row[numbers], whole[:, numbers].T)
+        return spread[rows].T
+
+    def rooms(self, rows: Rows) -> Rooms:
+        """Give what the pods may draw from on some nodes."""
+        ledger = self.ledger
+        numbers = self._numbers(rows)
+        at = ledger.row[numbers]
+        if not self.together:
+            lent = ledger.left[:, numbers].copy()
+            counts = np.bincount(at, minlength=1)
+            lent[PODS_ROW] = counts[at] if len(at) else 0
+            return Rooms(at, lent, tuple((one,) for one in numbers.tolist()), ledger)
+        by_row: dict[int, list[int]] = {}
+        for one, row in zip(numbers.tolist(), at.tolist(), strict=True):
+            by_row.setdefault(row, []).append(one)
+        lent = np.zeros((len(ledger.lift), len(by_row)), np.int64)
+        for place, ids in enumerate(by_row.values()):
+            lent[:, place] = ledger.lift[:, ids].sum(axis=1)
+        return Rooms(
+            np.array(list(by_row), np.int64), lent, tuple(tuple(ids) for ids in by_row.values()), ledger
+        )
+
+
+def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:
+    """Give, for each pod of a node that stands for a reservation, the pods of the node that use it."""
+    there = list(pods)
+    holders = [pod for pod in there if is_reserve_pod(pod)]
+    if not holders:
+        return {}
+    users: dict[str, list[Pod]] = {}
+    for pod in there:
+        used = None if is_reserve_pod(pod) else allocated_reservation(pod.annotations)
+        if used is not None:
+            users.setdefault(used.uid or used.name, []).append(pod)
+    named = {pod.key: pod.uid or pod.annotations.get(RESERVATION_NAME, "") for pod in holders}
+    return {key: users[name] for key, name in named.items() if name in users}
+
+
+def concerns_reservations(pod: Pod) -> bool:
+    """Tell whether a pod stands for a reservation or uses one."""
+    return RESERVATION_ALLOCATED in pod.annotations or is_reserve_pod(pod)

@@ -1,0 +1,296 @@
+"""Reservations: what they still hold counts on their nodes, and who uses one may do so."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from koordcore.errors import KoordcoreError
+from koordcore.model.decisions import Bound
+from koordcore.model.pods import Pod, PodKey, PodPhase
+from koordcore.model.reservations import AllocatePolicy, Reservation, ReservationOwner
+from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify.cpus import STATUS, cpulist
+from koordcore.verify.devices import ALLOCATED as DEVICES
+from koordcore.verify.nodes import STANDS_FOR
+from koordcore.verify.violation import Violation, ViolationKind
+
+__all__ = ["check_reservations", "holder_key", "with_remainders", "without_holders"]
+
+_PREFIX: Final = "scheduling.koordinator.sh/"
+USED: Final = _PREFIX + "reservation-allocated"
+AFFINITY: Final = _PREFIX + "reservation-affinity"
+IGNORED: Final = _PREFIX + "reservation-ignored"
+
+
+def holder_key(one: Reservation) -> PodKey:
+    """Give the key of the pod that stands for a reservation."""
+    namespace = one.template.namespace if one.template is not None else "default"
+    return PodKey(namespace, one.uid or f"reservation-{one.name}")
+
+
+def _used(pod: Pod) -> str:
+    """Give the uid (or, without one, the name) of the reservation that a pod says it uses; empty for none."""
+    try:
+        raw = json.loads(pod.annotations.get(USED) or "{}")
+        return str(raw.get("uid") or raw.get("name") or "")
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _id(one: Reservation) -> str:
+    return one.uid or one.name
+
+
+def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Put a pod on the node of each reservation that holds what is left of it, and let pending ones wait.
+
+    Left is what neither its users nor pods that ignore reservations have taken.
+    """
+    names = {state.name for state in snapshot.nodes}
+    holders = [
+        _remainder(snapshot, one)
+        for one in snapshot.of(Reservation)
+        if one.active and one.status.node_name in names
+    ]
+    waiting = [
+        attrs.evolve(_holder(one), node_name=None)
+        for one in snapshot.of(Reservation)
+        if not one.status.node_name and not one.over
+    ]
+    known = {pod.key for pod in snapshot.pending}
+    held = snapshot.assume(*holders) if holders else snapshot
+    added = [pod for pod in waiting if pod.key not in known]
+    return held.with_pending(*added) if added else held
+
+
+def without_holders(result: ScheduleResult, before: ClusterSnapshot) -> ScheduleResult:
+    """Give the result without what it says about reservations as pods."""
+    keys = {holder_key(one) for one in before.of(Reservation)}
+    return attrs.evolve(result, decisions=tuple(one for one in result.decisions if one.pod not in keys))
+
+
+def _holder(one: Reservation) -> Pod:
+    template = one.template or Pod(name=one.name)
+    key = holder_key(one)
+    granted = one.status.allocatable if one.active else None
+    return attrs.evolve(
+        template,
+        name=key.name,
+        uid=one.uid,
+        labels={**template.labels, **one.labels},
+        annotations={**template.annotations, **one.annotations, STANDS_FOR: "true"},
+        requests={**template.requests, **(granted or {})},
+        node_name=one.status.node_name or None,
+        phase=PodPhase.PENDING,
+    )
+
+
+def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
+    holder = _holder(one)
+    there = snapshot.node(one.status.node_name).pods
+    takers = [pod for pod in there if _used(pod) == _id(one) or pod.labels.get(IGNORED) == "true"]
+    users = {pod.key for pod in takers if _used(pod) == _id(one)}
+    left = dict(holder.requests)
+    for pod in takers:
+        for name, amount in pod.requests.items():
+            left[name] = max(0, left.get(name, 0) - amount)
+    annotations = dict(holder.annotations)
+    try:
+        if DEVICES in annotations:
+            annotations[DEVICES] = _devices_left(annotations[DEVICES], takers)
+        if STATUS in annotations:
+            annotations[STATUS] = _cpus_left(annotations[STATUS], takers)
+    except (ValueError, TypeError, AttributeError, KoordcoreError):
+        pass  # what cannot be read holds nothing
+    ports = [port for pod in takers if pod.key in users for port in pod.host_ports]
+    return attrs.evolve(
+        holder,
+        requests=left,
+        annotations=annotations,
+        host_ports=tuple(port for port in holder.host_ports if port not in ports),
+    )
+
+
+def _devices_left(text: str, takers: list[Pod]) -> str:
+    gone: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    functions: set[tuple[str, int, str]] = set()
+    for pod in takers:
+        for kind, entries in json.loads(pod.annotations.get(DEVICES) or "{}").items():
+            for entry in entries or ():
+                place = kind, int(entry.get("minor", 0))
+                for name, amount in parse_resources(entry.get("resources") or {}).items():
+                    gone[place][name] += amount
+                functions.update(
+                    (*place, vf["busID"]) for vf in (entry.get("extension") or {}).get("vfs") or ()
+                )
+    left: dict[str, list[Any]] = {}
+    for kind, entries in json.loads(text).items():
+        for entry in entries or ():
+            place = kind, int(entry.get("minor", 0))
+            amounts = parse_resources(entry.get("resources") or {})
+            rest = {name: max(0, amount - gone[place][name]) for name, amount in amounts.items()}
+            if not any(rest.values()):
+                continue
+            kept = {**entry, "resources": rest}
+            vfs = (entry.get("extension") or {}).get("vfs") or ()
+            free = [vf for vf in vfs if (*place, vf["busID"]) not in functions]
+            kept["extension"] = {**(entry.get("extension") or {}), "vfs": free}
+            left.setdefault(kind, []).append(kept)
+    return json.dumps(left)
+
+
+def _cpus_left(text: str, takers: list[Pod]) -> str:
+    raw = json.loads(text)
+    cpus = set(cpulist(raw.get("cpuset") or ""))
+    amounts = {
+        int(entry.get("node", 0)): dict(parse_resources(entry.get("resources") or {}))
+        for entry in raw.get("numaNodeResources") or ()
+    }
+    for pod in takers:
+        taken = json.loads(pod.annotations.get(STATUS) or "{}")
+        cpus -= cpulist(taken.get("cpuset") or "")
+        for entry in taken.get("numaNodeResources") or ():
+            here = amounts.get(int(entry.get("node", 0)), {})
+            for name, amount in parse_resources(entry.get("resources") or {}).items():
+                here[name] = max(0, here.get(name, 0) - amount)
+    zones = [
+        {"node": node, "resources": {name: _quantity(name, amount) for name, amount in here.items()}}
+        for node, here in amounts.items()
+    ]
+    return json.dumps({"cpuset": ",".join(map(str, sorted(cpus))), "numaNodeResources": zones})
+
+
+def _quantity(name: str, amount: int) -> str:
+    return f"{amount}m" if name == "cpu" else str(amount)
+
+
+# -- who may use what ----------------------------------------------------------------------------------------
+
+
+def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Users own what they use, within its account; reservations changed only as decided."""
+    before = {one.name: one for one in snapshot.of(Reservation)}
+    after = {one.name: one for one in result.snapshot.of(Reservation)}
+    placed = {one.pod: one for one in result.decisions if isinstance(one, Bound)}
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old is None or new is None:
+            yield _wrong(name, "came or went")
+        elif old != new:
+            yield from _check_placed(old, new, placed.get(holder_key(old)))
+        elif holder_key(old) in placed:
+            yield _wrong(name, "was given a node and does not say so")
+    users: dict[str, list[Pod]] = defaultdict(list)
+    known = {_id(one): one for one in after.values()}
+    for state in result.snapshot.nodes:
+        for pod in state.pods:
+            if _used(pod):
+                users[_used(pod)].append(pod)
+            if pod.key in placed:
+                yield from _check_user(pod, placed[pod.key], known.get(_used(pod)))
+    for identity, pods in sorted(users.items()):
+        one = known.get(identity)
+        if one is not None and any(pod.key in placed for pod in pods):
+            yield from _check_account(one, [pod for pod in pods if pod.node_name == one.status.node_name])
+
+
+def _wrong(subject: str, message: str) -> Violation:
+    return Violation(ViolationKind.RESERVATION, subject, message)
+
+
+def _check_placed(old: Reservation, new: Reservation, decision: Bound | None) -> Iterator[Violation]:
+    if decision is None:
+        yield _wrong(old.name, "is not the same before and after")
+        return
+    if old.status.node_name or old.over:
+        yield _wrong(old.name, f"has the node {old.status.node_name} already")
+    if old.problem:
+        yield _wrong(old.name, old.problem)
+    if not new.available or new.status.node_name != decision.node:
+        yield _wrong(old.name, f"is not available on {decision.node}, as decided")
+    same = attrs.evolve(new, status=old.status, annotations=old.annotations)
+    if same != old or any(new.annotations.get(key) != text for key, text in decision.annotations.items()):
+        yield _wrong(old.name, "changed in what no decision is about")
+
+
+def _check_user(pod: Pod, decision: Bound, one: Reservation | None) -> Iterator[Violation]:
+    subject = str(pod.key)
+    if pod.annotations.get(STANDS_FOR) == "true":
+        return
+    if not _used(pod):
+        if decision.reservation:
+            yield _wrong(subject, f"uses {decision.reservation}, which is not written on it")
+        if AFFINITY in pod.annotations and pod.labels.get(IGNORED) != "true":
+            yield _wrong(subject, "must use a reservation and uses none")
+        return
+    if one is None:
+        yield _wrong(subject, "uses a reservation that does not exist")
+        return
+    if decision.reservation != one.name:
+        yield _wrong(subject, f'the decision says "{decision.reservation}", the pod says {one.name}')
+    if not one.available or one.status.node_name != decision.node:
+        yield _wrong(subject, f"uses {one.name}, which is not available on {decision.node}")
+    if one.owners_error or not any(_owns(term, pod) for term in one.owners):
+        yield _wrong(subject, f"is no owner of {one.name}")
+    try:
+        affinity = json.loads(pod.annotations.get(AFFINITY) or "{}")
+    except ValueError:
+        affinity = {}
+    if isinstance(affinity, Mapping) and affinity.get("name") not in (None, "", one.name):
+        yield _wrong(subject, f"names the reservation {affinity['name']} and uses {one.name}")
+
+
+def _owns(term: ReservationOwner, pod: Pod) -> bool:
+    """Tell whether an owner term holds for a pod; written apart from the allocator's own rule on purpose."""
+    if term.object is not None:
+        wanted = term.object
+        for left, right in (
+            (wanted.uid, pod.uid),
+            (wanted.name, pod.name),
+            (wanted.namespace, pod.namespace),
+            (wanted.api_version, "v1"),
+        ):
+            if left and left != right:
+                return False
+    if term.controller is not None:
+        asked = term.controller
+        if asked.namespace and asked.namespace != pod.namespace:
+            return False
+        fitting = [
+            owner
+            for owner in pod.owners
+            if asked.kind in ("", owner.kind)
+            and asked.name in ("", owner.name)
+            and asked.uid in ("", owner.uid)
+            and asked.api_version in ("", owner.api_version)
+            and (asked.controller is None or asked.controller == owner.controller)
+        ]
+        if not fitting:
+            return False
+    return term.selector is None or term.selector.matches(pod.labels)
+
+
+def _check_account(one: Reservation, users: list[Pod]) -> Iterator[Violation]:
+    if one.allocate_once and len(users) > 1:
+        yield _wrong(one.name, f"may be used once and is used by {len(users)} pods")
+    if one.allocate_policy is not AllocatePolicy.RESTRICTED:
+        return
+    held: Resources = one.status.allocatable or make_resources({})
+    try:
+        options = json.loads(one.annotations.get(_PREFIX + "reservation-restricted-options") or "{}")
+        listed = set(options.get("resources") or ())
+    except (ValueError, AttributeError):
+        return
+    names = {name for name in held if name in listed} or set(held)
+    for name in sorted(names - {PODS}):
+        used = sum(pod.requests.get(name, 0) for pod in users)
+        if counted(name) and used > held[name]:
+            yield _wrong(one.name, f"{name}: {used} used of {held[name]}")
+    if PODS in held and len(users) > held[PODS]:
+        yield _wrong(one.name, f"{len(users)} pods use it, at most {held[PODS]} may")
