@@ -64,7 +64,9 @@ def test_a_pending_reservation_is_placed_and_serves_pods_of_the_same_call() -> N
     assert where(result)["owner"] == ("n1", "r1")
     assert where(result)["other"] == ("n2", "")
     after = result.snapshot.find(Reservation, "r1")
-    assert after is not None and after.available and after.status.node_name == "n1"
+    assert after is not None
+    assert after.available
+    assert after.status.node_name == "n1"
     assert result.snapshot.pod(PodKey("default", "uid-r1")) is None
 
 
