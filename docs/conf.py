@@ -1,16 +1,31 @@
 """Sphinx configuration of the book."""
 
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "src")]  # the pages' generator; the package of this checkout
+
+import _api  # noqa: E402 - found by the line above
+
+_api.write_pages(HERE.parent / "src" / "koordcore", HERE / "api")
+
 project = "koordcore"
 author = "The koordcore authors"
 copyright = "The koordcore authors"  # noqa: A001 - the name that Sphinx reads
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 html_theme = "furo"
 html_title = "koordcore"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_api.py"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 napoleon_google_docstring = False
 napoleon_numpy_docstring = True
+napoleon_use_param = False
+napoleon_use_rtype = False
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 nitpicky = False
+# Annotations name types without their modules, and two rooms may use one word (`Bound`).
+suppress_warnings = ["ref.python"]

@@ -151,7 +151,7 @@ class Device:
     labels
         What a request's selector looks at.
     resources
-        Capacity: percent points (core, ratio, rdma, fpga), bytes (memory), units (npu-*).
+        Capacity: percent points (core, ratio, rdma, fpga), bytes (memory), units (``npu-*``).
     topology
         ``None`` where the node does not know it.
     vf_groups
