@@ -236,8 +236,14 @@ class NodeVerdicts:
         )
         return hopeless[ids] & ~self._short_of_amplified(ids, rows)
 
-    def scores(self, rows: Rows = _ALL) -> IntVector:
-        """Rate nodes, 0..100, as upstream's Score does; one that cannot take the pod rates anything."""
+    def scores(self, rows: Rows = _ALL, lifted: Mapping[str, IntVector] | None = None) -> IntVector:
+        """Rate nodes, 0..100, as upstream's Score does; one that cannot take the pod rates anything.
+
+        Parameters
+        ----------
+        lifted
+            What is taken off the requested amounts of these nodes where a node is rated as a whole.
+        """
         ids = self._known_ids(rows)
         scores: IntVector = self._zone_scores[ids]
         unknown = scores == _UNKNOWN
@@ -247,7 +253,8 @@ class NodeVerdicts:
             scores = self._zone_scores[ids]
         plain = scores < 0
         if plain.any():
-            scores[plain] = self._score_nodes(ids[plain], self._rows(rows)[plain])
+            off = {name: column[plain] for name, column in (lifted or {}).items()}
+            scores[plain] = self._score_nodes(ids[plain], self._rows(rows)[plain], off)
         return scores
 
     def _rows(self, rows: Rows) -> IntVector:
@@ -370,7 +377,7 @@ class NodeVerdicts:
         short: BoolVector = (ratios > 1) & (need > self._allocatable[CPU][chosen] - requested)
         return short
 
-    def _score_nodes(self, ids: IntVector, rows: IntVector) -> IntVector:
+    def _score_nodes(self, ids: IntVector, rows: IntVector, lifted: Mapping[str, IntVector]) -> IntVector:
         """Score nodes as a whole: the formula of :func:`score_amounts` on columns."""
         total = np.zeros(len(ids), dtype=np.int64)
         weights = np.zeros(len(ids), dtype=np.int64)
@@ -379,6 +386,8 @@ class NodeVerdicts:
                 continue
             room = self._allocatable[name][rows]
             used = self._requested[name][rows] if name in self._requested else np.zeros_like(room)
+            if name in lifted:
+                used = used - lifted[name]
             if name == CPU:
                 instead = self._score_column(ids, "instead_cpu")
                 used = np.where(instead >= 0, instead, used + self._score_column(ids, "more_cpu"))

@@ -144,8 +144,16 @@ class Evaluator:
         """
         return None
 
-    def lend_to(self, others: Sequence[Evaluator]) -> None:
-        """Tell the other evaluators of the class that look at single nodes what is lent to it."""
+    def lend_to(self, others: Sequence[Evaluator], filters: Sequence[Evaluator]) -> None:
+        """Tell the other evaluators of the class what is lent to it.
+
+        Parameters
+        ----------
+        others
+            Those that look at single nodes.
+        filters
+            Those of them that filter: whoever serves the pod has to serve it in the eyes of all of them.
+        """
 
     def fits_from(self, rooms: Rooms) -> BoolVector:
         """Tell which rooms serve the pod, each together with what is free on its node: ``(K,)``."""

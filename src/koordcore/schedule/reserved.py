@@ -116,14 +116,14 @@ class Room:
         The reservations; several only for a pod that ignores them all.
     holders
         The pods that stand for them.
-    bound
-        The account of a Restricted reservation binds the pod.
+    together
+        The pod ignores reservations and takes from all of them as if they held nothing.
     """
 
     row: int
     states: tuple[ReservationState, ...]
     holders: tuple[Pod, ...]
-    bound: bool = False
+    together: bool = False
 
     @property
     def ports(self) -> tuple[HostPort, ...]:
@@ -149,6 +149,7 @@ class Rooms:
     lent: IntMatrix
     ids: tuple[tuple[int, ...], ...]
     ledger: ReservationLedger
+    together: bool = False
 
     def room(self, index: int) -> Room:
         """Give one of them."""
@@ -157,7 +158,7 @@ class Rooms:
             row=int(self.rows[index]),
             states=tuple(ledger.states[one] for one in ids),
             holders=tuple(ledger.holders[one] for one in ids),
-            bound=len(ids) == 1 and ledger.states[ids[0]].restricted,
+            together=self.together,
         )
 
     def any_at(self, serves: BoolVector, number: int) -> BoolVector:
@@ -302,6 +303,11 @@ class ReservationLedger:
         number = None if used is None else self._by_uid.get(used.uid or used.name)
         return number if number is not None and self.row[number] == row else None
 
+    @property
+    def in_use(self) -> bool:
+        """Some reservation that is open has a user."""
+        return any(state.assigned and one for state, one in zip(self.states, self.open, strict=True))
+
     def policies_on(self, row: int) -> set[str]:
         """Give the allocate policies of a node's reservations that pods may be held against."""
         return {
@@ -405,9 +411,8 @@ class Lending:
         lent = np.zeros((len(ledger.lift), len(by_row)), np.int64)
         for place, ids in enumerate(by_row.values()):
             lent[:, place] = ledger.lift[:, ids].sum(axis=1)
-        return Rooms(
-            np.array(list(by_row), np.int64), lent, tuple(tuple(ids) for ids in by_row.values()), ledger
-        )
+        every = tuple(map(tuple, by_row.values()))
+        return Rooms(np.array(list(by_row), np.int64), lent, every, ledger, together=True)
 
 
 def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:

@@ -115,8 +115,7 @@ def device_terms(state: NodeDevices, room: Room) -> Terms:
         DeviceReservation(holder=str(pod.key), policy=one.reservation.allocate_policy, matched=True)
         for pod, one in zip(room.holders, room.states, strict=True)
     ]
-    single = lent[0] if len(lent) == 1 else None
-    return terms_for(state, lent, source=single)
+    return terms_for(state, lent, source=None if room.together else lent[0])
 
 
 class DeviceEvaluator(Evaluator):

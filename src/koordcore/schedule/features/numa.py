@@ -193,10 +193,18 @@ class NUMAEvaluator(Evaluator):
 
     def scores(self, rows: Rows) -> IntVector:
         self._feature.update()
-        plain = self._plain.scores(rows)
+        off = self._lifted(rows)
+        plain = self._plain.scores(rows, off)
         if self._joint is None:
             return plain
-        return np.where(self._under_policy(rows), self._joint.scores(rows), plain)
+        return np.where(self._under_policy(rows), self._joint.scores(rows, off), plain)
+
+    def _lifted(self, rows: Rows) -> dict[str, IntVector] | None:
+        """What reservations that the pod may use take of the nodes, by resource."""
+        lifted = None if self.lending is None else self.lending.lifted(rows)
+        if lifted is None:
+            return None
+        return {name: lifted[row] for name, row in self._feature.workspace.layout.index.items()}
 
     def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
         return self._write(pod, row, self._verdicts_at(row).answer(row))
@@ -389,7 +397,7 @@ class NUMAFeature(Feature):
                 )
         if not found:
             return PLAIN_ROOM
-        if len(room.states) > 1:
+        if room.together:
             return room_of(found, use=ReservationUse.IGNORED)
         return room_of(found, nominated=found[0].uid)
 

@@ -100,10 +100,10 @@ class ReservationEvaluator(Evaluator):
         self._raw: IntVector = np.zeros(number, np.int64)
         self._order: IntVector = np.zeros(number, np.int64)
 
-    def lend_to(self, others: Sequence[Evaluator]) -> None:
+    def lend_to(self, others: Sequence[Evaluator], filters: Sequence[Evaluator]) -> None:
         for one in others:
             one.lending = self._lent
-        self._partners = list(others)
+        self._partners = list(filters)
 
     def refuse(self) -> Refusal | None:
         if not self._required or (self._lent.matched & self._ledger.open).any():
@@ -229,6 +229,15 @@ class ReservationEvaluator(Evaluator):
                 if self._required:
                     text = "Too many pods" if resource == PODS_ROW else f"Insufficient {names[resource]}"
                     note(f"Reservation(s) {text}", self._ledger.account[resource, numbers] < amount)
+        if not self._required:
+            # No account allows the pod, so the node itself would have to serve it.
+            at = np.flatnonzero(rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw)) & ~told)
+            for resource, amount in ((PODS_ROW, 1), *self._asked):
+                short = at[free[resource, at] < amount]
+                if len(short):
+                    told[short] = True
+                    text = f"Insufficient {names[resource]} by node"
+                    by_text.setdefault(text, np.zeros(len(self._raw), bool))[short] = True
         found += [(text, mask[rows]) for text, mask in sorted(by_text.items())]
         found.append((NO_RESERVATION, concerned & ~told[rows]))
         return found
@@ -246,7 +255,8 @@ class ReservationEvaluator(Evaluator):
         return tuple(Shortfall(text, resolvable=not hopeless) for text, mask in self.reasons(at) if mask[0])
 
     def scores(self, rows: Rows) -> IntVector | None:
-        return None if self._wish.ignored else self._raw[rows]
+        silent = not (self._lent.matched & self._ledger.open).any() and not self._ledger.in_use
+        return None if self._wish.ignored or silent else self._raw[rows]
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         candidates = np.flatnonzero(feasible & (self._order != 0))
@@ -335,7 +345,7 @@ class ReservationFeature(Feature):
         if not self.ledger.states:
             return _Wanted(wish, (), ()) if wish.affinity is not None else None
         matched = tuple(np.flatnonzero(self.ledger.matches(pod, wish)).tolist())
-        if not matched and wish.affinity is None:
+        if not matched and wish.affinity is None and (wish.ignored or not self.ledger.in_use):
             return None
         return _Wanted(wish, matched, tuple(pod.requests.items()))
 

@@ -235,6 +235,9 @@ class BalancedEvaluator(Evaluator):
     def scores(self, rows: Rows) -> IntVector:
         used = self._workspace.at(self._workspace.requested, rows)[self._scored.index]
         used += self._own
+        lifted = None if self.lending is None else self.lending.lifted(rows)
+        if lifted is not None:
+            used -= lifted[self._scored.index]
         return score_balanced(used, self._scored.capacity.at(rows))
 
 
