@@ -67,12 +67,25 @@ class ExactAnswer:
 
 
 @attrs.frozen(eq=False)
-class _Group:
-    """Candidates of one node that are alike, in the order in which they are taken."""
+class _Unit:
+    """What leaves together: one step of the variable takes ``step`` more of the candidates.
 
+    Parameters
+    ----------
+    variable
+        How many steps are taken.
+    ones
+        Candidates in the order in which they are taken.
+    step
+        1 for candidates that are alike and counted; all of them for a gang that cannot spare anybody.
+    job
+        The gang; -1 where each candidate is a job of its own.
+    """
+
+    variable: int
     ones: tuple[int, ...]
+    step: int
     job: int
-    """Their gang; -1 where each is a job of its own."""
 
 
 class _Model:
@@ -83,8 +96,7 @@ class _Model:
         self.program = Program()
         self.rows: list[int] = np.flatnonzero(np.any(np.stack(scope.domains), axis=0)).tolist()
         self.place: dict[tuple[int, int], int] = {}
-        self.gone: list[int] = []
-        self.groups: list[_Group] = []
+        self.units: list[_Unit] = []
         self.broken: dict[int, int] = {}
         self._follow: list[tuple[int, Callable[[list[int]], int]]] = []
         self._members()
@@ -145,10 +157,17 @@ class _Model:
         problem, table = self.problem, self.problem.candidates
         jobs = problem.jobs
         useful = self._useful()
+        found = np.bincount(table.job[self.scope.usable], minlength=len(jobs.names))
+        self._whole = (jobs.least > 0) & jobs.breakable & (found == jobs.running)
         alike: dict[tuple[int, int, int, bytes, int, bytes], list[int]] = {}
+        together: dict[int, list[int]] = {}
         for one in np.flatnonzero(useful).tolist():
             job = int(table.job[one])
             lone = jobs.running[job] == 1 and jobs.least[job] == 1
+            if jobs.slack[job] == 0 and not lone:
+                if self._whole[job]:
+                    together.setdefault(job, []).append(one)
+                continue
             key = (
                 int(table.node[one]),
                 -1 if lone else job,
@@ -160,8 +179,10 @@ class _Model:
             alike.setdefault(key, []).append(one)
         for key, ones in alike.items():
             ordered = tuple(sorted(ones, key=lambda one: table.keys[one]))
-            self.groups.append(_Group(ordered, key[1]))
-            self.gone.append(self.program.integer(0, len(ones)))
+            self.units.append(_Unit(self.program.integer(0, len(ones)), ordered, 1, key[1]))
+        for job, ones in together.items():
+            variable = self.broken[job] = self.program.boolean()
+            self.units.append(_Unit(variable, tuple(ones), len(ones), job))
 
     def _useful(self) -> BoolVector:
         """Candidates that make room where a member may go, and their gangs."""
@@ -175,32 +196,38 @@ class _Model:
         return self.scope.usable & (here | concerned[table.job])
 
     def _gangs(self) -> None:
-        problem, program = self.problem, self.program
-        jobs = problem.jobs
-        of_job: dict[int, list[tuple[int, int]]] = {}
-        for group, variable in zip(self.groups, self.gone, strict=True):
-            if group.job >= 0:
-                of_job.setdefault(group.job, []).append((variable, 1))
-        whole = np.bincount(problem.candidates.job[self.scope.usable], minlength=len(jobs.names))
-        for job, terms in of_job.items():
+        """Gangs that can spare somebody: up to that many leave, or all of them."""
+        program, jobs = self.program, self.problem.jobs
+        of_job: dict[int, list[_Unit]] = {}
+        for unit in self.units:
+            if unit.job >= 0 and unit.job not in self.broken:
+                of_job.setdefault(unit.job, []).append(unit)
+        for job, units in of_job.items():
             running, least, slack = int(jobs.running[job]), int(jobs.least[job]), int(jobs.slack[job])
+            terms = [(unit.variable, 1) for unit in units]
             if least <= 0:
                 continue
-            if not jobs.breakable[job] or int(whole[job]) < running:
+            if not self._whole[job]:
                 program.require(terms, at_most=slack)
                 continue
-            broken = self.broken[job] = self._following(program.boolean(), _above(terms, slack))
-            program.require([*terms, (broken, -running)], at_least=0)
+            broken = self._following(program.boolean(), _above(terms, slack))
+            self.broken[job] = broken
             program.require([*terms, (broken, -(running - slack))], at_most=slack)
+            for unit in units:
+                size = len(unit.ones)
+                program.require([(unit.variable, 1), (broken, -size)], at_least=0)
+                few = min(size, slack)
+                program.require([(unit.variable, 1), (broken, -(size - few))], at_most=few)
 
     # -- room ------------------------------------------------------------------------------------------
 
     def _room(self) -> None:
         problem, program, table = self.problem, self.program, self.problem.candidates
         leaving: dict[int, list[tuple[int, int]]] = {}
-        for number, group in enumerate(self.groups):
-            leaving.setdefault(int(table.node[group.ones[0]]), []).append((self.gone[number], group.ones[0]))
-        self._leaving = leaving
+        for unit in self.units:
+            # One step frees the first of candidates that are alike, or every member of a gang at once.
+            for one in unit.ones if unit.step > 1 else unit.ones[:1]:
+                leaving.setdefault(int(table.node[one]), []).append((unit.variable, one))
         for row, placed in self._at.items():
             for resource in range(problem.free.shape[0]):
                 asked = [
@@ -284,18 +311,21 @@ class _Model:
         """More members than fitted, or as many with somebody else gone as well."""
         program, classes = self.program, self.problem.classes
         for conflict in self.scope.conflicts:
-            others = [
-                (self.gone[number], sum(not conflict.gone[one] for one in group.ones), group)
-                for number, group in enumerate(self.groups)
-                if int(self.problem.candidates.node[group.ones[0]]) == conflict.node
-            ]
             more = []
-            for variable, rest, group in others:
-                if rest == 0:
+            for unit in self.units:
+                here = [
+                    one
+                    for one in unit.ones
+                    if int(self.problem.candidates.node[one]) == conflict.node and not conflict.gone[one]
+                ]
+                if not here:
                     continue
-                kept = len(group.ones) - rest
-                extra = self._following(program.boolean(), _above([(variable, 1)], kept))
-                program.require([(variable, 1), (extra, -(kept + 1))], at_least=0)
+                if unit.step > 1:
+                    more.append((unit.variable, 1))
+                    continue
+                gone = len(unit.ones) - len(here)
+                extra = self._following(program.boolean(), _above([(unit.variable, 1)], gone))
+                program.require([(unit.variable, 1), (extra, -(gone + 1))], at_least=0)
                 more.append((extra, 1))
             full = []
             for shape, count in enumerate(conflict.counts.tolist()):
@@ -316,13 +346,12 @@ class _Model:
 
     def _damage(self) -> None:
         problem, program, table = self.problem, self.program, self.problem.candidates
-        first = [group.ones[0] for group in self.groups]
         violations = []
         for budget in range(len(problem.budgets)):
             terms = [
-                (variable, 1)
-                for variable, one in zip(self.gone, first, strict=True)
-                if problem.covered[budget, one]
+                (unit.variable, covered)
+                for unit in self.units
+                if (covered := int(problem.covered[budget, list(unit.ones[: unit.step])].sum()))
             ]
             allowed = max(0, int(problem.budgets[budget]))
             top = program.span(terms)[1]
@@ -330,36 +359,46 @@ class _Model:
                 over = self._following(program.integer(0, top - allowed), _excess(terms, allowed))
                 program.require([*terms, (over, -1)], at_most=allowed)
                 violations.append((over, 1))
-        self.levels = sorted({int(table.priority[one]) for one in first})
-        rank = {priority: number + 1 for number, priority in enumerate(self.levels)}
-        height = program.integer(0, len(self.levels))
-        hits = []
-        for priority in self.levels:
-            terms = [
-                (variable, 1)
-                for variable, one in zip(self.gone, first, strict=True)
-                if int(table.priority[one]) == priority
-            ]
-            hit = self._following(program.boolean(), _above(terms, 0))
-            hits.append((hit, rank[priority]))
-            program.require([*terms, (hit, -program.span(terms)[1])], at_most=0)
-            program.require([(height, 1), (hit, -rank[priority])], at_least=0)
-        self._following(height, lambda values: max((n * values[hit] for hit, n in hits), default=0))
-        lone = [
-            (variable, 1) for variable, group in zip(self.gone, self.groups, strict=True) if group.job < 0
-        ]
+        lone = [(unit.variable, 1) for unit in self.units if unit.job < 0]
         parts = [
             violations,
-            [(height, 1)],
+            self._heights(),
             [*lone, *((variable, 1) for variable in self.broken.values())],
-            [(variable, 1) for variable in self.gone],
-            [(variable, int(table.priority[one])) for variable, one in zip(self.gone, first, strict=True)],
-            [(variable, int(problem.restart[one])) for variable, one in zip(self.gone, first, strict=True)],
+            [(unit.variable, unit.step) for unit in self.units],
+            [(unit.variable, int(table.priority[list(unit.ones[: unit.step])].sum())) for unit in self.units],
+            [
+                (unit.variable, int(problem.restart[list(unit.ones[: unit.step])].sum()))
+                for unit in self.units
+            ],
         ]
         self.stages = [self._stage(number, terms) for number, terms in enumerate(parts)]
 
+    def _heights(self) -> list[tuple[int, int]]:
+        """The highest priority that is hit, as a rank among those that occur."""
+        program, table = self.program, self.problem.candidates
+        tops = [int(table.priority[list(unit.ones)].max()) for unit in self.units]
+        self.levels = sorted(set(tops))
+        floor = self.scope.floor
+        self._settled_height = bool(self.levels) and len(floor) > 1 and floor[1] == self.levels[-1]
+        if self._settled_height:
+            return []
+        height = program.integer(0, len(self.levels))
+        hits = []
+        for number, priority in enumerate(self.levels):
+            terms = [
+                (unit.variable, 1) for unit, top in zip(self.units, tops, strict=True) if top == priority
+            ]
+            hit = self._following(program.boolean(), _above(terms, 0))
+            hits.append((hit, number + 1))
+            program.require([*terms, (hit, -program.span(terms)[1])], at_most=0)
+            program.require([(height, 1), (hit, -(number + 1))], at_least=0)
+        self._following(height, lambda values: max((n * values[hit] for hit, n in hits), default=0))
+        return [(height, 1)]
+
     def _stage(self, number: int, terms: Sequence[tuple[int, int]]) -> Stage:
         floor = self.scope.floor
+        if number == 1 and self._settled_height:
+            return Stage((), constant=len(self.levels))
         if number >= len(floor):
             return Stage(terms)
         least = floor[number]
@@ -380,8 +419,8 @@ class _Model:
         values = [0] * len(self.program)
         for (number, row), variable in self.place.items():
             values[variable] = int(counts[number, row])
-        for variable, group in zip(self.gone, self.groups, strict=True):
-            values[variable] = int(chosen[list(group.ones)].sum())
+        for unit in self.units:
+            values[unit.variable] = int(chosen[list(unit.ones)].sum()) // unit.step
         for variable, value in self._follow:
             values[variable] = value(values)
         return tuple(values)
@@ -393,8 +432,8 @@ class _Model:
         for (number, row), variable in self.place.items():
             counts[number, row] = outcome.values[variable]
         chosen = np.zeros(len(problem.candidates), dtype=bool)
-        for variable, group in zip(self.gone, self.groups, strict=True):
-            chosen[list(group.ones[: outcome.values[variable]])] = True
+        for unit in self.units:
+            chosen[list(unit.ones[: unit.step * outcome.values[unit.variable]])] = True
         objective = self._priority_for(outcome.objective[: len(self.stages)])
         bound = self._priority_for(outcome.bound[: len(self.stages)])
         certificate = Certificate.make_bounded(objective, min(bound, objective))

@@ -21,7 +21,7 @@ from koordcore.preemption.exact import ExactAnswer, Scope, solve_exact
 from koordcore.preemption.greedy import Draft, draft_plan, spare
 from koordcore.preemption.problem import Conflict, PreemptionProblem
 
-__all__ = ["DryRun", "deal_members", "plan_preemption"]
+__all__ = ["DryRun", "deal_members", "plan_preemption", "rejected_alternative", "victims_of"]
 
 NOT_HELPFUL: Final = "preemption not helpful"
 _ROUNDS: Final = 64
@@ -99,7 +99,7 @@ def plan_preemption(
     certificate = best.certificate
     if not proven or (gather is Gather.IF_FREE and best.depth != depths[-1] and not certificate.proven):
         certificate = Certificate(CertificateStatus.HEURISTIC, certificate.objective)
-    return _plan(problem, attrs.evolve(best, certificate=certificate), members)
+    return _plan(problem, attrs.evolve(best, certificate=certificate))
 
 
 def _depths(problem: PreemptionProblem) -> tuple[int, ...]:
@@ -271,7 +271,7 @@ def _leaf_order(problem: PreemptionProblem) -> list[int]:
     )
 
 
-def _plan(problem: PreemptionProblem, found: _Found, members: Members) -> PreemptionPlan:
+def _plan(problem: PreemptionProblem, found: _Found) -> PreemptionPlan:
     nodes, left_out = deal_members(problem, found.counts)
     layer, domain = _where(problem, found)
     return PreemptionPlan(
@@ -287,7 +287,6 @@ def _plan(problem: PreemptionProblem, found: _Found, members: Members) -> Preemp
         certificate=found.certificate,
         layer=layer,
         domain=domain,
-        alternative=_alternative(problem, found, members),
     )
 
 
@@ -320,17 +319,32 @@ def _where(problem: PreemptionProblem, found: _Found) -> tuple[str, str]:
     return tree.layer_of(0), ""
 
 
-def _alternative(problem: PreemptionProblem, found: _Found, members: Members) -> Alternative | None:
-    """Draft a plan elsewhere: in another domain of the layer, or without the nodes that lose pods."""
-    if not found.chosen.any():
+def rejected_alternative(
+    problem: PreemptionProblem, plan: PreemptionPlan, *, members: Members = Members.MINIMUM
+) -> Alternative | None:
+    """Draft the cheapest plan elsewhere: in another domain of the plan's layer, or on other nodes.
+
+    Parameters
+    ----------
+    plan
+        What is going to be done.
+    members
+        For whom room is made.
+
+    Returns
+    -------
+    Alternative or None
+        A legal plan without a proof; None when nobody leaves, and when none was found.
+    """
+    if not plan.victims:
         return None
-    used = found.counts.sum(axis=0) > 0
+    used = np.isin(np.array(problem.nodes), sorted(set(plan.nominations.values())))
     tree = problem.tree
-    if tree is not None and found.depth > 0:
-        domains = [mask for mask in _domains(problem, found.depth) if not (mask & used).any()]
+    depth = tree.depth_of(plan.layer) if tree is not None else 0
+    if tree is not None and depth:
+        domains = [mask for mask in _domains(problem, depth) if not (mask & used).any()]
     else:
-        hit = np.zeros(len(problem.nodes), dtype=bool)
-        hit[problem.candidates.node[found.chosen]] = True
+        hit = np.isin(np.array(problem.nodes), sorted({victim.node for victim in plan.victims}))
         domains = [~(used & hit)]
     slots = widest_slots(problem, np.ones(len(problem.candidates), dtype=bool))
     domains = [mask for mask in domains if may_hold(problem, slots, mask, members)]
@@ -340,8 +354,8 @@ def _alternative(problem: PreemptionProblem, found: _Found, members: Members) ->
     if draft is None or close(problem, draft.chosen) is None:
         return None
     rows = np.flatnonzero(draft.counts.sum(axis=0)).tolist()
-    if tree is not None and found.depth > 0:
-        return Alternative(draft.damage, tree.label(int(tree.ancestors[found.depth][problem.place[rows[0]]])))
+    if tree is not None and depth:
+        return Alternative(draft.damage, tree.label(int(tree.ancestors[depth][problem.place[rows[0]]])))
     names = [problem.nodes[row] for row in rows]
     more = f" and {len(names) - 3} more" if len(names) > 4 else ""
     return Alternative(draft.damage, ", ".join(names[:3] if more else names) + more)

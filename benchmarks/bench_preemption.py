@@ -1,0 +1,172 @@
+"""Job preemption: time to the first legal and to the proven plan, and how much is evicted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from koordcore.allocators.gang.demand import Member, Role
+from koordcore.model.certificates import CertificateStatus, Limits
+from koordcore.model.gangs import GatherRule, NetworkTopologySpec
+from koordcore.model.preemption import NotHelpful, PreemptionPlan
+from koordcore.preemption.plan import plan_preemption
+from koordcore.preemption.problem import Candidates, Jobs, MemberShape, PreemptionProblem
+from koordcore.topology.network import LayerSpec, NetworkTopology, build_tree
+
+GI = 2**30
+QUICK = Limits(deterministic_time=1e-6)
+
+
+def _tree(names: list[str], block: int) -> NetworkTopology:
+    layers = (
+        LayerSpec("BlockLayer", ("block",)),
+        LayerSpec("NodeTopologyLayer", (), "BlockLayer"),
+    )
+    labels = {name: {"block": f"b{number // block:03d}"} for number, name in enumerate(names)}
+    return build_tree(layers, labels)
+
+
+def _jobs(sizes: np.ndarray[tuple[int], np.dtype[np.int64]], *, gang: bool) -> Jobs:
+    return Jobs(
+        names=tuple(f"default/job{number:05d}" for number in range(len(sizes))),
+        least=sizes.copy() if gang else np.ones_like(sizes),
+        running=sizes,
+        protected=np.zeros_like(sizes),
+        gang=np.full(len(sizes), gang),
+    )
+
+
+def domains_problem(nodes: int = 10_240, jobs: int = 25_000, gang: int = 128) -> PreemptionProblem:
+    """Nodes of 128 cpu and 1 Ti, each full with 8 pods of 16 cpu and 128 Gi of gangs spread at random;
+    a gang of 96 cpu, 700 Gi pods that must gather in a domain of 512 nodes.
+    """  # noqa: D205 - one thought
+    rng = np.random.default_rng(11)
+    pods = nodes * 8
+    names = [f"n{number:05d}" for number in range(nodes)]
+    job = np.concatenate([np.arange(jobs), rng.integers(0, jobs, pods - jobs)])
+    rng.shuffle(job)
+    priority = rng.integers(100, 2001, jobs)
+    amounts = np.tile(np.array([[16_000], [128 * GI], [1]], np.int64), (1, pods))
+    request = np.array([96_000, 700 * GI, 1], np.int64)
+    free = np.zeros((3, nodes), np.int64)
+    free[2] = 102
+    return PreemptionProblem(
+        nodes=tuple(names),
+        free=free,
+        shapes=(MemberShape(request=request, allowed=np.ones(nodes, np.bool_)),),
+        roles=(
+            Role(
+                name="default/big",
+                members=tuple(Member(f"default/big-{number}", 0, number) for number in range(gang)),
+                min_available=gang,
+            ),
+        ),
+        candidates=Candidates(
+            keys=tuple(f"default/p{number:05d}" for number in range(pods)),
+            node=np.repeat(np.arange(nodes), 8),
+            amounts=amounts,
+            priority=priority[job],
+            job=job,
+        ),
+        jobs=_jobs(np.bincount(job, minlength=jobs), gang=True),
+        tree=_tree(names, 512),
+        spec=NetworkTopologySpec((GatherRule("BlockLayer", "MustGather"),)),
+    )
+
+
+def flat_problem(nodes: int, members: int, gpus: int) -> PreemptionProblem:
+    """Nodes of 8 GPUs, full with pods of 1 GPU, half of them in gangs of 2 to 8 with slack, no network."""
+    rng = np.random.default_rng(5)
+    pods = nodes * 8
+    sizes: list[int] = []
+    while sum(sizes) < pods:
+        sizes.append(int(rng.integers(2, 9)) if rng.random() < 0.3 else 1)
+    sizes[-1] -= sum(sizes) - pods
+    if not sizes[-1]:
+        sizes.pop()
+    job = np.repeat(np.arange(len(sizes)), sizes)
+    rng.shuffle(job)
+    running = np.bincount(job)
+    least = np.where(running > 1, np.maximum(1, running - rng.integers(0, 2, len(running))), 1)
+    levels = np.array([0, 100, 500, 1000, 3000])[rng.integers(0, 5, len(running))]
+    amounts = np.tile(np.array([[1], [1]], np.int64), (1, pods))
+    free = np.zeros((2, nodes), np.int64)
+    free[1] = 102
+    return PreemptionProblem(
+        nodes=tuple(f"n{number:04d}" for number in range(nodes)),
+        free=free,
+        shapes=(MemberShape(request=np.array([gpus, 1], np.int64), allowed=np.ones(nodes, np.bool_)),),
+        roles=(
+            Role(
+                name="default/big",
+                members=tuple(Member(f"default/big-{number}", 0, number) for number in range(members)),
+                min_available=members,
+            ),
+        ),
+        candidates=Candidates(
+            keys=tuple(f"default/p{number:05d}" for number in range(pods)),
+            node=np.repeat(np.arange(nodes), 8),
+            amounts=amounts,
+            priority=levels[job],
+            job=job,
+        ),
+        jobs=Jobs(
+            names=tuple(f"default/job{number:05d}" for number in range(len(running))),
+            least=least,
+            running=running,
+            protected=np.zeros_like(running),
+            gang=running > 1,
+        ),
+    )
+
+
+def _planned(problem: PreemptionProblem, limits: Limits = Limits()) -> PreemptionPlan:
+    plan = plan_preemption(problem, limits=limits)
+    if isinstance(plan, NotHelpful):
+        raise AssertionError("the benchmark's job must be able to preempt")
+    return plan
+
+
+class Domains:
+    """A gang of 128 on 10,240 nodes in domains of 512."""
+
+    timeout = 120
+
+    def setup(self) -> None:
+        self.problem = domains_problem()
+        plan = _planned(self.problem)
+        assert plan.certificate.status is CertificateStatus.PROVEN
+        self.plan = plan
+
+    def time_first_legal(self) -> None:
+        _planned(self.problem, QUICK)
+
+    def time_proven(self) -> None:
+        _planned(self.problem)
+
+    def track_victims(self) -> int:
+        return len(self.plan.victims)
+
+    def track_jobs(self) -> int:
+        return self.plan.damage.jobs
+
+
+class Flat:
+    """A gang of 8 among 500 nodes; a single pod among 5000."""
+
+    timeout = 120
+
+    def setup(self) -> None:
+        self.gang = flat_problem(500, 8, 4)
+        self.single = flat_problem(5000, 1, 1)
+        assert _planned(self.gang).certificate.proven
+        assert _planned(self.single).certificate.proven
+
+    def time_gang_proven(self) -> None:
+        _planned(self.gang)
+
+    def time_single_pod(self) -> None:
+        _planned(self.single)
+
+
+Domains.track_victims.unit = "pods"  # type: ignore[attr-defined]
+Domains.track_jobs.unit = "jobs"  # type: ignore[attr-defined]
