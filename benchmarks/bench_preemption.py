@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from koordcore.allocators.gang.demand import Member, Role
-from koordcore.model.certificates import CertificateStatus, Limits
+from koordcore.model.certificates import DEFAULT_LIMITS, CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
 from koordcore.model.preemption import NotHelpful, PreemptionPlan
 from koordcore.preemption.plan import plan_preemption
@@ -119,7 +119,7 @@ def flat_problem(nodes: int, members: int, gpus: int) -> PreemptionProblem:
     )
 
 
-def _planned(problem: PreemptionProblem, limits: Limits = Limits()) -> PreemptionPlan:
+def _planned(problem: PreemptionProblem, limits: Limits = DEFAULT_LIMITS) -> PreemptionPlan:
     plan = plan_preemption(problem, limits=limits)
     if isinstance(plan, NotHelpful):
         raise AssertionError("the benchmark's job must be able to preempt")

@@ -23,7 +23,7 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Certificat
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Outcome", "OutcomeStatus", "Presolve", "Program", "Stage", "Terms", "solve"]
+__all__ = ["Outcome", "OutcomeStatus", "Presolve", "Program", "Relaxation", "Stage", "Terms", "solve"]
 
 Terms: TypeAlias = Sequence[tuple[int, int]]
 """Pairs of variable and coefficient; a variable that occurs twice counts with the sum."""
@@ -47,6 +47,13 @@ class Presolve(StrEnum):
 
     FULL = "Full"
     LIGHT = "Light"
+
+
+class Relaxation(StrEnum):
+    """How much of the program the linear relaxation sees; covering programs over 0/1 need all of it."""
+
+    USUAL = "Usual"
+    WHOLE = "Whole"
 
 
 @attrs.frozen
@@ -261,6 +268,7 @@ def solve(
     hint: Sequence[int] = (),
     limits: Limits = DEFAULT_LIMITS,
     presolve: Presolve = Presolve.FULL,
+    relaxation: Relaxation = Relaxation.USUAL,
 ) -> Outcome:
     """Minimise the stages lexicographically.
 
@@ -278,6 +286,8 @@ def solve(
         one all of it.
     presolve
         Effort before the search of every stage.
+    relaxation
+        What bounds are drawn from.
 
     Returns
     -------
@@ -289,15 +299,16 @@ def solve(
     SolverError
         When the solver's answer breaks the program: a defect, never the caller's input.
     """
-    return _Search(program, limits, presolve).run(stages or (Stage(()),), tuple(hint))
+    return _Search(program, limits, presolve, relaxation).run(stages or (Stage(()),), tuple(hint))
 
 
 class _Search:
     """One call: the solver's model, the budget left, the best assignment so far."""
 
-    def __init__(self, program: Program, limits: Limits, presolve: Presolve) -> None:
+    def __init__(self, program: Program, limits: Limits, presolve: Presolve, relaxation: Relaxation) -> None:
         self._program = program
         self._presolve = presolve
+        self._relaxation = relaxation
         self._limits = limits
         self._spent = 0.0
         self._solves = 0
@@ -381,6 +392,8 @@ class _Search:
             solver.parameters.max_presolve_iterations = 1
             solver.parameters.cp_model_probing_level = 0
             solver.parameters.symmetry_level = 0
+        if self._relaxation is Relaxation.WHOLE:
+            solver.parameters.linearization_level = 2
         code = solver.solve(model)
         response = solver.response_proto
         self._solves += 1

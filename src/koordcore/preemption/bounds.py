@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.model.preemption import NO_PRIORITY, Members
-from koordcore.preemption.problem import PreemptionProblem
+from koordcore.preemption.problem import Domains, PreemptionProblem
 
-__all__ = ["Floor", "floor_of", "may_hold", "usable_up_to", "widest_slots"]
+__all__ = ["Floor", "floor_of", "holding", "slots_up_to", "usable_up_to", "widest_slots"]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Floor:
     """What no plan can beat.
 
@@ -22,12 +20,12 @@ class Floor:
     ----------
     vector
         A lexicographic lower bound of the damage, as many fields as are known.
-    highest
-        Per domain, the least priority that has to be hit there; None where the domain cannot hold the job.
+    open
+        Domains that may reach it, shape (domains,).
     """
 
     vector: tuple[int, ...]
-    highest: tuple[int | None, ...]
+    open: BoolVector
 
 
 def usable_up_to(problem: PreemptionProblem, priority: int | None) -> BoolVector:
@@ -60,67 +58,68 @@ def widest_slots(problem: PreemptionProblem, gone: BoolVector) -> IntMatrix:
     return np.stack([of_shape[shape] for _, shape in problem.classes])
 
 
-def may_hold(problem: PreemptionProblem, slots: IntMatrix, mask: BoolVector, members: Members) -> bool:
-    """Tell whether nodes with these slots could hold what is needed of every role; False is certain."""
-    sums = slots[:, mask].sum(axis=1).tolist()
-    for index, role in enumerate(problem.roles):
-        need = len(role.members) if members is Members.ALL else role.min_available
-        room = sum(
-            min(size, total)
-            for (of_role, _), size, total in zip(problem.classes, problem.sizes, sums, strict=True)
-            if of_role == index
-        )
-        if room < need:
-            return False
-    return _together(problem, sums, members)
+def holding(problem: PreemptionProblem, slots: IntMatrix, domains: Domains, members: Members) -> BoolVector:
+    """Tell which domains could hold what is needed of every role, shape (domains,); False is certain.
 
-
-def _together(problem: PreemptionProblem, sums: Sequence[int], members: Members) -> bool:
-    """Roles of one shape share its slots."""
-    least: dict[int, int] = {}
-    total: dict[int, int] = {}
+    Parameters
+    ----------
+    slots
+        Members of each class that every node takes alone, shape (C, N).
+    """
+    inside = domains.home >= 0
+    sums = np.zeros((len(problem.classes), domains.count), dtype=np.int64)
+    for number, row in enumerate(slots):
+        np.add.at(sums[number], domains.home[inside], row[inside])
+    fits = np.ones(domains.count, dtype=bool)
+    shared: dict[int, tuple[int, IntVector]] = {}
     for index, role in enumerate(problem.roles):
-        shapes = {member.shape for member in role.members}
+        need = len(role.members) if members is Members.ALL else max(0, role.min_available)
+        room = np.zeros(domains.count, dtype=np.int64)
+        shapes = []
+        for number, (of_role, shape) in enumerate(problem.classes):
+            if of_role == index:
+                room += np.minimum(problem.sizes[number], sums[number])
+                shapes.append((shape, sums[number]))
+        fits &= room >= need
         if len(shapes) == 1:
-            need = len(role.members) if members is Members.ALL else max(0, role.min_available)
-            (shape,) = shapes
-            least[shape] = least.get(shape, 0) + need
-            number = problem.classes.index((index, shape))
-            total[shape] = sums[number]
-    return all(total[shape] >= need for shape, need in least.items())
+            # Roles of one shape share its slots.
+            shape, total = shapes[0]
+            shared[shape] = (shared.get(shape, (0, total))[0] + need, total)
+    for need, total in shared.values():
+        fits &= total >= need
+    return fits
 
 
-def floor_of(problem: PreemptionProblem, domains: Sequence[BoolVector], members: Members) -> Floor:
+def floor_of(problem: PreemptionProblem, domains: Domains, members: Members) -> Floor:
     """Bound the damage of placing the job in one of the domains.
 
-    For every domain the least priority is searched up to which everybody has to leave for the members to
-    fit; one pass over the candidates per step of a binary search.
+    The least priority is searched up to which everybody has to leave for the members to fit somewhere; one
+    pass over the candidates per step of a binary search.
     """
     levels = [NO_PRIORITY, *np.unique(problem.candidates.priority).tolist()]
-    slots: dict[int, IntMatrix] = {}
+    known: dict[int, BoolVector] = {}
 
-    def holds(level: int, mask: BoolVector) -> bool:
-        if level not in slots:
-            nobody = np.zeros(len(problem.candidates), dtype=bool)
-            gone = nobody if level == 0 else usable_up_to(problem, levels[level])
-            slots[level] = widest_slots(problem, gone)
-        return may_hold(problem, slots[level], mask, members)
+    def holds(level: int) -> BoolVector:
+        if level not in known:
+            known[level] = holding(problem, slots_up_to(problem, levels[level]), domains, members)
+        return known[level]
 
-    highest: list[int | None] = []
-    for mask in domains:
-        if not holds(len(levels) - 1, mask):
-            highest.append(None)
-            continue
-        low, high = 0, len(levels) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if holds(middle, mask):
-                high = middle
-            else:
-                low = middle + 1
-        highest.append(levels[low])
-    least = min((one for one in highest if one is not None), default=None)
-    if least is None:
-        return Floor((), tuple(highest))
+    low, high = 0, len(levels) - 1
+    if not holds(high).any():
+        return Floor((), holds(high))
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle).any():
+            high = middle
+        else:
+            low = middle + 1
+    least = levels[low]
     vector = (0, least, 0, 0, 0, 0) if least == NO_PRIORITY else (0, least)
-    return Floor(vector, tuple(highest))
+    return Floor(vector, holds(low))
+
+
+def slots_up_to(problem: PreemptionProblem, priority: int) -> IntMatrix:
+    """Count what every node takes once all who may have left up to a priority, shape (C, N)."""
+    if priority == NO_PRIORITY:
+        return widest_slots(problem, np.zeros(len(problem.candidates), dtype=bool))
+    return widest_slots(problem, usable_up_to(problem, priority))

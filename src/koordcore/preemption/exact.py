@@ -14,10 +14,10 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
-from koordcore._cpsat import Outcome, OutcomeStatus, Presolve, Program, Stage, solve
+from koordcore._cpsat import Outcome, OutcomeStatus, Presolve, Program, Relaxation, Stage, solve
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.preemption import NO_PRIORITY, Members
-from koordcore.preemption.problem import Conflict, PreemptionProblem
+from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
 __all__ = ["ExactAnswer", "Scope", "solve_exact"]
 
@@ -29,7 +29,7 @@ class Scope:
     Parameters
     ----------
     domains
-        Sets of nodes, each shape (N,); all members go into one of them.
+        All members go into one of them.
     usable
         Candidates that may leave, shape (V,).
     members
@@ -40,7 +40,7 @@ class Scope:
         A proven lower bound of the damage, field by field from the first; shorter where less is known.
     """
 
-    domains: tuple[BoolVector, ...]
+    domains: Domains
     usable: BoolVector
     members: Members = Members.MINIMUM
     conflicts: tuple[Conflict, ...] = ()
@@ -94,7 +94,7 @@ class _Model:
     def __init__(self, problem: PreemptionProblem, scope: Scope) -> None:
         self.problem, self.scope = problem, scope
         self.program = Program()
-        self.rows: list[int] = np.flatnonzero(np.any(np.stack(scope.domains), axis=0)).tolist()
+        self.rows: list[int] = np.flatnonzero(scope.domains.home >= 0).tolist()
         self.place: dict[tuple[int, int], int] = {}
         self.units: list[_Unit] = []
         self.broken: dict[int, int] = {}
@@ -255,28 +255,25 @@ class _Model:
 
     def _domains(self) -> None:
         self.inside: list[int] = []
-        if len(self.scope.domains) < 2:
+        home = self.scope.domains.home
+        if self.scope.domains.count < 2:
             return
         program = self.program
-        self.inside = [program.boolean() for _ in self.scope.domains]
+        self.inside = [program.boolean() for _ in range(self.scope.domains.count)]
         for number in range(len(self.inside)):
             self._following(self.inside[number], self._at_home(number))
         program.require([(one, 1) for one in self.inside], equal=1)
         for (_, row), variable in self.place.items():
-            homes = [
-                (one, -1) for one, mask in zip(self.inside, self.scope.domains, strict=True) if mask[row]
-            ]
             most = program.span([(variable, 1)])[1]
-            program.require([(variable, 1), *((one, -most) for one, _ in homes)], at_most=0)
+            program.require([(variable, 1), (self.inside[int(home[row])], -most)], at_most=0)
 
     def _at_home(self, number: int) -> Callable[[list[int]], int]:
         return lambda values: int(self._home(values) == number)
 
     def _home(self, values: list[int]) -> int:
-        """First domain that holds all members of an assignment."""
-        rows = [row for (_, row), variable in self.place.items() if values[variable]]
-        masks = self.scope.domains
-        return next((n for n, mask in enumerate(masks) if all(mask[row] for row in rows)), 0)
+        """Domain of an assignment's members."""
+        rows = (row for (_, row), variable in self.place.items() if values[variable])
+        return int(self.scope.domains.home[next(rows, self.rows[0])])
 
     def _gathering(self) -> None:
         problem, program, tree = self.problem, self.program, self.problem.tree
@@ -466,12 +463,17 @@ def solve_exact(
         The plan with its bound, ``INFEASIBLE`` when there is provably none, ``FEASIBLE`` when the budget
         ended before anything was known.
     """
-    if not scope.domains:
+    if not scope.domains.count:
         return CertificateStatus.INFEASIBLE
     model = _Model(problem, scope)
     hint = model.hint(*start) if start is not None else ()
     outcome = solve(
-        model.program, [*model.stages, *model.tail()], hint=hint, limits=limits, presolve=Presolve.LIGHT
+        model.program,
+        [*model.stages, *model.tail()],
+        hint=hint,
+        limits=limits,
+        presolve=Presolve.LIGHT,
+        relaxation=Relaxation.WHOLE,
     )
     if outcome.solved:
         return model.read(outcome)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
@@ -13,7 +12,7 @@ from koordcore._arrays import BoolVector, IntMatrix
 from koordcore.model.preemption import NO_DAMAGE, Damage, Members
 from koordcore.preemption.bounds import Floor, usable_up_to, widest_slots
 from koordcore.preemption.cost import close, damage_of
-from koordcore.preemption.problem import PreemptionProblem
+from koordcore.preemption.problem import Domains, PreemptionProblem
 
 __all__ = ["Draft", "draft_plan", "spare"]
 
@@ -45,18 +44,15 @@ class Draft:
     whole: bool
 
 
-def draft_plan(
-    problem: PreemptionProblem, domains: Sequence[BoolVector], members: Members, floor: Floor
-) -> Draft | None:
+def draft_plan(problem: PreemptionProblem, domains: Domains, members: Members, floor: Floor) -> Draft | None:
     """Find a legal plan in the domains that can be won at the least priority; None when none was found."""
-    known = [(least, number) for number, least in enumerate(floor.highest) if least is not None]
     best: Draft | None = None
-    for least, number in sorted(known)[:_DOMAINS_TRIED]:
-        if best is not None and least > best.damage.highest:
-            break
-        draft = _draft(problem, domains[number], members, least) or _draft(
-            problem, domains[number], members, None
-        )
+    least = floor.vector[1] if floor.vector else None
+    if least is None:
+        return None
+    for number in np.flatnonzero(floor.open)[:_DOMAINS_TRIED].tolist():
+        mask = domains.mask(number)
+        draft = _draft(problem, mask, members, least) or _draft(problem, mask, members, None)
         if draft is not None and (best is None or draft.damage < best.damage):
             best = draft
     return best

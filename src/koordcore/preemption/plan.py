@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -15,11 +14,12 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Certificat
 from koordcore.model.decisions import Victim
 from koordcore.model.pods import PodKey
 from koordcore.model.preemption import Alternative, Damage, Gather, Members, NotHelpful, PreemptionPlan
-from koordcore.preemption.bounds import Floor, floor_of, may_hold, widest_slots
+from koordcore.preemption.bounds import Floor, floor_of, holding, slots_up_to, usable_up_to, widest_slots
 from koordcore.preemption.cost import broken_jobs, close, damage_of
 from koordcore.preemption.exact import ExactAnswer, Scope, solve_exact
 from koordcore.preemption.greedy import Draft, draft_plan, spare
-from koordcore.preemption.problem import Conflict, PreemptionProblem
+from koordcore.preemption.lone import one_member
+from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
 __all__ = ["DryRun", "deal_members", "plan_preemption", "rejected_alternative", "victims_of"]
 
@@ -52,7 +52,6 @@ class _Found:
     damage: Damage
     certificate: Certificate
     depth: int
-    domain: BoolVector
 
 
 def plan_preemption(
@@ -114,55 +113,61 @@ def _depths(problem: PreemptionProblem) -> tuple[int, ...]:
     return tuple(range(len(tree.layers), top - 1, -1))
 
 
-def _domains(problem: PreemptionProblem, depth: int) -> Iterator[BoolVector]:
-    """Nodes of every domain of a depth that may hold the members."""
+def _domains(problem: PreemptionProblem, depth: int) -> Domains:
+    """Domains of a depth that may hold the members beside those that run."""
     tree = problem.tree
     if tree is None:
-        yield np.ones(len(problem.nodes), dtype=bool)
-        return
+        return Domains(np.zeros(len(problem.nodes), dtype=np.int64), 1)
+    if not tree.nodes:
+        return Domains(np.full(len(problem.nodes), -1, dtype=np.int64), 0)
+    first, count = tree.layer_start[depth], len(tree.domains_at(depth))
     inside = problem.place >= 0
-    home = (
-        np.where(inside, tree.ancestors[depth][np.maximum(problem.place, 0)], -1)
-        if len(tree.nodes)
-        else (np.full(len(problem.nodes), -1, dtype=np.int64))
-    )
-    held = np.unique(home[(problem.bound > 0) & inside]) if len(problem.bound) else np.zeros(0, np.int64)
-    for domain in tree.domains_at(depth):
-        if len(held) == 0 or (len(held) == 1 and held[0] == domain):
-            yield home == domain
+    home = np.where(inside, tree.ancestors[depth][np.maximum(problem.place, 0)] - first, -1)
+    domains = Domains(home, count)
+    if not len(problem.bound):
+        return domains
+    held = np.unique(home[(problem.bound > 0) & inside])
+    kept = np.ones(count, dtype=bool)
+    if len(held):
+        kept[:] = False
+        kept[held] = len(held) == 1
+    return domains.only(kept)
 
 
 def _at_depth(
     problem: PreemptionProblem, depth: int, members: Members, limits: Limits, dry_run: DryRun | None
 ) -> _Found | CertificateStatus:
     """Find the cheapest plan that gathers in one domain of a depth."""
-    everybody = np.ones(len(problem.candidates), dtype=bool)
-    slots = widest_slots(problem, everybody)
-    domains = [mask for mask in _domains(problem, depth) if may_hold(problem, slots, mask, members)]
-    if not domains:
+    domains = _domains(problem, depth)
+    everybody = usable_up_to(problem, None)
+    domains = domains.only(holding(problem, widest_slots(problem, everybody), domains, members))
+    if not domains.count:
         return CertificateStatus.INFEASIBLE
     conflicts: list[Conflict] = []
     for _ in range(_ROUNDS):
-        answer = _cheapest(problem, tuple(domains), members, tuple(conflicts), limits)
+        answer = _cheapest(problem, domains, members, tuple(conflicts), limits)
         if isinstance(answer, CertificateStatus):
             return answer
         conflict = dry_run(answer.counts, answer.chosen) if dry_run is not None else None
         if conflict is None:
-            return _found(problem, answer, depth, domains)
+            return _found(problem, answer, depth)
         conflicts.append(conflict)
     return CertificateStatus.HEURISTIC
 
 
 def _cheapest(
     problem: PreemptionProblem,
-    domains: tuple[BoolVector, ...],
+    domains: Domains,
     members: Members,
     conflicts: tuple[Conflict, ...],
     limits: Limits,
 ) -> ExactAnswer | CertificateStatus:
     """Greedy first, bound second, solver third."""
     floor = floor_of(problem, domains, members)
-    draft = None if conflicts else draft_plan(problem, domains, members, floor)
+    draft = None
+    if not conflicts:
+        draft, floor = one_member(problem, domains, floor) or (None, floor)
+        draft = draft or draft_plan(problem, domains, members, floor)
     if draft is not None:
         settled = _settled(draft, floor)
         if settled is not None:
@@ -194,28 +199,22 @@ def _bounded(draft: Draft, floor: Floor) -> ExactAnswer:
 
 def _scope(
     problem: PreemptionProblem,
-    domains: tuple[BoolVector, ...],
+    domains: Domains,
     members: Members,
     conflicts: tuple[Conflict, ...],
     floor: Floor,
     draft: Draft | None,
 ) -> Scope:
     """Leave out what cannot be part of a plan that is at least as good as the draft."""
-    usable = np.ones(len(problem.candidates), dtype=bool)
-    pairs = [(mask, least) for mask, least in zip(domains, floor.highest, strict=True) if least is not None]
+    usable = usable_up_to(problem, None)
     if draft is not None and draft.damage.violations == 0:
         highest = draft.damage.highest
-        usable = problem.candidates.priority <= highest
-        pairs = [(mask, least) for mask, least in pairs if least <= highest]
-    domains = tuple(mask for mask, _ in pairs)
+        usable = usable_up_to(problem, highest)
+        domains = domains.only(holding(problem, slots_up_to(problem, highest), domains, members))
     return Scope(domains=domains, usable=usable, members=members, conflicts=conflicts, floor=floor.vector)
 
 
-def _found(
-    problem: PreemptionProblem, answer: ExactAnswer, depth: int, domains: Sequence[BoolVector]
-) -> _Found:
-    used = answer.counts.sum(axis=0) > 0
-    domain = next(mask for mask in domains if not (used & ~mask).any())
+def _found(problem: PreemptionProblem, answer: ExactAnswer, depth: int) -> _Found:
     damage = damage_of(problem, answer.chosen)
     chosen = answer.chosen
     if not answer.certificate.proven:
@@ -225,7 +224,7 @@ def _found(
     if damage.vector != certificate.objective:
         bound = min(certificate.bound, damage.vector)
         certificate = Certificate.make_bounded(damage.vector, bound)
-    return _Found(answer.counts, chosen, damage, certificate, depth, domain)
+    return _Found(answer.counts, chosen, damage, certificate, depth)
 
 
 # -- writing the plan ----------------------------------------------------------------------------------------
@@ -342,15 +341,16 @@ def rejected_alternative(
     tree = problem.tree
     depth = tree.depth_of(plan.layer) if tree is not None else 0
     if tree is not None and depth:
-        domains = [mask for mask in _domains(problem, depth) if not (mask & used).any()]
+        domains = _domains(problem, depth)
+        kept = np.ones(domains.count, dtype=bool)
+        kept[domains.home[used & (domains.home >= 0)]] = False
+        domains = domains.only(kept)
     else:
         hit = np.isin(np.array(problem.nodes), sorted({victim.node for victim in plan.victims}))
-        domains = [~(used & hit)]
-    slots = widest_slots(problem, np.ones(len(problem.candidates), dtype=bool))
-    domains = [mask for mask in domains if may_hold(problem, slots, mask, members)]
-    if not domains:
-        return None
-    draft = draft_plan(problem, tuple(domains), members, floor_of(problem, tuple(domains), members))
+        domains = Domains(np.where(used & hit, -1, 0), 1)
+    floor = floor_of(problem, domains, members)
+    draft, floor = one_member(problem, domains, floor) or (None, floor)
+    draft = draft or draft_plan(problem, domains, members, floor)
     if draft is None or close(problem, draft.chosen) is None:
         return None
     rows = np.flatnonzero(draft.counts.sum(axis=0)).tolist()

@@ -15,7 +15,7 @@ from koordcore.errors import ModelError
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["Candidates", "Conflict", "Jobs", "MemberShape", "PreemptionProblem"]
+__all__ = ["Candidates", "Conflict", "Domains", "Jobs", "MemberShape", "PreemptionProblem"]
 
 BoolMatrix = NDArray[np.bool_]
 
@@ -130,6 +130,33 @@ class Conflict:
     node: int
     counts: IntVector
     gone: BoolVector
+
+
+@attrs.frozen(eq=False)
+class Domains:
+    """Sets of nodes, one of which has to hold all members.
+
+    Parameters
+    ----------
+    home
+        Number of the domain of every node, -1 for none, shape (N,).
+    count
+        How many there are.
+    """
+
+    home: IntVector
+    count: int
+
+    def mask(self, number: int) -> BoolVector:
+        """Nodes of a domain, shape (N,)."""
+        nodes: BoolVector = self.home == number
+        return nodes
+
+    def only(self, kept: BoolVector) -> Domains:
+        """Keep some of the domains, shape (count,), numbered anew in the same order."""
+        number = np.where(kept, np.cumsum(kept) - 1, -1)
+        home = np.where(self.home >= 0, number[np.maximum(self.home, 0)], -1) if self.count else self.home
+        return Domains(home, int(kept.sum()))
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -252,11 +279,16 @@ class PreemptionProblem:
         index = self.tree.node_index
         return np.array([index.get(name, -1) for name in self.nodes], dtype=np.int64)
 
+    @cached_property
+    def _amounts_by_node(self) -> IntMatrix:
+        return self.candidates.amounts[:, self.by_node[0]]
+
     def freed(self, chosen: BoolVector) -> IntMatrix:
         """Give what the nodes have left once the chosen candidates have gone, shape (R, N)."""
-        room = self.free.copy()
-        picked = np.flatnonzero(chosen)
-        nodes = self.candidates.node[picked]
-        for row in range(len(room)):
-            np.add.at(room[row], nodes, self.candidates.amounts[row, picked])
+        if not chosen.any():
+            return self.free.copy()
+        order, starts = self.by_node
+        sums = np.zeros((len(self.free), len(order) + 1), dtype=np.int64)
+        np.cumsum(np.where(chosen[order], self._amounts_by_node, 0), axis=1, out=sums[:, 1:])
+        room: IntMatrix = self.free + (sums[:, starts[1:]] - sums[:, starts[:-1]])
         return room

@@ -1,0 +1,88 @@
+"""Laws of job preemption: cheapest by enumeration, irreducible, deterministic, monotone in priority."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordcore.model.preemption import Gather, Members, NotHelpful, PreemptionPlan
+from koordcore.preemption.plan import plan_preemption
+from koordcore.preemption.problem import PreemptionProblem
+from tests.preemption.worlds import random_problem
+from tests.reference.preemption_brute import Mask, best_by_enumeration, holds, is_legal
+
+seeds = st.integers(0, 10**6)
+few = settings(max_examples=25, deadline=None)
+
+
+def mask_of(problem: PreemptionProblem, plan: PreemptionPlan) -> Mask:
+    gone = {str(victim.pod) for victim in plan.victims}
+    return np.array([key in gone for key in problem.candidates.keys], dtype=np.bool_)
+
+
+def cheapest(problem: PreemptionProblem, members: Members) -> PreemptionPlan | NotHelpful:
+    return plan_preemption(problem, members=members, gather=Gather.IF_FREE)
+
+
+@few
+@given(seeds, st.sampled_from(Members))
+def test_no_set_of_victims_is_cheaper(seed: int, members: Members) -> None:
+    problem = random_problem(seed, most=6)
+    best = best_by_enumeration(problem, members)
+    plan = cheapest(problem, members)
+    assert plan.certificate.proven
+    if isinstance(plan, NotHelpful):
+        assert best.damage is None
+    else:
+        assert plan.damage == best.damage
+        assert is_legal(problem, mask_of(problem, plan))
+
+
+@few
+@given(seeds, st.sampled_from(Members))
+def test_nobody_can_stay(seed: int, members: Members) -> None:
+    """Whoever is put back alone, without breaking a gang anew, makes the plan fail or is no gain."""
+    problem = random_problem(seed)
+    plan = cheapest(problem, members)
+    if isinstance(plan, NotHelpful):
+        return
+    chosen = mask_of(problem, plan)
+    for one in np.flatnonzero(chosen).tolist():
+        fewer = chosen.copy()
+        fewer[one] = False
+        assert not (is_legal(problem, fewer) and holds(problem, fewer, members))
+
+
+@few
+@given(seeds)
+def test_the_same_input_gives_the_same_plan(seed: int) -> None:
+    assert cheapest(random_problem(seed), Members.ALL) == cheapest(random_problem(seed), Members.ALL)
+
+
+@few
+@given(seeds, st.integers(0, 7))
+def test_raising_a_priority_never_makes_a_lone_victim_likelier(seed: int, number: int) -> None:
+    problem = random_problem(seed)
+    plan = cheapest(problem, Members.ALL)
+    table = problem.candidates
+    if isinstance(plan, NotHelpful) or number >= len(table) or mask_of(problem, plan)[number]:
+        return
+    raised = table.priority.copy()
+    raised[number] += 100
+    dearer = attrs.evolve(problem, candidates=attrs.evolve(table, priority=raised))
+    again = cheapest(dearer, Members.ALL)
+    assert isinstance(again, PreemptionPlan)
+    assert again.damage == plan.damage
+    assert not mask_of(dearer, again)[number]
+
+
+@few
+@given(seeds)
+def test_asking_for_fewer_members_is_never_dearer(seed: int) -> None:
+    problem = random_problem(seed)
+    everybody, least = cheapest(problem, Members.ALL), cheapest(problem, Members.MINIMUM)
+    if isinstance(everybody, PreemptionPlan) and not problem.spec.multiples:
+        assert isinstance(least, PreemptionPlan)
+        assert least.damage <= everybody.damage
