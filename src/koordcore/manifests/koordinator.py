@@ -22,6 +22,7 @@ from koordcore.model.policy import Policy
 from koordcore.protocol.device_object import device_object_from_manifest
 from koordcore.protocol.fields import Json, as_mapping
 from koordcore.protocol.gang import gang_from_pod_group, parse_pod_group
+from koordcore.protocol.migration import parse_job
 from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.node_metric import parse_node_metric
 from koordcore.protocol.numa_nodes import node_resource_topology_of
@@ -105,6 +106,7 @@ KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
     (_SCHEDULING, "ClusterNetworkTopology"): warned(_network_topology, namespaced=False),
     (_SCHEDULING, "Device"): warned(_device, namespaced=False),
     (_SCHEDULING, "Reservation"): read_reservation,
+    (_SCHEDULING, "PodMigrationJob"): one(parse_job),
     (_SIGS, "PodGroup"): warned(_pod_group),
     (_SIGS, "ElasticQuota"): warned(elastic_quota_from_object),
     ("config.koordinator.sh", "ClusterColocationProfile"): one(parse_profile),

@@ -188,6 +188,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         host_ports=(*ports, *init_ports),
         claims=_claims(reading, spec, meta.name),
         gates=reading.take(spec, "schedulingGates", "spec", _gates, ()),
+        local_storage=_local_storage(spec),
     )
     return PodReading(
         pod,
@@ -480,3 +481,11 @@ def _claims(reading: Reading, spec: Mapping[str, Json], pod: str) -> tuple[str, 
         elif volume.get("ephemeral") is not None:
             claims.append(f"{pod}-{volume.get('name')}")
     return tuple(claims)
+
+
+def _local_storage(spec: Mapping[str, Json]) -> bool:
+    volumes = spec.get("volumes")
+    return isinstance(volumes, list) and any(
+        is_object(volume) and (volume.get("emptyDir") is not None or volume.get("hostPath") is not None)
+        for volume in volumes
+    )

@@ -245,6 +245,8 @@ class Pod:
         What its place must satisfy; ``claims`` are names of PersistentVolumeClaims in its namespace.
     gates
         Scheduling gates that are still closed.
+    local_storage
+        A volume lies on the node itself (``emptyDir`` or ``hostPath``) and is lost when the pod moves.
     key
         Namespace and name, made from the two.
     """
@@ -289,6 +291,7 @@ class Pod:
     host_ports: tuple[HostPort, ...] = ()
     claims: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
+    local_storage: bool = False
     key: PodKey = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "parse_load_aware_args",
     "parse_scaling_factors",
     "parse_usage_thresholds",
+    "raw_allocatable",
     "raw_capacity",
 ]
 
@@ -206,3 +207,19 @@ def raw_capacity(node: Node) -> Resources:
     except ManifestError:
         return allocatable
     return make_resources({**allocatable, **raw})
+
+
+def raw_allocatable(node: Node) -> Resources:
+    """Give what the node's annotation says was allocatable before amplification, else its allocatable.
+
+    The annotation replaces the whole list; one that cannot be read does not count. The descheduler refers
+    percentages to these amounts.
+    """
+    text = node.annotations.get(ANNOTATION_RAW_ALLOCATABLE)
+    if not text:
+        return node.allocatable
+    try:
+        value = load_json(text)
+        return node.allocatable if value is None else parse_resources(as_mapping(value))
+    except ManifestError:
+        return node.allocatable

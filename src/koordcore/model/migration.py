@@ -1,0 +1,74 @@
+"""Jobs that move one pod each, as the migration controller keeps them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.pods import PodKey
+
+__all__ = ["JobMode", "JobPhase", "PodMigrationJob"]
+
+
+class JobPhase(StrEnum):
+    """Where a job is in its life; ``NONE`` is one that no controller has seen."""
+
+    NONE = ""
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    ABORTED = "Aborted"
+
+
+class JobMode(StrEnum):
+    """Whether room is reserved before the pod is evicted."""
+
+    RESERVATION_FIRST = "ReservationFirst"
+    EVICT_DIRECTLY = "EvictDirectly"
+
+
+_ACTIVE = (JobPhase.NONE, JobPhase.PENDING, JobPhase.RUNNING)
+
+
+@attrs.frozen(kw_only=True)
+class PodMigrationJob:
+    """The migration of one pod.
+
+    Parameters
+    ----------
+    name, uid, annotations, created
+        Identity and metadata; the namespace of a job is always empty.
+    pod, pod_uid
+        Which pod; ``None`` for a job without reference, which concerns nobody.
+    mode, ttl
+        How it is done, and after how many nanoseconds it is given up; ``None`` stands for the default.
+    paused
+        The job waits until it is released.
+    phase, status, reason, message
+        What became of it.
+    """
+
+    name: str
+    uid: str = ""
+    namespace: str = ""
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    created: datetime | None = None
+    pod: PodKey | None = None
+    pod_uid: str = ""
+    mode: JobMode | None = None
+    ttl: int | None = None
+    paused: bool = False
+    phase: JobPhase = JobPhase.NONE
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def active(self) -> bool:
+        """The job refers to a pod and has not come to an end."""
+        return self.pod is not None and self.phase in _ACTIVE

@@ -1,0 +1,320 @@
+"""What the descheduler is told: thresholds, limits, which pods may be evicted."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.colocation import RawSelector
+from koordcore.model.migration import JobMode
+
+__all__ = [
+    "DEFAULT_POOL",
+    "NO_LIMITS",
+    "AnomalyCondition",
+    "BinPackStrategy",
+    "EvictionGate",
+    "EvictionLimits",
+    "EvictorArgs",
+    "FragmentationAwareArgs",
+    "LowNodeLoadArgs",
+    "MigrationControllerArgs",
+    "Namespaces",
+    "NodePool",
+    "ObjectLimiter",
+    "PodSelector",
+    "ScaleDownBinPackArgs",
+    "Share",
+    "Thresholds",
+]
+
+DEFAULT_POOL: Final = "__default_node_pool__"
+"""Name of the pool that the block at the top of the arguments stands for."""
+
+Thresholds: TypeAlias = immutabledict[str, float]
+"""Resource name to percent of the node; a name that is absent is completed where the pool is used."""
+
+Share: TypeAlias = int | str
+"""A count, or a share such as ``"10%"``."""
+
+_EQUAL_WEIGHTS: Final[immutabledict[str, int]] = immutabledict({"cpu": 1, "memory": 1})
+_EVEN_WEIGHTS: Final[immutabledict[str, float]] = immutabledict({"cpu": 1.0, "memory": 1.0})
+
+
+class EvictionGate(StrEnum):
+    """Checks of the migration filter that can be left out one by one."""
+
+    MAX_UNAVAILABLE_PER_WORKLOAD = "MaxUnavailablePerWorkload"
+    MAX_MIGRATING_PER_WORKLOAD = "MaxMigratingPerWorkload"
+    MAX_MIGRATING_PER_NODE = "MaxMigratingPerNode"
+    MAX_MIGRATING_PER_NAMESPACE = "MaxMigratingPerNamespace"
+    MAX_MIGRATING_GLOBALLY = "MaxMigratingGlobally"
+    EXPECTED_REPLICAS = "ExpectedReplicas"
+    PVC = "PVC"
+    BARE_PODS = "BarePods"
+    LOCAL_STORAGE = "LocalStorage"
+    SYSTEM_CRITICAL = "SystemCritical"
+    PRIORITY_THRESHOLD = "PriorityThreshold"
+    LABEL_SELECTOR = "LabelSelector"
+    NAMESPACES = "Namespaces"
+    NODE_FIT = "NodeFit"
+
+
+class BinPackStrategy(StrEnum):
+    """Whether bin-packing down only ranks pods or evicts the first of them."""
+
+    CALCULATE_ONLY = "CalculateOnly"
+    EVICT_DIRECTLY = "EvictDirectly"
+
+
+@attrs.frozen
+class Namespaces:
+    """Namespaces that are looked at, or that are not; at most one of the two is given."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def admits(self, namespace: str) -> bool:
+        """Tell whether pods of the namespace are looked at."""
+        return (not self.include or namespace in self.include) and namespace not in self.exclude
+
+
+@attrs.frozen
+class PodSelector:
+    """Pods by label, with a name for the reader; a selector that is absent selects none."""
+
+    name: str = ""
+    selector: RawSelector | None = None
+
+
+@attrs.frozen
+class AnomalyCondition:
+    """When a hot node counts as abnormal.
+
+    Parameters
+    ----------
+    timeout
+        Nanoseconds after which an anomaly is forgotten; 0 or less stands for a minute.
+    consecutive_abnormalities, consecutive_normalities
+        More sightings than these change the state.
+    """
+
+    timeout: int = 60 * 10**9
+    consecutive_abnormalities: int = 5
+    consecutive_normalities: int = 3
+
+
+@attrs.frozen(kw_only=True)
+class NodePool:
+    """Nodes that are balanced among each other.
+
+    Parameters
+    ----------
+    name, selector
+        Which nodes; without a selector all of them.
+    deviation
+        Thresholds are distances from the average usage, in percent points.
+    high, low, prod_high, prod_low
+        Percent of the node; ``None`` where the map is absent.
+    weights
+        Weight of each resource in usage scores.
+    anomaly
+        ``None`` acts on every hot node at once.
+    """
+
+    name: str = DEFAULT_POOL
+    selector: RawSelector | None = None
+    deviation: bool = False
+    high: Thresholds | None = None
+    low: Thresholds | None = None
+    prod_high: Thresholds | None = None
+    prod_low: Thresholds | None = None
+    weights: immutabledict[str, int] = _EQUAL_WEIGHTS
+    anomaly: AnomalyCondition | None = AnomalyCondition()
+
+
+@attrs.frozen(kw_only=True)
+class LowNodeLoadArgs:
+    """Arguments of LowNodeLoad after defaulting.
+
+    Parameters
+    ----------
+    paused, dry_run
+        Nothing is done; or everything but the eviction.
+    number_of_nodes
+        Fewer idle nodes than this, or as many, and nothing is done.
+    metric_expiration
+        Seconds from which on a metric is too old.
+    node_fit
+        Only pods that fit one of the idle nodes are evicted.
+    namespaces, pod_selectors
+        Which pods may be evicted; of several selectors one must hold.
+    detector_cache_timeout
+        Nanoseconds after which an untouched detector is forgotten.
+    pools
+        The block at the top first, then the pools in their order.
+    """
+
+    paused: bool = False
+    dry_run: bool = False
+    number_of_nodes: int = 0
+    metric_expiration: int = 180
+    node_fit: bool = True
+    namespaces: Namespaces | None = None
+    pod_selectors: tuple[PodSelector, ...] = ()
+    detector_cache_timeout: int = 300 * 10**9
+    pools: tuple[NodePool, ...] = (NodePool(),)
+
+
+@attrs.frozen(kw_only=True)
+class EvictorArgs:
+    """Which pods may be evicted at all.
+
+    Parameters
+    ----------
+    evict_failed_bare_pods, evict_all_bare_pods
+        Pods without owner go if they failed; or in any case.
+    evict_local_storage_pods
+        Pods with an ``emptyDir`` or ``hostPath`` may go.
+    evict_system_critical_pods
+        Pods of any priority may go; switches the threshold off, too.
+    ignore_pvc_pods
+        Pods with a claim stay.
+    priority_threshold
+        Pods of this priority and above stay.
+    label_selector
+        Only pods with such labels may go; ``None`` lets all.
+    namespaces
+        Only pods of these namespaces may go.
+    skip_gates
+        Checks that are left out.
+    """
+
+    evict_failed_bare_pods: bool = False
+    evict_all_bare_pods: bool = False
+    evict_local_storage_pods: bool = False
+    evict_system_critical_pods: bool = False
+    ignore_pvc_pods: bool = False
+    priority_threshold: int | None = None
+    label_selector: RawSelector | None = None
+    namespaces: Namespaces | None = None
+    skip_gates: frozenset[str] = frozenset()
+
+
+@attrs.frozen
+class ObjectLimiter:
+    """A token bucket per workload or namespace.
+
+    Parameters
+    ----------
+    duration
+        Nanoseconds in which ``max_migrating`` evictions are allowed; 0 switches the limiter off.
+    max_migrating
+        ``None`` takes the limit of the workload.
+    burst
+        Size of the bucket; 0 stands for 1.
+    """
+
+    duration: int = 0
+    max_migrating: Share | None = None
+    burst: int = 1
+
+
+_DEFAULT_LIMITERS: Final = immutabledict({"workload": ObjectLimiter(300 * 10**9)})
+
+
+@attrs.frozen(kw_only=True)
+class MigrationControllerArgs:
+    """Arguments of the migration controller after defaulting.
+
+    Parameters
+    ----------
+    evictor
+        Which pods may be evicted at all.
+    max_migrating_globally, max_migrating_per_namespace, max_migrating_per_node
+        Jobs at a time; ``None``, 0 or less is unlimited.
+    max_migrating_per_workload, max_unavailable_per_workload
+        Pods at a time; ``None`` follows from the replicas.
+    skip_check_expected_replicas
+        Workloads of one pod, or whose limit equals their size, are migrated, too.
+    limiters
+        Buckets by type, ``workload`` or ``namespace``.
+    """
+
+    dry_run: bool = False
+    evictor: EvictorArgs = EvictorArgs()
+    node_fit: bool = False
+    max_migrating_globally: int | None = None
+    max_migrating_per_namespace: int | None = None
+    max_migrating_per_node: int | None = 2
+    max_migrating_per_workload: Share | None = None
+    max_unavailable_per_workload: Share | None = None
+    skip_check_expected_replicas: bool = False
+    limiters: immutabledict[str, ObjectLimiter] = _DEFAULT_LIMITERS
+    default_job_mode: JobMode = JobMode.RESERVATION_FIRST
+    default_job_ttl: int = 300 * 10**9
+    scheduler_names: tuple[str, ...] = ("koord-scheduler",)
+
+
+@attrs.frozen(kw_only=True)
+class FragmentationAwareArgs:
+    """Arguments of FragmentationAware after defaulting.
+
+    Parameters
+    ----------
+    resources
+        Whose shares should be alike on a node.
+    imbalance_threshold
+        Standard deviation up to which a node is left alone.
+    min_improvement_threshold
+        Gain that an eviction must exceed.
+    """
+
+    paused: bool = False
+    dry_run: bool = False
+    node_fit: bool = True
+    node_selector: RawSelector | None = None
+    namespaces: Namespaces | None = None
+    pod_selectors: tuple[PodSelector, ...] = ()
+    resources: tuple[str, ...] = ("cpu", "memory")
+    imbalance_threshold: float = 0.15
+    min_improvement_threshold: float = 0.02
+
+
+@attrs.frozen(kw_only=True)
+class ScaleDownBinPackArgs:
+    """Arguments of ScaleDownBinPack after defaulting.
+
+    Parameters
+    ----------
+    strategy
+        Write costs only, or evict.
+    max_pods_to_evict
+        Successful evictions of one round.
+    resources, weights
+        What a node is weighed by.
+    """
+
+    paused: bool = False
+    strategy: str = BinPackStrategy.CALCULATE_ONLY
+    max_pods_to_evict: int | None = None
+    node_selector: RawSelector | None = None
+    namespaces: Namespaces | None = None
+    pod_selectors: tuple[PodSelector, ...] = ()
+    resources: tuple[str, ...] = ("cpu", "memory")
+    weights: immutabledict[str, float] = _EVEN_WEIGHTS
+
+
+@attrs.frozen(kw_only=True)
+class EvictionLimits:
+    """Evictions that one cycle of the descheduler may make; ``None`` is unlimited, 0 forbids all."""
+
+    per_node: int | None = None
+    per_namespace: int | None = None
+    total: int | None = None
+
+
+NO_LIMITS: Final = EvictionLimits()

@@ -1,0 +1,506 @@
+"""Arguments of the descheduler's plugins on the wire: strict decoding, defaults, and the records they make.
+
+Decoding is strict as upstream's: an unknown field or a value of the wrong type is an error. Defaulting gives
+the versioned object as it would be printed; what is left out when empty is left out here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError
+from koordcore.model.migration import JobMode
+from koordcore.model.rebalance import (
+    DEFAULT_POOL,
+    AnomalyCondition,
+    EvictionLimits,
+    EvictorArgs,
+    FragmentationAwareArgs,
+    LowNodeLoadArgs,
+    MigrationControllerArgs,
+    Namespaces,
+    NodePool,
+    ObjectLimiter,
+    PodSelector,
+    ScaleDownBinPackArgs,
+)
+from koordcore.protocol.colocation import parse_selector
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_int,
+    as_mapping,
+    as_str,
+    at,
+    collect,
+    list_of,
+    optional,
+    show,
+)
+from koordcore.protocol.times import format_duration, parse_duration
+
+__all__ = [
+    "default_fragmentation_aware",
+    "default_low_node_load",
+    "default_migration_controller",
+    "default_scale_down_bin_pack",
+    "fragmentation_aware_args",
+    "low_node_load_args",
+    "migration_controller_args",
+    "parse_eviction_limits",
+    "parse_evictor_args",
+    "scale_down_bin_pack_args",
+]
+
+_Convert: TypeAlias = Callable[[Json], Any]
+_MINUTE: Final = "1m0s"
+_DEFAULT_WEIGHTED: Final = ("cpu", "memory")
+
+
+def _float(value: Json) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ManifestError.at("", f"expected a number, got {show(value)}")
+    return value
+
+
+def _duration(value: Json) -> str:
+    return format_duration(parse_duration(as_str(value)))
+
+
+def _share(value: Json) -> int | str:
+    return value if isinstance(value, str) else as_int(value)
+
+
+def _number_or_text(value: Json) -> float | int | str:
+    return value if isinstance(value, str) else _float(value)
+
+
+def _map_of(convert: _Convert) -> _Convert:
+    return lambda value: {name: at(f"[{name}]", convert, one) for name, one in as_mapping(value).items()}
+
+
+def _struct(fields: Mapping[str, _Convert], kept: frozenset[str] = frozenset()) -> _Convert:
+    """Make a strict decoder; an empty value is left out unless its field is ``kept`` as a pointer is."""
+
+    def decode(value: Json) -> dict[str, Any]:
+        raw = as_mapping(value)
+        unknown = sorted(set(raw) - set(fields))
+        if unknown:
+            raise ManifestError.at("", f"unknown field {show(unknown[0])}")
+        decoded = {}
+        for name, convert in fields.items():
+            if raw.get(name) is None:
+                continue
+            made = at(name, convert, raw[name])
+            if name in kept or made not in (False, 0, "", [], (), {}):
+                decoded[name] = list(made) if isinstance(made, tuple) else made
+        return decoded
+
+    return decode
+
+
+_strings: Final = list_of(as_str)
+_requirement: Final = _struct({"key": as_str, "operator": as_str, "values": _strings}, frozenset({"key"}))
+_selector: Final = _struct({"matchLabels": _map_of(as_str), "matchExpressions": list_of(_requirement)})
+_namespaces: Final = _struct({"include": _strings, "exclude": _strings})
+_pod_selectors: Final = list_of(_struct({"name": as_str, "selector": _selector}, frozenset({"selector"})))
+_anomaly: Final = _struct(
+    {"timeout": _duration, "consecutiveAbnormalities": as_int, "consecutiveNormalities": as_int},
+    frozenset({"timeout"}),
+)
+_thresholds: Final[Mapping[str, _Convert]] = {
+    "useDeviationThresholds": as_bool,
+    "highThresholds": _map_of(_float),
+    "lowThresholds": _map_of(_float),
+    "prodHighThresholds": _map_of(_float),
+    "prodLowThresholds": _map_of(_float),
+    "resourceWeights": _map_of(as_int),
+    "anomalyCondition": _anomaly,
+    "nodeSelector": _selector,
+}
+_INHERITED: Final = ("highThresholds", "lowThresholds", "prodHighThresholds", "prodLowThresholds")
+_POINTERS: Final = frozenset({"nodeSelector", "anomalyCondition", "evictableNamespaces", *_INHERITED})
+_pool: Final = _struct({"name": as_str, **_thresholds}, _POINTERS | {"resourceWeights"})
+_low_node_load: Final = _struct(
+    {
+        "paused": as_bool,
+        "dryRun": as_bool,
+        "numberOfNodes": as_int,
+        "nodeMetricExpirationSeconds": as_int,
+        "nodeFit": as_bool,
+        "evictableNamespaces": _namespaces,
+        "podSelectors": _pod_selectors,
+        "detectorCacheTimeout": _duration,
+        "nodePools": list_of(_pool),
+        **_thresholds,
+    },
+    _POINTERS
+    | {
+        "paused",
+        "dryRun",
+        "numberOfNodes",
+        "nodeMetricExpirationSeconds",
+        "nodeFit",
+        "detectorCacheTimeout",
+        "useDeviationThresholds",
+    },
+)
+
+
+def default_low_node_load(raw: Mapping[str, Json]) -> dict[str, Any]:
+    """Decode ``LowNodeLoadArgs`` and put the defaults in place.
+
+    A pool takes whole maps that it lacks, and counts that are 0, from the block at the top.
+
+    Raises
+    ------
+    ManifestError
+        When a field is unknown or of the wrong type.
+    """
+    return _printed(_completed_low_node_load(raw))
+
+
+def _completed_low_node_load(raw: Mapping[str, Json]) -> dict[str, Any]:
+    done: dict[str, Any] = _low_node_load(raw)
+    done.setdefault("nodeMetricExpirationSeconds", 180)
+    done.setdefault("nodeFit", True)
+    done.setdefault("detectorCacheTimeout", "5m0s")
+    weights = dict(done.get("resourceWeights", {}))
+    named = {*done.get("lowThresholds", {}), *done.get("highThresholds", {}), *_DEFAULT_WEIGHTED}
+    for name in sorted(named):
+        if weights.get(name, 0) <= 0:
+            weights[name] = 1
+    done["resourceWeights"] = weights
+    top = done.setdefault("anomalyCondition", {"timeout": _MINUTE})
+    top.setdefault("consecutiveAbnormalities", 5)
+    top.setdefault("consecutiveNormalities", 3)
+    for pool in done.get("nodePools", ()):
+        for name in _INHERITED:
+            if name in done:
+                pool.setdefault(name, dict(done[name]))
+        pool.setdefault("resourceWeights", dict(weights))
+        condition = pool.setdefault("anomalyCondition", dict(top))
+        for count in ("consecutiveAbnormalities", "consecutiveNormalities"):
+            condition.setdefault(count, top[count])
+    return done
+
+
+def _printed(done: dict[str, Any]) -> dict[str, Any]:
+    for block in (done, *done.get("nodePools", ())):
+        for name in (*_INHERITED, "resourceWeights"):
+            if block.get(name) == {}:
+                del block[name]
+    return done
+
+
+def _namespaces_of(value: Json) -> Namespaces:
+    raw = as_mapping(value)
+    return Namespaces(optional(raw, "include", _strings, ()), optional(raw, "exclude", _strings, ()))
+
+
+def _pod_selector_of(value: Json) -> PodSelector:
+    raw = as_mapping(value)
+    return PodSelector(optional(raw, "name", as_str, ""), optional(raw, "selector", parse_selector, None))
+
+
+def _nanoseconds(value: Json) -> int:
+    return parse_duration(as_str(value))
+
+
+def _table_of(value: Json) -> immutabledict[str, Any]:
+    return immutabledict(sorted(as_mapping(value).items()))
+
+
+def _condition_of(value: Json) -> AnomalyCondition:
+    raw = as_mapping(value)
+    return AnomalyCondition(
+        timeout=optional(raw, "timeout", _nanoseconds, 0),
+        consecutive_abnormalities=optional(raw, "consecutiveAbnormalities", as_int, 0),
+        consecutive_normalities=optional(raw, "consecutiveNormalities", as_int, 0),
+    )
+
+
+def _pool_of(value: Json) -> NodePool:
+    raw = as_mapping(value)
+    return NodePool(
+        name=optional(raw, "name", as_str, ""),
+        selector=optional(raw, "nodeSelector", parse_selector, None),
+        deviation=optional(raw, "useDeviationThresholds", as_bool, False),
+        high=optional(raw, "highThresholds", _table_of, None),
+        low=optional(raw, "lowThresholds", _table_of, None),
+        prod_high=optional(raw, "prodHighThresholds", _table_of, None),
+        prod_low=optional(raw, "prodLowThresholds", _table_of, None),
+        weights=optional(raw, "resourceWeights", _table_of, immutabledict()),
+        anomaly=optional(raw, "anomalyCondition", _condition_of, None),
+    )
+
+
+def low_node_load_args(raw: Mapping[str, Json]) -> LowNodeLoadArgs:
+    """Read ``LowNodeLoadArgs`` with defaults; the block at the top becomes the first pool.
+
+    Raises
+    ------
+    ManifestError
+        When a field is unknown or of the wrong type.
+    """
+    done = _completed_low_node_load(raw)
+    pools = [{**done, "name": DEFAULT_POOL}, *done.get("nodePools", ())]
+    return LowNodeLoadArgs(
+        paused=done.get("paused", False),
+        dry_run=done.get("dryRun", False),
+        number_of_nodes=done.get("numberOfNodes", 0),
+        metric_expiration=done["nodeMetricExpirationSeconds"],
+        node_fit=done["nodeFit"],
+        namespaces=optional(done, "evictableNamespaces", _namespaces_of, None),
+        pod_selectors=optional(done, "podSelectors", list_of(_pod_selector_of), ()),
+        detector_cache_timeout=_nanoseconds(done["detectorCacheTimeout"]),
+        pools=collect(_pool_of, pools),
+    )
+
+
+def _switch(*names: str) -> dict[str, _Convert]:
+    return dict.fromkeys(names, as_bool)
+
+
+_priority_threshold: Final = _struct({"name": as_str, "value": as_int}, frozenset({"value"}))
+_limiter: Final = _struct(
+    {"duration": _duration, "maxMigrating": _share, "burst": as_int}, frozenset({"duration", "maxMigrating"})
+)
+_EVICTOR: Final[Mapping[str, _Convert]] = {
+    **_switch("evictFailedBarePods", "evictAllBarePods", "evictLocalStoragePods"),
+    **_switch("evictSystemCriticalPods", "ignorePvcPods"),
+    "priorityThreshold": _priority_threshold,
+    "labelSelector": _selector,
+    "namespaces": _namespaces,
+    "skipEvictionGates": _strings,
+}
+_PRINTED_SWITCHES: Final = (
+    "evictFailedBarePods",
+    "evictAllBarePods",
+    "evictLocalStoragePods",
+    "evictSystemCriticalPods",
+    "ignorePvcPods",
+)
+_COUNTS: Final = ("maxMigratingGlobally", "maxMigratingPerNamespace", "maxMigratingPerNode")
+_SHARES: Final = ("maxMigratingPerWorkload", "maxUnavailablePerWorkload")
+_migration_controller: Final = _struct(
+    {
+        **_EVICTOR,
+        **_switch("dryRun", "nodeFit", "skipCheckExpectedReplicas"),
+        "maxConcurrentReconciles": as_int,
+        "nodeSelector": as_str,
+        **dict.fromkeys(_COUNTS, as_int),
+        **dict.fromkeys(_SHARES, _share),
+        "objectLimiters": _map_of(_limiter),
+        "defaultJobMode": as_str,
+        "defaultJobTTL": _duration,
+        "schedulerNames": _strings,
+        "evictQPS": _number_or_text,
+        "evictBurst": as_int,
+        "evictionPolicy": as_str,
+        "defaultDeleteOptions": as_mapping,
+        "arbitrationArgs": _struct({"enabled": as_bool, "interval": _duration}, frozenset({"interval"})),
+    },
+    frozenset(
+        {
+            *_COUNTS,
+            *_SHARES,
+            *_PRINTED_SWITCHES,
+            "maxConcurrentReconciles",
+            "defaultJobTTL",
+            "evictQPS",
+            "evictBurst",
+            "labelSelector",
+            "namespaces",
+            "priorityThreshold",
+            "arbitrationArgs",
+        }
+    ),
+)
+
+
+def default_migration_controller(raw: Mapping[str, Json]) -> dict[str, Any]:
+    """Decode ``MigrationControllerArgs`` and put the defaults in place.
+
+    Raises
+    ------
+    ManifestError
+        When a field is unknown or of the wrong type.
+    """
+    done: dict[str, Any] = _migration_controller(raw)
+    done.setdefault("maxConcurrentReconciles", 1)
+    for name in _PRINTED_SWITCHES:
+        done.setdefault(name, False)
+    done.setdefault("maxMigratingPerNode", 2)
+    done.setdefault("objectLimiters", {"workload": {"duration": "5m0s"}})
+    for limiter in done["objectLimiters"].values():
+        limiter.setdefault("duration", "0s")
+    done.setdefault("defaultJobMode", "ReservationFirst")
+    done.setdefault("defaultJobTTL", "5m0s")
+    done.setdefault("schedulerNames", ["koord-scheduler"])
+    done.setdefault("evictQPS", 10)
+    done.setdefault("evictBurst", 1)
+    done.setdefault("evictionPolicy", "Eviction")
+    arbitration = done.setdefault("arbitrationArgs", {"enabled": True})
+    arbitration.setdefault("interval", "500ms")
+    return done
+
+
+def parse_evictor_args(raw: Mapping[str, Json]) -> EvictorArgs:
+    """Read the fields that say which pods may be evicted at all; others are not looked at."""
+    threshold: Any = optional(raw, "priorityThreshold", as_mapping, {})
+    return EvictorArgs(
+        evict_failed_bare_pods=optional(raw, "evictFailedBarePods", as_bool, False),
+        evict_all_bare_pods=optional(raw, "evictAllBarePods", as_bool, False),
+        evict_local_storage_pods=optional(raw, "evictLocalStoragePods", as_bool, False),
+        evict_system_critical_pods=optional(raw, "evictSystemCriticalPods", as_bool, False),
+        ignore_pvc_pods=optional(raw, "ignorePvcPods", as_bool, False),
+        priority_threshold=optional(threshold, "value", as_int, None),
+        label_selector=optional(raw, "labelSelector", parse_selector, None),
+        namespaces=optional(raw, "namespaces", _namespaces_of, None),
+        skip_gates=frozenset(optional(raw, "skipEvictionGates", _strings, ())),
+    )
+
+
+def _limiter_of(value: Json) -> ObjectLimiter:
+    raw = as_mapping(value)
+    return ObjectLimiter(
+        duration=optional(raw, "duration", _nanoseconds, 0),
+        max_migrating=optional(raw, "maxMigrating", _share, None),
+        burst=optional(raw, "burst", as_int, 0) or 1,
+    )
+
+
+def _limiters_of(value: Json) -> immutabledict[str, ObjectLimiter]:
+    limiters = ((name, at(f"[{name}]", _limiter_of, one)) for name, one in as_mapping(value).items())
+    return immutabledict(sorted(limiters))
+
+
+def migration_controller_args(raw: Mapping[str, Json]) -> MigrationControllerArgs:
+    """Read ``MigrationControllerArgs`` with defaults.
+
+    Raises
+    ------
+    ManifestError
+        When a field is unknown, of the wrong type, or the mode of jobs is unknown.
+    """
+    done = default_migration_controller(raw)
+    mode = done["defaultJobMode"]
+    if mode not in list(JobMode):
+        raise ManifestError.at("defaultJobMode", "must be ReservationFirst or EvictDirectly")
+    return MigrationControllerArgs(
+        dry_run=done.get("dryRun", False),
+        evictor=parse_evictor_args(done),
+        node_fit=done.get("nodeFit", False),
+        max_migrating_globally=done.get("maxMigratingGlobally"),
+        max_migrating_per_namespace=done.get("maxMigratingPerNamespace"),
+        max_migrating_per_node=done.get("maxMigratingPerNode"),
+        max_migrating_per_workload=done.get("maxMigratingPerWorkload"),
+        max_unavailable_per_workload=done.get("maxUnavailablePerWorkload"),
+        skip_check_expected_replicas=done.get("skipCheckExpectedReplicas", False),
+        limiters=optional(done, "objectLimiters", _limiters_of, immutabledict()),
+        default_job_mode=JobMode(mode),
+        default_job_ttl=_nanoseconds(done["defaultJobTTL"]),
+        scheduler_names=tuple(done["schedulerNames"]),
+    )
+
+
+_COMMON: Final[Mapping[str, _Convert]] = {
+    "paused": as_bool,
+    "nodeSelector": _selector,
+    "evictableNamespaces": _namespaces,
+    "podSelectors": _pod_selectors,
+    "resources": _strings,
+}
+_COMMON_POINTERS: Final = frozenset({"paused", "nodeSelector", "evictableNamespaces"})
+_fragmentation_aware: Final = _struct(
+    {
+        **_COMMON,
+        **_switch("dryRun", "nodeFit"),
+        **dict.fromkeys(("imbalanceThreshold", "minImprovementThreshold"), _float),
+    },
+    _COMMON_POINTERS | {"dryRun", "nodeFit", "imbalanceThreshold", "minImprovementThreshold"},
+)
+_scale_down: Final = _struct(
+    {**_COMMON, "strategy": as_str, "maxPodsToEvict": as_int, "resourceWeights": _map_of(_float)},
+    _COMMON_POINTERS | {"maxPodsToEvict"},
+)
+
+
+def default_fragmentation_aware(raw: Mapping[str, Json]) -> dict[str, Any]:
+    """Decode ``FragmentationAwareArgs`` and put the defaults in place.
+
+    Raises
+    ------
+    ManifestError
+        When a field is unknown or of the wrong type.
+    """
+    done: dict[str, Any] = _fragmentation_aware(raw)
+    done.setdefault("paused", False)
+    done.setdefault("dryRun", False)
+    done.setdefault("nodeFit", True)
+    done.setdefault("resources", ["cpu", "memory"])
+    done.setdefault("imbalanceThreshold", 0.15)
+    done.setdefault("minImprovementThreshold", 0.02)
+    return done
+
+
+def fragmentation_aware_args(raw: Mapping[str, Json]) -> FragmentationAwareArgs:
+    """Read ``FragmentationAwareArgs`` with defaults."""
+    done = default_fragmentation_aware(raw)
+    return FragmentationAwareArgs(
+        paused=done["paused"],
+        dry_run=done["dryRun"],
+        node_fit=done["nodeFit"],
+        node_selector=optional(done, "nodeSelector", parse_selector, None),
+        namespaces=optional(done, "evictableNamespaces", _namespaces_of, None),
+        pod_selectors=optional(done, "podSelectors", list_of(_pod_selector_of), ()),
+        resources=tuple(done["resources"]),
+        imbalance_threshold=float(done["imbalanceThreshold"]),
+        min_improvement_threshold=float(done["minImprovementThreshold"]),
+    )
+
+
+def default_scale_down_bin_pack(raw: Mapping[str, Json]) -> dict[str, Any]:
+    """Decode ``ScaleDownBinPackArgs`` and put the defaults in place.
+
+    Raises
+    ------
+    ManifestError
+        When a field is unknown or of the wrong type.
+    """
+    done: dict[str, Any] = _scale_down(raw)
+    done.setdefault("paused", False)
+    done.setdefault("strategy", "CalculateOnly")
+    done.setdefault("resources", ["cpu", "memory"])
+    weights = done.setdefault("resourceWeights", {})
+    for name in done["resources"]:
+        weights.setdefault(name, 1)
+    return done
+
+
+def scale_down_bin_pack_args(raw: Mapping[str, Json]) -> ScaleDownBinPackArgs:
+    """Read ``ScaleDownBinPackArgs`` with defaults."""
+    done = default_scale_down_bin_pack(raw)
+    return ScaleDownBinPackArgs(
+        paused=done["paused"],
+        strategy=done["strategy"],
+        max_pods_to_evict=done.get("maxPodsToEvict"),
+        node_selector=optional(done, "nodeSelector", parse_selector, None),
+        namespaces=optional(done, "evictableNamespaces", _namespaces_of, None),
+        pod_selectors=optional(done, "podSelectors", list_of(_pod_selector_of), ()),
+        resources=tuple(done["resources"]),
+        weights=immutabledict({name: float(one) for name, one in sorted(done["resourceWeights"].items())}),
+    )
+
+
+def parse_eviction_limits(raw: Mapping[str, Json]) -> EvictionLimits:
+    """Read the eviction limits of a ``DeschedulerConfiguration``; other fields are not looked at."""
+    return EvictionLimits(
+        per_node=optional(raw, "maxNoOfPodsToEvictPerNode", as_int, None),
+        per_namespace=optional(raw, "maxNoOfPodsToEvictPerNamespace", as_int, None),
+        total=optional(raw, "maxNoOfPodsToEvictTotal", as_int, None),
+    )

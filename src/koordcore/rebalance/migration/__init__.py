@@ -1,0 +1,1 @@
+"""May it be migrated now: filter, arbitration and limits of migration jobs."""
