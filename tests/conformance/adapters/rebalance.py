@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from koordcore.errors import ManifestError
 from koordcore.manifests import node_from_manifest
-from koordcore.manifests.selectors import as_node_selector
 from koordcore.model.durations import MILLISECOND, SECOND
 from koordcore.model.metrics import rounded
 from koordcore.model.rebalance import AnomalyCondition, NodePool
@@ -17,6 +16,7 @@ from koordcore.model.resources import parse_resources
 from koordcore.protocol import rebalance as wire
 from koordcore.protocol.load import raw_allocatable
 from koordcore.protocol.node_metric import parse_node_metric
+from koordcore.protocol.selectors import as_node_selector
 from koordcore.protocol.times import parse_timestamp
 from koordcore.rebalance import args as validation
 from koordcore.rebalance.anomaly import Detector, Detectors
