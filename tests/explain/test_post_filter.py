@@ -1,0 +1,55 @@
+"""What preemption says of a pod that no eviction helps."""
+
+from __future__ import annotations
+
+from koordcore import ClusterSnapshot, Node, NodeState, Pod
+from koordcore.explain.cycle import explain_cycle
+from koordcore.explain.post_filter import preemption_refusals
+from koordcore.model.pods import PreemptionPolicy
+
+ROOM = {"cpu": 4_000, "memory": 8 << 30, "pods": 110}
+
+
+def refusals(pod: Pod, *running: Pod) -> tuple[str, ...]:
+    """Ask about a pod on one node with others on it, next to a node that is closed."""
+    nodes = [
+        NodeState(node=Node(name="a", allocatable=ROOM), pods=running),
+        NodeState(node=Node(name="b", allocatable=ROOM, unschedulable=True)),
+    ]
+    snapshot = ClusterSnapshot(nodes=nodes, pending=[pod])
+    return preemption_refusals(snapshot, pod, explain_cycle(snapshot, pod))
+
+
+def test_without_lower_priorities_nobody_can_leave() -> None:
+    """Each rule names its own kind of nobody; the closed node is not tried."""
+    pod = Pod(name="late", requests={"cpu": 3_000}, priority=5)
+    other = Pod(name="early", requests={"cpu": 3_000}, priority=5, node_name="a")
+    quota, priority = refusals(pod, other)
+    closed = "1 Preemption is not helpful for scheduling"
+    assert quota == (
+        f"preemption: 0/2 nodes are available: 1 No victims found on node a for preemptor pod late, {closed}."
+    )
+    assert priority == (
+        f"preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, {closed}."
+    )
+
+
+def test_evictions_that_do_not_suffice_leave_the_nodes_reason() -> None:
+    """The node is asked again without its lower priorities, and still refuses."""
+    pod = Pod(name="late", requests={"cpu": 3_000}, priority=5)
+    stays = Pod(name="stays", requests={"cpu": 2_000}, priority=9, node_name="a")
+    leaves = Pod(name="leaves", requests={"cpu": 1_000}, priority=1, node_name="a")
+    assert "1 Insufficient cpu" in refusals(pod, stays, leaves)[1]
+
+
+def test_an_eviction_that_helps_is_no_refusal() -> None:
+    """Nothing is said where preemption would go ahead."""
+    pod = Pod(name="late", requests={"cpu": 3_000}, priority=5)
+    leaves = Pod(name="leaves", requests={"cpu": 3_000}, priority=1, node_name="a")
+    assert refusals(pod, leaves) == ()
+
+
+def test_a_pod_that_never_preempts_says_so() -> None:
+    """Its own policy ends the question."""
+    pod = Pod(name="late", requests={"cpu": 9_000}, preemption_policy=PreemptionPolicy.NEVER)
+    assert set(refusals(pod)) == {"preemption: not eligible due to preemptionPolicy=Never."}
