@@ -18,5 +18,7 @@ def test_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page run one after another, as a reader would type them in the project's folder."""
     monkeypatch.chdir(ROOT)
     names: dict[str, object] = {"__name__": "book"}
-    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-        exec(compile(block, str(page), "exec"), names)
+    text = page.read_text(encoding="utf-8")
+    for block in BLOCK.finditer(text):
+        above = text.count("\n", 0, block.start(1))  # so that a traceback points at the page's own line
+        exec(compile("\n" * above + block.group(1), str(page), "exec"), names)
