@@ -208,7 +208,10 @@ class ReservationLedger:
         self.capacity: IntMatrix = np.zeros((resources, number), np.int64)
         self.used: IntMatrix = np.zeros((resources, number), np.int64)
         self.by_row: dict[int, list[int]] = {}
-        self._matches: dict[Hashable, BoolVector] = {}
+        self._matches: dict[Hashable, tuple[int, ...]] = {}
+        self._by_reference = any(
+            term.object is not None for state in self.states for term in state.reservation.owners
+        )
         self._back: list[_Back] = [_NOTHING] * number
         self._groups = _OwnerGroups(self.states)
         for one in range(number):
@@ -271,6 +274,7 @@ class ReservationLedger:
                     self.row[number] = -1
                 if place >= 0:
                     self._settle(number, place)
+                self._matches.clear()  # what a pod may use can hang on the labels of the node
             self.states[number], self.holders[number] = new, pod
             self._recount(number)
             self.workspace.touched.extend({place, old_row, row} - {-1})
@@ -314,17 +318,26 @@ class ReservationLedger:
             self.states[one].reservation.allocate_policy for one in self.by_row.get(row, ()) if self.open[one]
         }
 
-    def matches(self, pod: Pod, wish: ReservationWish) -> BoolVector:
-        """Tell which reservations a pod may use as far as it, they and their nodes' labels go: ``(M,)``."""
+    def matches(self, pod: Pod, wish: ReservationWish) -> tuple[int, ...]:
+        """Give the reservations that a pod may use as far as it, they and their nodes' labels go."""
         if wish.ignored:
-            return np.ones(len(self.states), bool)
-        found = np.zeros(len(self.states), bool)
+            return tuple(range(len(self.states)))
+        own = (pod.name, pod.uid) if self._by_reference else ()
+        asked = pod.requests if wish.exact else None
+        key = (pod.namespace, pod.labels, pod.owners, wish, asked, *own)
+        if key not in self._matches:
+            self._matches[key] = self._matching(pod, wish)
+        return self._matches[key]
+
+    def _matching(self, pod: Pod, wish: ReservationWish) -> tuple[int, ...]:
+        found = []
         nodes = self.workspace.layout.nodes
         for number in self._groups.candidates(pod):
             row = int(self.row[number])
             labels = nodes[row].labels if row >= 0 else {}
-            found[number] = judge_match(pod, wish, self.states[number], labels).matched
-        return found
+            if judge_match(pod, wish, self.states[number], labels).matched:
+                found.append(number)
+        return tuple(found)
 
 
 class _OwnerGroups:

@@ -127,13 +127,10 @@ class ReservationEvaluator(Evaluator):
         for resource, amount in ((PODS_ROW, 1), *self._asked):
             serves &= account[resource, numbers] >= amount
         if not self._required:
-            serves &= self._shares[numbers]
+            states = self._ledger.states
+            # Without a wish of its own the pod is held only against what keeps account of what it asks for.
+            serves &= [not self._names.isdisjoint(states[one].names) for one in numbers.tolist()]
         return serves
-
-    @property
-    def _shares(self) -> BoolVector:
-        """Tell which reservations keep account of anything that the pod asks for: ``(M,)``."""
-        return np.array([not self._names.isdisjoint(state.names) for state in self._ledger.states], bool)
 
     def _serving(self, rooms: Rooms) -> BoolVector:
         serves = self._account(rooms)
@@ -344,7 +341,7 @@ class ReservationFeature(Feature):
             return Refusal(str(error))
         if not self.ledger.states:
             return _Wanted(wish, (), ()) if wish.affinity is not None else None
-        matched = tuple(np.flatnonzero(self.ledger.matches(pod, wish)).tolist())
+        matched = self.ledger.matches(pod, wish)
         if not matched and wish.affinity is None and (wish.ignored or not self.ledger.in_use):
             return None
         return _Wanted(wish, matched, tuple(pod.requests.items()))

@@ -1,0 +1,146 @@
+"""Reservations: one pod against many, owners assigned together, the earliest start of a gang."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from koordcore.allocators.reservation.assign import ReservationAssignment, assign_reservations
+from koordcore.allocators.reservation.state import reservation_state
+from koordcore.model.decisions import Bound
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Pod
+from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.model.reservations import (
+    AllocatePolicy,
+    Reservation,
+    ReservationOwner,
+    ReservationPhase,
+    ReservationStatus,
+)
+from koordcore.model.selectors import LabelSelector
+from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.loop import open_workspace
+from koordcore.schedule.place import place_pod
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["Assignment", "ManyReservations"]
+
+GIB = 2**30
+POLICY = Policy().with_feature(FeatureSetting(name="Reservation", weight=5000))
+
+
+def some_node(name: str) -> Node:
+    """A node of 64 CPUs."""
+    return Node(name=name, allocatable={"cpu": 64_000, "memory": 256 * GIB, "pods": 110})
+
+
+def some_reservation(name: str, node: str, cpu: int, app: str, *, once: bool) -> Reservation:
+    """A reservation that is available."""
+    amounts = {"cpu": 1000 * cpu, "memory": 4 * cpu * GIB}
+    return Reservation(
+        name=name,
+        uid=name,
+        template=Pod(name=name, requests=amounts),
+        owners=(ReservationOwner(selector=LabelSelector({"app": app})),),
+        ttl=10**15,
+        allocate_once=once,
+        allocate_policy=AllocatePolicy.ALIGNED,
+        status=ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name=node, allocatable=amounts),
+    )
+
+
+class ManyReservations:
+    """10,000 reservations on 5000 nodes of 50 applications; every pod may use 200 of them."""
+
+    def setup(self) -> None:
+        """Build the cluster and open it."""
+        nodes = [some_node(f"n{number:04}") for number in range(5000)]
+        records = [
+            some_reservation(f"r{number:05}", f"n{number % 5000:04}", 4, f"a{number % 50}", once=False)
+            for number in range(10_000)
+        ]
+        self.snapshot = ClusterSnapshot(nodes=nodes, records=records)
+        self.workspace = open_workspace(self.snapshot, POLICY)
+        self.features = FeatureSet(self.workspace, POLICY)
+        self.number = 0
+        assert self._place("a7").reservation
+
+    def _pod(self, app: str) -> Pod:
+        self.number += 1
+        requests = {"cpu": 1000, "memory": GIB}
+        return Pod(name=f"p{self.number}", labels={"app": app}, requests=requests)
+
+    def _place(self, app: str) -> Bound:
+        decision = place_pod(self.workspace, self.features, self._pod(app))
+        assert isinstance(decision, Bound)
+        return decision
+
+    def time_first_pod_of_a_class(self) -> None:
+        """Filter, score and choose for a pod unlike all before, without placing it."""
+        self.number += 1
+        pod = Pod(name="q", labels={"app": "a3"}, requests={"cpu": 500 + self.number, "memory": GIB})
+        pod_class = self.features.class_of(pod)
+        assert isinstance(pod_class, PodClass)
+        feasible = pod_class.feasible()
+        assert pod_class.totals(feasible).max() > 0
+
+    def time_next_equal_pod(self) -> None:
+        """Place one more pod of a class."""
+        self._place("a7")
+
+
+class Assignment:
+    """1000 owners of 20 applications and 1000 reservations, all used once."""
+
+    def setup(self) -> None:
+        """Draw sizes."""
+        random = np.random.default_rng(7)
+        self.nodes = {f"n{number}": some_node(f"n{number}") for number in range(100)}
+        self.states = [
+            reservation_state(
+                some_reservation(
+                    f"r{number}",
+                    f"n{number % 100}",
+                    int(random.integers(1, 33)),
+                    f"a{random.integers(20)}",
+                    once=True,
+                )
+            )
+            for number in range(1000)
+        ]
+        self.pods = [
+            Pod(
+                name=f"p{number}",
+                labels={"app": f"a{random.integers(20)}"},
+                requests={"cpu": 1000 * int(random.integers(1, 33)), "memory": GIB},
+            )
+            for number in range(1000)
+        ]
+
+    def _assign(self) -> ReservationAssignment:
+        return assign_reservations(self.pods, self.states, self.nodes)
+
+    def time_assignment(self) -> None:
+        """Match all of them."""
+        assert self._assign().certificate.proven
+
+    def track_assigned(self) -> int:
+        """How many owners get a reservation."""
+        return len(self._assign().reservations)
+
+    def track_assigned_one_after_another(self) -> int:
+        """How many would, each taking the fullest that is free in its turn."""
+        left = set(range(len(self.states)))
+        placed = 0
+        for pod in self.pods:
+            term = {"app": pod.labels["app"]}
+            fitting = [
+                at
+                for at in sorted(left)
+                if self.states[at].available["cpu"] >= pod.requests["cpu"]
+                and self.states[at].reservation.owners[0].selector == LabelSelector(term)
+            ]
+            if fitting:
+                left.remove(fitting[0])
+                placed += 1
+        return placed
