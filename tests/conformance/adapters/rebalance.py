@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,9 +22,13 @@ from koordcore.protocol.times import parse_timestamp
 from koordcore.rebalance import args as validation
 from koordcore.rebalance.anomaly import Detector, Detectors
 from koordcore.rebalance.classify import PoolLoad, classify_pool
+from koordcore.rebalance.empty import scale_down_bin_pack
 from koordcore.rebalance.evict import CycleEvictor, LowNodeLoadState, balance_low_node_load
-from koordcore.rebalance.migration.filter import MigrationFilter
+from koordcore.rebalance.fragmentation import balance_fragmentation, imbalance_gains
+from koordcore.rebalance.load_problem import problem_of_load
+from koordcore.rebalance.migration.filter import MigrationFilter, evictability
 from koordcore.rebalance.nodefit import Fit
+from koordcore.rebalance.plan import plan_rebalance
 from koordcore.rebalance.sort import node_usage_score, pod_usage_score, sort_nodes, sort_pods
 from tests.conformance.adapters.load import pod_of
 from tests.conformance.adapters.migration import filter_of, pods_of
@@ -293,3 +298,127 @@ def pool_load(one: PoolLoad) -> Any:
             for load in one.loads
         },
     }
+
+
+def judge_floats(case: Case, answer: Any) -> tuple[Verdict, str]:
+    """Compare; floats to a billionth, as scores and gains are."""
+    if case.ruled or case.input["kind"] != "score":
+        return equality(case, answer)
+    expected = case.raw["expect"]
+    pairs = [("std", expected["std"], answer["std"])]
+    pairs += [(key, gain, answer["gain"].get(key, -1.0)) for key, gain in expected["gain"].items()]
+    for key, left, right in pairs:
+        if abs(left - right) > 1e-9:
+            return Verdict.WRONG, f"{key}: expected {left}, got {right}"
+    return Verdict.EQUAL, ""
+
+
+@subject("rebalance.fragmentation", judge=judge_floats)
+def fragmentation(case: Case) -> Any:
+    given = case.input
+    pods = [pod_of(raw) for raw in given["pods"]]
+    if given["kind"] == "score":
+        std, gains = imbalance_gains(node_from_manifest(given["node"]), pods, given["resources"])
+        return {"std": std, "gain": {str(pod.key): gain for pod, gain in zip(pods, gains, strict=True)}}
+    nodes, evictor = [node_from_manifest(raw) for raw in given["nodes"]], evictor_of(given)
+    if given["kind"] == "frag":
+        args = wire.fragmentation_aware_args(given["args"])
+        evicted = () if args.dry_run else balance_fragmentation(nodes, pods, args, evictor=evictor)
+        return {
+            "evicted": [{"pod": str(one.pod.key), "node": one.node, "reason": one.reason} for one in evicted]
+        }
+    done = scale_down_bin_pack(nodes, pods, wire.scale_down_bin_pack_args(given["args"]), evictor=evictor)
+    return {
+        "ranked": [
+            {
+                "pod": str(one.pod.key),
+                "rank": rank,
+                "node": one.node,
+                "score": "+Inf" if math.isinf(one.score) else f"{one.score:.12g}",
+            }
+            for rank, one in enumerate(done.ranked)
+        ],
+        "deletionCosts": {str(key): cost for key, cost in done.costs.items()},
+        "evicted": [str(pod.key) for pod in done.evicted],
+    }
+
+
+def judge_best(case: Case, answer: Any) -> tuple[Verdict, str]:
+    """Apply the answer's moves to the case's own objects and compare what comes out with the optimum."""
+    problem = reckoned(case.input, answer["moves"])
+    if isinstance(problem, str):
+        return Verdict.WRONG, problem
+    expected = case.raw["expect"]["objective"]
+    if problem > expected:
+        return Verdict.WRONG, f"objective {problem}, expected {expected}"
+    return (Verdict.EQUAL if problem == expected else Verdict.BETTER), ""
+
+
+def reckoned(given: Mapping[str, Any], moves: list[Mapping[str, str]]) -> list[int] | str:
+    """Re-derive the objective with plain sums; a text where the plan is not legal."""
+    nodes = {raw["metadata"]["name"]: raw for raw in given["nodes"]}
+    pods = {f"{raw['metadata']['namespace']}/{raw['metadata']['name']}": raw for raw in given["pods"]}
+    places = {key: raw["spec"].get("nodeName") for key, raw in pods.items()}
+    usage_of: dict[str, Any] = {}
+    base: dict[str, Any] = {}
+    for raw in given["nodeMetrics"]:
+        status = raw["status"]
+        system = (status.get("nodeMetric") or {}).get("systemUsage") or {}
+        base[raw["metadata"]["name"]] = parse_resources(system.get("resources") or {})
+        for one in status.get("podsMetric") or []:
+            usage_of[f"{one['namespace']}/{one['name']}"] = parse_resources(one["podUsage"]["resources"])
+    high = given["args"]["highThresholds"]
+    limits = {
+        (name, resource): int(
+            high[resource] * 0.01 * float(parse_resources(raw["status"]["allocatable"])[resource])
+        )
+        for name, raw in nodes.items()
+        for resource in ("cpu", "memory")
+        if resource in high
+    }
+
+    def hot() -> set[str]:
+        over = set()
+        for (name, resource), limit in limits.items():
+            used = base.get(name, {}).get(resource, 0)
+            used += sum(one.get(resource, 0) for key, one in usage_of.items() if places.get(key) == name)
+            if used > limit:
+                over.add(name)
+        return over
+
+    before = hot()
+    for move in moves:
+        raw = pods[move["pod"]]
+        movable = evictability(pod_of(raw), wire.parse_evictor_args(given.get("evictor") or {})) is None
+        if not movable or places[move["pod"]] != move["from"] or move["to"] == move["from"]:
+            return f"{move} is not allowed"
+        if (nodes[move["to"]].get("spec") or {}).get("unschedulable"):
+            return f"{move} goes to a cordoned node"
+        places[move["pod"]] = move["to"]
+    for name in {move["to"] for move in moves}:
+        room = parse_resources(nodes[name]["status"]["allocatable"])
+        own = [pod_of(raw) for key, raw in pods.items() if places[key] == name]
+        for resource in ("cpu", "memory"):
+            if sum(pod.requests.get(resource, 0) for pod in own) > room.get(resource, 0):
+                return f"{name} has not enough {resource}"
+    after = hot()
+    if after - before:
+        return f"newly hot: {sorted(after - before)}"
+    return [len(after), len(moves)]
+
+
+@subject("rebalance.best", judge=judge_best)
+def best(case: Case) -> Any:
+    given = case.input
+    args, now = wire.low_node_load_args(given["args"]), parse_timestamp(given["now"])
+    problem = problem_of_load(
+        [node_from_manifest(raw) for raw in given["nodes"]],
+        [pod_of(raw) for raw in given["pods"]],
+        {metric.node: metric for metric in map(parse_node_metric, given["nodeMetrics"])},
+        args,
+        now=now,
+        evictor=evictor_of(given),
+    )
+    plan = plan_rebalance(problem)
+    moves = [{"pod": str(one.pod), "from": one.source, "to": one.target} for one in plan.moves]
+    return {"objective": list(plan.certificate.objective[:2]), "moves": moves}

@@ -1,0 +1,312 @@
+"""Pods that move, nodes that take them, and the order in which moves are carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Final, TypeAlias
+
+import attrs
+
+from koordcore.errors import ModelError
+from koordcore.model.pods import PodKey
+from koordcore.model.resources import NO_RESOURCES, Resources
+
+__all__ = [
+    "Allows",
+    "Group",
+    "Host",
+    "Movable",
+    "Move",
+    "MoveProblem",
+    "anywhere",
+    "covering_sets",
+    "fewest_leaving",
+    "hot_hosts",
+    "in_waves",
+]
+
+Allows: TypeAlias = Callable[[PodKey, str], bool]
+"""Whether a pod may run on a node, apart from amounts: labels, taints, affinity, devices, topology."""
+
+
+def anywhere(pod: PodKey, node: str) -> bool:
+    """Allow every pod on every node."""
+    return True
+
+
+@attrs.frozen(kw_only=True)
+class Movable:
+    """A pod that may be moved.
+
+    Parameters
+    ----------
+    pod, node
+        Who and from where.
+    requests, usage
+        What goes with it (milli-CPU, bytes, counts).
+    cost
+        Price of moving it, at least 1.
+    """
+
+    pod: PodKey
+    node: str
+    requests: Resources = NO_RESOURCES
+    usage: Resources = NO_RESOURCES
+    cost: int = 1
+
+    def __attrs_post_init__(self) -> None:
+        if self.cost < 1:
+            raise ModelError(f"moving {self.pod} must cost at least 1, not {self.cost}")
+
+
+@attrs.frozen(kw_only=True)
+class Host:
+    """A node with all that runs on it, movable or not.
+
+    Parameters
+    ----------
+    name
+        Unique.
+    requested, allocatable
+        A node that takes a pod must end with requests within allocatable, in what the pod asks for.
+    usage, high
+        The node is hot while it uses more than ``high`` of something; a resource without a limit never
+        makes it hot.
+    receives
+        Pods may move here.
+    """
+
+    name: str
+    requested: Resources = NO_RESOURCES
+    allocatable: Resources = NO_RESOURCES
+    usage: Resources = NO_RESOURCES
+    high: Resources = NO_RESOURCES
+    receives: bool = True
+
+
+@attrs.frozen
+class Group:
+    """Pods of which at most so many may be moved: a workload, a namespace, a disruption budget, a node."""
+
+    name: str
+    pods: tuple[PodKey, ...]
+    most: int
+
+
+@attrs.frozen(kw_only=True)
+class MoveProblem:
+    """Everything that a planner of moves looks at.
+
+    Parameters
+    ----------
+    hosts, movable
+        By name and by key.
+    groups
+        Limits.
+    allows
+        Where a pod may run.
+    """
+
+    hosts: tuple[Host, ...]
+    movable: tuple[Movable, ...]
+    groups: tuple[Group, ...] = ()
+    allows: Allows = anywhere
+
+    def __attrs_post_init__(self) -> None:
+        names = {host.name for host in self.hosts}
+        if len(names) < len(self.hosts):
+            raise ModelError("two hosts have the same name")
+        if len({one.pod for one in self.movable}) < len(self.movable):
+            raise ModelError("a pod stands twice among the movable ones")
+        for one in self.movable:
+            if one.node not in names:
+                raise ModelError(f"{one.pod} is on {one.node}, which is not among the hosts")
+
+
+@attrs.frozen(kw_only=True)
+class Move:
+    """One pod from one node to another.
+
+    Parameters
+    ----------
+    pod, source, target
+        Who, from where, where to.
+    leaves, arrives
+        Waves in which it is evicted and starts again, from 0. They differ only in a ring of moves, which
+        no order can carry out without one pod being down for a while.
+    """
+
+    pod: PodKey
+    source: str
+    target: str
+    leaves: int = 0
+    arrives: int = 0
+
+
+def hot_hosts(hosts: Iterable[Host]) -> tuple[Host, ...]:
+    """List the hosts that use more of something than they should."""
+    return tuple(host for host in hosts if _excess(host.usage, host.high))
+
+
+def _excess(usage: Mapping[str, int], high: Mapping[str, int]) -> dict[str, int]:
+    return {name: usage.get(name, 0) - limit for name, limit in high.items() if usage.get(name, 0) > limit}
+
+
+def fewest_leaving(amounts: Sequence[Mapping[str, int]], excess: Mapping[str, int]) -> int | None:
+    """Bound from below how many pods must go so that an excess goes with them.
+
+    The bound is the largest over single resources and over the sum of all, each pod counting at most the
+    whole excess of a resource; it is exact for one resource.
+
+    Returns
+    -------
+    int or None
+        ``None`` when all of them together are not enough.
+    """
+    if not excess:
+        return 0
+    count = 0
+    for name, needed in excess.items():
+        reached = _reach(sorted((one.get(name, 0) for one in amounts), reverse=True), needed)
+        if reached is None:
+            return None
+        count = max(count, reached)
+    if len(excess) > 1:
+        scale = 1
+        for needed in excess.values():
+            scale *= needed
+        joint = [
+            sum(min(one.get(name, 0), needed) * (scale // needed) for name, needed in excess.items())
+            for one in amounts
+        ]
+        reached = _reach(sorted(joint, reverse=True), scale * len(excess))
+        count = max(count, reached or 0)
+    return count
+
+
+def _reach(descending: Sequence[int], needed: int) -> int | None:
+    total = 0
+    for count, amount in enumerate(descending, 1):
+        total += amount
+        if total >= needed:
+            return count
+    return None
+
+
+_MOST_SETS: Final = 20_000
+_MOST_PODS: Final = 24
+"""Beyond these a node's sets of pods are not looked through any further."""
+
+
+def covering_sets(
+    pods: Sequence[Movable], amounts: Sequence[Mapping[str, int]], excess: Mapping[str, int]
+) -> Iterable[tuple[Movable, ...]]:
+    """Give sets of pods that take an excess away, small ones first, cheap ones first among equals.
+
+    Parameters
+    ----------
+    pods, amounts
+        Candidates, and what goes with each.
+    excess
+        What must go.
+    """
+    least = fewest_leaving(amounts, excess)
+    if least is None:
+        return
+    useful = sorted(
+        range(len(pods)),
+        key=lambda index: (
+            -sum(min(amounts[index].get(name, 0) * 1000 // over, 1000) for name, over in excess.items()),
+            pods[index].cost,
+            pods[index].pod,
+        ),
+    )[:_MOST_PODS]
+    seen = 0
+    for count in range(least, len(useful) + 1):
+        found = []
+        for chosen in combinations(useful, count):
+            seen += 1
+            if seen > _MOST_SETS:
+                break
+            if all(
+                sum(amounts[index].get(name, 0) for index in chosen) >= over for name, over in excess.items()
+            ):
+                found.append(chosen)
+        found.sort(key=lambda chosen: sum(pods[index].cost for index in chosen))
+        yield from (tuple(pods[index] for index in chosen) for chosen in found)
+        if seen > _MOST_SETS:
+            return
+
+
+def in_waves(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[Move, ...]:
+    """Order moves so that no node is asked for more than it has at any step.
+
+    All moves of a wave may be carried out together: a target has room for them before anything of that wave
+    has left. Where moves wait for each other in a ring, the cheapest pod of them leaves first and starts
+    again once there is room.
+
+    Parameters
+    ----------
+    problem
+        The hosts before any move.
+    targets
+        Pod to the node that it moves to.
+
+    Returns
+    -------
+    tuple of Move
+        By wave, then by pod.
+    """
+    movable = {one.pod: one for one in problem.movable}
+    hosts = {host.name: host for host in problem.hosts}
+    requested = {host.name: dict(host.requested) for host in problem.hosts}
+    waiting = sorted(targets)
+    left_at: dict[PodKey, int] = {}
+    moves: list[Move] = []
+    wave = 0
+    while waiting:
+        taken: dict[str, dict[str, int]] = {}
+        going = []
+        for key in waiting:
+            one, target = movable[key], targets[key]
+            extra = taken.setdefault(target, {})
+            now, room = requested[target], hosts[target].allocatable
+            if all(
+                now.get(name, 0) + extra.get(name, 0) + amount <= room.get(name, 0)
+                for name, amount in one.requests.items()
+                if amount
+            ):
+                going.append(key)
+                for name, amount in one.requests.items():
+                    extra[name] = extra.get(name, 0) + amount
+        if going:
+            for key in going:
+                one, target = movable[key], targets[key]
+                moves.append(
+                    Move(
+                        pod=key,
+                        source=one.node,
+                        target=target,
+                        leaves=left_at.get(key, wave),
+                        arrives=wave,
+                    )
+                )
+                _add(requested[target], one.requests, 1)
+                if key not in left_at:
+                    _add(requested[one.node], one.requests, -1)
+            waiting = [key for key in waiting if key not in set(going)]
+        else:
+            standing = [key for key in waiting if key not in left_at]
+            if not standing:
+                raise ModelError("the moves end with a node that is asked for more than it has")
+            first = min(standing, key=lambda key: (movable[key].cost, key))
+            left_at[first] = wave
+            _add(requested[movable[first].node], movable[first].requests, -1)
+        wave += 1
+    return tuple(sorted(moves, key=lambda move: (move.arrives, move.pod)))
+
+
+def _add(amounts: dict[str, int], more: Mapping[str, int], sign: int) -> None:
+    for name, amount in more.items():
+        amounts[name] = amounts.get(name, 0) + sign * amount

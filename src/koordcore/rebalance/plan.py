@@ -1,0 +1,272 @@
+"""The fewest moves that cool every hot node without heating another, with targets named.
+
+A greedy that takes the smallest set of pods off each hot node is compared with a bound that no plan can
+beat. Where they do not meet, an integer program decides, over everything for a small cluster and over the
+roomiest targets for a large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from koordcore._cpsat import Program, Stage, solve
+from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
+from koordcore.model.pods import PodKey
+from koordcore.rebalance.moves import (
+    Host,
+    Movable,
+    Move,
+    MoveProblem,
+    covering_sets,
+    fewest_leaving,
+    hot_hosts,
+    in_waves,
+)
+from koordcore.rebalance.placing import Room
+
+__all__ = ["RebalancePlan", "plan_rebalance"]
+
+_WHOLE: Final = 6_000
+"""Pairs of pod and target up to which the program covers every pod and every node."""
+_SHORT: Final = 12_000
+"""Pairs up to which it covers the hot nodes' pods and a shortlist of targets."""
+
+
+@attrs.frozen(kw_only=True)
+class RebalancePlan:
+    """Who moves where.
+
+    Parameters
+    ----------
+    moves
+        By wave; see :class:`~koordcore.rebalance.moves.Move`.
+    before, after
+        Names of the hot nodes before and after.
+    certificate
+        Objective: hot nodes that stay, moves, cost of the moves.
+    """
+
+    moves: tuple[Move, ...]
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    certificate: Certificate
+
+
+def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> RebalancePlan:
+    """Plan the moves that leave the fewest nodes hot, and among those plans the fewest moves.
+
+    Any movable pod may move, also one of a node that is not hot, and also in chains and rings. A node that
+    is not hot never becomes hot; a node that takes a pod ends within its allocatable amounts; no group loses
+    more pods than it may.
+
+    Parameters
+    ----------
+    problem
+        Hosts, movable pods, limits, and where pods may run.
+    limits
+        Budget of the solver.
+
+    Returns
+    -------
+    RebalancePlan
+        Proven when the objective meets its bound; never worse than doing nothing.
+    """
+    hot = hot_hosts(problem.hosts)
+    if not hot:
+        return RebalancePlan(moves=(), before=(), after=(), certificate=Certificate.make_proven((0, 0, 0)))
+    by_node: dict[str, list[Movable]] = {}
+    for one in problem.movable:
+        by_node.setdefault(one.node, []).append(one)
+    bound = _bound(hot, by_node)
+    targets = _greedy(problem, hot, by_node)
+    objective = _objective(problem, targets)
+    whole = len(problem.movable) * sum(host.receives for host in problem.hosts) <= _WHOLE
+    if objective[:2] != bound[:2] or (whole and objective != bound):
+        solved = _by_program(problem, hot, targets, whole=whole, limits=limits)
+        targets, objective = solved.targets, _objective(problem, solved.targets)
+        if solved.bound is not None:
+            bound = max(bound, solved.bound)
+    status = CertificateStatus.PROVEN if objective == bound else CertificateStatus.FEASIBLE
+    cooled = {host.name for host in _after(problem, targets)}
+    return RebalancePlan(
+        moves=in_waves(problem, targets),
+        before=tuple(sorted(host.name for host in hot)),
+        after=tuple(sorted(cooled)),
+        certificate=Certificate(status, objective, bound),
+    )
+
+
+def _excess(host: Host) -> dict[str, int]:
+    return {
+        name: host.usage.get(name, 0) - limit
+        for name, limit in host.high.items()
+        if host.usage.get(name, 0) > limit
+    }
+
+
+def _bound(hot: Sequence[Host], by_node: Mapping[str, Sequence[Movable]]) -> tuple[int, ...]:
+    """Bound every plan: nodes that nothing can cool, and the pods that must leave all others."""
+    stuck = moves = cost = 0
+    for host in hot:
+        own = by_node.get(host.name, ())
+        least = fewest_leaving([one.usage for one in own], _excess(host))
+        if least is None:
+            stuck += 1
+        else:
+            moves += least
+            cost += sum(sorted(one.cost for one in own)[:least])
+    return stuck, moves, cost
+
+
+def _greedy(
+    problem: MoveProblem, hot: Sequence[Host], by_node: Mapping[str, Sequence[Movable]]
+) -> dict[PodKey, str]:
+    room = Room(problem)
+    names = [host.name for host in hot]
+    # Nodes with the least choice first.
+    order = sorted(hot, key=lambda host: (len(by_node.get(host.name, ())), host.name))
+    for host in order:
+        own = sorted(by_node.get(host.name, ()), key=lambda one: one.pod)
+        sets = covering_sets(own, [one.usage for one in own], _excess(host))
+        for tried, chosen in enumerate(sets):
+            if room.place(chosen, names) or tried >= _MOST_TRIES:
+                break
+    return room.targets
+
+
+_MOST_TRIES: Final = 64
+
+
+def _after(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[Host, ...]:
+    changes: dict[str, dict[str, int]] = {}
+    for one in problem.movable:
+        target = targets.get(one.pod)
+        if target is not None:
+            for name, amount in one.usage.items():
+                for node, sign in ((one.node, -1), (target, 1)):
+                    change = changes.setdefault(node, {})
+                    change[name] = change.get(name, 0) + sign * amount
+    hot = []
+    for host in problem.hosts:
+        change = changes.get(host.name, {})
+        if any(host.usage.get(name, 0) + change.get(name, 0) > limit for name, limit in host.high.items()):
+            hot.append(host)
+    return tuple(hot)
+
+
+def _objective(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[int, ...]:
+    cost = sum(one.cost for one in problem.movable if one.pod in targets)
+    return len(_after(problem, targets)), len(targets), cost
+
+
+@attrs.frozen
+class _Solved:
+    targets: dict[PodKey, str]
+    bound: tuple[int, ...] | None
+
+
+def _by_program(
+    problem: MoveProblem,
+    hot: Sequence[Host],
+    start: Mapping[PodKey, str],
+    *,
+    whole: bool,
+    limits: Limits,
+) -> _Solved:
+    names = {host.name for host in hot}
+    pods = [one for one in problem.movable if whole or one.node in names]
+    allowed = _receivers(problem, names, start, len(pods), whole=whole)
+    program = Program()
+    pairs: dict[tuple[PodKey, str], int] = {}
+    for one in pods:
+        for target in allowed:
+            if target != one.node and problem.allows(one.pod, target):
+                pairs[one.pod, target] = program.boolean()
+    moved = {one.pod: [pairs[one.pod, t] for t in allowed if (one.pod, t) in pairs] for one in pods}
+    for variables in moved.values():
+        program.require([(variable, 1) for variable in variables], at_most=1)
+    over = _amounts(program, problem, pods, pairs, names)
+    for group in problem.groups:
+        inside = [(variable, 1) for pod in group.pods for variable in moved.get(pod, ())]
+        program.require(inside, at_most=max(0, group.most))
+    moves = [(variable, 1) for variable in pairs.values()]
+    costs = {one.pod: one.cost for one in pods}
+    priced = [(variable, costs[pod]) for (pod, _), variable in pairs.items()]
+    stages = (Stage([(variable, 1) for variable in over.values()]), Stage(moves), Stage(priced))
+    hint = [0] * len(program)
+    for (pod, target), variable in pairs.items():
+        hint[variable] = int(start.get(pod) == target)
+    still = {host.name for host in _after(problem, start)}
+    for name, variable in over.items():
+        hint[variable] = int(name in still)
+    outcome = solve(program, stages, hint=hint, limits=limits)
+    if not outcome.solved:
+        return _Solved(dict(start), None)
+    targets = {pod: target for (pod, target), variable in pairs.items() if outcome.values[variable]}
+    return _Solved(targets, outcome.bound if whole else None)
+
+
+def _receivers(
+    problem: MoveProblem, hot: set[str], start: Mapping[PodKey, str], pods: int, *, whole: bool
+) -> list[str]:
+    """List the targets of the program: all, or those that are in use and the roomiest others."""
+    receiving = [host for host in problem.hosts if host.receives]
+    if whole:
+        return [host.name for host in receiving]
+    used = set(start.values())
+    count = max(8, _SHORT // max(1, pods))
+
+    def coolness(host: Host) -> float:
+        rooms = [
+            (limit - host.usage.get(name, 0)) / max(1, limit) for name, limit in sorted(host.high.items())
+        ]
+        return min(rooms, default=1.0)
+
+    others = sorted(
+        (host for host in receiving if host.name not in used and host.name not in hot),
+        key=lambda host: (-coolness(host), host.name),
+    )
+    return sorted([*used, *(host.name for host in others[:count])])
+
+
+def _amounts(
+    program: Program,
+    problem: MoveProblem,
+    pods: Sequence[Movable],
+    pairs: Mapping[tuple[PodKey, str], int],
+    hot: set[str],
+) -> dict[str, int]:
+    """Bind usage and requests of every node; gives the variable "stays hot" of each hot node."""
+    leaving: dict[str, list[tuple[Movable, int]]] = {}
+    coming: dict[str, list[tuple[Movable, int]]] = {}
+    movable = {one.pod: one for one in pods}
+    for (pod, target), variable in pairs.items():
+        leaving.setdefault(movable[pod].node, []).append((movable[pod], variable))
+        coming.setdefault(target, []).append((movable[pod], variable))
+    over = {}
+    for host in problem.hosts:
+        out, into = leaving.get(host.name, []), coming.get(host.name, [])
+        stays: tuple[int, ...] = ()
+        if host.name in hot:
+            over[host.name] = program.boolean()
+            stays = (over[host.name],)
+        for name, limit in host.high.items():
+            terms = [(variable, -one.usage.get(name, 0)) for one, variable in out]
+            terms += [(variable, one.usage.get(name, 0)) for one, variable in into]
+            program.require(terms, at_most=limit - host.usage.get(name, 0), unless=stays)
+        names = sorted({name for one, _ in into for name, amount in one.requests.items() if amount})
+        for name in names:
+            terms = [(variable, -one.requests.get(name, 0)) for one, variable in out]
+            terms += [(variable, one.requests.get(name, 0)) for one, variable in into]
+            free = host.allocatable.get(name, 0) - host.requested.get(name, 0)
+            if free >= 0:
+                program.require(terms, at_most=free)
+                continue
+            # A node that is overdrawn already may stay so, but then takes nothing that asks for it.
+            for one, variable in into:
+                if one.requests.get(name, 0):
+                    program.require(terms, at_most=free, when=(variable,))
+    return over
