@@ -139,7 +139,7 @@ def _draw_block(
         corner = (number % width, -(number // width))
         axes.add_patch(Rectangle(corner, 0.9, 0.9, facecolor=colour, edgecolor="#808890", linewidth=0.6))
     axes.set_xlim(-0.1, width)
-    axes.set_ylim(-(len(nodes) // width) - 0.1, 1)
+    axes.set_ylim(-((len(nodes) - 1) // width) - 0.1, 1)
     axes.set_aspect("equal")
     axes.set_axis_off()
     axes.set_title(tree.names[block] or "cluster", fontsize=9)
