@@ -103,7 +103,8 @@ class _Greedy:
         self.room = self._room_left()
         for number in order:
             left[number] -= self._place(number, left[number], free_only=True)
-        if not _in_multiples(problem, self.counts):
+        closed = close(problem, self.chosen)
+        if closed is None or (closed != self.chosen).any() or not _in_multiples(problem, self.counts):
             return None
         damage = damage_of(problem, self.chosen) if self.chosen.any() else NO_DAMAGE
         return Draft(self.counts, self.chosen, damage, whole=not any(left))
@@ -164,15 +165,19 @@ class _Greedy:
         table, jobs = self.problem.candidates, self.problem.jobs
         violations = broken = pods = priorities = 0
         highest = -(2**62)
+        spared: dict[int, int] = {}
+        lost: set[int] = set()
         for one in picked:
             job = int(table.job[one])
             violations += self._over_budget(one)
             priority = int(table.priority[one])
             highest = max(highest, priority)
-            if self._spare_of(job) > 0:
+            spared[job] = spared.get(job, self._spare_of(job)) - 1
+            if spared[job] >= 0:
                 pods += 1
                 priorities += priority
-            else:
+            elif job not in lost:
+                lost.add(job)
                 broken += 1
                 size = int(jobs.running[job]) - self.evicted.get(job, 0)
                 pods += size
@@ -211,10 +216,15 @@ class _Greedy:
         ranked.sort()
         left = dict(lack)
         picked: list[int] = []
+        taken: dict[int, int] = {}
         for key in ranked:
             one = key[-1]
             if all(amount <= 0 for amount in left.values()):
                 break
+            job = int(table.job[one])
+            if not self.whole[job] and taken.get(job, 0) >= self._spare_of(job):
+                continue
+            taken[job] = taken.get(job, 0) + 1
             picked.append(one)
             for r in left:
                 left[r] -= int(table.amounts[r, one])
