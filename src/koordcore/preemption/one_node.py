@@ -229,7 +229,9 @@ def preempt_for_pod(
     helped = {name: one for name, one in tried.items() if one.refusal is None}
     if not helped:
         reasons = dict.fromkeys(on_node, (NOT_HELPFUL_HERE,))
-        reasons |= {name: one.refusal.reasons for name, one in tried.items() if one.refusal is not None}
+        for name, one in tried.items():
+            if one.refusal is not None:
+                reasons[name] = one.refusal.reasons
         return PodPreemption(message=fit_error(len(on_node), reasons), node="")
     node = pick_node(helped)
     cleared = tuple(
