@@ -228,7 +228,7 @@ def preempt_for_pod(
     }
     helped = {name: one for name, one in tried.items() if one.refusal is None}
     if not helped:
-        reasons = dict.fromkeys(on_node, (NOT_HELPFUL_HERE,))
+        reasons: dict[str, tuple[str, ...]] = dict.fromkeys(on_node, (NOT_HELPFUL_HERE,))
         for name, one in tried.items():
             if one.refusal is not None:
                 reasons[name] = one.refusal.reasons
