@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 
 from koordcore.allocators.reservation.assign import ReservationAssignment, assign_reservations
 from koordcore.allocators.reservation.state import reservation_state
 from koordcore.model.decisions import Bound
+from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.policy import FeatureSetting, Policy
@@ -19,11 +22,12 @@ from koordcore.model.reservations import (
 )
 from koordcore.model.selectors import LabelSelector
 from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.future import EarliestStart, earliest_start
 from koordcore.schedule.loop import open_workspace
 from koordcore.schedule.place import place_pod
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Assignment", "ManyReservations"]
+__all__ = ["Assignment", "EarliestGang", "ManyReservations"]
 
 GIB = 2**30
 POLICY = Policy().with_feature(FeatureSetting(name="Reservation", weight=5000))
@@ -144,3 +148,52 @@ class Assignment:
                 left.remove(fitting[0])
                 placed += 1
         return placed
+
+
+class EarliestGang:
+    """A gang of 64 whole nodes among 1024 that are full; 2000 pods leave at 2000 moments."""
+
+    def setup(self) -> None:
+        """Fill the cluster."""
+        random = np.random.default_rng(11)
+        nodes = [some_node(f"n{number:04}") for number in range(1024)]
+        running = [
+            Pod(
+                name=f"r{number:04}",
+                requests={"cpu": 32_000, "memory": 64 * GIB},
+                node_name=f"n{number % 1024:04}",
+            )
+            for number in range(2048)
+        ]
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        moments = random.permutation(2000).tolist()
+        self.ends = {
+            pod.key: self.now + timedelta(seconds=60 + second)
+            for pod, second in zip(running, moments, strict=False)
+        }
+        labels = {"pod-group.scheduling.sigs.k8s.io": "big"}
+        group = PodGroup(namespace="default", name="big", min_member=64)
+        self.gang = [
+            Pod(
+                name=f"g{number:02}",
+                labels=labels,
+                requests={"cpu": 64_000, "memory": 128 * GIB},
+            )
+            for number in range(64)
+        ]
+        cluster = ClusterSnapshot(nodes=nodes, pending=self.gang, records=[group])
+        self.snapshot = cluster.assume(*running)
+        assert self._plan().too_early is not None
+
+    def _plan(self) -> EarliestStart:
+        plan = earliest_start(self.snapshot, self.gang, self.ends, now=self.now)
+        assert isinstance(plan, EarliestStart)
+        return plan
+
+    def time_earliest_start(self) -> None:
+        """Find the start."""
+        self._plan()
+
+    def track_probes(self) -> int:
+        """How many moments were looked at."""
+        return self._plan().probes

@@ -9,12 +9,23 @@ from collections.abc import Sequence
 from typing import Final
 
 from koordcore import __version__
-from koordcore.cli import colocation, explain, inspect, policy, quota, schedule, simulate, topology, verify
+from koordcore.cli import (
+    colocation,
+    explain,
+    inspect,
+    policy,
+    quota,
+    schedule,
+    simulate,
+    topology,
+    verify,
+    when,
+)
 from koordcore.errors import KoordcoreError, ManifestError
 
 __all__ = ["main"]
 
-VERBS: Final = (schedule, explain, verify, inspect, quota, topology, colocation, simulate, policy)
+VERBS: Final = (schedule, explain, verify, when, inspect, quota, topology, colocation, simulate, policy)
 """One module per verb: ``register(subparsers)`` describes it, ``run(arguments)`` gives the exit code."""
 
 EXIT_OK, EXIT_NO, EXIT_USAGE = 0, 1, 2

@@ -1,0 +1,175 @@
+"""``koordcore when``: the earliest start of a pod or a gang, and what may run before."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import datetime, timedelta
+
+from koordcore.cli.inputs import add_paths, find_pod, load_paths
+from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.errors import ManifestError, ModelError
+from koordcore.model.pods import Pod, PodKey
+from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END, expected_duration, expected_end
+from koordcore.protocol.gang import gang_name
+from koordcore.schedule.future import BackfillPlan, EarliestStart, NoStart, backfill, earliest_start
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["register", "run"]
+
+EPILOG = f"""\
+Running pods say when they will be gone with the annotation {EXPECTED_END} (an RFC 3339 time) or, counted from
+their start, {EXPECTED_DURATION} (such as 1h30m); pods that wait say with the latter how long they will run.
+A pod that says neither stays for ever.
+
+examples:
+  koordcore when default/trainer-0 cluster.yaml
+  koordcore when default/big-gang cluster.yaml --now 2026-11-21T12:00:00Z -o json
+"""
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the verb."""
+    parser = verbs.add_parser(
+        "when",
+        help="say when a pod or a gang can start at the earliest, and what may run before",
+        description="Say when a pod or a gang can start at the earliest, and what may run before.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", metavar="POD|GANG", help="namespace/name of a pod or a gang that waits")
+    add_paths(parser)
+    add_policy(parser)
+    parser.add_argument(
+        "--now", metavar="TIME", help="RFC 3339; when left out, the newest start of a running pod"
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Answer for one pod or gang; 1 when there is no start."""
+    snapshot = load_paths(arguments).snapshot
+    now = _now(arguments.now, snapshot)
+    pods = _asked(snapshot, arguments.name)
+    policy = read_policy(arguments)
+    ends, durations = _expectations(snapshot)
+    with working("looking ahead"):
+        plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
+        between = None
+        if isinstance(plan, EarliestStart) and plan.start > now:
+            between = backfill(snapshot, plan, ends, durations, now=now, policy=policy)
+    if arguments.output == "json":
+        print(json.dumps(_record(plan, between), indent=2))
+    else:
+        _print(arguments.name, plan, between, now)
+    return 0 if isinstance(plan, EarliestStart) else 1
+
+
+def _now(text: str | None, snapshot: ClusterSnapshot) -> datetime:
+    if text is None:
+        times = [pod.started or pod.scheduled for pod in snapshot.bound_pods()]
+        known = [one for one in times if one is not None]
+        if not known:
+            raise ModelError("--now: no running pod says when it started; give the time of the dump")
+        return max(known)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ModelError(f'--now: expected an RFC 3339 time, got "{text[:60]}"') from None
+    if moment.tzinfo is None:
+        raise ModelError(f'--now: expected a time with its zone, got "{text[:60]}"')
+    return moment
+
+
+def _asked(snapshot: ClusterSnapshot, name: str) -> list[Pod]:
+    """Give the pending members of the gang of that name, else the pod of that name."""
+    namespace, _, short = name.rpartition("/")
+    members = [
+        pod
+        for pod in snapshot.pending
+        if gang_name(pod.labels, pod.annotations) == short and namespace in ("", pod.namespace)
+    ]
+    if len({pod.namespace for pod in members}) > 1:
+        raise ModelError(f"several namespaces have a gang {short}; say which")
+    if members:
+        return members
+    pod = find_pod(snapshot, name)
+    if pod.key in snapshot.location:
+        raise ModelError(f"pod {pod.key} runs already, on {snapshot.location[pod.key]}")
+    gang = gang_name(pod.labels, pod.annotations)
+    return _asked(snapshot, f"{pod.namespace}/{gang}") if gang else [pod]
+
+
+def _expectations(snapshot: ClusterSnapshot) -> tuple[dict[PodKey, datetime], dict[PodKey, timedelta]]:
+    ends: dict[PodKey, datetime] = {}
+    durations: dict[PodKey, timedelta] = {}
+    for pod in (*snapshot.bound_pods(), *snapshot.pending):
+        try:
+            end = expected_end(pod) if pod.node_name is not None else None
+            duration = expected_duration(pod) if pod.node_name is None else None
+        except ManifestError as error:
+            raise error.within(f"Pod {pod.key}") from None
+        if end is not None:
+            ends[pod.key] = end
+        if duration is not None:
+            durations[pod.key] = duration
+    return ends, durations
+
+
+def _record(plan: EarliestStart | NoStart, between: BackfillPlan | None) -> dict[str, object]:
+    pods = [str(pod.key) for pod in plan.pods]
+    if isinstance(plan, NoStart):
+        return {"pods": pods, "start": None, "message": plan.message}
+    record: dict[str, object] = {
+        "pods": pods,
+        "start": plan.start.isoformat(),
+        "nodes": {str(key): plan.nodes[key] for key in sorted(plan.nodes)},
+        "waitsFor": [str(key) for key in plan.waits_for],
+        "tooEarly": plan.too_early and plan.too_early.isoformat(),
+        "proven": plan.proven,
+    }
+    if between is not None:
+        record["before"] = [
+            {
+                "pods": {str(key): job.pods[key] for key in sorted(job.pods)},
+                "end": job.end and job.end.isoformat(),
+            }
+            for job in between.jobs
+        ]
+        record["heldBack"] = [str(key) for key in between.held_back]
+        record["withoutRoom"] = [str(key) for key in between.without_room]
+        record["startRecomputed"] = between.recomputed.isoformat()
+    return record
+
+
+def _print(name: str, plan: EarliestStart | NoStart, between: BackfillPlan | None, now: datetime) -> None:
+    if isinstance(plan, NoStart):
+        print(f"{name}: no start is in sight, even when everybody whose end is known has left")
+        print(f"  {plan.message}")
+        return
+    if plan.start == now:
+        print(f"{name}: can start now")
+    else:
+        print(f"{name}: starts at {plan.start.isoformat()}, in {plan.start - now}")
+        print(f"  at {plan.too_early and plan.too_early.isoformat()} it does not fit yet")
+        print(f"  waits for {', '.join(map(str, plan.waits_for))}")
+    rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
+    columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
+    show(Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows))
+    if between is None:
+        return
+    jobs = [
+        (str(key), job.pods[key], job.end.isoformat() if job.end else "not known")
+        for job in between.jobs
+        for key in sorted(job.pods)
+    ]
+    show(Table(title="May start now without delaying it", columns=(*columns, Column("ENDS")), rows=jobs))
+    for title, keys in (
+        ("would delay it", between.held_back),
+        ("no room now", between.without_room),
+    ):
+        if keys:
+            print(f"{title}: {', '.join(map(str, keys))}")
+    print(f"start recomputed with them running: {between.recomputed.isoformat()}")
