@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from pathlib import Path
+from typing import Any
+
+import attrs
 
 ROOMS: Mapping[str, str] = {
     "schedule": "the loop and its features",
@@ -138,3 +142,29 @@ def _write(path: Path, text: str) -> None:
     """Leave an unchanged page alone, so that it is not built again."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
+
+
+def show_defaults(
+    _app: Any, _what: str, _name: str, what: Any, _options: Any, signature: Any, returns: Any
+) -> Any:
+    """Write a record's defaults as values: attrs makes its constructor in a way that hides them."""
+    if isinstance(what, type) and issubclass(what, Enum):
+        return "", returns  # the values are listed below
+    if signature is None or not (isinstance(what, type) and attrs.has(what)):
+        return None
+    fields = attrs.fields_dict(what)
+
+    def value(found: re.Match[str]) -> str:
+        default = fields[found[1]].default
+        if isinstance(default, Enum):
+            return f"{type(default).__name__}.{default.name}"
+        text = repr(default)
+        return text if len(text) <= 24 and "<" not in text and "(" not in text.strip("()") else "..."
+
+    return re.sub(r"attr_dict\['(\w+)'\]\.default", value, signature).replace("NOTHING", "..."), returns
+
+
+def show_values(_app: Any, _what: str, _name: str, what: Any, _options: Any, lines: list[str]) -> None:
+    """List the members of an enumeration with their values."""
+    if isinstance(what, type) and issubclass(what, Enum):
+        lines += ["", *(f"* ``{one.name}`` = ``{one.value!r}``" for one in what), ""]

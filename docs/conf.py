@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]  # the pages' generator; the package of this checkout
 
@@ -29,3 +31,12 @@ autodoc_preserve_defaults = True
 nitpicky = False
 # Annotations name types without their modules, and two rooms may use one word (`Bound`).
 suppress_warnings = ["ref.python"]
+
+html_static_path = ["_static"]
+html_css_files = ["book.css"]
+
+
+def setup(app: Sphinx) -> None:
+    """Let records and enumerations read as they are written."""
+    app.connect("autodoc-process-signature", _api.show_defaults)
+    app.connect("autodoc-process-docstring", _api.show_values)

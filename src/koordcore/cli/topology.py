@@ -94,7 +94,7 @@ def draw_topology(snapshot: ClusterSnapshot, tree: NetworkTopology, path: str) -
     names = sorted({job for members in jobs.values() for job in members})
     busy = {state.name for state in snapshot.nodes if state.pods}
     colours = _colours(names)
-    columns = min(len(blocks), 8) or 1
+    columns = _columns(tree, blocks)
     lines = -(-len(blocks) // columns)
     figure = Figure(figsize=(1.6 * columns + 2.2, 1.6 * lines + 0.6), layout="constrained")
     for number, block in enumerate(blocks):
@@ -104,6 +104,14 @@ def draw_topology(snapshot: ClusterSnapshot, tree: NetworkTopology, path: str) -
     handles += [_patch(_OTHER, "other pods"), _patch(_FREE, "empty")]
     figure.legend(handles=handles, loc="outside right upper", fontsize=8, frameon=False)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith(".svg") else None)
+
+
+def _columns(tree: NetworkTopology, blocks: Sequence[int]) -> int:
+    """One line per parent where parents have equally many blocks, else as many in a line as can be read."""
+    parents = [int(tree.parent[block]) for block in blocks]
+    sizes = {parents.count(parent) for parent in parents}
+    size = min(sizes, default=1)
+    return size if len(sizes) == 1 and 1 < size <= 8 else min(len(blocks), 8) or 1
 
 
 def _colours(names: Sequence[str]) -> dict[str, Any]:
