@@ -177,19 +177,23 @@ def compile_columns(layout: ClusterLayout, states: Sequence[NodeState]) -> Clust
 
 
 def node_columns(layout: ClusterLayout, node: str, pods: Iterable[Pod]) -> tuple[list[int], list[int]]:
-    """Add up one node's pods: ``requested`` and ``scored``, one amount per resource of the layout."""
+    """Add up one node's pods: ``requested`` and ``scored``, one amount per resource of the layout.
+
+    A pod is one pod, whatever it asks for under that name.
+    """
     requested = [0] * len(layout.resources)
     scored = [0] * len(layout.resources)
     index = layout.index
+    number = 0
     for pod in pods:
+        number += 1
         for name, amount in pod.requests.items():
             if name in index:
                 requested[index[name]] += amount
-        requested[PODS_ROW] += 1
         for name, amount in pod.scored_requests.items():
             if name in index:
                 scored[index[name]] += amount
-        scored[PODS_ROW] += 1
+    requested[PODS_ROW] = scored[PODS_ROW] = number
     for name, amount in zip(layout.resources, requested, strict=True):
         _check(amount, f"node {node}: {name} of its pods")
     return requested, scored

@@ -119,16 +119,16 @@ class Workspace:
         self._log.append(undo)
 
     def _add(self, pod: Pod, row: int, sign: int) -> None:
-        """Count a pod's amounts on a node, or take them off again."""
+        """Count a pod's amounts on a node, or take them off again; a pod is one pod, whatever it asks for."""
         index = self.layout.index
         for name, amount in pod.requests.items():
             resource = index.get(name)
-            if resource is not None:
+            if resource is not None and resource != PODS_ROW:
                 self.requested[resource, row] += sign * amount
                 self.free[resource, row] -= sign * amount
         for name, amount in pod.scored_requests.items():
             resource = index.get(name)
-            if resource is not None:
+            if resource is not None and resource != PODS_ROW:
                 self.scored[resource, row] += sign * amount
         self.requested[PODS_ROW, row] += sign
         self.free[PODS_ROW, row] -= sign

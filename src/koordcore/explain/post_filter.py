@@ -1,4 +1,4 @@
-"""What preemption says of a pod that no eviction helps: the end of the FailedScheduling event."""
+"""The end of the FailedScheduling event: why no reservation and no eviction helps."""
 
 from __future__ import annotations
 
@@ -7,20 +7,93 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
+from immutabledict import immutabledict
+
+from koordcore.allocators.reservation.match import MatchReason, judge_match, screened_nodes
+from koordcore.allocators.reservation.state import owners_of, reservation_state, used_reservations
 from koordcore.explain.cycle import Cycle, explain_cycle
+from koordcore.explain.reservation_reasons import ReservationCounts, reservation_reasons
 from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.model.policy import Policy
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.quota import quota_pod_of
+from koordcore.protocol.reservation import reservation_wish
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.preempt import can_preempt
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["preemption_refusals"]
+__all__ = ["preemption_refusals", "reservation_refusals"]
 
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _HOPELESS: Final = "Preemption is not helpful for scheduling"
 _NOBODY_OF_QUOTA: Final = "No victims found on node {} for preemptor pod {}"
 _NOBODY: Final = "No preemption victims found for incoming pod"
+
+
+def reservation_refusals(snapshot: ClusterSnapshot, pod: Pod, cycle: Cycle) -> tuple[str, ...]:
+    """Say why no reservation serves a pod.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster in which the cycle ran.
+    pod
+        Who was refused.
+    cycle
+        What :func:`~koordcore.explain.cycle.explain_cycle` found for it.
+
+    Returns
+    -------
+    tuple of str
+        Texts of :func:`~koordcore.explain.reservation_reasons.reservation_reasons`; empty where no
+        reservation concerns the pod.
+
+    Raises
+    ------
+    ManifestError
+        When what the pod says about reservations cannot be read.
+    """
+    wish = reservation_wish(pod.labels, pod.annotations)
+    users = used_reservations(snapshot.bound_pods())
+    nodes = {state.name: state.node for state in snapshot.nodes}
+    screened = screened_nodes(pod, nodes) or frozenset()
+    counts: dict[str, Counter[MatchReason]] = {}
+    taints: dict[str, Counter[str]] = {}
+    known = snapshot.of(Reservation)
+    if wish.affinity is not None and wish.affinity.name:
+        # Who names one is held against the reservations on its node, and against no others.
+        screened &= {one.status.node_name for one in known if one.name == wish.affinity.name}
+    for one in known:
+        state = reservation_state(one, owners_of(one, users))
+        node = one.status.node_name
+        if not one.active or not state.matchable or node not in screened:
+            continue
+        match = judge_match(pod, wish, state, nodes[node].labels)
+        if match.reason in (MatchReason.OWNER_UNMATCHED, MatchReason.IGNORED):
+            continue
+        counts.setdefault(node, Counter())[match.reason] += 1
+        if match.reason is MatchReason.TAINTS_UNMATCHED:
+            taints.setdefault(node, Counter())[match.taint] += 1
+    by_node = {
+        node: ReservationCounts(
+            owner_matched=found.total(),
+            name_matched=found[MatchReason.NAME_MATCHED],
+            name_unmatched=found[MatchReason.NAME_UNMATCHED],
+            affinity_unmatched=found[MatchReason.AFFINITY_UNMATCHED],
+            is_unschedulable_unmatched=found[MatchReason.UNSCHEDULABLE],
+            not_exact_matched=found[MatchReason.NOT_EXACT],
+            taints_unmatched=immutabledict(taints.get(node, {})),
+            node_reasons=_said_of(cycle, node),
+        )
+        for node, found in counts.items()
+    }
+    return reservation_reasons(by_node, has_affinity=wish.affinity is not None)
+
+
+def _said_of(cycle: Cycle, node: str) -> tuple[str, ...]:
+    if not cycle.admission.passed:
+        return () if cycle.admission.feature == "Reservation" else cycle.admission.reasons
+    return cycle.filters[node].reasons if node in cycle.filters else ()
 
 
 def preemption_refusals(

@@ -150,9 +150,9 @@ class FeatureSet:
                 self._static[number, request] = evaluator
             parts.append(_Part(feature, self.settings[number], evaluator))
         for part in parts:
-            others = [one for one in parts if one is not part and one.evaluator.scope is Scope.NODE]
-            filters = [one.evaluator for one in others if one.setting.filters]
-            part.evaluator.lend_to([one.evaluator for one in others], filters)
+            others = [one for one in parts if one is not part and one.evaluator.scope is not Scope.STATIC]
+            here = [one for one in others if one.evaluator.scope is Scope.NODE and one.setting.filters]
+            part.evaluator.lend_to([one.evaluator for one in others], [one.evaluator for one in here])
         static = tuple(part for part in parts if part.evaluator.scope is Scope.STATIC)
         signature = tuple(id(part.evaluator) for part in static)
         ground = self._grounds.get(signature)

@@ -383,6 +383,25 @@ class Lending:
         self.ledger = ledger
         self.matched = matched
         self.together = together
+        self.chosen: IntVector | None = None
+        """``(N,)``: the reservation that would serve the pods on each node, negative for none."""
+
+    @property
+    def holder_keys(self) -> frozenset[PodKey]:
+        """Names of the pods that stand for the reservations which the pods may use."""
+        return frozenset(self.ledger.holders[one].key for one in np.flatnonzero(self.matched).tolist())
+
+    def room_of(self, row: int) -> Room | None:
+        """Give what would serve the pods on a node, if it is one reservation."""
+        number = -1 if self.chosen is None else int(self.chosen[row])
+        if number < 0:
+            return None
+        return Room(
+            row=row,
+            states=(self.ledger.states[number],),
+            holders=(self.ledger.holders[number],),
+            together=False,
+        )
 
     def _numbers(self, rows: Rows) -> IntVector:
         """Give the reservations on some nodes that are open to the pods."""

@@ -13,7 +13,7 @@ from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION
 from koordcore.manifests.scheduler_config import policies_from_manifest
 from koordcore.model.pods import PodKey
 from koordcore.model.policy import Policy
-from tests.conformance import Case, Missing, Verdict, equality, subject
+from tests.conformance import Case, Verdict, equality, subject
 
 HOPELESS, REFUSED, SUCCESS = "UnschedulableAndUnresolvable", "Unschedulable", "Success"
 
@@ -103,13 +103,10 @@ def judge(case: Case, answer: Any) -> tuple[Verdict, str]:
 def decide(case: Case) -> Any:
     given = case.input
     objects = [*case.tables["clusters"][given["cluster"]], *given.get("objects", ())]
-    if "eservation" in json.dumps([objects, given["pod"]]):
-        raise Missing("reservations")
     override = None if given["config"] == "default" else case.tables["configs"][given["config"]]
     snapshot = snapshot_from_objects([*objects, given["pod"]]).snapshot
     metadata = given["pod"]["metadata"]
     pod = snapshot.pod(PodKey(metadata["namespace"], metadata["name"]))
     assert pod is not None
     policy = shipped_policy(override)
-    policy = policy.without_feature("Reservation")
     return report(explain_cycle(snapshot, pod, policy=policy, now=datetime.fromisoformat(given["now"])))

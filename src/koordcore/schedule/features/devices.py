@@ -27,6 +27,7 @@ from koordcore.allocators.device.explain import explain_devices
 from koordcore.allocators.device.memo import DeviceMemo
 from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.allocators.device.reservations import DeviceReservation, remaining_devices, terms_for
+from koordcore.allocators.device.scoring import score_devices
 from koordcore.allocators.device.view import Terms
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Shortfall
@@ -36,7 +37,7 @@ from koordcore.model.pods import Pod
 from koordcore.protocol.device import DEVICE_ALLOCATED, format_allocation, parse_allocation
 from koordcore.protocol.device_object import inventory_of
 from koordcore.schedule.feature import Evaluator, Feature, Holding, Refusal, Scope, default_normalise
-from koordcore.schedule.reserved import Room, Rooms, concerns_reservations, holders_by_user
+from koordcore.schedule.reserved import Lending, Room, Rooms, concerns_reservations, holders_by_user
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Alignment", "Devices", "describe_allocation", "device_state"]
@@ -111,11 +112,15 @@ def holds_devices(state: NodeDevices, room: Room) -> bool:
 
 def device_terms(state: NodeDevices, room: Room) -> Terms:
     """Say what a pod may use of a node's devices out of a room."""
-    lent = [
+    lent = _reservations(room)
+    return terms_for(state, lent, source=None if room.together else lent[0])
+
+
+def _reservations(room: Room) -> list[DeviceReservation]:
+    return [
         DeviceReservation(holder=str(pod.key), policy=one.reservation.allocate_policy, matched=True)
         for pod, one in zip(room.holders, room.states, strict=True)
     ]
-    return terms_for(state, lent, source=None if room.together else lent[0])
 
 
 class DeviceEvaluator(Evaluator):
@@ -201,15 +206,41 @@ class DeviceEvaluator(Evaluator):
         raw = np.maximum(self._raw(rows), 0)
         feature = self._feature
         masks = feature.workspace.once(Alignment).masks(self._pod, rows)
-        if masks is None:
-            return raw
-        # Where a topology policy holds the pod to some NUMA nodes, only their devices are scored.
-        numbers = feature.numbers()[rows]
-        for mask in np.unique(masks[masks >= 0]).tolist():
-            held = masks == mask
-            scores = feature.memo.scores(numbers[held], self._request, mask, policy=feature.policy)
-            raw[held] = np.maximum(scores, 0)
+        if masks is not None:
+            # Where a topology policy holds the pod to some NUMA nodes, only their devices are scored.
+            numbers = feature.numbers()[rows]
+            for mask in np.unique(masks[masks >= 0]).tolist():
+                held = masks == mask
+                scores = feature.memo.scores(numbers[held], self._request, mask, policy=feature.policy)
+                raw[held] = np.maximum(scores, 0)
+        if self.lending is not None:
+            self._score_lent(self.lending, raw, rows, masks)
         return raw
+
+    def _score_lent(self, lending: Lending, raw: IntVector, rows: Rows, masks: IntVector | None) -> None:
+        """Score nodes out of the reservation that would serve the pod, or else as if all had left."""
+        feature = self._feature
+        rooms = lending.rooms(rows)
+        lent: dict[int, list[Room]] = {}
+        for index in range(len(rooms.rows)):
+            room = rooms.room(index)
+            state = feature.states[room.row]
+            if state is not None and holds_devices(state, room):
+                lent.setdefault(room.row, []).append(room)
+        if not lent:
+            return
+        for position, row in enumerate(np.arange(len(feature.states))[rows].tolist()):
+            state = feature.states[row]
+            if row not in lent or state is None:
+                continue
+            nominated = lending.room_of(row)
+            if nominated is not None and holds_devices(state, nominated):
+                terms = device_terms(state, nominated)
+            else:
+                terms = terms_for(state, [one for room in lent[row] for one in _reservations(room)])
+            held = int(masks[position]) if masks is not None else -1
+            mask = held if held >= 0 else None
+            raw[position] = score_devices(state, self._request, mask, policy=feature.policy, terms=terms)
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         return default_normalise(raw, feasible)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.policy import InterPodArgs
 from koordcore.schedule.feature import Evaluator, Feature, Scope
-from koordcore.schedule.features.neighbours import affine, namespace_labels, pod_groups
+from koordcore.schedule.features.neighbours import Neighbours, affine, namespace_labels, pod_groups
 from koordcore.scoring.interpod import (
     REASON_AFFINITY,
     REASON_ANTI_AFFINITY,
@@ -37,17 +38,33 @@ class InterPodEvaluator(Evaluator):
 
     def __init__(self, workspace: Workspace, request: InterPodRequest, args: InterPodArgs) -> None:
         self._workspace = workspace
-        groups = pod_groups(workspace)
-        namespaces = Namespaces(workspace.snapshot.once(namespace_labels))
-        self._filter = InterPodFilter(groups, namespaces, request)
-        self._score = InterPodScore(groups, namespaces, request, args)
+        self._request = request
+        self._args = args
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours(self._workspace, self.lending)
+
+    @cached_property
+    def _parts(self) -> tuple[InterPodFilter, InterPodScore]:
+        # Made at the first question: only then is it known what reservations lend to the class.
+        groups = self._neighbours.now()
+        namespaces = Namespaces(self._workspace.snapshot.once(namespace_labels))
+        return (
+            InterPodFilter(groups, namespaces, self._request),
+            InterPodScore(groups, namespaces, self._request, self._args),
+        )
+
+    @property
+    def _filter(self) -> InterPodFilter:
+        self._neighbours.now()
+        return self._parts[0]
 
     def fits(self, rows: Rows) -> BoolVector | None:
-        pod_groups(self._workspace)
-        return self._filter.fits()[rows] if self._filter.active else None
+        judge = self._filter
+        return judge.fits()[rows] if judge.active else None
 
     def _refused(self) -> tuple[BoolVector, BoolVector, BoolVector]:
-        pod_groups(self._workspace)
         lonely, crowded, unwanted = self._filter.judge()
         crowded = crowded & ~lonely
         return lonely, crowded, unwanted & ~lonely & ~crowded
@@ -72,8 +89,8 @@ class InterPodEvaluator(Evaluator):
         )
 
     def scores(self, rows: Rows) -> IntVector | None:
-        pod_groups(self._workspace)
-        raw = self._score.raw()
+        self._neighbours.now()
+        raw = self._parts[1].raw()
         return None if raw is None else raw[rows]
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:

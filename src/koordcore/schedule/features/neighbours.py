@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from koordcore._workspace import Workspace
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.schedule.reserved import Lending
 from koordcore.scoring.groups import PodGroups
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["affine", "namespace_labels", "pod_groups"]
+__all__ = ["Neighbours", "affine", "namespace_labels", "pod_groups"]
 
 
 def _start(workspace: Workspace) -> PodGroups:
@@ -23,6 +26,38 @@ def pod_groups(workspace: Workspace) -> PodGroups:
     groups = workspace.once(_start)
     groups.read(workspace.journal)
     return groups
+
+
+class Neighbours:
+    """The pods that count as neighbours for one class of pods.
+
+    All that run; but a pod that stands for a reservation is no neighbour of pods that may use it.
+    """
+
+    def __init__(self, workspace: Workspace, lending: Lending | None) -> None:
+        self._workspace = workspace
+        self._absent = frozenset[PodKey]() if lending is None else lending.holder_keys
+        self._own: PodGroups | None = None
+        self._journal: list[tuple[Pod, int, int]] = []
+        self._read = 0
+
+    def now(self) -> PodGroups:
+        """Give their groups as they are now."""
+        if not self._absent:
+            return pod_groups(self._workspace)
+        if self._own is None:
+            states = enumerate(self._workspace.snapshot.nodes)
+            there = ((pod, row) for row, state in states for pod in state.pods)
+            self._own = PodGroups(self._workspace.layout, filter(self._counts, there))
+        journal = self._workspace.journal
+        end = len(journal)
+        self._journal.extend(filter(self._counts, journal[self._read : end]))
+        self._read = end
+        self._own.read(self._journal)
+        return self._own
+
+    def _counts(self, entry: tuple[Any, ...]) -> bool:
+        return entry[0].key not in self._absent
 
 
 def has_terms(snapshot: ClusterSnapshot, state: NodeState) -> bool:

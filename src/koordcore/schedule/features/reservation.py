@@ -97,6 +97,7 @@ class ReservationEvaluator(Evaluator):
         self._names = set(pod.requests)
         number = len(feature.workspace.layout.names)
         self._chosen: IntVector = np.full(number, _NO_ROOM, np.int64)
+        self._lent.chosen = self._chosen
         self._raw: IntVector = np.zeros(number, np.int64)
         self._order: IntVector = np.zeros(number, np.int64)
 
@@ -225,7 +226,9 @@ class ReservationEvaluator(Evaluator):
                 note(f"Insufficient {names[resource]} by node", lacking)
                 if self._required:
                     text = "Too many pods" if resource == PODS_ROW else f"Insufficient {names[resource]}"
-                    note(f"Reservation(s) {text}", self._ledger.account[resource, numbers] < amount)
+                    short = self._ledger.account[resource, numbers] < amount
+                    for suffix, mask in self._amounts(resource, amount, numbers, short):
+                        note(f"Reservation(s) {text}{suffix}", mask)
         if not self._required:
             # No account allows the pod, so the node itself would have to serve it.
             at = np.flatnonzero(rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw)) & ~told)
@@ -237,6 +240,24 @@ class ReservationEvaluator(Evaluator):
                     by_text.setdefault(text, np.zeros(len(self._raw), bool))[short] = True
         found += [(text, mask[rows]) for text, mask in sorted(by_text.items())]
         found.append((NO_RESERVATION, concerned & ~told[rows]))
+        return found
+
+    def _amounts(
+        self, resource: int, amount: int, numbers: IntVector, short: BoolVector
+    ) -> list[tuple[str, BoolVector]]:
+        """Who asked for one reservation by its name is told the amounts as well."""
+        affinity = self._wish.affinity
+        if affinity is None or not affinity.name:
+            return [("", short)]
+        found = []
+        for place in np.flatnonzero(short).tolist():
+            number = int(numbers[place])
+            pods = len(self._ledger.states[number].assigned)
+            used = pods if resource == PODS_ROW else int(self._ledger.used[resource, number])
+            capacity = int(self._ledger.account[resource, number]) + used
+            mask = np.zeros(len(numbers), bool)
+            mask[place] = True
+            found.append((f", requested: {amount}, used: {used}, capacity: {capacity}", mask))
         return found
 
     def unresolvable(self, rows: Rows) -> BoolVector:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import attrs
@@ -20,7 +21,7 @@ from koordcore.model.policy import SpreadArgs, SpreadDefaulting
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.fields import Json, as_mapping, as_str_mapping, load_json, optional
 from koordcore.schedule.feature import Evaluator, Feature, Scope
-from koordcore.schedule.features.neighbours import pod_groups
+from koordcore.schedule.features.neighbours import Neighbours
 from koordcore.scoring.spread import (
     REASON_MISSING_LABEL,
     REASON_SKEW,
@@ -105,22 +106,35 @@ class SpreadEvaluator(Evaluator):
 
     def __init__(self, workspace: Workspace, request: SpreadRequest) -> None:
         self._workspace = workspace
-        groups = pod_groups(workspace)
-        self._filter = SpreadFilter(groups, request) if request.of(hard=True) else None
-        self._score = SpreadScore(groups, request) if request.of(hard=False) else None
+        self._request = request
         self._number = len(workspace.layout.names)
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        # Made at the first question: only then is it known what reservations lend to the class.
+        return Neighbours(self._workspace, self.lending)
+
+    @cached_property
+    def _filter(self) -> SpreadFilter | None:
+        hard = self._request.of(hard=True)
+        return SpreadFilter(self._neighbours.now(), self._request) if hard else None
+
+    @cached_property
+    def _score(self) -> SpreadScore | None:
+        soft = self._request.of(hard=False)
+        return SpreadScore(self._neighbours.now(), self._request) if soft else None
 
     def fits(self, rows: Rows) -> BoolVector | None:
         if self._filter is None:
             return None
-        pod_groups(self._workspace)
+        self._neighbours.now()
         return self._filter.fits()[rows]
 
     def _refused(self) -> tuple[BoolVector, BoolVector]:
         if self._filter is None:
             nowhere = np.zeros(self._number, np.bool_)
             return nowhere, nowhere
-        pod_groups(self._workspace)
+        self._neighbours.now()
         _, missing, skewed = self._filter.judge()
         return missing, skewed
 
@@ -144,7 +158,7 @@ class SpreadEvaluator(Evaluator):
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         if self._score is None:
             return raw
-        pod_groups(self._workspace)
+        self._neighbours.now()
         return self._score.normalise(self._score.raw(feasible), feasible)
 
 
