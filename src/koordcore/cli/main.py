@@ -15,6 +15,7 @@ from koordcore.cli import (
     inspect,
     policy,
     quota,
+    rebalance,
     schedule,
     simulate,
     topology,
@@ -25,7 +26,19 @@ from koordcore.errors import KoordcoreError, ManifestError
 
 __all__ = ["main"]
 
-VERBS: Final = (schedule, explain, verify, when, inspect, quota, topology, colocation, simulate, policy)
+VERBS: Final = (
+    schedule,
+    explain,
+    verify,
+    when,
+    inspect,
+    quota,
+    topology,
+    colocation,
+    rebalance,
+    simulate,
+    policy,
+)
 """One module per verb: ``register(subparsers)`` describes it, ``run(arguments)`` gives the exit code."""
 
 EXIT_OK, EXIT_NO, EXIT_USAGE = 0, 1, 2

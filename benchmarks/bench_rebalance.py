@@ -1,0 +1,150 @@
+"""Rebalancing: classification, the heuristic and the plan; how many nodes either of them cools."""
+
+from __future__ import annotations
+
+import random
+from typing import Final, TypeAlias
+
+from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
+from koordcore.model.nodes import Node
+from koordcore.model.pods import OwnerReference, Pod, PodPhase
+from koordcore.model.rebalance import AnomalyCondition, EvictorArgs, LowNodeLoadArgs, NodePool, Thresholds
+from koordcore.model.resources import make_resources
+from koordcore.rebalance.evict import CycleEvictor, balance_low_node_load
+from koordcore.rebalance.load_problem import problem_of_load
+from koordcore.rebalance.moves import MoveProblem
+from koordcore.rebalance.placing import Room
+from koordcore.rebalance.plan import RebalancePlan, plan_rebalance
+
+GIB: Final = 2**30
+NOW: Final = 1_800_000_000 * 10**9
+OWNER: Final = (OwnerReference("ReplicaSet", "rs", "rs", controller=True),)
+
+Cluster: TypeAlias = tuple[list[Node], list[Pod], dict[str, NodeMetric], LowNodeLoadArgs]
+
+
+def args() -> LowNodeLoadArgs:
+    pool = NodePool(
+        high=Thresholds({"cpu": 65.0, "memory": 80.0}),
+        low=Thresholds({"cpu": 45.0, "memory": 60.0}),
+        anomaly=AnomalyCondition(consecutive_abnormalities=1),
+    )
+    return LowNodeLoadArgs(pools=(pool,))
+
+
+def cluster(nodes: int, pods: int, hot: int, seed: int) -> Cluster:
+    """Make nodes of 32 cores and 128 GiB; the first ``hot`` of them use too much."""
+    chance = random.Random(seed)
+    made, placed, metrics = [], [], {}
+    for index in range(nodes):
+        name = f"n{index:05d}"
+        made.append(
+            Node(name=name, allocatable=make_resources({"cpu": 32000, "memory": 128 * GIB, "pods": 110}))
+        )
+        count = pods // nodes
+        share = chance.uniform(0.68, 0.85) if index < hot else chance.uniform(0.2, 0.6)
+        parts = [chance.uniform(0.3, 1.7) for _ in range(count)]
+        total = sum(parts) or 1.0
+        reports = []
+        for number, part in enumerate(parts):
+            cpu = int(32000 * share * part / total)
+            memory = int(128 * GIB * share * chance.uniform(0.5, 1.1) / count)
+            pod = Pod(
+                name=f"p{index:05d}-{number:03d}",
+                owners=OWNER,
+                requests=make_resources({"cpu": int(cpu * 1.1), "memory": memory}),
+                priority=chance.choice((5500, 7500, 9500)),
+                node_name=name,
+                phase=PodPhase.RUNNING,
+            )
+            placed.append(pod)
+            used = measured_of({"cpu": cpu, "memory": memory})
+            reports.append(PodMetric(namespace=pod.namespace, name=pod.name, usage=used))
+        metrics[name] = NodeMetric(
+            node=name, update_time=NOW, node_usage=measured_of({}), pods=tuple(reports)
+        )
+    return made, placed, metrics, args()
+
+
+def problem(made: Cluster) -> MoveProblem:
+    nodes, pods, metrics, given = made
+    return problem_of_load(nodes, pods, metrics, given, now=NOW, evictor=CycleEvictor(EvictorArgs()))
+
+
+def plan(made: Cluster) -> RebalancePlan:
+    done = plan_rebalance(problem(made))
+    assert done.before
+    return done
+
+
+def heuristic(made: Cluster) -> tuple[int, int]:
+    """Give the nodes that stay hot once the evicted pods found the tightest places, and the evictions."""
+    nodes, pods, metrics, given = made
+    evicted, _ = balance_low_node_load(
+        nodes, pods, metrics, given, now=NOW, evictor=CycleEvictor(EvictorArgs())
+    )
+    asked = problem(made)
+    room = Room(asked)
+    hot = [host.name for host, cool in zip(asked.hosts, room.cool, strict=True) if (cool < 0).any()]
+    movable = {one.pod: one for one in asked.movable}
+    for one in evicted:
+        room.place([movable[one.pod.key]], hot)
+    return int((room.cool < 0).any(axis=1).sum()), len(evicted)
+
+
+class Large:
+    """5000 nodes, 50,000 pods, 200 hot nodes."""
+
+    timeout = 300
+
+    def setup(self) -> None:
+        self.made = cluster(5000, 50_000, 200, 1)
+
+    def time_plan(self) -> None:
+        plan(self.made)
+
+    def time_heuristic(self) -> None:
+        nodes, pods, metrics, given = self.made
+        balance_low_node_load(nodes, pods, metrics, given, now=NOW, evictor=CycleEvictor(EvictorArgs()))
+
+    def track_hot_left(self) -> int:
+        return len(plan(self.made).after)
+
+    def track_moves_above_bound(self) -> int:
+        certificate = plan(self.made).certificate
+        return certificate.objective[1] - certificate.bound[1]
+
+
+class Quality:
+    """200 generated clusters of 4 nodes: the plan against the heuristic."""
+
+    timeout = 300
+
+    def setup(self) -> None:
+        self.made = [cluster(4, 24, 1 + seed % 2, seed) for seed in range(200)]
+
+    def track_cured_by_plan(self) -> int:
+        return sum(not plan(made).after for made in self.made)
+
+    def track_cured_by_heuristic(self) -> int:
+        return sum(heuristic(made)[0] == 0 for made in self.made)
+
+    def track_evictions_saved(self) -> int:
+        """Count evictions that the plan saves where both cure everything."""
+        saved = 0
+        for made in self.made:
+            done, (left, evictions) = plan(made), heuristic(made)
+            if not done.after and not left:
+                saved += evictions - len(done.moves)
+        return saved
+
+    def track_proven(self) -> int:
+        return sum(plan(made).certificate.proven for made in self.made)
+
+
+Large.track_hot_left.unit = "nodes"  # type: ignore[attr-defined]
+Large.track_moves_above_bound.unit = "moves"  # type: ignore[attr-defined]
+Quality.track_cured_by_plan.unit = "clusters"  # type: ignore[attr-defined]
+Quality.track_cured_by_heuristic.unit = "clusters"  # type: ignore[attr-defined]
+Quality.track_evictions_saved.unit = "evictions"  # type: ignore[attr-defined]
+Quality.track_proven.unit = "clusters"  # type: ignore[attr-defined]

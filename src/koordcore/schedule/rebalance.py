@@ -1,0 +1,165 @@
+"""Plans of moves that every feature agrees with: devices, NUMA, quota, affinity, topology.
+
+The planners of :mod:`koordcore.rebalance` know amounts. Here their moves are carried out on a private copy of
+the cluster, one after the other, by the same features that place pods; a pair of pod and node that a feature
+refuses is barred and the plan is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+import attrs
+
+from koordcore._workspace import Workspace
+from koordcore.model.affinity import TaintEffect, tolerated
+from koordcore.model.decisions import Bound
+from koordcore.model.pods import Pod, PodKey, PodPhase
+from koordcore.model.policy import Policy
+from koordcore.protocol.device import DEVICE_ALLOCATED
+from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
+from koordcore.rebalance.moves import Allows, Move
+from koordcore.schedule.classes import FeatureSet
+from koordcore.schedule.place import place_there
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["CheckedMoves", "Plan", "check_moves", "checked_plan", "static_allows"]
+
+_MOST_ROUNDS: Final = 20
+_HOLDINGS: Final = frozenset(
+    {DEVICE_ALLOCATED, ANNOTATION_RESOURCE_STATUS, "scheduling.koordinator.sh/reservation-allocated"}
+)
+
+
+class Plan(Protocol):
+    """Whatever a planner gives: it has moves."""
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """By wave."""
+
+
+P = TypeVar("P", bound=Plan)
+
+
+@attrs.frozen
+class CheckedMoves:
+    """Moves with what each pod gets at its target.
+
+    Parameters
+    ----------
+    bound
+        One decision per move, in the order of the moves that could be carried out.
+    refused
+        The first pair of pod and node that a feature refuses; ``None`` when all agree.
+    """
+
+    bound: tuple[Bound, ...]
+    refused: tuple[PodKey, str] | None = None
+
+
+def static_allows(snapshot: ClusterSnapshot) -> Allows:
+    """Tell where a pod may run by cordon, labels, required node affinity and taints alone."""
+    nodes = {state.name: state.node for state in snapshot.nodes}
+    memo: dict[tuple[PodKey, str], bool] = {}
+    hard = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+
+    def allows(key: PodKey, name: str) -> bool:
+        known = memo.get((key, name))
+        if known is not None:
+            return known
+        pod, node = snapshot.pod(key), nodes[name]
+        verdict = False
+        if pod is not None and not node.unschedulable and node.ready:
+            required = pod.affinity.node.required if pod.affinity and pod.affinity.node else None
+            verdict = (
+                all(node.labels.get(label) == value for label, value in pod.node_selector.items())
+                and (required is None or required.matches(node.name, node.labels))
+                and all(
+                    taint.effect not in hard or tolerated(taint, pod.tolerations) for taint in node.taints
+                )
+            )
+        memo[key, name] = verdict
+        return verdict
+
+    return allows
+
+
+def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy) -> CheckedMoves:
+    """Carry moves out wave by wave on a copy of the cluster.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster before.
+    moves
+        As a planner gives them.
+    policy
+        Which features have a say.
+    """
+    bound: list[Bound] = []
+    pods = {move.pod: snapshot.pod(move.pod) for move in moves}
+    for wave in sorted({move.arrives for move in moves}):
+        arriving = [move for move in moves if move.arrives == wave]
+        leaving = [move.pod for move in moves if move.leaves <= wave and snapshot.pod(move.pod) is not None]
+        standing = [key for key in leaving if key not in {one.pod for one in bound}]
+        workspace = Workspace(snapshot.forget(*standing))
+        features = FeatureSet(workspace, policy)
+        rows = {name: row for row, name in enumerate(workspace.layout.names)}
+        for move in sorted(arriving, key=lambda move: move.pod):
+            pod = pods[move.pod]
+            assert pod is not None, f"{move.pod} is not in the snapshot"
+            decision = place_there(workspace, features, _unbound(pod), rows[move.target])
+            if decision is None:
+                return CheckedMoves(tuple(bound), (move.pod, move.target))
+            bound.append(decision)
+        snapshot = workspace.freeze()
+    return CheckedMoves(tuple(bound))
+
+
+def _unbound(pod: Pod) -> Pod:
+    """Give the pod that its owner makes anew: without node and without what it held there."""
+    kept = {name: text for name, text in pod.annotations.items() if name not in _HOLDINGS}
+    return attrs.evolve(
+        pod, node_name=None, phase=PodPhase.PENDING, annotations=kept, ready=False, deleted=None
+    )
+
+
+def checked_plan(
+    snapshot: ClusterSnapshot,
+    plan: Callable[[Allows], P],
+    *,
+    policy: Policy = Policy(),
+) -> tuple[P, CheckedMoves]:
+    """Plan, check, and plan again without what a feature refuses.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    plan
+        Makes a plan, given where pods may run.
+    policy
+        Which features have a say.
+
+    Returns
+    -------
+    plan, CheckedMoves
+        ``refused`` of the second is set when the rounds ran out; the plan should then not be carried out.
+    """
+    static = static_allows(snapshot)
+    barred: set[tuple[PodKey, str]] = set()
+
+    def allows(key: PodKey, name: str) -> bool:
+        return (key, name) not in barred and static(key, name)
+
+    made = plan(allows)
+    checked = check_moves(snapshot, made.moves, policy)
+    for _ in range(_MOST_ROUNDS):
+        if checked.refused is None:
+            break
+        barred.add(checked.refused)
+        made = plan(allows)
+        checked = check_moves(snapshot, made.moves, policy)
+    return made, checked

@@ -1,0 +1,92 @@
+"""``koordcore rebalance`` and ``koordcore defrag``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore.cli.main import main
+
+
+def dump(path: Path, *, cores: dict[str, list[int]]) -> Path:
+    """Write nodes of ten cores with one pod for each number of cores, all of them fully used."""
+    objects: list[dict[str, Any]] = []
+    for node, pods in cores.items():
+        reports = []
+        for index, count in enumerate(pods):
+            name = f"{node}-{index}"
+            amounts = {"cpu": str(count), "memory": "1Gi"}
+            owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs"}
+            objects.append(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": name, "namespace": "d", "uid": name, "ownerReferences": [owner]},
+                    "spec": {
+                        "nodeName": node,
+                        "containers": [{"name": "c", "resources": {"requests": amounts}}],
+                    },
+                    "status": {"phase": "Running"},
+                }
+            )
+            reports.append({"namespace": "d", "name": name, "podUsage": {"resources": amounts}})
+        allocatable = {"cpu": "10", "memory": "100Gi", "pods": "20"}
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": node},
+                "status": {"allocatable": allocatable},
+            }
+        )
+        objects.append(
+            {
+                "apiVersion": "slo.koordinator.sh/v1alpha1",
+                "kind": "NodeMetric",
+                "metadata": {"name": node},
+                "status": {
+                    "updateTime": "2026-03-01T12:00:00Z",
+                    "nodeMetric": {"nodeUsage": {"resources": {}}},
+                    "podsMetric": reports,
+                },
+            }
+        )
+    path.write_text(json.dumps(objects), encoding="utf-8")
+    return path
+
+
+def test_a_hot_node_is_cooled(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One pod leaves, its target is named, and the answer is proven."""
+    path = dump(tmp_path / "c.json", cores={"a": [2, 2, 2, 2], "b": [1], "c": [6]})
+    assert main(["rebalance", str(path), "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["hotBefore"] == ["a"]
+    assert answer["hotAfter"] == []
+    assert [(one["from"], one["to"]) for one in answer["moves"]] == [("a", "b")]
+    assert answer["certificate"]["status"] == "Proven"
+
+
+def test_what_cannot_be_cooled_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """No target has room: exit code 1 and the node by name."""
+    path = dump(tmp_path / "c.json", cores={"a": [4, 4], "b": [6]})
+    assert main(["rebalance", str(path)]) == 1
+    assert "still hot: a" in capsys.readouterr().out
+
+
+def test_patches_reserve_before_they_evict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each move is a Reservation on the target and the job that refers to it."""
+    path = dump(tmp_path / "c.json", cores={"a": [2, 2, 2, 2], "b": [1]})
+    assert main(["rebalance", str(path), "-o", "patches"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["kind"] for one in lines] == ["Reservation", "PodMigrationJob"]
+    assert lines[1]["spec"]["reservationOptions"]["reservationRef"]["name"] == lines[0]["metadata"]["name"]
+
+
+def test_wrong_thresholds_are_the_users_mistake(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A percentage that is none ends in a message."""
+    path = dump(tmp_path / "c.json", cores={"a": [2]})
+    assert main(["rebalance", str(path), "--high", "cpu=x"]) == 2
+    assert "NAME=PERCENT" in capsys.readouterr().err
