@@ -226,6 +226,7 @@ DEFAULT_FEATURES: Final = (
     FeatureSetting(name="DeviceShare"),
     FeatureSetting(name="SchedulingHint", scores=False),
     FeatureSetting(name="ElasticQuota", scores=False),
+    FeatureSetting(name="Reservation", weight=5000),
 )
 
 

@@ -24,6 +24,7 @@ from koordcore.allocators.reservation.state import (
     assigned_pod,
     owners_of,
     reservation_state,
+    reserve_key,
     reserve_pod,
     uid_of,
     used_reservations,
@@ -90,13 +91,14 @@ def without_holders(
     after
         The cluster with holders and decisions.
     """
-    keys = [pod.key for pod in (*after.bound_pods(), *after.pending) if is_reserve_pod(pod)]
+    there = after.location.keys() | {pod.key for pod in after.pending} if before.of(Reservation) else ()
+    keys = [key for key in map(reserve_key, before.of(Reservation)) if key in there]
     if not keys:
         return after
     placed = {one.pod: one for one in decisions if isinstance(one, Bound)}
     changed = []
     for one in before.of(Reservation):
-        decision = placed.get(reserve_pod(one).key) if one.pending else None
+        decision = placed.get(reserve_key(one)) if one.pending else None
         if decision is not None:
             written = attrs.evolve(one, annotations={**one.annotations, **decision.annotations})
             changed.append(made_available(written, decision.node, now))

@@ -1,0 +1,207 @@
+"""Laws of reservations on small random clusters."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordcore._workspace import Workspace
+from koordcore.allocators.reservation.filter import filter_node, restored_node
+from koordcore.allocators.reservation.match import NodeMatches, owns
+from koordcore.allocators.reservation.state import (
+    assigned_pod,
+    owners_of,
+    reservation_state,
+    used_reservations,
+)
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.reservations import AllocatePolicy, Reservation
+from koordcore.protocol.reservation import ReservationWish
+from koordcore.schedule.classes import FeatureSet
+from koordcore.schedule.future import EarliestStart, backfill, earliest_start
+from koordcore.schedule.loop import open_workspace, schedule
+from koordcore.schedule.place import place_pod
+from koordcore.schedule.reserved import ReservationLedger
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.verify import verify
+from tests.reference.reservations import held_amounts
+from tests.reservations.worlds import IGNORES, POLICY, must, node, pod, reservation
+
+APPS = ("a", "b")
+NAMES = ("n1", "n2", "n3")
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[ClusterSnapshot, list[Pod]]:
+    """A cluster that holds no more than it has, and pods that wait."""
+    room = dict.fromkeys(NAMES, 8)
+    records = []
+    for number in range(draw(st.integers(0, 4))):
+        on = draw(st.sampled_from(("", *NAMES)))
+        cpu = draw(st.integers(1, 5))
+        if on and room[on] < cpu:
+            on = ""
+        if on:
+            room[on] -= cpu
+        records.append(
+            reservation(
+                f"r{number}",
+                cpu,
+                on,
+                draw(st.sampled_from(APPS)),
+                draw(st.sampled_from((AllocatePolicy.ALIGNED, AllocatePolicy.RESTRICTED))),
+                allocate_once=draw(st.booleans()),
+            )
+        )
+    running = []
+    for name in NAMES:
+        cpu = draw(st.integers(0, room[name]))
+        if cpu:
+            running.append(pod(f"on-{name}", cpu, node_name=name))
+    waiting = []
+    for number in range(draw(st.integers(1, 6))):
+        kind = draw(st.sampled_from(("plain", "owner", "must", "ignores")))
+        app = draw(st.sampled_from(APPS)) if kind in ("owner", "must") else ""
+        waiting.append(
+            pod(
+                f"p{number}",
+                draw(st.integers(1, 5)),
+                app,
+                annotations=must() if kind == "must" else {},
+                labels=IGNORES if kind == "ignores" else {},
+            )
+        )
+    snapshot = ClusterSnapshot(nodes=[node(name) for name in NAMES], records=records)
+    return snapshot.assume(*running), waiting
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds())
+def test_results_are_legal_and_nobody_takes_what_is_held_for_others(
+    world: tuple[ClusterSnapshot, list[Pod]],
+) -> None:
+    snapshot, waiting = world
+    result = schedule(snapshot, [*waiting], policy=POLICY)
+    assert verify(snapshot, result) == ()
+    for state in result.snapshot.nodes:
+        used, kept = held_amounts(result.snapshot, state.name)
+        ignoring = sum(one.requests["cpu"] for one in state.pods if dict(one.labels).keys() & IGNORES.keys())
+        assert used <= 8000
+        assert used + kept - ignoring <= 8000
+
+
+@settings(max_examples=40, deadline=None)
+@given(worlds())
+def test_one_call_decides_as_many_calls_do(world: tuple[ClusterSnapshot, list[Pod]]) -> None:
+    snapshot, waiting = world
+    at_once = schedule(snapshot, [*waiting], policy=POLICY)
+    step = snapshot
+    for decision in at_once.decisions:
+        one = next(pod for pod in waiting if pod.key == decision.pod)
+        step = schedule(step, [one], policy=POLICY).snapshot
+    assert step.nodes == at_once.snapshot.nodes
+
+
+def _columns(workspace: Workspace) -> tuple[list[list[int]], ...]:
+    ledger = workspace.once(ReservationLedger)
+    return tuple(
+        matrix.tolist()
+        for matrix in (
+            workspace.requested,
+            workspace.free,
+            workspace.scored,
+            ledger.left,
+            ledger.account,
+            ledger.lift,
+        )
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(worlds())
+def test_what_is_used_and_released_is_as_before(world: tuple[ClusterSnapshot, list[Pod]]) -> None:
+    snapshot, waiting = world
+    workspace = open_workspace(snapshot, POLICY)
+    features = FeatureSet(workspace, POLICY)
+    before = _columns(workspace)
+    mark = workspace.checkpoint()
+    for one in waiting:
+        place_pod(workspace, features, one)
+    placed = [
+        one
+        for row in range(len(NAMES))
+        for one in workspace.pods_on(row).values()
+        if one.name.startswith("p")
+    ]
+    for one in placed:
+        row = workspace.layout.row_of[str(one.node_name)]
+        features.removed(workspace.evict(one.key, row), row)
+    assert _columns(workspace) == before
+    workspace.rollback(mark)
+    assert _columns(workspace) == before
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds(), st.integers(1, 9), st.sampled_from(APPS))
+def test_the_flow_filters_as_the_rules_on_one_node_say(
+    world: tuple[ClusterSnapshot, list[Pod]], cpu: int, app: str
+) -> None:
+    snapshot, _ = world
+    asked = pod("q", cpu, app)
+    workspace = open_workspace(snapshot, POLICY)
+    pod_class = FeatureSet(workspace, POLICY).class_of(asked)
+    feasible = pod_class.feasible()  # type: ignore[union-attr]  # no refusal here
+    users = used_reservations(snapshot.bound_pods())
+    states = [reservation_state(one, owners_of(one, users)) for one in snapshot.of(Reservation)]
+    for row, name in enumerate(NAMES):
+        there = [one for one in states if one.reservation.active and one.reservation.status.node_name == name]
+        matched = [one for one in there if one.matchable and owns(one.reservation.owners, asked)]
+        matches = NodeMatches(tuple(matched), tuple(one for one in there if one not in matched))
+        state = snapshot.node(name)
+        seen = restored_node(state.node, state.pods, [one.reservation for one in there], matches)
+        fits = filter_node(asked, ReservationWish(), seen) is None
+        plain = cpu * 1000 <= 8000 - seen.restored.get("cpu", 0)
+        assert bool(feasible[row]) == (fits and plain)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 6), max_size=5), st.integers(1, 6), st.integers(0, 3))
+def test_a_state_gives_back_at_most_what_it_holds(cpus: list[int], held: int, kept: int) -> None:
+    state = reservation_state(
+        reservation(
+            "r",
+            held,
+            "n1",
+            annotations={"node.koordinator.sh/reservation": f'{{"resources":{{"cpu":"{kept}"}}}}'},
+        )
+    )
+    for number, cpu in enumerate(cpus):
+        state = state.with_user(assigned_pod(pod(f"u{number}", cpu)))
+    assert state.returned.get("cpu", 0) == min(1000 * held, 1000 * sum(cpus))
+    assert state.available["cpu"] == max(0, 1000 * (held - sum(cpus) - kept))
+    for number in range(len(cpus)):
+        state = state.without_user(f"uid-u{number}")
+    assert state.returned.get("cpu", 0) == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(worlds(), st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), max_size=4), st.integers(4, 8))
+def test_backfill_never_moves_the_start(
+    world: tuple[ClusterSnapshot, list[Pod]], jobs: list[tuple[int, int]], size: int
+) -> None:
+    snapshot, _ = world
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    bare = attrs.evolve(snapshot, records=())
+    ends = {PodKey("default", f"on-{name}"): now + timedelta(hours=at + 1) for at, name in enumerate(NAMES)}
+    ends = {key: end for key, end in ends.items() if key in bare.location}
+    big = [pod(f"big{number}", size, priority=1) for number in range(2)]
+    small = [pod(f"s{number}", cpu) for number, (cpu, _) in enumerate(jobs)]
+    durations = {one.key: timedelta(minutes=30 * span) for one, (_, span) in zip(small, jobs, strict=True)}
+    cluster = bare.with_pending(*big, *small)
+    plan = earliest_start(cluster, big, ends, now=now)
+    assert isinstance(plan, EarliestStart)
+    found = backfill(cluster, plan, ends, durations, now=now)
+    assert found.recomputed == plan.start

@@ -1,0 +1,155 @@
+"""Reservations of exact CPUs and cards: held, drawn from, and never given to others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from koordcore.manifests import snapshot_from_objects
+from koordcore.model.decisions import Unschedulable
+from koordcore.model.reservations import Reservation
+from koordcore.schedule.loop import schedule
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify import verify
+from tests.schedule.test_numa import node, pod
+
+STATUS = "scheduling.koordinator.sh/resource-status"
+ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+AFFINITY = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
+OWNER = {"app": "a"}
+
+
+def reservation(name: str, template: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A reservation that waits for a node, for pods of application ``a``."""
+    resources = template["spec"]["containers"][0]["resources"]
+    for amounts in resources.values():
+        amounts["memory"] = "8Gi"
+    body = {"metadata": template["metadata"], "spec": template["spec"]}
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name, "uid": f"uid-{name}"},
+        "spec": {
+            "template": body,
+            "owners": [{"labelSelector": {"matchLabels": OWNER}}],
+            "ttl": "24h",
+            "allocateOnce": False,
+            **spec,
+        },
+    }
+
+
+def owner(name: str, cpu: int, **more: Any) -> dict[str, Any]:
+    """A pod that must use a reservation."""
+    made = pod(name, cpu, **more)
+    made["metadata"]["labels"] = {**made["metadata"].get("labels", {}), **OWNER}
+    made["metadata"]["annotations"] = {**made["metadata"].get("annotations", {}), **AFFINITY}
+    return made
+
+
+def held(*objects: dict[str, Any]) -> ClusterSnapshot:
+    """Place the reservations of a cluster; pods are left to wait."""
+    snapshot = snapshot_from_objects(list(objects)).snapshot
+    alone = ClusterSnapshot(nodes=snapshot.nodes, records=snapshot.records)
+    result = checked(alone)
+    assert all(one.available for one in result.snapshot.of(Reservation))
+    return result.snapshot.with_pending(*snapshot.pending)
+
+
+def checked(snapshot: ClusterSnapshot) -> ScheduleResult:
+    """Schedule and check."""
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    return result
+
+
+def given(result: ScheduleResult, name: str, key: str) -> Any:
+    """What is written on a pod."""
+    bound = next(one for one in result.bound if one.pod.name == name)
+    return json.loads(bound.annotations[key])
+
+
+@pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
+def test_owners_draw_exactly_the_cpus_that_are_held(policy: str) -> None:
+    snapshot = held(*node("n1"), reservation("r1", pod("t", 4), allocatePolicy=policy), owner("o", 4))
+    (one,) = snapshot.of(Reservation)
+    cpus = json.loads(one.annotations[STATUS])["cpuset"]
+    assert given(checked(snapshot), "o", STATUS)["cpuset"] == cpus
+
+
+def test_strangers_get_the_other_cpus_and_no_more() -> None:
+    snapshot = held(*node("n1"), reservation("r1", pod("t", 4)), pod("s1", 4), pod("s2", 2))
+    (one,) = snapshot.of(Reservation)
+    result = checked(snapshot)
+    assert [bound.pod.name for bound in result.bound] == ["s1"]
+    assert given(result, "s1", STATUS)["cpuset"] != json.loads(one.annotations[STATUS])["cpuset"]
+
+
+def test_two_owners_share_what_is_held_one_after_the_other() -> None:
+    snapshot = held(
+        *node("n1"),
+        reservation("r1", pod("t", 4), allocatePolicy="Restricted"),
+        owner("o1", 2),
+        owner("o2", 2),
+        owner("o3", 2),
+    )
+    result = checked(snapshot)
+    assert [bound.pod.name for bound in result.bound] == ["o1", "o2"]
+    taken = {given(result, name, STATUS)["cpuset"] for name in ("o1", "o2")}
+    assert taken == {"0-1", "2-3"}
+    refused = result.decisions[2]
+    assert isinstance(refused, Unschedulable)
+    assert "Reservation(s) Insufficient cpu" in refused.message
+
+
+def test_owners_draw_exactly_the_cards_that_are_held() -> None:
+    snapshot = held(
+        *node("n1", cards=(0, 0, 1, 1)),
+        reservation("r1", pod("t", 2, gpus=2, bound=False), allocatePolicy="Restricted"),
+        pod("s", 1, gpus=2, bound=False),
+        owner("o", 2, gpus=2, bound=False),
+        pod("tardy", 1, gpus=1, bound=False),
+    )
+    (one,) = snapshot.of(Reservation)
+    cards = {entry["minor"] for entry in json.loads(one.annotations[ALLOCATED])["gpu"]}
+    result = checked(snapshot)
+    assert {entry["minor"] for entry in given(result, "o", ALLOCATED)["gpu"]} == cards
+    assert {entry["minor"] for entry in given(result, "s", ALLOCATED)["gpu"]} == {0, 1, 2, 3} - cards
+    assert {one.pod.name for one in result.bound} == {"o", "s"}
+
+
+def test_cpus_and_cards_out_of_one_reservation_under_a_topology_policy() -> None:
+    snapshot = held(
+        *node("n1", policy="SingleNUMANode", cards=(0, 1)),
+        reservation("r1", pod("t", 2, gpus=1), allocatePolicy="Restricted"),
+        owner("o", 2, gpus=1),
+    )
+    (one,) = snapshot.of(Reservation)
+    result = checked(snapshot)
+    assert given(result, "o", STATUS)["cpuset"] == json.loads(one.annotations[STATUS])["cpuset"]
+    assert (
+        given(result, "o", ALLOCATED)["gpu"][0]["minor"]
+        == (json.loads(one.annotations[ALLOCATED])["gpu"][0]["minor"])
+    )
+
+
+def test_half_a_card_is_left_to_the_second_owner() -> None:
+    half = {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory-ratio": "50"}
+
+    def halved(made: dict[str, Any]) -> dict[str, Any]:
+        resources = made["spec"]["containers"][0]["resources"]
+        for part in resources.values():
+            part.update({name: amount for name, amount in half.items() if name in part})
+        return made
+
+    snapshot = held(
+        *node("n1", cards=(0,)),
+        reservation("r1", pod("t", 2, gpus=1, bound=False)),
+        halved(owner("o1", 1, gpus=1, bound=False)),
+        halved(owner("o2", 1, gpus=1, bound=False)),
+        halved(pod("s", 1, gpus=1, bound=False)),
+    )
+    result = checked(snapshot)
+    assert [one.pod.name for one in result.bound] == ["o1", "o2"]
