@@ -90,3 +90,20 @@ def test_wrong_thresholds_are_the_users_mistake(capsys: pytest.CaptureFixture[st
     path = dump(tmp_path / "c.json", cores={"a": [2]})
     assert main(["rebalance", str(path), "--high", "cpu=x"]) == 2
     assert "NAME=PERCENT" in capsys.readouterr().err
+
+
+def test_room_is_made_for_a_shape(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Six free cores lie on no node; one move brings them together."""
+    path = dump(tmp_path / "c.json", cores={"a": [4, 2], "b": [4, 2], "c": [7]})
+    assert main(["defrag", str(path), "--want", "cpu=6", "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["missing"], len(answer["moves"]), answer["certificate"]["status"]) == (0, 1, "Proven")
+    assert answer["gains"] == [1]
+
+
+def test_a_shape_that_cannot_fit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The most that fits is offered, the rest is counted; exit code 1."""
+    path = dump(tmp_path / "c.json", cores={"a": [4], "b": [4]})
+    assert main(["defrag", str(path), "--want", "2x:cpu=10"]) == 1
+    assert "slots do not fit" in capsys.readouterr().out
+    assert main(["defrag", str(path), "--want", "cpu"]) == 2

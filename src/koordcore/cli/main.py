@@ -11,6 +11,7 @@ from typing import Final
 from koordcore import __version__
 from koordcore.cli import (
     colocation,
+    defrag,
     explain,
     inspect,
     policy,
@@ -36,6 +37,7 @@ VERBS: Final = (
     topology,
     colocation,
     rebalance,
+    defrag,
     simulate,
     policy,
 )

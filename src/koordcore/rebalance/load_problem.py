@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import attrs
+
 from koordcore.model.metrics import NodeMetric, rounded
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
@@ -13,7 +15,7 @@ from koordcore.rebalance.classify import NodeLoad, classify_pool
 from koordcore.rebalance.evict import Evictor, admitted
 from koordcore.rebalance.moves import Allows, Group, Host, Movable, MoveProblem, anywhere
 
-__all__ = ["problem_of_load"]
+__all__ = ["problem_of_load", "problem_of_requests"]
 
 
 def problem_of_load(
@@ -69,6 +71,42 @@ def problem_of_load(
                 movable.append(
                     Movable(pod=pod.key, node=node.name, requests=_asked(pod), usage=usage, cost=price)
                 )
+    return MoveProblem(hosts=tuple(hosts), movable=tuple(movable), groups=tuple(groups), allows=allows)
+
+
+def problem_of_requests(
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    *,
+    evictor: Evictor,
+    groups: Iterable[Group] = (),
+    allows: Allows = anywhere,
+    costs: Mapping[PodKey, int] | None = None,
+) -> MoveProblem:
+    """Set up moves that look at requests alone, as defragmentation does.
+
+    Parameters
+    ----------
+    nodes, pods
+        The cluster.
+    evictor
+        Who says which pods may be evicted.
+    groups, allows, costs
+        Limits, where pods may run, and prices other than 1.
+    """
+    by_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.node_name and not pod.finished:
+            by_node.setdefault(pod.node_name, []).append(pod)
+    hosts, movable = [], []
+    for node in sorted(nodes, key=lambda node: node.name):
+        own = sorted(by_node.get(node.name, ()), key=lambda pod: pod.key)
+        host = _host(node, own, None)
+        hosts.append(attrs.evolve(host, receives=not node.unschedulable and node.ready))
+        for pod in own:
+            if evictor.admits(pod):
+                price = (costs or {}).get(pod.key, 1)
+                movable.append(Movable(pod=pod.key, node=node.name, requests=_asked(pod), cost=price))
     return MoveProblem(hosts=tuple(hosts), movable=tuple(movable), groups=tuple(groups), allows=allows)
 
 

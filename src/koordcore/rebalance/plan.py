@@ -26,6 +26,7 @@ from koordcore.rebalance.moves import (
     in_waves,
 )
 from koordcore.rebalance.placing import Room
+from koordcore.rebalance.program import add_pairs, bind_amounts
 
 __all__ = ["RebalancePlan", "plan_rebalance"]
 
@@ -180,18 +181,8 @@ def _by_program(
     pods = [one for one in problem.movable if whole or one.node in names]
     allowed = _receivers(problem, names, start, len(pods), whole=whole)
     program = Program()
-    pairs: dict[tuple[PodKey, str], int] = {}
-    for one in pods:
-        for target in allowed:
-            if target != one.node and problem.allows(one.pod, target):
-                pairs[one.pod, target] = program.boolean()
-    moved = {one.pod: [pairs[one.pod, t] for t in allowed if (one.pod, t) in pairs] for one in pods}
-    for variables in moved.values():
-        program.require([(variable, 1) for variable in variables], at_most=1)
-    over = _amounts(program, problem, pods, pairs, names)
-    for group in problem.groups:
-        inside = [(variable, 1) for pod in group.pods for variable in moved.get(pod, ())]
-        program.require(inside, at_most=max(0, group.most))
+    pairs = add_pairs(program, problem, pods, allowed)
+    over = bind_amounts(program, problem, pods, pairs, names)
     moves = [(variable, 1) for variable in pairs.values()]
     costs = {one.pod: one.cost for one in pods}
     priced = [(variable, costs[pod]) for (pod, _), variable in pairs.items()]
@@ -230,43 +221,3 @@ def _receivers(
         key=lambda host: (-coolness(host), host.name),
     )
     return sorted([*used, *(host.name for host in others[:count])])
-
-
-def _amounts(
-    program: Program,
-    problem: MoveProblem,
-    pods: Sequence[Movable],
-    pairs: Mapping[tuple[PodKey, str], int],
-    hot: set[str],
-) -> dict[str, int]:
-    """Bind usage and requests of every node; gives the variable "stays hot" of each hot node."""
-    leaving: dict[str, list[tuple[Movable, int]]] = {}
-    coming: dict[str, list[tuple[Movable, int]]] = {}
-    movable = {one.pod: one for one in pods}
-    for (pod, target), variable in pairs.items():
-        leaving.setdefault(movable[pod].node, []).append((movable[pod], variable))
-        coming.setdefault(target, []).append((movable[pod], variable))
-    over = {}
-    for host in problem.hosts:
-        out, into = leaving.get(host.name, []), coming.get(host.name, [])
-        stays: tuple[int, ...] = ()
-        if host.name in hot:
-            over[host.name] = program.boolean()
-            stays = (over[host.name],)
-        for name, limit in host.high.items():
-            terms = [(variable, -one.usage.get(name, 0)) for one, variable in out]
-            terms += [(variable, one.usage.get(name, 0)) for one, variable in into]
-            program.require(terms, at_most=limit - host.usage.get(name, 0), unless=stays)
-        names = sorted({name for one, _ in into for name, amount in one.requests.items() if amount})
-        for name in names:
-            terms = [(variable, -one.requests.get(name, 0)) for one, variable in out]
-            terms += [(variable, one.requests.get(name, 0)) for one, variable in into]
-            free = host.allocatable.get(name, 0) - host.requested.get(name, 0)
-            if free >= 0:
-                program.require(terms, at_most=free)
-                continue
-            # A node that is overdrawn already may stay so, but then takes nothing that asks for it.
-            for one, variable in into:
-                if one.requests.get(name, 0):
-                    program.require(terms, at_most=free, when=(variable,))
-    return over

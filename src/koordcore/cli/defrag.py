@@ -1,0 +1,152 @@
+"""``koordcore defrag``: the fewest moves after which a wanted shape fits."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from typing import Any, Final
+
+import attrs
+
+from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.rebalance import certificate_text, move_objects, move_record, moves_table
+from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.errors import ModelError
+from koordcore.model.certificates import Limits
+from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.rebalance import EvictorArgs
+from koordcore.model.resources import PODS, Resources, make_resources, parse_resources
+from koordcore.rebalance.budgets import move_groups
+from koordcore.rebalance.defrag import DefragmentationPlan, Wanted, plan_defragmentation
+from koordcore.rebalance.evict import CycleEvictor
+from koordcore.rebalance.load_problem import problem_of_requests
+from koordcore.rebalance.moves import Allows
+from koordcore.schedule.rebalance import checked_plan
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["register", "run"]
+
+EPILOG: Final = """\
+examples:
+  koordcore defrag cluster.yaml --want 4x:nvidia.com/gpu=8,cpu=32
+  koordcore defrag cluster.yaml --want 32x:nvidia.com/gpu=8 --per-node 1 --block example.com/block
+  koordcore defrag cluster.yaml --want nvidia.com/gpu=4 -o patches
+"""
+_WANT: Final = re.compile(r"(?:([1-9][0-9]{0,5})x:)?(.+)\Z", re.DOTALL)
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the verb."""
+    parser = verbs.add_parser(
+        "defrag",
+        help="make room for a shape with the fewest moves",
+        description="Plan the fewest moves of running pods after which a wanted shape fits.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_paths(parser)
+    add_policy(parser)
+    parser.add_argument(
+        "--want", required=True, metavar="[Nx:]NAME=AMOUNT,…", help="how many slots of which size"
+    )
+    parser.add_argument("--per-node", type=int, metavar="N", help="slots on one node at most")
+    parser.add_argument(
+        "--block", metavar="LABEL", help="all slots on nodes with the same value of this label"
+    )
+    parser.add_argument("--effort", type=float, default=10.0, metavar="UNITS", help="solver budget (10)")
+    parser.add_argument("-o", "--output", choices=("table", "json", "patches"), default="table")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan, check, print; 1 when the shape does not fit whatever moves."""
+    snapshot = load_paths(arguments).snapshot
+    pods = tuple(snapshot.bound_pods())
+    asked = problem_of_requests(
+        [state.node for state in snapshot.nodes],
+        pods,
+        evictor=CycleEvictor(EvictorArgs()),
+        groups=move_groups(pods, budgets=snapshot.of(PodDisruptionBudget), workloads=snapshot.of(Workload)),
+    )
+    wanted = _wanted(arguments, snapshot)
+
+    def plan(allows: Allows) -> DefragmentationPlan:
+        return plan_defragmentation(
+            attrs.evolve(asked, allows=allows), wanted, limits=Limits(arguments.effort)
+        )
+
+    with working(f"making room on {len(snapshot.nodes)} nodes"):
+        done, checked = checked_plan(snapshot, plan, policy=read_policy(arguments))
+    if arguments.output == "json":
+        print(json.dumps(_record(done), indent=2))
+    elif arguments.output == "patches":
+        for one in move_objects(snapshot, done.moves, "defragmentation"):
+            print(json.dumps(one))
+    else:
+        _print_tables(wanted, done)
+    if checked.refused is not None:
+        print(f"koordcore: {checked.refused[0]} is refused on {checked.refused[1]}", file=sys.stderr)
+    return 1 if done.missing or checked.refused is not None else 0
+
+
+def _wanted(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Wanted:
+    found = _WANT.match(arguments.want)
+    count, text = (found.group(1), found.group(2)) if found else (None, arguments.want)
+    blocks = {}
+    if arguments.block:
+        for state in snapshot.nodes:
+            if arguments.block in state.node.labels:
+                blocks[state.name] = state.node.labels[arguments.block]
+        if not blocks:
+            raise ModelError(f"--block: no node has the label {arguments.block}")
+    return Wanted(requests=_requests(text), count=int(count or 1), per_node=arguments.per_node, blocks=blocks)
+
+
+def _requests(text: str) -> Resources:
+    raw = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise ModelError(f'--want: expected NAME=AMOUNT, got "{part}"')
+        raw[name.strip()] = value.strip()
+    return make_resources({PODS: 1, **parse_resources(raw)})
+
+
+def _record(plan: DefragmentationPlan) -> dict[str, Any]:
+    return {
+        "missing": plan.missing,
+        "places": dict(plan.places),
+        "gains": list(plan.gains),
+        "moves": [move_record(move) for move in plan.moves],
+        "certificate": {
+            "status": str(plan.certificate.status),
+            "objective": list(plan.certificate.objective),
+            "bound": list(plan.certificate.bound),
+        },
+    }
+
+
+def _print_tables(wanted: Wanted, plan: DefragmentationPlan) -> None:
+    if plan.moves:
+        show(moves_table(plan.moves, certificate_text(plan.certificate, "makes more room with fewer moves")))
+        columns = (
+            Column("WAVE", number=True),
+            Column("MOVES", number=True),
+            Column("SLOTS FREE", number=True),
+        )
+        rows = [
+            (str(wave + 1), str(sum(move.arrives == wave for move in plan.moves)), f"{slots}/{wanted.count}")
+            for wave, slots in enumerate(plan.gains)
+        ]
+        show(Table(title="Waves", columns=columns, rows=rows))
+    if plan.places:
+        heads = (Column("NODE", tone=Tone.NAME), Column("SLOTS", number=True))
+        show(Table(title="Room", columns=heads, rows=[(name, str(slots)) for name, slots in plan.places]))
+    if plan.missing:
+        text = certificate_text(plan.certificate, "makes more room")
+        print(f"{plan.missing} of {wanted.count} slots do not fit; {text}")
+    else:
+        print(f"{wanted.count} slots fit after {len(plan.moves)} moves")
