@@ -129,7 +129,7 @@ class DeviceStream:
     def setup(self) -> None:
         self.snapshot = snapshot_from_objects(gpu_objects(1000)).snapshot
         self.pods = gpu_pods(5000)
-        _ = self.snapshot.columns
+        schedule(self.snapshot, self.pods[:1])  # reads the rooms; the columns are made once for a snapshot
 
     def time_schedule(self) -> None:
         schedule(self.snapshot, self.pods)
@@ -201,7 +201,7 @@ class CPUStream:
             )
             for index in range(5000)
         ]
-        _ = self.snapshot.columns
+        schedule(self.snapshot, self.pods[:1])  # reads the rooms; the columns are made once for a snapshot
 
     def time_schedule(self) -> None:
         schedule(self.snapshot, self.pods)

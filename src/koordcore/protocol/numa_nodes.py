@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from immutabledict import immutabledict
@@ -184,6 +185,7 @@ def trimmed_allocatable(allocatable: Mapping[str, int], annotations: Mapping[str
     return make_resources(left)
 
 
+@lru_cache(maxsize=64)  # a cluster has few kinds of machines; what a topology works out is then shared too
 def parse_cpu_topology(text: str) -> CPUTopology:
     """Read the text of a cpu-topology annotation.
 
