@@ -67,9 +67,12 @@ def reservation(
         name=name,
         uid=f"uid-{name}",
         template=Pod(name=name, requests=amounts),
-        owners=(ReservationOwner(selector=LabelSelector({"app": app})),),
         ttl=DAY,
         allocate_policy=policy,
         status=ReservationStatus(phase=phase, node_name=on, allocatable=amounts if on else None),
-        **{"allocate_once": False, **fields},
+        **{
+            "allocate_once": False,
+            "owners": (ReservationOwner(selector=LabelSelector({"app": app})),),
+            **fields,
+        },
     )

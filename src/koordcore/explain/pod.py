@@ -8,6 +8,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
+from koordcore._workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
@@ -133,7 +134,8 @@ def explain(snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy()) -
     names = workspace.layout.names
     verdicts = [_verdict(pod_class, names[row], row, int(totals[row]), table) for row in range(len(totals))]
     verdicts.sort(key=lambda one: (-one.total, _lacking(one.shortfalls), one.node))
-    helps = () if feasible.any() else _what_helps(pod_class, names)
+    reserving = policy.feature("Reservation") is not None
+    helps = () if feasible.any() else _what_helps(workspace, pod_class, reserving=reserving)
     return Explanation(pod=pod.key, bound_to=bound_to, verdicts=tuple(verdicts), help=helps)
 
 
@@ -172,8 +174,9 @@ def _lacking(shortfalls: tuple[Shortfall, ...]) -> tuple[int, int]:
     return max(shares, default=0), sum(shares)
 
 
-def _what_helps(pod_class: PodClass, names: tuple[str, ...]) -> tuple[Help, ...]:
+def _what_helps(workspace: Workspace, pod_class: PodClass, *, reserving: bool) -> tuple[Help, ...]:
     """Group nodes by who refuses there, and show of each group the node that lacks least."""
+    names = workspace.layout.names
     groups: dict[tuple[str, ...], list[tuple[tuple[int, int], int, tuple[Shortfall, ...]]]] = {}
     for row in range(len(names)):
         refusing = _refusing(pod_class, row)
@@ -183,7 +186,12 @@ def _what_helps(pod_class: PodClass, names: tuple[str, ...]) -> tuple[Help, ...]
         ((min(group, key=lambda one: one[:2]), len(group), key) for key, group in groups.items()),
         key=lambda one: (one[0][:2], one[2]),
     )
-    return tuple(
-        Help(features, shortfalls, count, names[row], _details(pod_class, row))
-        for (_, row, shortfalls), count, features in ranked
-    )
+    helps = []
+    for (_, row, shortfalls), count, features in ranked:
+        details = _details(pod_class, row)
+        if reserving:
+            from koordcore.explain.reserved_room import reserved_room
+
+            details = (*details, *reserved_room(workspace, pod_class.pod, row))
+        helps.append(Help(features, shortfalls, count, names[row], details))
+    return tuple(helps)
