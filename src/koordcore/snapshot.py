@@ -28,6 +28,7 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionPlan
 from koordcore.model.resources import counted
 
 __all__ = ["ClusterSnapshot", "ScheduleResult", "bind"]
@@ -330,6 +331,8 @@ class ScheduleResult:
         The cluster afterwards.
     jobs
         One plan per gang group, in the order in which they were taken.
+    preemptions
+        Who leaves for whom, where preemption was asked for; the members are nominated, nobody has left yet.
     policy
         What was asked of the decisions; :func:`koordcore.verify` holds them to it.
     stats
@@ -339,6 +342,7 @@ class ScheduleResult:
     decisions: tuple[PodDecision, ...]
     snapshot: ClusterSnapshot
     jobs: tuple[JobPlan, ...] = ()
+    preemptions: tuple[PreemptionPlan, ...] = ()
     policy: Policy = Policy()
     stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
@@ -18,6 +19,7 @@ from koordcore.manifests.patches import patches
 from koordcore.manifests.records import result_record
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod
+from koordcore.model.preemption import PreemptionRules
 from koordcore.schedule import schedule
 from koordcore.simulate.record import write_record
 from koordcore.snapshot import ScheduleResult
@@ -45,6 +47,11 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     add_paths(parser)
     add_policy(parser)
+    parser.add_argument(
+        "--preempt",
+        action="store_true",
+        help="plan who has to go for jobs that find no place, and show whose job it is and what it costs",
+    )
     parser.add_argument("-o", "--output", choices=tuple(PRINTERS), default="table")
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write the call down, for `koordcore simulate FILE`"
@@ -61,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     policy = read_policy(arguments)
     snapshot = loaded.snapshot
     with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
-        result = schedule(snapshot, policy=policy)
+        rules = PreemptionRules() if arguments.preempt else None
+        result = schedule(snapshot, policy=policy, preempt=rules)
         violations = verify(snapshot, result)
     if violations:
         # The library promises that this cannot happen; if it does, nobody should act on the plan.
@@ -113,14 +121,20 @@ def print_tables(result: ScheduleResult, limit: int) -> None:
         ]
         rows = [row if extra else row[:4] for row in placed]
         show(_cut(Table(title="Placed", columns=tuple(columns), rows=rows), limit))
-    waiting = _merged([_waiting_row(one) for one in result.decisions if not isinstance(one, Bound)])
+    if result.preemptions:
+        show(_cut(preemption_table(result), limit))
+        show(_cut(victims_table(result), limit))
+    waiting = _merged(
+        [_waiting_row(one) for one in result.decisions if not isinstance(one, Bound | Nominated)]
+    )
     if waiting:
         columns = [Column("POD", tone=Tone.NAME), Column("NEAREST"), Column("WHY", tone=Tone.BAD)]
         show(_cut(Table(title="Not placed", columns=tuple(columns), rows=waiting), limit))
     stats = result.stats
+    nominated = f" · {stats['nominated']} nominated" if stats.get("nominated") else ""
     print(
         f"{stats['bound']} of {stats['pods']} pods placed on {stats['nodes']} nodes"
-        f" · {stats['unschedulable']} unschedulable · {stats['waiting']} waiting · verified"
+        f"{nominated} · {stats['unschedulable']} unschedulable · {stats['waiting']} waiting · verified"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -23,10 +24,19 @@ __all__ = [
     "NotHelpful",
     "PreemptionDiagnosis",
     "PreemptionPlan",
+    "PreemptionRules",
+    "Relocation",
 ]
 
 NO_PRIORITY: Final = -(2**31)
 """Highest priority of a plan without victims."""
+
+
+NO_COSTS: Final[immutabledict[str, int]] = immutabledict()
+
+
+def _costs(given: Mapping[str, int]) -> immutabledict[str, int]:
+    return immutabledict(given)
 
 
 class Members(StrEnum):
@@ -45,6 +55,32 @@ class Gather(StrEnum):
     """The deepest layer that can be won at all, then the least damage there."""
     IF_FREE = "if-free"
     """The least damage, then the deepest layer at that damage."""
+
+
+class Relocation(StrEnum):
+    """Whether victims may run on elsewhere."""
+
+    NEVER = "never"
+    FIRST = "first"
+    """A victim that fits elsewhere under its own constraints is moved there instead of being evicted."""
+
+
+@attrs.frozen(kw_only=True)
+class PreemptionRules:
+    """What a scheduling call may do for jobs that find no place.
+
+    Parameters
+    ----------
+    members, gather, relocation
+        See the enumerations.
+    restart_costs
+        What restarting a running pod costs, by ``namespace/name``, in any unit of the caller's; 0 for others.
+    """
+
+    members: Members = Members.MINIMUM
+    gather: Gather = Gather.DEEPEST
+    relocation: Relocation = Relocation.NEVER
+    restart_costs: immutabledict[str, int] = attrs.field(default=NO_COSTS, converter=_costs)
 
 
 @attrs.frozen(order=True)
@@ -128,9 +164,11 @@ class PreemptionPlan:
     layer, domain
         Deepest network layer of which one domain holds all members, and that domain; empty without a network.
     moves
-        Victims that find room elsewhere; they are not among the victims.
+        Victims that find room elsewhere, and where: they leave their node all the same.
     alternative
         The cheapest plan elsewhere, as far as it was looked for.
+    job
+        For whom: ids of its gangs joined by commas, or the pod's key; empty where nobody asked by name.
     """
 
     nominations: immutabledict[str, str]
@@ -143,6 +181,7 @@ class PreemptionPlan:
     domain: str = ""
     moves: tuple[Move, ...] = ()
     alternative: Alternative | None = None
+    job: str = ""
 
 
 @attrs.frozen(kw_only=True)

@@ -52,6 +52,8 @@ def widest_slots(problem: PreemptionProblem, gone: BoolVector) -> IntMatrix:
         slots = np.full(len(problem.nodes), len(problem.members), dtype=np.int64)
         for row in np.flatnonzero(asked.request > 0):
             np.minimum(slots, room[row] // asked.request[row], out=slots)
+        if len(asked.most):
+            np.minimum(slots, asked.most, out=slots)
         of_shape[shape] = np.where(asked.allowed, np.maximum(slots, 0), 0)
     if not problem.classes:
         return np.zeros((0, len(problem.nodes)), dtype=np.int64)

@@ -105,6 +105,7 @@ class _Model:
         self._room()
         self._domains()
         self._gathering()
+        self._pools()
         self._conflicts()
         self._damage()
 
@@ -149,6 +150,8 @@ class _Model:
         most = np.full(len(problem.nodes), len(problem.members), dtype=np.int64)
         for row in np.flatnonzero(request > 0):
             np.minimum(most, self._widest[row] // request[row], out=most)
+        if len(problem.shapes[shape].most):
+            np.minimum(most, problem.shapes[shape].most, out=most)
         return np.where(problem.shapes[shape].allowed, np.maximum(most, 0), 0)
 
     # -- who leaves ------------------------------------------------------------------------------------
@@ -159,7 +162,9 @@ class _Model:
         useful = self._useful()
         found = np.bincount(table.job[self.scope.usable], minlength=len(jobs.names))
         self._whole = (jobs.least > 0) & jobs.breakable & (found == jobs.running)
-        alike: dict[tuple[int, int, int, bytes, int, bytes], list[int]] = {}
+        # Where a dry run said that amounts are not all, candidates of equal amounts are told apart.
+        apart = {conflict.node for conflict in self.scope.conflicts}
+        alike: dict[tuple[int, int, int, bytes, int, bytes, int], list[int]] = {}
         together: dict[int, list[int]] = {}
         for one in np.flatnonzero(useful).tolist():
             job = int(table.job[one])
@@ -175,6 +180,7 @@ class _Model:
                 table.amounts[:, one].tobytes(),
                 int(problem.restart[one]),
                 problem.covered[:, one].tobytes(),
+                one if apart & {-1, int(table.node[one])} else -1,
             )
             alike.setdefault(key, []).append(one)
         for key, ones in alike.items():
@@ -190,6 +196,8 @@ class _Model:
         open_rows = np.zeros(len(problem.nodes), dtype=bool)
         open_rows[list(self._at)] = True
         here = self.scope.usable & open_rows[table.node]
+        for pool in problem.pools:
+            here |= self.scope.usable & pool.gives.any(axis=0)
         concerned = np.zeros(len(problem.jobs.names), dtype=bool)
         concerned[table.job[here]] = True
         # A gang member elsewhere leaves only when its gang breaks for the sake of a member here.
@@ -304,6 +312,23 @@ class _Model:
                 held[domain] = held.get(domain, 0) + int(problem.bound[row])
         return held
 
+    def _pools(self) -> None:
+        """What the members take out of a pool is there, or is given back."""
+        problem, program = self.problem, self.program
+        for pool in problem.pools:
+            for row in range(len(pool.room)):
+                asked = [
+                    (variable, int(pool.uses[problem.classes[number][1], row]))
+                    for (number, _), variable in self.place.items()
+                ]
+                asked = [(variable, amount) for variable, amount in asked if amount > 0]
+                given = [
+                    (unit.variable, -int(pool.gives[row, list(unit.ones[: unit.step])].sum()))
+                    for unit in self.units
+                ]
+                if asked:
+                    program.require([*asked, *given], at_most=int(pool.room[row]))
+
     def _conflicts(self) -> None:
         """More members than fitted, or as many with somebody else gone as well."""
         program, classes = self.program, self.problem.classes
@@ -313,7 +338,8 @@ class _Model:
                 here = [
                     one
                     for one in unit.ones
-                    if int(self.problem.candidates.node[one]) == conflict.node and not conflict.gone[one]
+                    if conflict.node in (-1, int(self.problem.candidates.node[one]))
+                    and not conflict.gone[one]
                 ]
                 if not here:
                     continue
@@ -326,7 +352,7 @@ class _Model:
                 more.append((extra, 1))
             full = []
             for shape, count in enumerate(conflict.counts.tolist()):
-                if not count:
+                if not count or conflict.node < 0:
                     continue
                 terms = [
                     (variable, 1)

@@ -106,6 +106,8 @@ class _Greedy:
         closed = close(problem, self.chosen)
         if closed is None or (closed != self.chosen).any() or not _in_multiples(problem, self.counts):
             return None
+        if not problem.pools_hold(self.counts, self.chosen):
+            return None
         damage = damage_of(problem, self.chosen) if self.chosen.any() else NO_DAMAGE
         return Draft(self.counts, self.chosen, damage, whole=not any(left))
 

@@ -27,10 +27,12 @@ def one_member(problem: PreemptionProblem, domains: Domains, floor: Floor) -> tu
     Returns
     -------
     Draft and Floor, or None
-        The plan, and a bound that it may have tightened; None when the job has more members, when budgets or
-        multiples have a say, or when no single eviction at the least priority is enough.
+        The plan, and a bound that it may have tightened. None when the job has more members, when budgets,
+        pools or multiples have a say, or when no single eviction at the least priority is enough.
     """
-    if len(problem.members) != 1 or len(floor.vector) != 2 or len(problem.budgets) or problem.spec.multiples:
+    if len(problem.members) != 1 or len(floor.vector) != 2 or problem.pools:
+        return None
+    if len(problem.budgets) or problem.spec.multiples:
         return None
     shape = problem.shapes[problem.members[0].shape]
     allowed = shape.allowed & (domains.home >= 0)

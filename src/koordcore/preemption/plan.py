@@ -217,7 +217,7 @@ def _scope(
 def _found(problem: PreemptionProblem, answer: ExactAnswer, depth: int) -> _Found:
     damage = damage_of(problem, answer.chosen)
     chosen = answer.chosen
-    if not answer.certificate.proven:
+    if not answer.certificate.proven and not problem.pools:
         chosen = spare(problem, answer.counts, chosen)
         damage = damage_of(problem, chosen)
     certificate = answer.certificate
@@ -346,8 +346,12 @@ def rejected_alternative(
         kept[domains.home[used & (domains.home >= 0)]] = False
         domains = domains.only(kept)
     else:
-        hit = np.isin(np.array(problem.nodes), sorted({victim.node for victim in plan.victims}))
-        domains = Domains(np.where(used & hit, -1, 0), 1)
+        hit = used & np.isin(np.array(problem.nodes), sorted({victim.node for victim in plan.victims}))
+        domains = Domains(np.where(hit, -1, 0), 1)
+        if not floor_of(problem, domains, members).vector:
+            # There is not enough elsewhere; then at least one node less.
+            hit[np.flatnonzero(hit)[1:]] = False
+            domains = Domains(np.where(hit, -1, 0), 1)
     floor = floor_of(problem, domains, members)
     draft, floor = one_member(problem, domains, floor) or (None, floor)
     draft = draft or draft_plan(problem, domains, members, floor)

@@ -15,7 +15,7 @@ from koordcore.errors import ModelError
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["Candidates", "Conflict", "Domains", "Jobs", "MemberShape", "PreemptionProblem"]
+__all__ = ["Candidates", "Conflict", "Domains", "Jobs", "MemberShape", "Pool", "PreemptionProblem"]
 
 BoolMatrix = NDArray[np.bool_]
 
@@ -36,10 +36,14 @@ class MemberShape:
         Amounts per resource, shape (R,).
     allowed
         Nodes that may take one once the right pods have left, shape (N,): labels, taints, cordons.
+    most
+        Members of this shape that each node takes alone once everybody has left, as far as that is known
+        beside the amounts, shape (N,); empty for no such limit.
     """
 
     request: IntVector
     allowed: BoolVector
+    most: IntVector = attrs.field(factory=_no_counts)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -113,6 +117,25 @@ class Jobs:
         return breakable
 
 
+@attrs.frozen(eq=False, kw_only=True)
+class Pool:
+    """Something beside the nodes that members use up together, such as a quota.
+
+    Parameters
+    ----------
+    room
+        What is left of each of its resources, shape (Q,); may be negative.
+    uses
+        What one member of each shape takes, shape (S, Q). Only resources that somebody asks for bind.
+    gives
+        What every candidate gives back, shape (Q, V).
+    """
+
+    room: IntVector
+    uses: IntMatrix
+    gives: IntMatrix
+
+
 @attrs.frozen(eq=False)
 class Conflict:
     """Something that a dry run found out: more has to leave a node than the amounts alone say.
@@ -120,7 +143,7 @@ class Conflict:
     Parameters
     ----------
     node
-        Row of the node.
+        Row of the node; -1 where somebody else has to leave, wherever that is.
     counts
         Members per shape that did not fit there together, shape (S,).
     gone
@@ -182,6 +205,8 @@ class PreemptionProblem:
         The network and the wish for gathering; no tree for a job that does not care.
     bound
         Members that run or wait already per node, shape (N,); they count for gathering. Empty for none.
+    pools
+        What members use up together beside the nodes.
 
     Raises
     ------
@@ -199,6 +224,7 @@ class PreemptionProblem:
     tree: NetworkTopology | None = None
     spec: NetworkTopologySpec = ANYWHERE
     bound: IntVector = attrs.field(factory=_no_counts)
+    pools: tuple[Pool, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         if self.free.shape[1] != len(self.nodes):
@@ -282,6 +308,18 @@ class PreemptionProblem:
     @cached_property
     def _amounts_by_node(self) -> IntMatrix:
         return self.candidates.amounts[:, self.by_node[0]]
+
+    def pools_hold(self, counts: IntMatrix, chosen: BoolVector) -> bool:
+        """Tell whether a plan keeps within the pools; ``counts`` has shape (C, N)."""
+        placed = np.zeros(len(self.shapes), dtype=np.int64)
+        for (_, shape), row in zip(self.classes, counts, strict=True):
+            placed[shape] += row.sum()
+        for pool in self.pools:
+            used = placed @ pool.uses
+            room = pool.room + pool.gives[:, chosen].sum(axis=1)
+            if (used > room)[used > 0].any():
+                return False
+        return True
 
     def freed(self, chosen: BoolVector) -> IntMatrix:
         """Give what the nodes have left once the chosen candidates have gone, shape (R, N)."""

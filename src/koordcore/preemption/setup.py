@@ -26,8 +26,9 @@ from koordcore.topology.network import NetworkTopology
 
 __all__ = ["NodeMask", "make_problem", "plain_mask", "plain_refusals"]
 
-NodeMask: TypeAlias = Callable[[Pod], tuple[Hashable, BoolVector]]
-"""Gives what tells shapes apart, and the nodes where evictions could make room for the pod, shape (N,)."""
+NodeMask: TypeAlias = Callable[[Pod], tuple[Hashable, BoolVector, IntVector]]
+"""Gives what tells shapes apart, the nodes where evictions could make room for the pod, shape (N,), and what
+counts against a node's amounts, shape (R,)."""
 
 
 def plain_mask(layout: ClusterLayout, pod: Pod) -> BoolVector:
@@ -56,11 +57,11 @@ def _fit_labels(layout: ClusterLayout, pod: Pod) -> BoolVector:
 def _plain(layout: ClusterLayout) -> NodeMask:
     known: dict[Hashable, BoolVector] = {}
 
-    def mask(pod: Pod) -> tuple[Hashable, BoolVector]:
+    def mask(pod: Pod) -> tuple[Hashable, BoolVector, IntVector]:
         key = (pod.requests, pod.node_selector, pod.affinity, pod.tolerations)
         if key not in known:
             known[key] = plain_mask(layout, pod)
-        return key, known[key]
+        return key, known[key], amounts_of(layout, pod)
 
     return mask
 
@@ -79,11 +80,13 @@ def make_problem(
     *,
     minimums: Mapping[str, int],
     own: frozenset[PodKey] = frozenset(),
+    gone: frozenset[PodKey] = frozenset(),
     tree: NetworkTopology | None = None,
     spec: NetworkTopologySpec | None = None,
     bound: Sequence[str] = (),
     mask: NodeMask | None = None,
     free: IntMatrix | None = None,
+    nominated: Iterable[Pod] | None = None,
     restart: Callable[[Pod], int] | None = None,
 ) -> PreemptionProblem:
     """Set the question up for a job of a snapshot.
@@ -99,6 +102,8 @@ def make_problem(
         Minimum of every gang of the cluster, by id.
     own
         Bound pods that are no victims whatever their priority: members of the job that wait at Permit.
+    gone
+        Bound pods that leave anyway; ``free`` counts their room already.
     tree, spec
         The network and the job's wish for gathering; both or none.
     bound
@@ -107,6 +112,8 @@ def make_problem(
         Nodes that each member may ever run on; the plain filters when left out.
     free
         What the nodes have left, shape (R, N), before nominations are counted; the snapshot's when left out.
+    nominated
+        Pods of others that may be nominated somewhere; the snapshot's pending ones when left out.
     restart
         What restarting a pod costs.
 
@@ -122,22 +129,21 @@ def make_problem(
         pods, least = pending[name]
         members = []
         for pod in pods:
-            key, allowed = masks(pod)
+            key, allowed, request = masks(pod)
             if key not in shapes:
-                request = amounts_of(layout, pod)
                 shapes[key] = (len(shapes), MemberShape(request=request, allowed=allowed))
             members.append(Member(str(pod.key), shapes[key][0], _rank(pod)))
         roles.append(Role(name=name, members=tuple(members), min_available=max(0, least)))
     room = (layout.allocatable - snapshot.columns.requested) if free is None else free.copy()
     mine = {pod.key for pods, _ in pending.values() for pod in pods}
-    for pod in snapshot.pending:
+    for pod in snapshot.pending if nominated is None else nominated:
         row = layout.row_of.get(pod.nominated_node or "")
         if row is not None and pod.key not in mine and pod.priority >= preemptor.priority:
             room[:, row] -= amounts_of(layout, pod)
     budgets = snapshot.of(PodDisruptionBudget)
     candidates, jobs = collect_candidates(
         layout,
-        snapshot.bound_pods(),
+        (pod for pod in snapshot.bound_pods() if pod.key not in gone),
         preemptor,
         minimums=minimums,
         budgets=budgets,

@@ -268,6 +268,24 @@ class PodClass:
                 number = np.minimum(number, one)
         return number
 
+    @property
+    def counts_beyond_amounts(self) -> bool:
+        """A filter other than that of amounts looks at what runs on a node or in the cluster."""
+        return any(part.feature.name != "NodeResourcesFit" for part in self._node_filters) or bool(
+            self._cluster_filters
+        )
+
+    def mendable(self) -> BoolVector:
+        """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
+        open_rows = self._ground.mask.copy()
+        for part in self.parts:
+            hopeless = part.evaluator.unresolvable(ALL_ROWS) if part.setting.filters else None
+            if hopeless is None:
+                continue
+            fits = part.evaluator.fits(ALL_ROWS)
+            open_rows &= ~hopeless if fits is None else ~hopeless | fits
+        return open_rows
+
     def totals(self, feasible: BoolVector) -> IntVector:
         """Give the weighted sum of all scores, -1 where the pod does not fit: ``(N,)``.
 

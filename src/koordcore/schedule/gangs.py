@@ -62,6 +62,9 @@ def place_job(
         reason = job.refusal or f'waiting for pod "{gated[0].key}", which is gated'
         return _give_up(workspace, job, {}, reason)
     spec, tree = job.spec, workspace.snapshot.once(network_tree)
+    kept = _as_nominated(workspace, features, job)
+    if kept is not None:
+        return _kept(job, _marked(workspace, job, kept))
     if spec is not None and tree is not None:
         return _planned(workspace, features, job, spec, tree, limits)
     mark = workspace.checkpoint()
@@ -75,6 +78,36 @@ def place_job(
     if len({features.key_of(pod) for pod in job.pods}) > 1:
         return _planned(workspace, features, job, NetworkTopologySpec(), _flat_tree(workspace), limits)
     return _give_up(workspace, job, decisions, "")
+
+
+def _as_nominated(workspace: Workspace, features: FeatureSet, job: Job) -> dict[PodKey, PodDecision] | None:
+    """Bind the members where room was made for them; None where that is not for all of the minimum.
+
+    Planning anew would often find other nodes, and what the evictions have won would be lost again.
+    """
+    row_of = workspace.layout.row_of
+    nominated = [pod for pod in _in_order(job) if pod.nominated_node in row_of]
+    if not nominated:
+        return None
+    mark = workspace.checkpoint()
+    decisions: dict[PodKey, PodDecision] = {}
+    for pod in nominated:
+        decision = place_there(workspace, features, pod, row_of[str(pod.nominated_node)])
+        if decision is None:
+            workspace.rollback(mark)
+            return None
+        decisions[pod.key] = decision
+    for pod in job.pods:
+        if pod.key not in decisions:
+            decisions[pod.key] = (
+                place_pod(workspace, features, pod)
+                if job.spec is None
+                else Unschedulable(pod=pod.key, refusal="no place is left beside the nominated members")
+            )
+    if any(_placed(job, name, decisions) < job.least(name) for name in job.members):
+        workspace.rollback(mark)
+        return None
+    return decisions
 
 
 def _in_order(job: Job) -> list[Pod]:

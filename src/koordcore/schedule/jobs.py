@@ -149,6 +149,14 @@ class JobTable:
                 taken.update(job.members)
                 yield job
 
+    def minimums(self) -> dict[str, int]:
+        """Give the minimum of every gang that is configured, by id."""
+        return {
+            name: record.gang.min_available
+            for name, record in sorted(self._state.gangs.items())
+            if record.gang.initialised
+        }
+
     def _job(self, gang_id: str, first: Pod, by_gang: Mapping[str, list[Pod]]) -> Job:
         record = self._state.gangs.get(gang_id)
         group = (gang_id,) if record is None else record.gang.group

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
+
+import attrs
 
 from koordcore._workspace import Workspace
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.decisions import Bound, JobPlan, PodDecision, Unschedulable, Waiting
+from koordcore.model.decisions import Bound, JobPlan, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionRules
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.place import place_pod
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
@@ -36,6 +39,7 @@ def schedule(
     policy: Policy = Policy(),
     now: datetime | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    preempt: PreemptionRules | None = None,
 ) -> ScheduleResult:
     """Decide about pods, one after another, each on the cluster as the earlier ones left it.
 
@@ -53,6 +57,9 @@ def schedule(
         metric.
     limits
         Budget and seed of the solver, where a job needs one.
+    preempt
+        What may be done for jobs that find no place; without it nobody is evicted. Their members are then
+        nominated, and nobody counts on that room until the victims have gone.
 
     Returns
     -------
@@ -87,14 +94,30 @@ def schedule(
 
     decisions: list[PodDecision] = []
     plans: list[JobPlan] = []
-    for turn in JobTable(snapshot).turns(asked):
+    table = JobTable(snapshot)
+    preemptor = None
+    if preempt is not None:
+        from koordcore.schedule.preempt import Preemptor
+
+        preemptor = Preemptor(workspace, features, table, preempt, limits)
+    held: list[Pod] = []
+    for turn in table.turns(asked):
         if isinstance(turn, Pod):
-            decisions.append(place_pod(workspace, features, turn))
+            members: list[PodDecision] = [place_pod(workspace, features, turn)]
+            if preemptor is not None and isinstance(members[0], Unschedulable):
+                members = list(preemptor.for_pod(turn) or members)
         else:
             members, plan = place_job(workspace, features, turn, limits)
-            decisions += members
+            if preemptor is not None and not plan.placed and not plan.held and not turn.refusal:
+                members = _with_nominations(members, preemptor.for_job(turn))
             plans.append(plan)
-    end = workspace.freeze()
+        held += _hold(workspace, (turn,) if isinstance(turn, Pod) else turn.pods, members)
+        decisions += members
+    for pod in held:
+        workspace.evict(pod.key, workspace.layout.row_of[str(pod.node_name)])
+    if preemptor is not None:
+        preemptor.release()
+    end = _nominate(workspace.freeze(), decisions)
     if reserving:
         from koordcore.schedule.reserved import without_holders
 
@@ -103,6 +126,7 @@ def schedule(
         "pods": len(decisions),
         "bound": sum(isinstance(one, Bound) for one in decisions),
         "unschedulable": sum(isinstance(one, Unschedulable) for one in decisions),
+        **({"nominated": sum(isinstance(one, Nominated) for one in decisions)} if preemptor else {}),
         "waiting": sum(isinstance(one, Waiting) for one in decisions),
         "nodes": len(workspace.layout.names),
     }
@@ -110,9 +134,40 @@ def schedule(
         decisions=tuple(decisions),
         snapshot=end,
         jobs=tuple(plans),
+        preemptions=tuple(preemptor.plans) if preemptor is not None else (),
         policy=policy,
         stats=counts,
     )
+
+
+def _with_nominations(members: list[PodDecision], nominated: Sequence[Nominated] | None) -> list[PodDecision]:
+    """Replace the decisions of those who are nominated."""
+    known = {one.pod: one for one in nominated or ()}
+    return [known.get(one.pod, one) for one in members]
+
+
+def _hold(workspace: Workspace, pods: Iterable[Pod], decisions: Iterable[PodDecision]) -> list[Pod]:
+    """Keep the room of pods that were nominated earlier and cannot come yet: later ones are less important.
+
+    Gives the pods as they were put on their nodes; the caller takes them off in the end.
+    """
+    failed = {one.pod for one in decisions if isinstance(one, Unschedulable)}
+    held = []
+    for pod in pods:
+        row = workspace.layout.row_of.get(pod.nominated_node or "")
+        if pod.key in failed and row is not None:
+            held.append(pod.at(pod.nominated_node))
+            workspace.bind(held[-1], row)
+    return held
+
+
+def _nominate(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> ClusterSnapshot:
+    """Write the nominations on the pods that wait."""
+    nodes = {one.pod: one.node for one in decisions if isinstance(one, Nominated)}
+    if not nodes:
+        return end
+    pods = [pod for pod in end.pending if pod.key in nodes]
+    return end.with_pending(*(attrs.evolve(pod, nominated_node=nodes[pod.key]) for pod in pods))
 
 
 def _everybody(snapshot: ClusterSnapshot, reserving: bool) -> Iterable[Pod]:

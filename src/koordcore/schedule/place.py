@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from koordcore._arrays import BoolVector
 from koordcore._workspace import Workspace
 from koordcore.model.decisions import Bound, PodDecision, Shortfall, Unschedulable, Waiting
 from koordcore.model.pods import Pod
@@ -35,7 +36,9 @@ def place_pod(workspace: Workspace, features: FeatureSet, pod: Pod) -> PodDecisi
     refused = pod_class.refuse()
     if refused is not None:
         return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
-    feasible = features.sample.narrow(pod_class.feasible())
+    feasible = _nominated_only(workspace, pod, pod_class.feasible())
+    if feasible is None:
+        feasible = features.sample.narrow(pod_class.feasible())
     count = int(np.count_nonzero(feasible))
     if not count:
         return pod_class.failure(pod)
@@ -47,6 +50,16 @@ def place_pod(workspace: Workspace, features: FeatureSet, pod: Pod) -> PodDecisi
         node = workspace.layout.names[row]
         raise AssertionError(f"{pod.key} fits {node} but cannot be allocated there: {decision.reason}")
     return decision
+
+
+def _nominated_only(workspace: Workspace, pod: Pod, feasible: BoolVector) -> BoolVector | None:
+    """Where room was made for a pod it goes first (``evaluateNominatedNode``); None where it does not fit."""
+    row = workspace.layout.row_of.get(pod.nominated_node or "")
+    if row is None or not feasible[row]:
+        return None
+    only = np.zeros_like(feasible)
+    only[row] = True
+    return only
 
 
 def place_there(workspace: Workspace, features: FeatureSet, pod: Pod, row: int) -> Bound | None:

@@ -29,6 +29,7 @@ def _checks() -> tuple[Check, ...]:
     from koordcore.verify.nodes import check_nodes
     from koordcore.verify.placement import check_placements
     from koordcore.verify.quotas import check_quotas
+    from koordcore.verify.victims import check_victims
 
     return (
         check_nodes,
@@ -38,6 +39,7 @@ def _checks() -> tuple[Check, ...]:
         check_cpus,
         check_quotas,
         check_gangs,
+        check_victims,
     )
 
 

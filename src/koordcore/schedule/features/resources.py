@@ -68,6 +68,14 @@ class FitEvaluator(Evaluator):
         lifted = None if self.lending is None else self.lending.lifted(rows)
         return free if lifted is None else free + lifted
 
+    @property
+    def amounts(self) -> IntVector:
+        """What counts against a node: milli-CPU, bytes and counts by resource, one of ``pods``: ``(R,)``."""
+        amounts = np.zeros(len(self._workspace.layout.resources), np.int64)
+        for _, resource, amount in self._asked:
+            amounts[resource] = amount
+        return amounts
+
     def _each_fits(self, rows: Rows) -> list[BoolVector]:
         free = self._free(rows)
         return [free[resource] >= amount for _, resource, amount in self._asked]

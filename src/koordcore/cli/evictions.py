@@ -1,0 +1,73 @@
+"""Tables of a preemption plan: who goes, whose job it is, what is won, how sure that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from koordcore.cli.tables import Column, Table, Tone
+from koordcore.model.preemption import Damage
+from koordcore.snapshot import ScheduleResult
+
+__all__ = ["describe_damage", "preemption_table", "victims_table"]
+
+
+def describe_damage(damage: Damage) -> str:
+    """Write a damage on one line.
+
+    >>> describe_damage(Damage(jobs=1, pods=2, highest=100))
+    '2 pods of 1 job, up to priority 100'
+    """
+    if not damage.pods:
+        return "nobody leaves"
+    parts = [f"{damage.pods} pod{'s' * (damage.pods != 1)} of {damage.jobs} job{'s' * (damage.jobs != 1)}"]
+    parts.append(f"up to priority {damage.highest}")
+    if damage.violations:
+        parts.append(f"{damage.violations} beyond disruption budgets")
+    if damage.restarts:
+        parts.append(f"restart cost {damage.restarts}")
+    return ", ".join(parts)
+
+
+def preemption_table(result: ScheduleResult) -> Table:
+    """One row per job that preempts: what it wins and costs, and the cheapest plan that was not taken."""
+    rows = []
+    for plan in result.preemptions:
+        nodes = Counter(plan.nominations.values())
+        places = [f"{node} ({count})" if count > 1 else node for node, count in sorted(nodes.items())]
+        where = f"{plan.domain}: " if plan.domain and plan.domain not in nodes else ""
+        shown = ", ".join(places[:4]) + (f" and {len(places) - 4} more" if len(places) > 4 else "")
+        other = plan.alternative
+        rows.append(
+            (
+                plan.job,
+                str(len(plan.nominations)),
+                where + shown,
+                describe_damage(plan.damage),
+                plan.certificate.status.lower(),
+                f"{other.where}: {describe_damage(other.damage)}" if other else "none found",
+            )
+        )
+    names = ("JOB", "MEMBERS", "GET", "COSTS", "CERTIFICATE", "CHEAPEST ELSEWHERE")
+    columns = [Column(name, number=name == "MEMBERS") for name in names]
+    return Table(title="Preempting", columns=tuple(columns), rows=rows)
+
+
+def victims_table(result: ScheduleResult) -> Table:
+    """One row per victim: its node, its job, and for whom it leaves."""
+    rows = []
+    for plan in result.preemptions:
+        moved = {move.victim.pod: move.node for move in plan.moves}
+        for victim in plan.victims:
+            lost = "breaks" if victim.job in plan.broken else ""
+            goes = f"moves to {moved[victim.pod]}" if victim.pod in moved else lost
+            job = victim.job if victim.job != str(victim.pod) else ""
+            rows.append((str(victim.pod), victim.node, str(victim.priority), job, goes, plan.job))
+    columns = (
+        Column("POD", tone=Tone.NAME),
+        Column("NODE"),
+        Column("PRIORITY", number=True),
+        Column("GANG"),
+        Column("WHICH"),
+        Column("LEAVES FOR"),
+    )
+    return Table(title="Leaving", columns=columns, rows=rows)

@@ -1,0 +1,143 @@
+"""Evictions: whom one may evict, whole gangs, and room for the nominated once the victims have gone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from koordcore.model.decisions import Nominated, Victim
+from koordcore.model.gangs import Gang, PodGroup
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import FitArgs
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
+from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.protocol.numa_nodes import trimmed_allocatable
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify.violation import Violation, ViolationKind
+
+__all__ = ["check_victims"]
+
+PROTECTING = (
+    ("scheduling.koordinator.sh/disable-preemptible", "true"),
+    ("quota.scheduling.koordinator.sh/preemptible", "false"),
+)
+
+
+def check_victims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Nobody leaves who may not, or for nothing; whoever is nominated fits afterwards."""
+    nominated = [one for one in result.decisions if isinstance(one, Nominated)]
+    if not nominated:
+        return
+    running = {pod.key: pod for state in snapshot.nodes for pod in state.pods}
+    pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
+    victims = {victim.pod: victim for one in nominated for victim in one.victims}
+    yield from _check_rights(result, nominated, running, pods)
+    yield from _check_gangs(snapshot, running, victims, nominated)
+    yield from _check_room(result, nominated, pods, set(victims))
+
+
+def _check_rights(
+    result: ScheduleResult,
+    nominated: list[Nominated],
+    running: Mapping[PodKey, Pod],
+    pods: Mapping[PodKey, Pod],
+) -> Iterator[Violation]:
+    """A victim runs where it is said to, is less important than those it leaves for, and is not protected."""
+    least: dict[PodKey, int] = {}
+    for plan in result.preemptions:
+        members = [pods[one.pod].priority for one in nominated if str(one.pod) in plan.nominations]
+        least.update((victim.pod, min(members, default=0)) for victim in plan.victims)
+    named: Counter[PodKey] = Counter(victim.pod for one in nominated for victim in one.victims)
+    for one in nominated:
+        for victim in one.victims:
+            subject, pod = str(victim.pod), running.get(victim.pod)
+            if pod is None or pod.node_name != victim.node:
+                yield Violation(ViolationKind.VICTIM, subject, f"does not run on {victim.node}")
+                continue
+            against = least.get(victim.pod, pods[one.pod].priority)
+            if pod.priority >= against:
+                message = f"has priority {pod.priority} and would leave for {against}"
+                yield Violation(ViolationKind.VICTIM, subject, message)
+            for key, value in PROTECTING:
+                if pod.labels.get(key) == value:
+                    yield Violation(ViolationKind.VICTIM, subject, f"is protected by {key}")
+            if named[victim.pod] > 1:
+                yield Violation(ViolationKind.VICTIM, subject, "is named more than once")
+
+
+def _check_gangs(
+    snapshot: ClusterSnapshot,
+    running: Mapping[PodKey, Pod],
+    victims: Mapping[PodKey, Victim],
+    nominated: list[Nominated],
+) -> Iterator[Violation]:
+    """A gang keeps its minimum or leaves whole; other victims leave nodes to which somebody comes."""
+    members: dict[str, list[Pod]] = defaultdict(list)
+    for pod in running.values():
+        name = gang_name(pod.labels, pod.annotations)
+        if name:
+            members[f"{pod.namespace}/{name}"].append(pod)
+    gangs = _minimums(snapshot, members)
+    broken: set[PodKey] = set()
+    for gang_id, least in sorted(gangs.items()):
+        here = members[gang_id]
+        gone = [pod for pod in here if pod.key in victims]
+        if not gone or len(here) - len(gone) >= least:
+            continue
+        broken.update(pod.key for pod in gone)
+        if len(gone) < len(here):
+            message = (
+                f"{len(here) - len(gone)} of at least {least} members would be left to hold room in vain"
+            )
+            yield Violation(ViolationKind.VICTIM, gang_id, message)
+    targets = {one.node for one in nominated}
+    for key, victim in sorted(victims.items()):
+        if victim.node not in targets and key not in broken:
+            yield Violation(ViolationKind.VICTIM, str(key), f"nobody is nominated to {victim.node}")
+
+
+def _minimums(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, int]:
+    gangs: dict[str, Gang] = {group.id: gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)}
+    for gang_id, pods in members.items():
+        for pod in sorted(pods, key=lambda pod: pod.key) if gang_id not in gangs else ():
+            config = parse_gang_pod(
+                namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
+            ).pod.config
+            if config is not None:
+                gangs[gang_id] = config
+                break
+    return {gang_id: gangs[gang_id].min_available for gang_id in members if gang_id in gangs}
+
+
+def _check_room(
+    result: ScheduleResult, nominated: list[Nominated], pods: Mapping[PodKey, Pod], gone: set[PodKey]
+) -> Iterator[Violation]:
+    """On every node that somebody is nominated to, what stays and what comes fits together."""
+    if not result.policy.filters("NodeResourcesFit"):
+        return
+    setting = result.policy.feature("NodeResourcesFit")
+    args = setting.args if setting and setting.args else FitArgs()
+    coming: dict[str, list[Pod]] = defaultdict(list)
+    for one in nominated:
+        coming[one.node].append(pods[one.pod])
+    states = {state.name: state for state in result.snapshot.nodes}
+    for node in sorted(coming):
+        if node not in states:
+            continue
+        staying = [pod for pod in states[node].pods if pod.key not in gone]
+        limits = trimmed_allocatable(states[node].node.allocatable, states[node].node.annotations)
+        sums: Counter[str] = Counter()
+        for pod in (*staying, *coming[node]):
+            sums.update(pod.requests)
+        sums[PODS] = len(staying) + len(coming[node])
+        asked = {name for pod in coming[node] for name, amount in pod.requests.items() if amount > 0}
+        for name in sorted({*asked, PODS}):
+            ignored = name in args.ignored or name.split("/", 1)[0] in args.ignored_groups
+            if not counted(name) or (ignored and name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)):
+                continue
+            if sums[name] > limits.get(name, 0):
+                kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
+                message = (
+                    f"{name}: {sums[name]} once the victims have gone, {limits.get(name, 0)} allocatable"
+                )
+                yield Violation(kind, node, message)

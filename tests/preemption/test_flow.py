@@ -1,0 +1,243 @@
+"""Preemption in the flow: plans hold once the victims have gone, and stand until then."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import attrs
+import pytest
+from immutabledict import immutabledict
+
+from koordcore.model.cluster import PodDisruptionBudget
+from koordcore.model.decisions import Bound, Nominated, Unschedulable
+from koordcore.model.gangs import PodGroup
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import HostPort, Pod, PodKey, PreemptionPolicy
+from koordcore.model.preemption import PreemptionRules, Relocation
+from koordcore.model.quotas import ElasticQuota
+from koordcore.model.selectors import LabelSelector
+from koordcore.protocol.preemption import DISABLE_PREEMPTIBLE, PREEMPTED_REASON
+from koordcore.schedule import schedule
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify import ViolationKind, verify
+
+GROUP = "pod-group.scheduling.sigs.k8s.io"
+RULES = PreemptionRules()
+LIMIT = immutabledict(cpu=4000)
+
+
+def node(name: str, cpu: int = 4000, *pods: Pod) -> NodeState:
+    there = Node(name=name, allocatable={"cpu": cpu, "memory": 2**33, "pods": 10})
+    return NodeState(there, tuple(pod.at(name) for pod in pods))
+
+
+def pod(name: str, cpu: int, priority: int = 0, gang: str = "", **more: object) -> Pod:
+    labels = {GROUP: gang} if gang else {}
+    given = {"labels": labels, **more}
+    return Pod(name=name, requests={"cpu": cpu}, priority=priority, **given)  # type: ignore[arg-type]
+
+
+def victims(result: ScheduleResult) -> list[str]:
+    return sorted(victim.pod.name for plan in result.preemptions for victim in plan.victims)
+
+
+def after(result: ScheduleResult) -> ScheduleResult:
+    """Schedule those who are nominated once the victims have gone."""
+    gone = [victim.pod for plan in result.preemptions for victim in plan.victims]
+    waiting = [pod for pod in result.snapshot.pending if pod.nominated_node]
+    return schedule(result.snapshot.forget(*gone), waiting)
+
+
+def test_a_gang_is_nominated_as_a_whole_and_binds_once_the_victims_have_gone() -> None:
+    group = PodGroup(namespace="default", name="big", min_member=2)
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 3000)), node("n2", 4000, pod("b", 3000))],
+        pending=[pod("m1", 3000, 10, "big"), pod("m2", 3000, 10, "big")],
+        records=[group],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert [type(one) for one in result.decisions] == [Nominated, Nominated]
+    assert victims(result) == ["a", "b"]
+    assert [one.nominated_node for one in result.snapshot.pending] == ["n1", "n2"]
+    assert len(after(result).bound) == 2
+
+
+def test_nobody_is_evicted_unless_asked_for() -> None:
+    snapshot = ClusterSnapshot(nodes=[node("n1", 4000, pod("a", 3000))], pending=[pod("p", 3000, 10)])
+    result = schedule(snapshot)
+    assert isinstance(result.decisions[0], Unschedulable)
+    assert result.preemptions == ()
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting"),
+    [
+        pytest.param({"priority": 10}, {}, id="equal priority"),
+        pytest.param({"labels": {DISABLE_PREEMPTIBLE: "true"}}, {}, id="protected"),
+        pytest.param({}, {"preemption_policy": PreemptionPolicy.NEVER}, id="never"),
+    ],
+)
+def test_whoever_may_not_leave_stays(running: dict[str, object], waiting: dict[str, object]) -> None:
+    low = attrs.evolve(pod("a", 3000), **running)  # type: ignore[arg-type]
+    high = attrs.evolve(pod("p", 3000, 10), **waiting)  # type: ignore[arg-type]
+    result = schedule(ClusterSnapshot(nodes=[node("n1", 4000, low)], pending=[high]), preempt=RULES)
+    assert isinstance(result.decisions[0], Unschedulable)
+
+
+def test_two_preemptors_do_not_count_on_the_same_victim() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 4000)), node("n2", 4000, pod("b", 4000, 5))],
+        pending=[pod("p", 4000, 20), pod("q", 4000, 10)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert {str(one.pod): one.node for one in result.decisions if isinstance(one, Nominated)} == {
+        "default/p": "n1",
+        "default/q": "n2",
+    }
+
+
+def test_what_a_preemptor_waits_for_is_not_given_away() -> None:
+    """1000m are free beside the victim; they belong to the plan."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 3000))], pending=[pod("p", 4000, 20), pod("q", 1000, 10)]
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert [type(one) for one in result.decisions] == [Nominated, Unschedulable]
+    assert verify(snapshot, result) == ()
+
+
+def test_a_second_run_waits_for_the_victims_and_keeps_the_room() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 3000)), node("n2", 4000, pod("b", 4000, 100))],
+        pending=[pod("p", 4000, 20), pod("q", 1000, 10)],
+    )
+    first = schedule(snapshot, preempt=RULES)
+    leaving = first.snapshot.pod(PodKey("default", "a"))
+    assert leaving is not None
+    dying = attrs.evolve(leaving, deleted=datetime(2026, 1, 1, tzinfo=UTC), disruption=PREEMPTED_REASON)
+    again = first.snapshot.forget(leaving.key).assume(dying)
+    second = schedule(again, preempt=RULES)
+    assert all(isinstance(one, Unschedulable) for one in second.decisions)
+    assert second.preemptions == ()
+
+
+def test_a_broken_gang_leaves_whole_and_is_named() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[
+            node("n1", 4000, pod("x1", 4000, 0, "x")),
+            node("n2", 4000, pod("x2", 4000, 0, "x")),
+        ],
+        pending=[pod("p", 4000, 10)],
+        records=[PodGroup(namespace="default", name="x", min_member=2)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert victims(result) == ["x1", "x2"]
+    assert result.preemptions[0].broken == ("default/x",)
+
+
+def test_ports_are_found_out_by_the_dry_run() -> None:
+    """The amounts would let the pod in; the port is another pod's, which has to go."""
+    port = (HostPort(80),)
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("web", 1000, 0, host_ports=port), pod("a", 1000))],
+        pending=[pod("p", 1000, 10, host_ports=port)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert victims(result) == ["web"]
+    assert len(after(result).bound) == 1
+
+
+def test_the_quota_must_admit_the_preemptor_afterwards() -> None:
+    """There is room on n2, but only a pod of the same quota gives the quota back."""
+    quota = ElasticQuota(name="team", namespace="default", min=LIMIT, max=LIMIT)
+    named = {"quota.scheduling.koordinator.sh/name": "team"}
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("mine", 4000, labels=named)), node("n2", 4000, pod("other", 4000))],
+        pending=[pod("p", 4000, 10, labels=named)],
+        records=[quota],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert victims(result) == ["mine"]
+    assert len(after(result).bound) == 1
+
+
+def test_budgets_are_honoured() -> None:
+    budget = PodDisruptionBudget(
+        name="b", selector=LabelSelector(immutabledict(app="x")), disruptions_allowed=0
+    )
+    snapshot = ClusterSnapshot(
+        nodes=[
+            node("n1", 4000, pod("a", 4000, 0, labels={"app": "x"})),
+            node("n2", 4000, pod("b", 4000, 5)),
+        ],
+        pending=[pod("p", 4000, 10)],
+        records=[budget],
+    )
+    assert victims(schedule(snapshot, preempt=RULES)) == ["b"]
+
+
+def test_a_victim_that_fits_elsewhere_is_moved_where_that_is_asked_for() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 8000, pod("a", 1000)), node("n2", 4000, pod("b", 3000, 50))],
+        pending=[pod("p", 8000, 10)],
+    )
+    rules = PreemptionRules(relocation=Relocation.FIRST)
+    (plan,) = schedule(snapshot, preempt=rules).preemptions
+    assert [(move.victim.pod.name, move.node) for move in plan.moves] == [("a", "n2")]
+
+
+def test_the_checker_sees_a_victim_that_may_not_leave() -> None:
+    snapshot = ClusterSnapshot(nodes=[node("n1", 4000, pod("a", 3000))], pending=[pod("p", 3000, 10)])
+    result = schedule(snapshot, preempt=RULES)
+    guarded = attrs.evolve(snapshot.nodes[0].pods[0], labels={DISABLE_PREEMPTIBLE: "true"})
+    forged = ClusterSnapshot(nodes=[NodeState(snapshot.nodes[0].node, (guarded,))], pending=snapshot.pending)
+    found = verify(forged, attrs.evolve(result, snapshot=forged))
+    assert any(one.kind is ViolationKind.VICTIM and "protected" in one.message for one in found)
+
+
+def test_the_checker_sees_that_too_few_leave() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 2000), pod("b", 2000))], pending=[pod("p", 4000, 10)]
+    )
+    result = schedule(snapshot, preempt=RULES)
+    (decision,) = result.decisions
+    assert isinstance(decision, Nominated)
+    forged = attrs.evolve(decision, victims=decision.victims[:1])
+    found = verify(snapshot, attrs.evolve(result, decisions=(forged,)))
+    assert [one.kind for one in found] == [ViolationKind.RESOURCE]
+
+
+def random_cluster(seed: int) -> ClusterSnapshot:
+    rng = random.Random(seed)
+    gangs = [f"g{number}" for number in range(3)]
+    nodes = []
+    for number in range(rng.randint(1, 5)):
+        running = [
+            pod(f"v{number}-{k}", rng.choice([500, 1000, 2000]), rng.choice([0, 5]), rng.choice([*gangs, ""]))
+            for k in range(rng.randint(0, 4))
+        ]
+        nodes.append(node(f"n{number}", rng.choice([4000, 8000]), *running))
+    members = rng.randint(1, 3)
+    pending = [pod(f"m{k}", rng.choice([1000, 3000]), 10, "big") for k in range(members)]
+    groups = [PodGroup(namespace="default", name=gang, min_member=rng.randint(1, 3)) for gang in gangs]
+    own = PodGroup(namespace="default", name="big", min_member=rng.randint(1, members))
+    return ClusterSnapshot(nodes=nodes, pending=[*pending, pod("solo", 4000, 7)], records=[*groups, own])
+
+
+def test_plans_hold() -> None:
+    """Legal by the checker, and everybody who is nominated is bound once the victims have gone."""
+    plans = 0
+    for seed in range(120):
+        snapshot = random_cluster(seed)
+        result = schedule(snapshot, preempt=RULES)
+        assert verify(snapshot, result) == (), seed
+        assert result == schedule(snapshot, preempt=RULES)
+        plans += len(result.preemptions)
+        nominated = {one.pod for one in result.decisions if isinstance(one, Nominated)}
+        bound = {one.pod for one in after(result).decisions if isinstance(one, Bound)}
+        assert bound == nominated, seed
+    assert plans > 40
