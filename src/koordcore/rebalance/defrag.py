@@ -319,17 +319,20 @@ def _by_program(
     pairs = add_pairs(program, problem, problem.movable, receiving)
     slots: dict[str, int] = {}
     chosen: dict[str, int] = {}
+    serving: dict[str, int] = {}
+    most = min(wanted.count, wanted.per_node or wanted.count)
     for name, hosts in blocks.items():
         chosen[name] = program.boolean()
         for host in hosts:
             free = _free(host)
-            overdrawn = any(free.get(one, 0) < 0 for one, amount in wanted.requests.items() if amount)
-            most = 0 if overdrawn else min(wanted.count, wanted.per_node or wanted.count)
             slots[host.name] = program.integer(0, most)
+            if any(free.get(one, 0) < 0 for one, amount in wanted.requests.items() if amount):
+                serving[host.name] = program.boolean()
+                program.require([(slots[host.name], 1), (serving[host.name], -most)], at_most=0)
             program.require([(slots[host.name], 1), (chosen[name], -most)], at_most=0)
     program.require([(variable, 1) for variable in chosen.values()], at_most=1)
     program.require([(variable, 1) for variable in slots.values()], at_most=wanted.count)
-    bind_amounts(program, problem, problem.movable, pairs, (), slots, wanted.requests)
+    bind_amounts(program, problem, problem.movable, pairs, (), slots, wanted.requests, serving)
     costs = {one.pod: one.cost for one in problem.movable}
     stages = (
         Stage([(variable, -1) for variable in slots.values()], wanted.count),
@@ -343,6 +346,8 @@ def _by_program(
         hint[chosen[name]] = int(any(host.name in start.places for host in hosts))
     for name, variable in slots.items():
         hint[variable] = start.places.get(name, 0)
+        if name in serving:
+            hint[serving[name]] = int(name in start.places)
     outcome = solve(program, stages, hint=hint, limits=limits)
     if not outcome.solved:
         return start, ()

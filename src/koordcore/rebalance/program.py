@@ -39,10 +39,12 @@ def bind_amounts(
     hot: Collection[str] = (),
     slots: Mapping[str, int] | None = None,
     slot: Resources = NO_RESOURCES,
+    serving: Mapping[str, int] = NO_RESOURCES,
 ) -> dict[str, int]:
     """Bind usage and requests of every node; gives the variable "stays hot" of each hot node.
 
-    ``slots`` are variables that count, on some nodes, how many more requests of ``slot`` must fit there.
+    ``slots`` are variables that count, on some nodes, how many more requests of ``slot`` must fit there;
+    ``serving`` has a boolean for each such node that is overdrawn, which is set where it counts any.
     """
     leaving: dict[str, list[tuple[Movable, int]]] = {}
     coming: dict[str, list[tuple[Movable, int]]] = {}
@@ -76,4 +78,6 @@ def bind_amounts(
             for one, variable in into:
                 if one.requests.get(name, 0):
                     program.require(terms, at_most=free, when=(variable,))
+            if host.name in serving and slot.get(name, 0):
+                program.require(terms, at_most=free, when=(serving[host.name],))
     return over

@@ -1,0 +1,208 @@
+"""Laws of the planners of moves.
+
+Optimal: the certificate says what trying everything says. Legal at every step: replayed wave by wave, no node
+is asked for more than it has, and no group loses more than it may. Finished: planning on the result moves
+nothing. Repeatable: the same problem gives the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordcore.model.pods import PodKey
+from koordcore.model.resources import make_resources
+from koordcore.rebalance.anomaly import Detector, DetectorState
+from koordcore.rebalance.defrag import Wanted, plan_defragmentation
+from koordcore.rebalance.migration.max_unavailable import max_unavailable
+from koordcore.rebalance.moves import Group, Host, Movable, Move, MoveProblem, covering_sets, fewest_leaving
+from koordcore.rebalance.plan import plan_rebalance
+from tests.reference.rebalance_moves import amounts, fewest_to_cool, fewest_to_fit, hot
+
+CAPACITY = 10
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> MoveProblem:
+    """Make up to three nodes with up to five pods, often tight, with one limit on some of them."""
+    count = draw(st.integers(2, 3))
+    movable: list[Movable] = []
+    fixed = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+    for index in range(draw(st.integers(0, 5))):
+        used = draw(st.integers(0, 5))
+        asked = {"cpu": draw(st.integers(0, 5)), "memory": draw(st.integers(0, 4))}
+        movable.append(
+            Movable(
+                pod=PodKey("d", f"p{index}"),
+                node=f"n{draw(st.integers(0, count - 1))}",
+                requests=make_resources(asked),
+                usage=make_resources({"cpu": used, "memory": draw(st.integers(0, 4))}),
+                cost=draw(st.integers(1, 3)),
+            )
+        )
+    hosts = []
+    for index in range(count):
+        own = [one for one in movable if one.node == f"n{index}"]
+        sums = {
+            kind: make_resources(
+                {
+                    name: fixed[index] + sum(getattr(one, kind).get(name, 0) for one in own)
+                    for name in ("cpu", "memory")
+                }
+            )
+            for kind in ("requests", "usage")
+        }
+        hosts.append(
+            Host(
+                name=f"n{index}",
+                requested=sums["requests"],
+                allocatable=make_resources({"cpu": CAPACITY, "memory": draw(st.integers(6, 12))}),
+                usage=sums["usage"],
+                high=make_resources({"cpu": draw(st.integers(3, 8)), "memory": 8}),
+                receives=draw(st.integers(0, 4)) > 0,
+            )
+        )
+    keys = tuple(one.pod for one in movable)
+    group = Group("some", keys[: draw(st.integers(0, len(keys)))], draw(st.integers(0, 2)))
+    banned = draw(
+        st.sets(st.tuples(st.sampled_from(["p0", "p1"]), st.sampled_from(["n0", "n1"])), max_size=2)
+    )
+    return MoveProblem(
+        hosts=tuple(hosts),
+        movable=tuple(movable),
+        groups=(group,) if group.pods else (),
+        allows=lambda pod, node: (pod.name, node) not in banned,
+    )
+
+
+def replay(problem: MoveProblem, moves: Sequence[Move]) -> None:
+    """Carry the waves out: arrivals before departures within a wave, and no node ends overdrawn."""
+    hosts = {host.name: host for host in problem.hosts}
+    movable = {one.pod: one for one in problem.movable}
+    asked = {host.name: dict(host.requested) for host in problem.hosts}
+    for wave in range(max((move.arrives for move in moves), default=-1) + 1):
+        for move in moves:
+            if move.leaves < move.arrives and move.leaves == wave:
+                for name, amount in movable[move.pod].requests.items():
+                    asked[move.source][name] -= amount
+        for move in moves:
+            if move.arrives == wave:
+                for name, amount in movable[move.pod].requests.items():
+                    asked[move.target][name] = asked[move.target].get(name, 0) + amount
+                    if amount:
+                        assert asked[move.target][name] <= hosts[move.target].allocatable.get(name, 0)
+        for move in moves:
+            if move.leaves == move.arrives == wave:
+                for name, amount in movable[move.pod].requests.items():
+                    asked[move.source][name] -= amount
+
+
+def after(problem: MoveProblem, moves: Sequence[Move]) -> MoveProblem:
+    """Give the problem that is left once the moves are done."""
+    moved = {move.pod: move.target for move in moves}
+    requests, usage = amounts(problem, moved, "requests"), amounts(problem, moved, "usage")
+    hosts = tuple(
+        attrs.evolve(
+            host, requested=make_resources(requests[host.name]), usage=make_resources(usage[host.name])
+        )
+        for host in problem.hosts
+    )
+    movable = tuple(attrs.evolve(one, node=moved.get(one.pod, one.node)) for one in problem.movable)
+    groups = tuple(
+        Group(one.name, one.pods, one.most - sum(pod in moved for pod in one.pods)) for one in problem.groups
+    )
+    return MoveProblem(hosts=hosts, movable=movable, groups=groups, allows=problem.allows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_cooling_is_optimal_legal_and_finished(problem: MoveProblem) -> None:
+    """The plan is the best of all, can be carried out, and leaves nothing to do within the same limits."""
+    plan = plan_rebalance(problem)
+    assert plan.certificate.proven
+    assert plan.certificate.objective == fewest_to_cool(problem)
+    assert set(plan.after) == hot(problem, {move.pod: move.target for move in plan.moves})
+    replay(problem, plan.moves)
+    moved = {move.pod for move in plan.moves}
+    assert all(len(moved & set(group.pods)) <= max(0, group.most) for group in problem.groups)
+    assert plan == plan_rebalance(problem)
+    left = after(problem, plan.moves)
+    if not plan.after:
+        assert plan_rebalance(left).moves == ()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    problems(),
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.sampled_from([None, 1, 2]),
+    st.booleans(),
+)
+def test_defragmentation_is_optimal_legal_and_finished(
+    problem: MoveProblem, size: int, count: int, per_node: int | None, in_blocks: bool
+) -> None:
+    """The same for a wanted shape, anywhere or in one block."""
+    blocks = {"n0": "x", "n1": "y", "n2": "x"} if in_blocks else {}
+    wanted = Wanted(requests=make_resources({"cpu": size}), count=count, per_node=per_node, blocks=blocks)
+    # Usage plays no part where nobody has a threshold.
+    problem = attrs.evolve(
+        problem, hosts=tuple(attrs.evolve(host, high=make_resources({})) for host in problem.hosts)
+    )
+    plan = plan_defragmentation(problem, wanted)
+    assert plan.certificate.proven
+    assert plan.certificate.objective == fewest_to_fit(problem, wanted)
+    assert sum(slots for _, slots in plan.places) == wanted.count - plan.missing
+    replay(problem, plan.moves)
+    assert plan == plan_defragmentation(problem, wanted)
+    again = plan_defragmentation(after(problem, plan.moves), wanted)
+    assert again.moves == ()
+    assert again.missing == plan.missing
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=6),
+    st.integers(1, 9),
+    st.integers(0, 9),
+)
+def test_the_bound_never_exceeds_what_suffices(pods: list[tuple[int, int]], cpu: int, memory: int) -> None:
+    """The first covering set is no smaller than the bound, and every one covers."""
+    movable = [
+        Movable(pod=PodKey("d", f"p{index}"), node="n", requests=make_resources({"cpu": c, "memory": m}))
+        for index, (c, m) in enumerate(pods)
+    ]
+    excess = {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount}
+    least = fewest_leaving([one.requests for one in movable], excess)
+    sets = list(covering_sets(movable, [one.requests for one in movable], excess))
+    assert (least is None) <= (not sets)
+    for chosen in sets:
+        assert least is not None
+        assert len(chosen) >= least
+        assert all(sum(one.requests.get(name, 0) for one in chosen) >= over for name, over in excess.items())
+
+
+@given(
+    st.integers(0, 300), st.one_of(st.none(), st.integers(0, 400), st.integers(0, 200).map(lambda n: f"{n}%"))
+)
+def test_some_pod_may_always_go(replicas: int, share: int | str | None) -> None:
+    """Rounding never forbids everything, and never allows more than there is."""
+    most = max_unavailable(replicas, share)
+    assert (most >= 1) == (replicas >= 1)
+    assert most <= replicas
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 50)), max_size=30))
+def test_a_detector_needs_enough_sightings(steps: list[tuple[bool, int]]) -> None:
+    """An anomaly begins at a hot sighting that has more than the allowed number before it, never else."""
+    detector, now, row = Detector(), 0, 0
+    for abnormal, seconds in steps:
+        now += seconds * 10**9
+        before = detector.at(now).state
+        detector = detector.seen(abnormal=abnormal, now=now)
+        row = row + 1 if abnormal else 0
+        if before is DetectorState.OK and detector.state is DetectorState.ANOMALY:
+            assert abnormal
+            assert row > detector.condition.consecutive_abnormalities
