@@ -16,6 +16,12 @@ from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import HostPort, Pod, PodKey, PreemptionPolicy
 from koordcore.model.preemption import PreemptionRules, Relocation
 from koordcore.model.quotas import ElasticQuota
+from koordcore.model.reservations import (
+    Reservation,
+    ReservationOwner,
+    ReservationPhase,
+    ReservationStatus,
+)
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.preemption import DISABLE_PREEMPTIBLE, PREEMPTED_REASON
 from koordcore.schedule import schedule
@@ -241,3 +247,34 @@ def test_plans_hold() -> None:
         bound = {one.pod for one in after(result).decisions if isinstance(one, Bound)}
         assert bound == nominated, seed
     assert plans > 40
+
+
+def test_what_stands_for_a_reservation_is_no_victim() -> None:
+    """A reservation of low priority keeps its room; the pod beside it goes."""
+    template = Pod(name="t", requests={"cpu": 2000})
+    reserved = Reservation(
+        name="r",
+        uid="u-r",
+        template=template,
+        template_priority=0,
+        owners=(ReservationOwner(selector=LabelSelector(immutabledict(app="own"))),),
+        ttl=0,
+        status=ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name="n1"),
+    )
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 2000, 5))], pending=[pod("p", 2000, 10)], records=[reserved]
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert victims(result) == ["a"]
+    assert verify(snapshot, result) == ()
+
+
+def test_gpus_are_won_card_by_card() -> None:
+    """Two cards are asked for; the two pods with one card each leave, whoever has none stays."""
+    cards = {"nvidia.com/gpu": 1, "cpu": 100}
+    running = [Pod(name=f"g{k}", requests=cards, node_name="n1") for k in range(2)]
+    running.append(Pod(name="cpu", requests={"cpu": 1000}, node_name="n1"))
+    there = Node(name="n1", allocatable={"cpu": 4000, "memory": 2**33, "pods": 10, "nvidia.com/gpu": 2})
+    want = Pod(name="p", requests={"nvidia.com/gpu": 2}, priority=9)
+    snapshot = ClusterSnapshot(nodes=[NodeState(there, tuple(running))], pending=[want])
+    assert victims(schedule(snapshot, preempt=RULES)) == ["g0", "g1"]

@@ -58,8 +58,11 @@ class Eligibility:
 
 
 def may_evict(preemptor: Pod, pod: Pod) -> bool:
-    """Tell whether a running pod may leave for another: strictly less important, and not protected."""
-    return pod.priority < preemptor.priority and not is_protected(pod.labels)
+    """Tell whether a running pod may leave for another: strictly less important, and not protected.
+
+    A static pod is the kubelet's own; nobody else can evict it.
+    """
+    return pod.priority < preemptor.priority and not is_protected(pod.labels) and not pod.static
 
 
 def attempted_message(trigger: str, message: str) -> str:

@@ -28,6 +28,7 @@ from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
 from koordcore.preemption.setup import make_problem
 from koordcore.preemption.victims import amounts_of
 from koordcore.protocol.quota import quota_pod_of
+from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.schedule.classes import FeatureSet, PodClass
@@ -80,7 +81,9 @@ class Preemptor:
         self.plans: list[PreemptionPlan] = []
 
     def for_pod(self, pod: Pod) -> list[Nominated] | None:
-        """Make room for a pod without a gang."""
+        """Make room for a pod without a gang; a pod that stands for a reservation waits for room."""
+        if is_reserve_pod(pod):
+            return None
         return self._preempt(str(pod.key), {str(pod.key): ((pod,), 1)}, None, ())
 
     def for_job(self, job: Job) -> list[Nominated] | None:
@@ -158,12 +161,19 @@ class Preemptor:
             pod = workspace.snapshot.pod(key)
             if pod is not None:
                 free[:, layout.row_of[str(pod.node_name)]] += amounts_of(layout, pod)
+        lent = [self._lent(pod) for pods, _ in pending.values() for pod in pods]
+        common = lent[0]
+        if common is not None and all(one is not None and np.array_equal(one, common) for one in lent):
+            # Room of reservations that all members may use; that it is not used twice is for the dry run.
+            free += common
+        holders = [pod.key for pod in workspace.snapshot.bound_pods() if is_reserve_pod(pod)]
         restart = self._rules.restart_costs
         problem = make_problem(
             workspace.snapshot,
             trigger,
             pending,
             minimums=self._minimums,
+            own=frozenset(holders),
             gone=frozenset(leaving),
             tree=workspace.snapshot.once(network_tree),
             spec=spec,
@@ -182,6 +192,12 @@ class Preemptor:
             held[pod.key] += sign
         waiting = self._workspace.snapshot.pending
         return [pod for pod in waiting if pod.nominated_node and held[pod.key] <= 0]
+
+    def _lent(self, pod: Pod) -> IntMatrix | None:
+        pod_class = self._features.class_of(pod)
+        parts = pod_class.parts if isinstance(pod_class, PodClass) else []
+        fits = (part.evaluator for part in parts if isinstance(part.evaluator, FitEvaluator))
+        return next((one.lent for one in fits), None)
 
     def _mask(self, pod: Pod) -> tuple[Hashable, BoolVector, IntVector]:
         pod_class = self._features.class_of(pod)

@@ -76,6 +76,11 @@ class FitEvaluator(Evaluator):
             amounts[resource] = amount
         return amounts
 
+    @property
+    def lent(self) -> IntMatrix | None:
+        """What reservations that the pod may use would add to the nodes' room: ``(R, N)``, or nothing."""
+        return None if self.lending is None else self.lending.lifted(slice(None))
+
     def _each_fits(self, rows: Rows) -> list[BoolVector]:
         free = self._free(rows)
         return [free[resource] >= amount for _, resource, amount in self._asked]
