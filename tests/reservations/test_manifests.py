@@ -11,11 +11,14 @@ from koordcore.allocators.reservation.match import judge_match
 from koordcore.allocators.reservation.state import reservation_state
 from koordcore.errors import ManifestError
 from koordcore.manifests import snapshot_from_objects
+from koordcore.manifests.patches import patches
 from koordcore.manifests.reservations import reservation_from_manifest
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.reservation import reservation_wish
 from koordcore.protocol.reservation_args import parse_reservation_args
-from tests.reservations.worlds import DAY, pod
+from koordcore.schedule.loop import schedule
+from koordcore.snapshot import ClusterSnapshot
+from tests.reservations.worlds import DAY, POLICY, node, pod, reservation
 
 
 def manifest(**spec: object) -> dict[str, object]:
@@ -77,3 +80,14 @@ def test_arguments_are_checked_in_upstreams_words() -> None:
         "minCandidateNodesPercentage",
         "ignoredResources[0]",
     ]
+
+
+def test_a_placed_reservation_is_patched_and_no_pod_is_bound_for_it() -> None:
+    snapshot = ClusterSnapshot(nodes=[node("n1", 4)], records=[reservation("r1", 3), reservation("r2", 3)])
+    result = schedule(snapshot, policy=POLICY)
+    calls = [call.to_json() for call in patches(result, now=datetime(2026, 1, 1, tzinfo=UTC))]
+    base = "/apis/scheduling.koordinator.sh/v1alpha1/reservations/"
+    assert [call["path"] for call in calls] == [f"{base}r1/status", f"{base}r2/status"]
+    status = calls[0]["body"]["status"]
+    assert (status["phase"], status["nodeName"], status["allocatable"]) == ("Available", "n1", {"cpu": "3"})
+    assert calls[1]["body"]["status"]["conditions"][0]["reason"] == "Unschedulable"

@@ -14,6 +14,8 @@ import attrs
 from koordcore.manifests.encode import format_time
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Victim, Waiting
 from koordcore.model.pods import PodKey
+from koordcore.model.reservations import Reservation, ReservationCondition
+from koordcore.model.resources import format_resources
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 
 __all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Call", "patches"]
@@ -42,6 +44,8 @@ class Call:
         How a patch is meant; empty for ``create``.
     body
         The object or patch.
+    reservation
+        Name of the Reservation that it is about instead of a pod; empty for none.
     """
 
     verb: str
@@ -49,10 +53,14 @@ class Call:
     subresource: str = ""
     content_type: str = ""
     body: dict[str, Any]
+    reservation: str = ""
 
     @property
     def path(self) -> str:
         """Path of the request."""
+        if self.reservation:
+            path = f"/apis/scheduling.koordinator.sh/v1alpha1/reservations/{self.reservation}"
+            return f"{path}/{self.subresource}" if self.subresource else path
         path = f"/api/v1/namespaces/{self.pod.namespace}/pods/{self.pod.name}"
         return f"{path}/{self.subresource}" if self.subresource else path
 
@@ -77,9 +85,15 @@ def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Cal
         Transition time of the conditions, with its zone; left out of them when it is not given.
     """
     evicted: set[PodKey] = set()
-    return tuple(
-        call for decision in result.decisions for call in _calls(result.snapshot, decision, now, evicted)
-    )
+    reservations = {one.pod_key: one for one in result.snapshot.of(Reservation)}
+    calls: list[Call] = []
+    for decision in result.decisions:
+        one = reservations.get(decision.pod)
+        if one is None:
+            calls += _calls(result.snapshot, decision, now, evicted)
+        else:
+            calls += _about_reservation(one, decision, now)
+    return tuple(calls)
 
 
 def _calls(
@@ -100,6 +114,58 @@ def _calls(
                     evicted.add(victim.pod)
                     yield _eviction(victim)
             yield _status(decision.pod, {"nominatedNodeName": decision.node})
+
+
+def _about_reservation(one: Reservation, decision: PodDecision, now: datetime | None) -> Iterator[Call]:
+    """A reservation that got a node becomes available there; no pod is bound for it."""
+
+    def patch(body: dict[str, Any], subresource: str = "") -> Call:
+        return Call(
+            verb="patch",
+            pod=decision.pod,
+            subresource=subresource,
+            content_type=MERGE_PATCH,
+            body=body,
+            reservation=one.name,
+        )
+
+    time = {} if now is None else {"lastProbeTime": format_time(now), "lastTransitionTime": format_time(now)}
+    if isinstance(decision, Bound):
+        if decision.annotations:
+            yield patch({"metadata": {"annotations": dict(sorted(decision.annotations.items()))}})
+        conditions = [
+            {"type": kind, "status": "True", "reason": reason, **time}
+            for kind, reason in (("Scheduled", "Scheduled"), ("Ready", "Available"))
+        ]
+        status = {
+            "phase": str(one.status.phase),
+            "nodeName": decision.node,
+            "allocatable": format_resources(one.status.allocatable or {}),
+            "conditions": conditions,
+        }
+        yield patch({"status": status}, "status")
+    elif isinstance(decision, Unschedulable):
+        kept = [_kept(condition) for condition in one.status.conditions if condition.kind != "Scheduled"]
+        failed = {
+            "type": "Scheduled",
+            "status": "False",
+            "reason": _UNSCHEDULABLE,
+            "message": decision.message,
+            **time,
+        }
+        yield patch({"status": {"conditions": [*kept, failed]}}, "status")
+
+
+def _kept(condition: ReservationCondition) -> dict[str, Any]:
+    written = {
+        "type": condition.kind,
+        "status": str(condition.status),
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastProbeTime": condition.probed and format_time(condition.probed),
+        "lastTransitionTime": condition.changed and format_time(condition.changed),
+    }
+    return {key: value for key, value in written.items() if value}
 
 
 def _bound(snapshot: ClusterSnapshot, decision: Bound) -> Iterator[Call]:

@@ -12,7 +12,7 @@ from immutabledict import immutabledict
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
 from koordcore.model.mappings import EMPTY, frozen
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.model.selectors import LabelSelector
 
@@ -234,6 +234,12 @@ class Reservation:
     def __attrs_post_init__(self) -> None:
         if not self.name:
             raise ModelError("a reservation needs a name")
+
+    @property
+    def pod_key(self) -> PodKey:
+        """Key of the pod that stands for it while it is scheduled, and under which it is decided about."""
+        namespace = "default" if self.template is None else self.template.namespace
+        return PodKey(namespace, self.uid or f"reservation-{self.name}")
 
     @property
     def requests(self) -> Resources:

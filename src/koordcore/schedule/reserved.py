@@ -24,7 +24,6 @@ from koordcore.allocators.reservation.state import (
     assigned_pod,
     owners_of,
     reservation_state,
-    reserve_key,
     reserve_pod,
     uid_of,
     used_reservations,
@@ -92,13 +91,13 @@ def without_holders(
         The cluster with holders and decisions.
     """
     there = after.location.keys() | {pod.key for pod in after.pending} if before.of(Reservation) else ()
-    keys = [key for key in map(reserve_key, before.of(Reservation)) if key in there]
+    keys = [one.pod_key for one in before.of(Reservation) if one.pod_key in there]
     if not keys:
         return after
     placed = {one.pod: one for one in decisions if isinstance(one, Bound)}
     changed = []
     for one in before.of(Reservation):
-        decision = placed.get(reserve_key(one)) if one.pending else None
+        decision = placed.get(one.pod_key) if one.pending else None
         if decision is not None:
             written = attrs.evolve(one, annotations={**one.annotations, **decision.annotations})
             changed.append(made_available(written, decision.node, now))

@@ -18,7 +18,6 @@ from koordcore.model.pods import (
     Container,
     HostPort,
     Pod,
-    PodKey,
     PodPhase,
 )
 from koordcore.model.reservations import AllocatePolicy, Reservation
@@ -46,7 +45,6 @@ __all__ = [
     "ReservationState",
     "owners_of",
     "reservation_state",
-    "reserve_key",
     "reserve_pod",
     "used_reservations",
 ]
@@ -210,12 +208,6 @@ def owners_of(reservation: Reservation, users: Mapping[str, list[Pod]]) -> tuple
     return tuple(pod for pod in found if pod.node_name == reservation.status.node_name)
 
 
-def reserve_key(reservation: Reservation) -> PodKey:
-    """Give the key of the pod that stands for a reservation."""
-    namespace = "default" if reservation.template is None else reservation.template.namespace
-    return PodKey(namespace, reservation.uid or f"reservation-{reservation.name}")
-
-
 def reserve_pod(reservation: Reservation) -> Pod:
     """Give the pod that stands for a reservation: it waits, is bound and holds room as the reservation does.
 
@@ -242,7 +234,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
         phase = PodPhase.SUCCEEDED if reservation.succeeded else PodPhase.FAILED
     pod = attrs.evolve(
         template,
-        name=reserve_key(reservation).name,
+        name=reservation.pod_key.name,
         uid=reservation.uid,
         labels={**template.labels, **reservation.labels},
         annotations=annotations,
