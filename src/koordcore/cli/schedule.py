@@ -20,6 +20,7 @@ from koordcore.manifests.records import result_record
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod
 from koordcore.model.preemption import PreemptionRules
+from koordcore.model.reservations import Reservation
 from koordcore.schedule import schedule
 from koordcore.simulate.record import write_record
 from koordcore.snapshot import ScheduleResult
@@ -107,7 +108,13 @@ def print_yaml(result: ScheduleResult, limit: int) -> None:
 def print_tables(result: ScheduleResult, limit: int) -> None:
     """Print where each pod goes, why the others wait, and a last line with the sums."""
     pods = {pod.key: pod for pod in (*result.snapshot.bound_pods(), *result.snapshot.pending)}
-    placed = [_placed_row(one, pods[one.pod]) for one in result.decisions if isinstance(one, Bound)]
+    reservations = {one.pod_key: one for one in result.snapshot.of(Reservation)}
+    placed = []
+    for one in result.decisions:
+        if isinstance(one, Bound):
+            held = reservations.get(one.pod)
+            row = _placed_row(one, pods[one.pod] if held is None else held.template or Pod(name=held.name))
+            placed.append(row if held is None else (f"reservation/{held.name}", *row[1:]))
     if result.jobs:
         show(_cut(_jobs_table(result), limit))
     if placed:
@@ -125,7 +132,13 @@ def print_tables(result: ScheduleResult, limit: int) -> None:
         show(_cut(preemption_table(result), limit))
         show(_cut(victims_table(result), limit))
     waiting = _merged(
-        [_waiting_row(one) for one in result.decisions if not isinstance(one, Bound | Nominated)]
+        [
+            (f"reservation/{reservations[one.pod].name}", *_waiting_row(one)[1:])
+            if one.pod in reservations
+            else _waiting_row(one)
+            for one in result.decisions
+            if not isinstance(one, Bound | Nominated)
+        ]
     )
     if waiting:
         columns = [Column("POD", tone=Tone.NAME), Column("NEAREST"), Column("WHY", tone=Tone.BAD)]

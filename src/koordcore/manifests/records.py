@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import attrs
+
 from koordcore.errors import ManifestError
 from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.decisions import (
@@ -21,6 +23,7 @@ from koordcore.model.decisions import (
 )
 from koordcore.model.pods import PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -32,6 +35,7 @@ from koordcore.protocol.fields import (
     optional,
     required,
 )
+from koordcore.protocol.reservation import made_available
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
 
 __all__ = ["decision_from_record", "decision_record", "result_from_record", "result_record"]
@@ -177,14 +181,20 @@ def result_from_record(
     decisions = required(raw, "decisions", list_of(decision_from_record))
     pending = {pod.key: pod for pod in snapshot.pending}
     nodes = {state.name for state in snapshot.nodes}
+    reservations = {one.pod_key: one for one in snapshot.of(Reservation) if one.pending}
     placed = {}
+    held = []
     for one in decisions:
         taken = one.held if isinstance(one, Waiting) else one
         if isinstance(taken, Bound) and taken.pod in pending and taken.node in nodes:
             placed[taken.pod] = bind(pending[taken.pod], taken)
+        elif isinstance(taken, Bound) and taken.pod in reservations and taken.node in nodes:
+            waiting = reservations[taken.pod]
+            written = attrs.evolve(waiting, annotations={**waiting.annotations, **taken.annotations})
+            held.append(made_available(written, taken.node, None))
     return ScheduleResult(
         decisions=decisions,
-        snapshot=snapshot.assume(*placed.values()),
+        snapshot=(snapshot.with_records(*held) if held else snapshot).assume(*placed.values()),
         jobs=optional(raw, "jobs", list_of(_job), ()),
         policy=policy,
         stats=optional(raw, "stats", _counts, {}),

@@ -22,7 +22,7 @@ from koordcore.model.reservations import (
     ReservationStatus,
 )
 from koordcore.model.resources import make_resources, total
-from koordcore.protocol.reservation import allocated_reservation, resized_allocatable
+from koordcore.protocol.reservation import allocated_reservation, made_available
 from koordcore.protocol.times import moment_of
 
 __all__ = [
@@ -80,32 +80,6 @@ def _conditions(
     else:
         conditions[last] = change(conditions[last])
     return tuple(conditions)
-
-
-def made_available(reservation: Reservation, node: str, now: datetime | None) -> Reservation:
-    """Give the reservation as it stands once it has a node; without a clock its conditions tell no time.
-
-    Raises
-    ------
-    ManifestError
-        When the annotation that resizes it cannot be read.
-    """
-    granted = reservation.status.allocatable
-    base = granted if reservation.available and granted is not None else reservation.requests
-    resized = resized_allocatable(reservation.annotations)
-
-    def condition(kind: str, reason: str) -> ReservationCondition:
-        return ReservationCondition(
-            kind=kind, status=ConditionStatus.TRUE, reason=reason, probed=now, changed=now
-        )
-
-    return _with_status(
-        reservation,
-        phase=ReservationPhase.AVAILABLE,
-        node_name=node,
-        allocatable=make_resources({**base, **resized}),
-        conditions=(condition("Scheduled", "Scheduled"), condition("Ready", "Available")),
-    )
 
 
 def made_unschedulable(reservation: Reservation, message: str, now: datetime) -> Reservation:
