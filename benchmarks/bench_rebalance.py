@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from typing import Final, TypeAlias
 
+from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import Node
-from koordcore.model.pods import OwnerReference, Pod, PodPhase
+from koordcore.model.pods import OwnerReference, Pod, PodKey, PodPhase
 from koordcore.model.rebalance import AnomalyCondition, EvictorArgs, LowNodeLoadArgs, NodePool, Thresholds
 from koordcore.model.resources import make_resources
+from koordcore.rebalance.defrag import Wanted, plan_defragmentation
 from koordcore.rebalance.evict import CycleEvictor, balance_low_node_load
 from koordcore.rebalance.load_problem import problem_of_load
-from koordcore.rebalance.moves import MoveProblem
+from koordcore.rebalance.moves import Host, Movable, MoveProblem
 from koordcore.rebalance.placing import Room
 from koordcore.rebalance.plan import RebalancePlan, plan_rebalance
 
@@ -72,7 +74,7 @@ def problem(made: Cluster) -> MoveProblem:
 
 
 def plan(made: Cluster) -> RebalancePlan:
-    done = plan_rebalance(problem(made))
+    done = plan_rebalance(problem(made), limits=Limits(1.0))
     assert done.before
     return done
 
@@ -148,3 +150,51 @@ Quality.track_cured_by_plan.unit = "clusters"  # type: ignore[attr-defined]
 Quality.track_cured_by_heuristic.unit = "clusters"  # type: ignore[attr-defined]
 Quality.track_evictions_saved.unit = "evictions"  # type: ignore[attr-defined]
 Quality.track_proven.unit = "clusters"  # type: ignore[attr-defined]
+
+
+class Defragmentation:
+    """Room for 32 whole nodes in one of eight blocks: 1024 nodes of 8 cards, some 4000 pods."""
+
+    timeout = 300
+
+    def setup(self) -> None:
+        chance = random.Random(1)
+        cards = {
+            f"n{index:04d}": [chance.choice((1, 1, 1, 2, 2)) for _ in range(chance.choice((3, 4, 4, 5)))]
+            for index in range(1024)
+        }
+        self.problem = MoveProblem(
+            hosts=tuple(
+                Host(
+                    name=name,
+                    requested=make_resources({"nvidia.com/gpu": sum(sizes)}),
+                    allocatable=make_resources({"nvidia.com/gpu": 8}),
+                )
+                for name, sizes in cards.items()
+            ),
+            movable=tuple(
+                Movable(
+                    pod=PodKey("d", f"{name}-{index}"),
+                    node=name,
+                    requests=make_resources({"nvidia.com/gpu": size}),
+                )
+                for name, sizes in cards.items()
+                for index, size in enumerate(sizes)
+            ),
+        )
+        self.wanted = Wanted(
+            requests=make_resources({"nvidia.com/gpu": 8}),
+            count=32,
+            per_node=1,
+            blocks={name: f"b{int(name[1:]) // 128}" for name in cards},
+        )
+
+    def time_plan(self) -> None:
+        assert not plan_defragmentation(self.problem, self.wanted).missing
+
+    def track_moves_above_bound(self) -> int:
+        certificate = plan_defragmentation(self.problem, self.wanted).certificate
+        return certificate.objective[1] - certificate.bound[1]
+
+
+Defragmentation.track_moves_above_bound.unit = "moves"  # type: ignore[attr-defined]

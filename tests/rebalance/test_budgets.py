@@ -1,0 +1,60 @@
+"""Budgets, workloads and limits as groups of a plan."""
+
+from __future__ import annotations
+
+from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.pods import OwnerReference, Pod, PodKey
+from koordcore.model.rebalance import EvictionLimits
+from koordcore.model.resources import make_resources
+from koordcore.model.selectors import EVERYTHING
+from koordcore.rebalance.budgets import move_groups
+from koordcore.rebalance.moves import Group, Host, Movable, MoveProblem
+from koordcore.rebalance.plan import plan_rebalance
+
+
+def pods(count: int, ready: int) -> list[Pod]:
+    owner = (OwnerReference("ReplicaSet", "w", "w", controller=True),)
+    return [Pod(name=f"p{index}", owners=owner, node_name="n", ready=index < ready) for index in range(count)]
+
+
+def test_a_budget_covers_what_it_selects() -> None:
+    """One more may go, whatever the namespace next door does."""
+    budget = PodDisruptionBudget(name="b", selector=EVERYTHING, disruptions_allowed=1)
+    (group,) = move_groups([*pods(3, 3), Pod(name="q", namespace="other", node_name="n")], budgets=[budget])
+    assert group.most == 1
+    assert group.pods == tuple(PodKey("default", f"p{index}") for index in range(3))
+
+
+def test_those_away_already_count() -> None:
+    """Two of eight may be away and one is."""
+    (group,) = move_groups(pods(8, 7), workloads=[Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)])
+    assert group.most == 1
+
+
+def test_a_single_pod_stays() -> None:
+    """A workload of one is not moved."""
+    (group,) = move_groups(pods(1, 1), workloads=[Workload(kind="ReplicaSet", name="w", uid="w", replicas=1)])
+    assert group.most == 0
+
+
+def test_limits_of_a_cycle() -> None:
+    """Per node, per namespace, in all."""
+    groups = move_groups(pods(4, 4), limits=EvictionLimits(per_node=2, per_namespace=3, total=1))
+    assert [group.most for group in groups] == [2, 3, 1]
+
+
+def test_the_plan_takes_another_pod_where_a_budget_forbids_the_best() -> None:
+    """One pod would do, but it must stay; two others go."""
+    amounts = {"a": 4, "b": 2, "c": 2}
+    movable = tuple(
+        Movable(pod=PodKey("d", name), node="n", usage=make_resources({"cpu": cpu}))
+        for name, cpu in amounts.items()
+    )
+    hosts = (
+        Host(name="n", usage=make_resources({"cpu": 8}), high=make_resources({"cpu": 4})),
+        Host(name="t", high=make_resources({"cpu": 4})),
+    )
+    free = MoveProblem(hosts=hosts, movable=movable)
+    assert [move.pod.name for move in plan_rebalance(free).moves] == ["a"]
+    bound = MoveProblem(hosts=hosts, movable=movable, groups=(Group("pdb", (PodKey("d", "a"),), 0),))
+    assert [move.pod.name for move in plan_rebalance(bound).moves] == ["b", "c"]
