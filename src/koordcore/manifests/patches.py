@@ -16,6 +16,7 @@ from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulab
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation, ReservationCondition
 from koordcore.model.resources import format_resources
+from koordcore.protocol.reservation import RESERVATION_ALLOCATED, allocated_reservation
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 
 __all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Call", "patches"]
@@ -93,6 +94,7 @@ def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Cal
             calls += _calls(result.snapshot, decision, now, evicted)
         else:
             calls += _about_reservation(one, decision, now)
+            calls += _owners_taken_in(result, one, decision)
     return tuple(calls)
 
 
@@ -154,6 +156,19 @@ def _about_reservation(one: Reservation, decision: PodDecision, now: datetime | 
             **time,
         }
         yield patch({"status": {"conditions": [*kept, failed]}}, "status")
+
+
+def _owners_taken_in(result: ScheduleResult, one: Reservation, decision: PodDecision) -> Iterator[Call]:
+    """Running pods over which a reservation was placed are told so."""
+    if not one.pre_allocation or not isinstance(decision, Bound):
+        return
+    decided = {other.pod for other in result.decisions}
+    for pod in result.snapshot.node(decision.node).pods:
+        used = allocated_reservation(pod.annotations)
+        if pod.key not in decided and used is not None and (used.uid, used.name) == (one.uid, one.name):
+            text = pod.annotations[RESERVATION_ALLOCATED]
+            body = {"metadata": {"annotations": {RESERVATION_ALLOCATED: text}}}
+            yield Call(verb="patch", pod=pod.key, content_type=MERGE_PATCH, body=body)
 
 
 def _kept(condition: ReservationCondition) -> dict[str, Any]:

@@ -61,19 +61,26 @@ def verify(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation
     """
     before, outcome, plain = snapshot, result, result
     reserved: tuple[Violation, ...] = ()
+    spared: frozenset[PodKey] = frozenset()
     if result.policy.feature("Reservation") is not None:
-        from koordcore.verify.reservations import check_reservations, with_remainders, without_holders
+        from koordcore.verify.reservations import (
+            check_reservations,
+            taken_in,
+            with_remainders,
+            without_holders,
+        )
 
         reserved = tuple(check_reservations(snapshot, result))
         before = with_remainders(snapshot)
         outcome = attrs.evolve(result, snapshot=with_remainders(result.snapshot))
         plain = without_holders(result, snapshot)
+        spared = taken_in(snapshot, result)
     found = list(_check_decisions(before, outcome))
     known = {violation.subject for violation in found}
     for check in _checks():
         found.extend(one for one in check(before, outcome) if one.subject not in known)
     found += [one for one in reserved if one.subject not in known]
-    found.extend(_check_snapshot(snapshot, plain))
+    found.extend(_check_snapshot(snapshot, plain, spared))
     return tuple(sorted(set(found)))
 
 
@@ -100,8 +107,16 @@ def _check_decisions(snapshot: ClusterSnapshot, result: ScheduleResult) -> Itera
             yield Violation(ViolationKind.UNKNOWN_NODE, str(key), f"no node {decision.node}")
 
 
-def _check_snapshot(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """The snapshot afterwards differs from the one before by exactly the decisions."""
+def _check_snapshot(
+    snapshot: ClusterSnapshot, result: ScheduleResult, spared: frozenset[PodKey]
+) -> Iterator[Violation]:
+    """The snapshot afterwards differs from the one before by exactly the decisions.
+
+    Parameters
+    ----------
+    spared
+        Running pods that a decision about a reservation changed as it may.
+    """
     before = {pod.key: pod for state in snapshot.nodes for pod in state.pods}
     after = {pod.key: pod for state in result.snapshot.nodes for pod in state.pods}
     decided: Mapping[PodKey, PodDecision] = {one.pod: one for one in result.decisions}
@@ -114,6 +129,8 @@ def _check_snapshot(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterat
         decision = decided.get(key)
         if isinstance(decision, Waiting):
             decision = decision.held
+        if key in spared:
+            continue
         if key in before and after.get(key) != before[key]:
             message = "is gone" if key not in after else "is not as it was"
             yield Violation(ViolationKind.SNAPSHOT, str(key), message)

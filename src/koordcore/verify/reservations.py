@@ -12,7 +12,7 @@ import attrs
 from koordcore.errors import KoordcoreError
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey, PodPhase
-from koordcore.model.reservations import AllocatePolicy, Reservation, ReservationOwner
+from koordcore.model.reservations import AllocatePolicy, Reservation, ReservationArgs, ReservationOwner
 from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.cpus import STATUS, cpulist
@@ -20,7 +20,7 @@ from koordcore.verify.devices import ALLOCATED as DEVICES
 from koordcore.verify.nodes import STANDS_FOR
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["check_reservations", "holder_key", "with_remainders", "without_holders"]
+__all__ = ["check_reservations", "holder_key", "taken_in", "with_remainders", "without_holders"]
 
 _PREFIX: Final = "scheduling.koordinator.sh/"
 USED: Final = _PREFIX + "reservation-allocated"
@@ -196,8 +196,36 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
                 yield from _check_user(pod, placed[pod.key], known.get(_used(pod)))
     for identity, pods in sorted(users.items()):
         one = known.get(identity)
-        if one is not None and any(pod.key in placed for pod in pods):
+        if one is not None and (holder_key(one) in placed or any(pod.key in placed for pod in pods)):
             yield from _check_account(one, [pod for pod in pods if pod.node_name == one.status.node_name])
+
+
+def taken_in(snapshot: ClusterSnapshot, result: ScheduleResult) -> frozenset[PodKey]:
+    """Give the running pods that became owners of a reservation which was placed over them, and may.
+
+    Nothing else of them changed, they are no owners yet, and the reservation takes in running pods like them.
+    """
+    placed = {one.pod: one.node for one in result.decisions if isinstance(one, Bound)}
+    over = {
+        _id(one): one
+        for one in snapshot.of(Reservation)
+        if one.pre_allocation and holder_key(one) in placed and not one.status.node_name
+    }
+    setting = result.policy.feature("Reservation")
+    args = setting.args if setting is not None and setting.args is not None else ReservationArgs()
+    before = {pod.key: pod for pod in snapshot.bound_pods()} if over else {}
+    found = []
+    for pod in result.snapshot.bound_pods() if over else ():
+        one, old = over.get(_used(pod)), before.get(pod.key)
+        if one is None or old is None or USED in old.annotations:
+            continue
+        unchanged = old.at(old.node_name, annotations={USED: pod.annotations[USED]}) == pod
+        cluster = one.pre_allocation_policy.mode == "Cluster"
+        wanted = old.labels.get(args.pre_allocation.label) == "true" and args.pre_allocation.cluster_mode
+        may = wanted if cluster else any(_owns(term, old) for term in one.owners)
+        if unchanged and may and placed[holder_key(one)] == old.node_name:
+            found.append(pod.key)
+    return frozenset(found)
 
 
 def _wrong(subject: str, message: str) -> Violation:

@@ -16,17 +16,23 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
 from koordcore._workspace import Workspace
-from koordcore.allocators.reservation.filter import NO_RESERVATION, POLICY_CONFLICT, WRONG_NODE
+from koordcore.allocators.reservation.filter import (
+    NO_RESERVATION,
+    POLICY_CONFLICT,
+    WRONG_NODE,
+    ReservationRefusal,
+)
 from koordcore.allocators.reservation.match import AFFINITY_REFUSED
 from koordcore.allocators.reservation.nominate import PREFERRED_SCORE
 from koordcore.allocators.reservation.preallocation import (
     NO_CANDIDATE,
+    is_candidate,
     pre_allocation_refusal,
     requires_pods,
 )
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Shortfall
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import DEFAULT_RESERVATION_ARGS, AllocatePolicy, ReservationArgs
 from koordcore.model.resources import PODS, counted
 from koordcore.protocol.reservation import (
@@ -45,6 +51,7 @@ from koordcore.schedule.feature import (
     Scope,
     default_normalise,
 )
+from koordcore.schedule.preallocated import PreAllocating
 from koordcore.schedule.reserved import Lending, ReservationLedger, Room, Rooms
 
 __all__ = ["ReservationFeature"]
@@ -67,6 +74,8 @@ class _Holder:
 
     policy: AllocatePolicy
     node: str
+    over: str = ""
+    """Uid of a reservation that may be placed over running pods: no two are alike."""
 
 
 class ReservationEvaluator(Evaluator):
@@ -310,7 +319,13 @@ class HolderEvaluator(Evaluator):
 
     scope = Scope.NODE
 
-    def __init__(self, ledger: ReservationLedger, holder: _Holder) -> None:
+    def __init__(self, feature: ReservationFeature, pod: Pod, holder: _Holder) -> None:
+        ledger = feature.ledger
+        self._feature = feature
+        self._over: PreAllocating | None = None
+        if holder.over:
+            state = ledger.states[ledger.number_of[pod.key]]
+            self._over = PreAllocating(ledger, pod, state, feature.args)
         self._ledger = ledger
         self._holder = holder
         self._names = ledger.workspace.layout.names
@@ -328,15 +343,43 @@ class HolderEvaluator(Evaluator):
             agrees[row] = not any(one != policy and AllocatePolicy.DEFAULT in (one, policy) for one in others)
         return agrees[rows]
 
+    def lend_to(self, others: Sequence[Evaluator], filters: Sequence[Evaluator]) -> None:
+        if self._over is not None:
+            for one in others:
+                one.lending = self._over
+
+    def _refusals(self, rows: Rows) -> list[ReservationRefusal | None]:
+        """What running pods have to say: why the reservation cannot be placed over those of a node."""
+        numbers = range(len(self._names))[rows] if isinstance(rows, slice) else rows.tolist()
+        if self._over is None:
+            return [None] * len(numbers)
+        answers = map(self._over.answer, numbers)
+        return [one if isinstance(one, ReservationRefusal) else None for one in answers]
+
     def fits(self, rows: Rows) -> BoolVector:
-        return self._pinned(rows) & self._agrees(rows)
+        allowed = self._pinned(rows) & self._agrees(rows)
+        allowed &= [one is None for one in self._refusals(rows)]
+        return allowed
 
     def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        pinned = self._pinned(rows)
-        return [(WRONG_NODE, ~pinned), (POLICY_CONFLICT, pinned & ~self._agrees(rows))]
+        pinned, agrees = self._pinned(rows), self._agrees(rows)
+        refusals = self._refusals(rows)
+        texts = sorted({text for one in refusals if one is not None for text in one.reasons})
+        said = [
+            (text, pinned & agrees & np.array([one is not None and text in one.reasons for one in refusals]))
+            for text in texts
+        ]
+        return [(WRONG_NODE, ~pinned), (POLICY_CONFLICT, pinned & ~agrees), *said]
 
     def unresolvable(self, rows: Rows) -> BoolVector:
-        return ~self.fits(rows)
+        return ~(self._pinned(rows) & self._agrees(rows))
+
+    def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
+        taken = () if self._over is None else self._over.taken(row)
+        self._feature.taken_in[pod.key] = taken
+        if not taken:
+            return None
+        return Holding(notes=("over " + ", ".join(str(one.key) for one in taken),))
 
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
         at = slice(row, row + 1)
@@ -352,6 +395,8 @@ class ReservationFeature(Feature):
         super().__init__(workspace, args)
         self.args: ReservationArgs = args or DEFAULT_RESERVATION_ARGS
         self.ledger: ReservationLedger = workspace.once(ReservationLedger)
+        self.taken_in: dict[PodKey, tuple[Pod, ...]] = {}
+        """Running pods over which a reservation is being placed."""
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if is_reserve_pod(pod):
@@ -378,17 +423,37 @@ class ReservationFeature(Feature):
                 return Refusal(refusal.reasons[0])
         if one.problem:
             return Refusal(one.problem)
-        if requires_pods(one):
+        over = (one.uid or one.name) if one.pre_allocation else ""
+        if requires_pods(one) and not self._has_candidate(number):
             return Refusal(NO_CANDIDATE)
-        return _Holder(one.allocate_policy, pod.annotations.get(RESERVATION_NODE, ""))
+        return _Holder(one.allocate_policy, pod.annotations.get(RESERVATION_NODE, ""), over)
+
+    def _has_candidate(self, number: int) -> bool:
+        state, nodes = self.ledger.states[number], self.workspace.layout.nodes
+        return any(
+            is_candidate(pod, state, node, self.args)
+            for row, node in enumerate(nodes)
+            for pod in self.workspace.pods_on(row).values()
+        )
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         if isinstance(request, _Holder):
-            return HolderEvaluator(self.ledger, request)
+            return HolderEvaluator(self, pod, request)
         return ReservationEvaluator(self, pod, request)
 
     def placed(self, pod: Pod, row: int) -> None:
         self.ledger.placed(pod, row)
+        for one in self.taken_in.pop(pod.key, ()):
+            self._take_in(one, pod, row)
+
+    def _take_in(self, one: Pod, holder: Pod, row: int) -> None:
+        """Write on a running pod that it uses the reservation that was placed over it."""
+        held = self.ledger.states[self.ledger.number_of[holder.key]].reservation
+        text = format_allocated_reservation(held.name, held.uid)
+        owner = one.at(one.node_name, annotations={RESERVATION_ALLOCATED: text})
+        self.workspace.evict(one.key, row)
+        self.workspace.bind(owner, row)
+        self.ledger.placed(owner, row)
 
     def removed(self, pod: Pod, row: int) -> None:
         self.ledger.removed(pod, row)
