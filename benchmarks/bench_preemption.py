@@ -8,9 +8,11 @@ from koordcore.allocators.gang.demand import Member, Role
 from koordcore.model.certificates import DEFAULT_LIMITS, CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
 from koordcore.model.preemption import NotHelpful, PreemptionPlan
+from koordcore.preemption.cost import close, damage_of
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import Candidates, Jobs, MemberShape, PreemptionProblem
 from koordcore.topology.network import LayerSpec, NetworkTopology, build_tree
+from tests.reference.preemption_as_is import as_is_plan
 
 GI = 2**30
 QUICK = Limits(deterministic_time=1e-6)
@@ -168,5 +170,119 @@ class Flat:
         _planned(self.single)
 
 
+def quality_problem(seed: int) -> PreemptionProblem:
+    """A cluster of 4 to 12 nodes, full with pods of mixed size and of gangs; a gang of 1 to 6 members."""
+    rng = np.random.default_rng(seed)
+    nodes = int(rng.integers(4, 13))
+    node: list[int] = []
+    size: list[int] = []
+    for row in range(nodes):
+        left = 16
+        while left > 0:
+            amount = int(min(left, rng.choice([1, 2, 4, 8])))
+            node.append(row)
+            size.append(amount)
+            left -= amount
+    pods = len(node)
+    gangs = max(1, pods // 5)
+    job = np.where(rng.random(pods) < 0.6, rng.integers(0, gangs, pods), gangs + np.arange(pods))
+    names, job = np.unique(job, return_inverse=True)
+    running = np.bincount(job)
+    least = np.where(running > 1, rng.integers(1, running + 1), 1)
+    levels = rng.choice([0, 100, 500, 1000], len(names))
+    members = int(rng.integers(1, 7))
+    ask = int(rng.choice([4, 8, 12, 16]))
+    free = np.zeros((2, nodes), np.int64)
+    free[1] = 50
+    return PreemptionProblem(
+        nodes=tuple(f"n{row:02d}" for row in range(nodes)),
+        free=free,
+        shapes=(MemberShape(request=np.array([ask, 1], np.int64), allowed=np.ones(nodes, np.bool_)),),
+        roles=(
+            Role(
+                name="default/big",
+                members=tuple(Member(f"default/big-{number}", 0, number) for number in range(members)),
+                min_available=members,
+            ),
+        ),
+        candidates=Candidates(
+            keys=tuple(f"default/p{number:03d}" for number in range(pods)),
+            node=np.array(node, np.int64),
+            amounts=np.stack([np.array(size, np.int64), np.ones(pods, np.int64)]),
+            priority=levels[job],
+            job=job,
+        ),
+        jobs=Jobs(
+            names=tuple(f"default/job{number:03d}" for number in range(len(names))),
+            least=least,
+            running=running,
+            protected=np.zeros_like(running),
+            gang=running > 1,
+        ),
+    )
+
+
+class Quality:
+    """200 generated clusters: what leaves, beside the reference's rule with the rest of broken gangs."""
+
+    timeout = 300
+
+    def setup_cache(self) -> dict[str, int]:
+        found = dict.fromkeys(
+            ("ours_pods", "theirs_pods", "ours_jobs", "theirs_jobs", "false", "refused", "hold", "unproven"),
+            0,
+        )
+        for seed in range(200):
+            problem = quality_problem(seed)
+            theirs, plan = as_is_plan(problem), plan_preemption(problem)
+            if isinstance(plan, NotHelpful):
+                found["false"] += theirs is not None
+                continue
+            found["unproven"] += not plan.certificate.proven
+            if theirs is None:
+                found["refused"] += 1
+                continue
+            where, gone = theirs
+            room = problem.freed(gone) - problem.shapes[0].request[:, None] * np.bincount(
+                where, minlength=len(problem.nodes)
+            )
+            if (room < 0).any():
+                found["false"] += 1
+                continue
+            closed = close(problem, gone)
+            assert closed is not None
+            damage = damage_of(problem, closed)
+            assert plan.damage <= damage
+            found["hold"] += 1
+            found["ours_pods"] += plan.damage.pods
+            found["theirs_pods"] += damage.pods
+            found["ours_jobs"] += plan.damage.jobs
+            found["theirs_jobs"] += damage.jobs
+        return found
+
+    def track_pods_ours(self, found: dict[str, int]) -> int:
+        return found["ours_pods"]
+
+    def track_pods_reference(self, found: dict[str, int]) -> int:
+        return found["theirs_pods"]
+
+    def track_jobs_ours(self, found: dict[str, int]) -> int:
+        return found["ours_jobs"]
+
+    def track_jobs_reference(self, found: dict[str, int]) -> int:
+        return found["theirs_jobs"]
+
+    def track_false_success_of_reference(self, found: dict[str, int]) -> int:
+        return found["false"]
+
+    def track_wrong_refusals_of_reference(self, found: dict[str, int]) -> int:
+        return found["refused"]
+
+
 Domains.track_victims.unit = "pods"  # type: ignore[attr-defined]
 Domains.track_jobs.unit = "jobs"  # type: ignore[attr-defined]
+for _name in ("ours", "reference"):
+    getattr(Quality, f"track_pods_{_name}").unit = "pods"
+    getattr(Quality, f"track_jobs_{_name}").unit = "jobs"
+Quality.track_false_success_of_reference.unit = "clusters"  # type: ignore[attr-defined]
+Quality.track_wrong_refusals_of_reference.unit = "clusters"  # type: ignore[attr-defined]
