@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
-from koordcore.cli.evictions import preemption_table, victims_table
+from koordcore.cli.evictions import preemption_record, preemption_table, victims_table
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
@@ -34,6 +34,7 @@ examples:
   koordcore schedule - -o json < dump.json        for programs
   koordcore schedule cluster.yaml -o patches      what a controller would send, a call per line
   koordcore schedule cluster.yaml --policy conf.yaml
+  koordcore schedule cluster.yaml --preempt       also who would have to go for whoever finds no place
 """
 
 
@@ -65,6 +66,9 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Schedule, verify, print; 1 when a pod found no node."""
+    if arguments.record and arguments.preempt:
+        print("koordcore: --record: a call that preempts cannot be made again from a record", file=sys.stderr)
+        return 2
     loaded = load_paths(arguments)
     policy = read_policy(arguments)
     snapshot = loaded.snapshot
@@ -86,7 +90,14 @@ def run(arguments: argparse.Namespace) -> int:
 def print_json(result: ScheduleResult, limit: int) -> None:
     """Print all decisions as JSON."""
     del limit
-    print(json.dumps(result_record(result), indent=2))
+    print(json.dumps(_record(result), indent=2))
+
+
+def _record(result: ScheduleResult) -> dict[str, Any]:
+    record = result_record(result)
+    if result.preemptions:
+        record["preemptions"] = [preemption_record(plan) for plan in result.preemptions]
+    return record
 
 
 def print_patches(result: ScheduleResult, limit: int) -> None:
@@ -102,7 +113,7 @@ def print_yaml(result: ScheduleResult, limit: int) -> None:
     need_yaml("output as YAML")
     import yaml  # optional: only this output needs it
 
-    print(yaml.safe_dump(result_record(result), sort_keys=False, allow_unicode=True), end="")
+    print(yaml.safe_dump(_record(result), sort_keys=False, allow_unicode=True), end="")
 
 
 def print_tables(result: ScheduleResult, limit: int) -> None:

@@ -1,0 +1,70 @@
+"""``koordcore schedule --preempt``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore.cli.main import main
+
+
+def objects() -> list[dict[str, Any]]:
+    def pod(name: str, cpu: str, priority: int, node: str = "") -> dict[str, Any]:
+        containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+        spec: dict[str, Any] = {"containers": containers, "priority": priority}
+        if node:
+            spec["nodeName"] = node
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
+        }
+        for name in ("n1", "n2")
+    ]
+    return [*nodes, pod("cheap", "4", 1, "n1"), pod("dear", "4", 5, "n2"), pod("want", "3", 9)]
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> str:
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects()}), encoding="utf-8")
+    return str(path)
+
+
+def test_the_table_says_who_goes_for_whom_and_what_else_there_was(
+    dump: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["schedule", dump, "--preempt"]) == 0
+    shown = capsys.readouterr().out
+    assert "default/cheap" in shown
+    assert "1 pod of 1 job, up to priority 1" in shown
+    assert "n2: 1 pod of 1 job, up to priority 5" in shown
+    assert "proven" in shown
+    assert "1 nominated" in shown
+
+
+def test_json_holds_the_plan(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", dump, "--preempt", "-o", "json"]) == 0
+    (plan,) = json.loads(capsys.readouterr().out)["preemptions"]
+    assert plan["nominations"] == {"default/want": "n1"}
+    assert [one["pod"] for one in plan["victims"]] == ["default/cheap"]
+    assert plan["certificate"]["status"] == "Proven"
+
+
+def test_nobody_leaves_unless_asked(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", dump]) == 1
+    assert "default/cheap" not in capsys.readouterr().out
+
+
+def test_a_preempting_call_is_not_recorded(
+    dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["schedule", dump, "--preempt", "--record", str(tmp_path / "r.json")]) == 2
+    assert "--record" in capsys.readouterr().err
