@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
+from immutabledict import immutabledict
 
 from koordcore._cpsat import Program, Stage, solve
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
-from koordcore.model.mappings import EMPTY
+from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import PodKey
-from koordcore.model.resources import Resources
+from koordcore.model.resources import Resources, make_resources
 from koordcore.rebalance.moves import (
     Host,
     Movable,
@@ -57,11 +58,11 @@ class Wanted:
         there are no blocks.
     """
 
-    requests: Resources
+    requests: Resources = attrs.field(converter=make_resources)
     count: int = 1
     per_node: int | None = None
     nodes: tuple[str, ...] | None = None
-    blocks: Mapping[str, str] = EMPTY
+    blocks: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
 
     def __attrs_post_init__(self) -> None:
         if self.count < 1 or (self.per_node is not None and self.per_node < 1):

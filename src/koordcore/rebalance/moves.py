@@ -10,7 +10,7 @@ import attrs
 
 from koordcore.errors import ModelError
 from koordcore.model.pods import PodKey
-from koordcore.model.resources import NO_RESOURCES, Resources
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 
 __all__ = [
     "Allows",
@@ -51,8 +51,8 @@ class Movable:
 
     pod: PodKey
     node: str
-    requests: Resources = NO_RESOURCES
-    usage: Resources = NO_RESOURCES
+    requests: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    usage: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     cost: int = 1
 
     def __attrs_post_init__(self) -> None:
@@ -78,10 +78,10 @@ class Host:
     """
 
     name: str
-    requested: Resources = NO_RESOURCES
-    allocatable: Resources = NO_RESOURCES
-    usage: Resources = NO_RESOURCES
-    high: Resources = NO_RESOURCES
+    requested: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    allocatable: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    usage: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    high: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     receives: bool = True
 
 

@@ -222,7 +222,7 @@ def evictor_of(given: Mapping[str, Any]) -> CycleEvictor:
     evictor = given.get("evictor") or {}
     limits = wire.parse_eviction_limits(given.get("limits") or {})
     if evictor.get("kind") == "migration":
-        return CycleEvictor(migration_rules(given, evictor), limits)
+        return CycleEvictor(migration_rules(given, evictor), limits, frozenset(evictor.get("refuse") or ()))
     flags = dict(evictor)
     if isinstance(flags.get("priorityThreshold"), int):
         flags["priorityThreshold"] = {"value": flags["priorityThreshold"]}
