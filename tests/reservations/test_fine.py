@@ -153,3 +153,46 @@ def test_half_a_card_is_left_to_the_second_owner() -> None:
     )
     result = checked(snapshot)
     assert [one.pod.name for one in result.bound] == ["o1", "o2"]
+
+
+def test_a_gathered_gang_draws_its_cards_from_reservations() -> None:
+    network = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "ClusterNetworkTopology",
+        "metadata": {"name": "default"},
+        "spec": {
+            "networkTopologySpec": [
+                {"topologyLayer": "SpineLayer", "labelKey": ["spine"]},
+                {"parentTopologyLayer": "SpineLayer", "topologyLayer": "NodeTopologyLayer"},
+            ]
+        },
+    }
+    nodes = [*node("n1", cards=(0, 1)), *node("n2", cards=(0, 1))]
+    for one in nodes:
+        if one["kind"] == "Node":
+            one["metadata"]["labels"] = {"spine": "s1"}
+    spec = {"gatherStrategy": [{"layer": "SpineLayer", "strategy": "MustGather"}]}
+    group = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": "g",
+            "namespace": "default",
+            "annotations": {"gang.scheduling.koordinator.sh/network-topology-spec": json.dumps(spec)},
+        },
+        "spec": {"minMember": 2},
+    }
+    members = []
+    for name in ("g0", "g1"):
+        made = owner(name, 2, gpus=2, bound=False)
+        made["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io"] = "g"
+        members.append(made)
+    snapshot = held(
+        *nodes,
+        network,
+        group,
+        *(reservation(name, pod("t", 2, gpus=2, bound=False)) for name in ("r1", "r2")),
+        *members,
+    )
+    result = checked(snapshot)
+    assert sorted((one.node, one.reservation) for one in result.bound) == [("n1", "r1"), ("n2", "r2")]

@@ -252,7 +252,11 @@ class DeviceEvaluator(Evaluator):
             number: self._count(feature.states[int(np.flatnonzero(numbers == number)[0])], most)
             for number in np.unique(numbers).tolist()
         }
-        return np.array([counts[number] for number in numbers.tolist()], np.int64)
+        found: IntVector = np.array([counts[number] for number in numbers.tolist()], np.int64)
+        if self.lending is not None:
+            # How many fit out of reservations is found out by binding the plan.
+            found[self.lending.rooms(slice(None)).rows] = most
+        return found
 
     def _count(self, state: NodeDevices | None, most: int) -> int:
         """Take devices for one pod after another until they do not suffice."""
