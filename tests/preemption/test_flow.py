@@ -278,3 +278,17 @@ def test_gpus_are_won_card_by_card() -> None:
     want = Pod(name="p", requests={"nvidia.com/gpu": 2}, priority=9)
     snapshot = ClusterSnapshot(nodes=[NodeState(there, tuple(running))], pending=[want])
     assert victims(schedule(snapshot, preempt=RULES)) == ["g0", "g1"]
+
+
+def test_a_quota_is_not_promised_twice() -> None:
+    """Both jobs win a node; the quota that the first is promised is gone for the second."""
+    quota = ElasticQuota(name="team", namespace="default", min=LIMIT, max=LIMIT)
+    named = {"quota.scheduling.koordinator.sh/name": "team"}
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 4000)), node("n2", 4000, pod("b", 4000))],
+        pending=[pod("p", 3000, 20, labels=named), pod("q", 3000, 10, labels=named)],
+        records=[quota],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert [type(one) for one in result.decisions] == [Nominated, Unschedulable]
+    assert len(result.preemptions) == 1

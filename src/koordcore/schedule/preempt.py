@@ -77,6 +77,7 @@ class Preemptor:
         self._workspace, self._features = workspace, features
         self._rules, self._limits = rules, limits
         self._minimums = table.minimums()
+        self._quota = next((one for one in features.features if isinstance(one, QuotaFeature)), None)
         self._claims: list[_Claim] = []
         self.plans: list[PreemptionPlan] = []
 
@@ -232,15 +233,11 @@ class Preemptor:
         self, problem: PreemptionProblem, pending: Mapping[str, tuple[tuple[Pod, ...], int]]
     ) -> tuple[Pool, ...]:
         """What the quotas still give, and what victims give back to them."""
-        feature = next((one for one in self._features.features if isinstance(one, QuotaFeature)), None)
-        if feature is None or not self._workspace.snapshot.of(ElasticQuota):
+        if self._quota is None or not self._workspace.snapshot.of(ElasticQuota):
             return ()
-        return quota_pools(
-            feature.ledger,
-            problem,
-            {str(pod.key): pod for pods, _ in pending.values() for pod in pods},
-            self._workspace.snapshot,
-        )
+        members = {str(pod.key): pod for pods, _ in pending.values() for pod in pods}
+        with self._without(()):
+            return quota_pools(self._quota.ledger, problem, members, self._workspace.snapshot)
 
     # -- dry runs --------------------------------------------------------------------------------------
 
@@ -255,6 +252,14 @@ class Preemptor:
             row = workspace.layout.row_of[str(pod.node_name)] if pod is not None else -1
             if row >= 0 and key in workspace.pods_on(row):
                 self._features.removed(workspace.evict(key, row), row)
+        for claim in self._claims:
+            # What earlier plans promised is taken for real, with cards and CPUs, on the nodes as they are.
+            for held in claim.members:
+                row = workspace.layout.row_of[str(held.node_name)]
+                workspace.evict(held.key, row)
+                if self._quota is not None:
+                    self._quota.withdraw(held)
+                place_there(workspace, self._features, held.at(None), row)
         try:
             yield
         finally:
@@ -325,6 +330,8 @@ class Preemptor:
         for key, node in plan.nominations.items():
             held = pods[key].at(node)
             workspace.bind(held, workspace.layout.row_of[node])
+            if self._quota is not None:
+                self._quota.promise(held)
             members.append(held)
         self._claims.append(_Claim(tuple(members), tuple(victim.pod for victim in plan.victims)))
         self.plans.append(plan)

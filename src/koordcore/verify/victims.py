@@ -9,6 +9,7 @@ from koordcore.model.decisions import Nominated, Victim
 from koordcore.model.gangs import Gang, PodGroup
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import FitArgs
+from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
 from koordcore.protocol.numa_nodes import trimmed_allocatable
@@ -90,6 +91,8 @@ def _check_gangs(
                 f"{len(here) - len(gone)} of at least {least} members would be left to hold room in vain"
             )
             yield Violation(ViolationKind.VICTIM, gang_id, message)
+    if snapshot.of(ElasticQuota):
+        return  # a victim anywhere may give its quota back
     targets = {one.node for one in nominated}
     for key, victim in sorted(victims.items()):
         if victim.node not in targets and key not in broken:

@@ -76,6 +76,14 @@ class QuotaFeature(Feature):
         # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
         self._change(self.ledger.untrack(quota_pod_of(pod)) if self._active else self.ledger)
 
+    def promise(self, pod: Pod) -> None:
+        """Count a pod that is nominated as if it ran."""
+        self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)
+
+    def withdraw(self, pod: Pod) -> None:
+        """Take a promise back; the pod still asks."""
+        self._change(self.ledger.forget(_tracked(pod)) if self._active else self.ledger)
+
     def _change(self, ledger: QuotaLedger) -> None:
         before, self.ledger = self.ledger, ledger
 
