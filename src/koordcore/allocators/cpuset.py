@@ -116,7 +116,7 @@ def allocate_cpus(
     preferred: CPUSet = NO_CPUS,
     per_node: Iterable[tuple[int, int]] | None = None,
 ) -> CPUSet | CPUShortage:
-    """Choose the CPUs of one pod (spec section 2.4, upstream ``resource_manager.go: allocateCPUSet``).
+    """Choose the CPUs of one pod (upstream ``resource_manager.go: allocateCPUSet``).
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def take_cpus(
     wish: CPUWish,
     holdings: CPUHoldings = NO_CPU_HOLDINGS,
 ) -> CPUSet | CPUShortage:
-    """Take ``count`` of the available CPUs (spec section 2.3, upstream ``takeCPUs``).
+    """Take ``count`` of the available CPUs (upstream ``takeCPUs``).
 
     Whole cores are looked for on one NUMA node, on one socket, then over sockets; single CPUs on one NUMA
     node, on one socket, then anywhere, near to what is already taken.

@@ -364,7 +364,7 @@ class NodeVerdicts:
         )
 
     def _short_of_amplified(self, ids: IntVector, rows: Rows) -> BoolVector:
-        """Nodes whose amplified CPU is used up (spec section 6.2) and which refuse for nothing earlier."""
+        """Nodes whose amplified CPU is used up and which refuse for nothing earlier."""
         none: BoolVector = np.zeros(len(ids), dtype=np.bool_)
         if not self._amplified or CPU not in self._allocatable or not self._cpu.cpu:
             return none

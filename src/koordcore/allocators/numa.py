@@ -116,7 +116,7 @@ def filter_numa(
     room: NUMARoom = PLAIN_ROOM,
     providers: Sequence[NUMAProvider] = NO_PROVIDERS,
 ) -> NUMAAdmission | NUMARefusal:
-    """Tell whether a node may take a pod, as upstream's Filter does (spec section 5.1).
+    """Tell whether a node may take a pod, as upstream's Filter does.
 
     A pod that merely prefers a bind policy, or is under BestEffort, is let in without a look at CPUs;
     :func:`fit_numa` looks at everything.
@@ -189,7 +189,7 @@ def _unsuitable(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts) -> NU
 
 
 def _amplified(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts) -> NUMARefusal | None:
-    """Check the amplified CPU of the node as a whole (spec section 6.2)."""
+    """Check the amplified CPU of the node as a whole."""
     ratio, cpu = state.node.cpu_ratio, demand.request.cpu
     if not cpu:
         return None
@@ -371,7 +371,7 @@ def score_numa(
     args: NUMAArgs = DEFAULT_NUMA_ARGS,
     room: NUMARoom = PLAIN_ROOM,
 ) -> int:
-    """Rate a node for a pod, 0..100 (spec section 5.2).
+    """Rate a node for a pod, 0..100.
 
     Under a topology policy the NUMA nodes that the pod would use are rated where they are known, the node as
     a whole otherwise; a pod that would get nothing there scores 0.

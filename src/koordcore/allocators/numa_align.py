@@ -406,7 +406,7 @@ def score_amounts(
     requested: Mapping[str, int],
     request: Mapping[str, int],
 ) -> int:
-    """Weighted mean of how full, or how free, each resource would be, 0..100 (spec section 5.2).
+    """Weighted mean of how full, or how free, each resource would be, 0..100.
 
     A resource without capacity does not count, nor does one beyond CPU, memory and storage that the pod does
     not ask for.

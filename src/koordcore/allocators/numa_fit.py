@@ -136,7 +136,7 @@ def offer_of(
     *,
     guard: Offer | None = None,
 ) -> Offer:
-    """Work out what a node can give to a demand (spec section 3.1 with the trim for required policies)."""
+    """Work out what a node can give to a demand, trimmed for required policies."""
     node = state.node
     holdings = state.usage.holdings
     if give_back.preferred_cpus:

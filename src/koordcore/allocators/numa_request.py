@@ -150,7 +150,7 @@ def parse_cpu_request(
     *,
     args: NUMAArgs = DEFAULT_NUMA_ARGS,
 ) -> CPURequest | NUMARefusal | None:
-    """Resolve what a pod wants (spec section 1.6, upstream ``plugin.go: PreFilter``).
+    """Resolve what a pod wants (upstream ``plugin.go: PreFilter``).
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def bind_policies_conflict(request: CPURequest, node: NUMANode) -> bool:
 
 
 def demand_on(request: CPURequest, node: NUMANode) -> CPUDemand | NUMARefusal:
-    """Resolve the policies of pod and node against each other (spec sections 1.6 and 4.1)."""
+    """Resolve the policies of pod and node against each other."""
     merged = request.numa_policy or node.policy
     if request.numa_policy and node.policy and request.numa_policy != node.policy:
         return NUMARefusal.because(_POLICY_MISMATCH, resolvable=False)

@@ -1,4 +1,4 @@
-"""CPUs and NUMA amounts that reservations hold, and how a pod gets at them (spec section 5.3).
+"""CPUs and NUMA amounts that reservations hold, and how a pod gets at them.
 
 A reservation and its owners both hold the same CPUs and amounts, so that whatever owners use of a reservation
 counts twice on the node; giving back corrects that for every pod.

@@ -242,7 +242,7 @@ NO_GIVE_BACK: Final = GiveBack()
 def available_amounts(
     state: NUMAState, give_back: GiveBack = NO_GIVE_BACK
 ) -> Mapping[int, Mapping[str, int]]:
-    """Amounts that are available per NUMA node (spec section 3.1).
+    """Amounts that are available per NUMA node.
 
     CPUs that are handed out as cpusets count amplified. A resource that is held or given back but not offered
     appears with what is left, at least 0.

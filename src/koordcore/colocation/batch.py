@@ -1,7 +1,7 @@
 """Batch overcommit: what prod pods do not use is lent to batch pods.
 
 ``capacity - safety margin - max(system, reserved) - prod pods``, per node and per NUMA node (upstream
-``noderesource/plugins/batchresource``, specification sections 1.2 to 1.6).
+``noderesource/plugins/batchresource``).
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def batch_of_node(node: NodeLoad, strategy: ColocationStrategy, now: int) -> Bat
 def _zones(
     node: NodeLoad, taken: _Taken, strategy: ColocationStrategy
 ) -> immutabledict[str, immutabledict[str, int]]:
-    """Apply the formula to each NUMA node; what has no place is spread evenly (specification 1.5)."""
+    """Apply the formula to each NUMA node; what has no place is spread evenly."""
     count = len(node.zones)
     if not count:
         return immutabledict()

@@ -1,7 +1,6 @@
 """Which strategy holds for a node: loading, validating, admitting and overlaying configurations.
 
-Rules: upstream ``slo-controller/noderesource``, ``pkg/util/sloconfig`` and the ConfigMap webhook;
-specification section 1.1.
+Rules: upstream ``slo-controller/noderesource``, ``pkg/util/sloconfig`` and the ConfigMap webhook.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Group identity: how the kernel's scheduler ranks the cpu time of pods (bvt).
 
-Rules: upstream ``koordlet/runtimehooks/hooks/groupidentity``; specification section 5.4.
+Rules: upstream ``koordlet/runtimehooks/hooks/groupidentity``.
 """
 
 from __future__ import annotations

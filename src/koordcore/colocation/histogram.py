@@ -1,6 +1,6 @@
 """Decaying histograms with growing buckets: what a percentile of use is, with old samples fading.
 
-Rules: upstream ``pkg/util/histogram`` (from Kubernetes' vertical pod autoscaler); specification section 3.2.
+Rules: upstream ``pkg/util/histogram`` (from Kubernetes' vertical pod autoscaler).
 A histogram is a value: adding a sample gives another one.
 """
 

@@ -1,7 +1,7 @@
 """Mid overcommit: what prod pods asked for and, by prediction, will not use.
 
 ``min(min(prod reclaimable, unused) + unallocated * ratio, capacity * threshold)`` (upstream
-``noderesource/plugins/midresource``, specification section 2).
+``noderesource/plugins/midresource``).
 """
 
 from __future__ import annotations

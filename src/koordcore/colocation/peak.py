@@ -1,7 +1,7 @@
 """What prod pods asked for and, by prediction, will not use.
 
 Two predictors look at the same node, one pod by pod and one by priority class; the smaller answer holds.
-Rules: upstream ``koordlet/prediction``; specification section 3.4.
+Rules: upstream ``koordlet/prediction``.
 """
 
 from __future__ import annotations

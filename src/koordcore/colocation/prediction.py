@@ -1,7 +1,7 @@
 """Trained models of use: one per pod, per priority class, per node and for the system.
 
 State is a value: :func:`update` and :func:`train` give another state, and a state is rebuilt from its
-checkpoints. Rules: upstream ``koordlet/prediction``; specification sections 3.1 to 3.3.
+checkpoints. Rules: upstream ``koordlet/prediction``.
 """
 
 from __future__ import annotations

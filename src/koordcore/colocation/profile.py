@@ -1,7 +1,6 @@
 """ClusterColocationProfiles applied to a pod as it is created: a pure change of the object.
 
-Rules: upstream ``webhook/pod/mutating/{cluster_colocation_profile,extended_resource_spec}.go``;
-specification section 5.5.
+Rules: upstream ``webhook/pod/mutating/{cluster_colocation_profile,extended_resource_spec}.go``.
 """
 
 from __future__ import annotations

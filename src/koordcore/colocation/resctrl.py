@@ -1,7 +1,7 @@
 """Last-level cache masks and memory bandwidth, per pod and per QoS class.
 
-Rules: upstream ``koordlet/{util/resctrl,runtimehooks/hooks/resctrl,qosmanager/plugins/resctrl}``;
-specification sections 5.1 to 5.3. Texts are what is written to a group's ``schemata``.
+Rules: upstream ``koordlet/{util/resctrl,runtimehooks/hooks/resctrl,qosmanager/plugins/resctrl}``.
+Texts are what is written to a group's ``schemata``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What is written to a node, and when it is worth a write.
 
-Rules: upstream ``noderesource/framework`` and the ``Prepare``/``NeedSync`` methods of its plugins;
-specification section 1.6.
+Rules: upstream ``noderesource/framework`` and the ``Prepare``/``NeedSync`` methods of its plugins.
 """
 
 from __future__ import annotations

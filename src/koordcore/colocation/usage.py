@@ -1,6 +1,6 @@
 """What a node's prod side takes: reserved parts, system, host applications and pods, summed up once.
 
-Rules: upstream ``noderesource/plugins/util`` and specification section 1.2.
+Rules: upstream ``noderesource/plugins/util``.
 """
 
 from __future__ import annotations

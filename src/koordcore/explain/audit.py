@@ -1,7 +1,7 @@
 """Audits of a stream: who waits, why and since when; and what goes wrong with workloads that preempt.
 
 :class:`Audit` follows the decisions of successive calls. :func:`audit_workloads` reads a stream of events as
-upstream's workload auditor does (specification section 4.5) and gives its alerts and observations.
+upstream's workload auditor does and gives its alerts and observations.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """State as the scheduler's debug endpoints show it, as functions that return JSON values.
 
-Paths and fields are those of upstream's services (specification section 4.6); amounts are quantities.
+Paths and fields are those of upstream's services; amounts are quantities.
 """
 
 from __future__ import annotations

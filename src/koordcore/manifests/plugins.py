@@ -1,7 +1,7 @@
 """Scheduler plugins by name: at which extension points they speak, and which are enabled by default.
 
 Kubernetes 1.35 (``pkg/scheduler/apis/config/v1/default_plugins.go``) and Koordinator's scheduler with the
-profile that it ships (``config/manager/scheduler-config.yaml``; specification section 5.3).
+profile that it ships (``config/manager/scheduler-config.yaml``).
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def attempt_preemption(
     find: Callable[[], PreemptionPlan | NotHelpful],
     explain: Callable[[], Failure],
 ) -> Attempt:
-    """Run the workflow once (``preempt.go``; spec 3.10).
+    """Run the workflow once (``preempt.go``).
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def nominations_after(
     nominated: Sequence[Pod],
     trigger: Pod,
 ) -> dict[str, str]:
-    """Give who is nominated where once the attempt is over (spec 3.8 and 3.9).
+    """Give who is nominated where once the attempt is over.
 
     A success nominates the whole job and clears less important pods of others from the nodes that lose pods;
     a failure clears the job's; where nothing was tried nothing changes.

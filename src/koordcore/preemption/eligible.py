@@ -101,7 +101,7 @@ def check_eligible(
     on_node: Mapping[str, Iterable[Pod]],
     statuses: Mapping[str, StatusCode],
 ) -> Eligibility:
-    """Decide whether a job may preempt (``preempt.go: preemptionEligible``; spec 3.1).
+    """Decide whether a job may preempt (``preempt.go: preemptionEligible``).
 
     Parameters
     ----------

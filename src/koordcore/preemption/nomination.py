@@ -37,7 +37,7 @@ def counted_nominations(
     local_schedulers: Collection[str] | None = None,
     cross_scheduler: bool = False,
 ) -> tuple[Pod, ...]:
-    """Tell which nominated pods a pod has to leave room for on a node (spec 2.16).
+    """Tell which nominated pods a pod has to leave room for on a node.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class Nomination:
 def renominate(
     default: Nomination, *, code: str | None, rejecters: Collection[str], assumed_node: str
 ) -> Nomination:
-    """Decide about the nomination of a pod that was rejected while it waited at Permit (spec 3.9).
+    """Decide about the nomination of a pod that was rejected while it waited at Permit.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ Measured usage, and estimates of pods that no measurement shows yet, are columns
 resources in the order of their names, cpu in milli-CPU, everything else in units. A pod that is placed adds
 its estimate to one node; taking it away subtracts the same amounts, so a state never has to be made anew.
 
-The rule is that of upstream's ``pkg/scheduler/plugins/loadaware`` (specification sections 2.4 to 2.6).
+The rule is that of upstream's ``pkg/scheduler/plugins/loadaware``.
 """
 
 from __future__ import annotations

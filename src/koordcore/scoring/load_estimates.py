@@ -1,7 +1,7 @@
 """What pods are expected to use, and how much of it the latest measurement of their node shows already.
 
 The rule is that of the default estimator and of the pod-assign cache of upstream's
-``pkg/scheduler/plugins/loadaware`` (specification sections 2.3 and 2.4).
+``pkg/scheduler/plugins/loadaware``.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class TypeWant:
     exclusive: ExclusivePolicy
 
     def score(self, total: Sequence[int], free: Sequence[int]) -> int:
-        """Score a device (or the sum over many) 0..100 for this request; see spec section 4.1."""
+        """Score a device (or the sum over many) 0..100 for this request."""
         score = heavy = 0
         for column, weight, amount in self.weights:
             size = total[column]

@@ -1,4 +1,4 @@
-"""Whether a node takes a pod in view of its reservations (specification sections 1.7 and 1.8)."""
+"""Whether a node takes a pod in view of its reservations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reservations a pod may use, and why not the others (specification sections 1.5 and 1.6)."""
+"""Which reservations a pod may use, and why not the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reservation of a node serves a pod, and how good that is (specification section 1.9)."""
+"""Which reservation of a node serves a pod, and how good that is."""
 
 from __future__ import annotations
 

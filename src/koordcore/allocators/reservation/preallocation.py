@@ -1,4 +1,4 @@
-"""Placing a reservation over running pods, which become its first owners (specification section 1.12)."""
+"""Placing a reservation over running pods, which become its first owners."""
 
 from __future__ import annotations
 
