@@ -22,5 +22,7 @@ def held_amounts(snapshot: ClusterSnapshot, node: str) -> tuple[int, int]:
             continue
         held = one.status.allocatable.get("cpu", 0) if one.status.allocatable else 0
         owners = [pod for pod in pods if json.loads(pod.annotations.get(USED, "{}")).get("uid") == one.uid]
+        if one.allocate_once and owners:
+            continue
         kept += max(0, held - sum(pod.requests.get("cpu", 0) for pod in owners))
     return used, kept

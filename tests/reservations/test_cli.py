@@ -21,6 +21,7 @@ OBJECTS = [
         "kind": "Reservation",
         "metadata": {"name": "demo"},
         "spec": {
+            "allocateOnce": False,
             "owners": [{"labelSelector": {"matchLabels": {"app": "demo"}}}],
             "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "6"}}}]}},
         },

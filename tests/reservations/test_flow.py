@@ -109,3 +109,9 @@ def test_nothing_is_left_behind_in_the_snapshot() -> None:
     assert [str(one.key) for one in result.snapshot.bound_pods()] == ["default/owner"]
     again = ClusterSnapshot(nodes=result.snapshot.nodes, records=result.snapshot.records)
     assert (again.columns.requested == result.snapshot.columns.requested).all()
+
+
+def test_what_one_user_leaves_of_a_reservation_for_one_is_free() -> None:
+    snapshot = ClusterSnapshot(nodes=[node("n1")], records=[reservation("r1", 6, "n1", allocate_once=True)])
+    result = place(snapshot, pod("owner", 2, "a"), pod("stranger", 6))
+    assert where(result) == {"owner": ("n1", "r1"), "stranger": ("n1", "")}

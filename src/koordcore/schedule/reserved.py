@@ -48,6 +48,7 @@ __all__ = [
     "Room",
     "Rooms",
     "concerns_reservations",
+    "ended_holders",
     "holders_by_user",
     "pending_reserve_pods",
     "with_holders",
@@ -231,7 +232,11 @@ class ReservationLedger:
         row = int(self.row[number])
         self.open[number] = row >= 0 and state.matchable
         scored = dict(zip((CPU, MEMORY), state.scored, strict=True))
-        back = _NOTHING if row < 0 else (state.returned, {**state.returned, **scored})
+        back: _Back = (state.returned, {**state.returned, **scored})
+        if state.taken:
+            # It is over with its first user: at the controller's next turn only that one counts.
+            back = (holder.requests, holder.scored_requests)
+        back = _NOTHING if row < 0 else back
         if row >= 0:
             self._give_back(row, self._back[number], -1)
             self._give_back(row, back, 1)
@@ -446,6 +451,15 @@ class Lending:
             lent[:, place] = ledger.lift[:, ids].sum(axis=1)
         every = tuple(map(tuple, by_row.values()))
         return Rooms(np.array(list(by_row), np.int64), lent, every, ledger, together=True)
+
+
+def ended_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[PodKey]:
+    """Give the pods that stand for reservations which are over, because they were to be used once and are."""
+    there = {pod.key: pod for pod in pods}
+    used = holders_by_user(there.values())
+    named = ((key, there[key].annotations.get(RESERVATION_NAME, "")) for key in used)
+    found = ((key, snapshot.find(Reservation, name)) for key, name in named)
+    return frozenset(key for key, one in found if one is not None and one.allocate_once)
 
 
 def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:

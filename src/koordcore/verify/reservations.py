@@ -96,6 +96,9 @@ def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
     there = snapshot.node(one.status.node_name).pods
     takers = [pod for pod in there if _used(pod) == _id(one) or pod.labels.get(IGNORED) == "true"]
     users = {pod.key for pod in takers if _used(pod) == _id(one)}
+    if one.allocate_once and users:  # it is over with its first user
+        bare = {key: text for key, text in holder.annotations.items() if key not in (DEVICES, STATUS)}
+        return attrs.evolve(holder, requests={}, annotations=bare, host_ports=())
     left = dict(holder.requests)
     for pod in takers:
         for name, amount in pod.requests.items():

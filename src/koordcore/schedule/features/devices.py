@@ -37,7 +37,14 @@ from koordcore.model.pods import Pod
 from koordcore.protocol.device import DEVICE_ALLOCATED, format_allocation, parse_allocation
 from koordcore.protocol.device_object import inventory_of
 from koordcore.schedule.feature import Evaluator, Feature, Holding, Refusal, Scope, default_normalise
-from koordcore.schedule.reserved import Lending, Room, Rooms, concerns_reservations, holders_by_user
+from koordcore.schedule.reserved import (
+    Lending,
+    Room,
+    Rooms,
+    concerns_reservations,
+    ended_holders,
+    holders_by_user,
+)
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Alignment", "Devices", "describe_allocation", "device_state"]
@@ -62,13 +69,14 @@ def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | N
             if allocation is not None and allocation.devices:
                 holdings[str(pod.key)] = allocation
     # What users of a reservation took of it counts once, as theirs.
+    ended = ended_holders(snapshot, state.pods)
     for holder, users in holders_by_user(state.pods).items():
         held = holdings.pop(str(holder), None)
         if held is not None:
             left = remaining_devices(
                 held, [holdings[str(user.key)] for user in users if str(user.key) in holdings]
             )
-            if left.devices:
+            if left.devices and holder not in ended:
                 holdings[str(holder)] = left
     return node_devices(inventory, holdings, node=state.name)
 

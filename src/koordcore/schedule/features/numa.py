@@ -42,7 +42,7 @@ from koordcore.schedule.features.devices import (
     device_terms,
     holds_devices,
 )
-from koordcore.schedule.reserved import Room, Rooms, concerns_reservations, holders_by_user
+from koordcore.schedule.reserved import Room, Rooms, concerns_reservations, ended_holders, holders_by_user
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
@@ -59,11 +59,14 @@ def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
         return known
     # What users of a reservation took of it counts once, as theirs.
     by_uid = {one.uid: one for one in known.allocations}
+    ended = ended_holders(snapshot, state.pods)
     for pod in state.pods:
         held = by_uid.get(_uid(pod)) if pod.key in using else None
         if held is not None:
             users = (by_uid.get(_uid(user)) for user in using[pod.key])
             by_uid[held.uid] = remaining_cpus(held, [one for one in users if one is not None])
+            if pod.key in ended:
+                del by_uid[held.uid]
     return NUMAState.of(known.node, by_uid.values())
 
 
