@@ -8,7 +8,7 @@ does not take its members is planned around.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -16,12 +16,13 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector
 from koordcore._workspace import Workspace
-from koordcore.model.certificates import Limits
+from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import Bound, Nominated, Victim
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import Move, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
 from koordcore.model.quotas import ElasticQuota, QuotaPod
+from koordcore.model.resources import Resources
 from koordcore.preemption.eligible import check_eligible
 from koordcore.preemption.plan import deal_members, plan_preemption, rejected_alternative
 from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
@@ -113,13 +114,7 @@ class Preemptor:
             return None
         problem = self._offers(self._problem(trigger, pending, spec, bound), members)
         pods = {str(pod.key): pod for pod in members}
-        plan = plan_preemption(
-            problem,
-            members=self._rules.members,
-            gather=self._rules.gather,
-            limits=self._limits,
-            dry_run=lambda counts, chosen: self._try(problem, pods, counts, chosen),
-        )
+        plan = self._plan(problem, pods)
         if isinstance(plan, NotHelpful) or not plan.victims:
             return None
         plan = attrs.evolve(
@@ -131,6 +126,35 @@ class Preemptor:
             plan = self._relocated(plan, pods)
         self._claim(plan, pods)
         return _nominated(plan)
+
+    def _plan(self, problem: PreemptionProblem, pods: Mapping[str, Pod]) -> PreemptionPlan | NotHelpful:
+        """Plan within what the quotas may use now; if that fails, or may not be all, within their max.
+
+        Evicting pods of other quotas may raise a runtime quota, by how much only the dry run knows.
+        """
+
+        def find(pools: tuple[Pool, ...]) -> PreemptionPlan | NotHelpful:
+            asked = attrs.evolve(problem, pools=pools)
+            return plan_preemption(
+                asked,
+                members=self._rules.members,
+                gather=self._rules.gather,
+                limits=self._limits,
+                dry_run=lambda counts, chosen: self._try(asked, pods, counts, chosen),
+            )
+
+        now, most = self._pools(problem, pods, limit_of), self._pools(problem, pods, QuotaLedger.max_of)
+        plan = find(now)
+        same = all(np.array_equal(one.room, other.room) for one, other in zip(now, most, strict=True))
+        if same:
+            return plan
+        wider = find(most)
+        if isinstance(plan, NotHelpful) or (isinstance(wider, PreemptionPlan) and wider.damage < plan.damage):
+            return wider
+        if isinstance(wider, PreemptionPlan) and wider.certificate.proven:
+            return plan
+        known = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
+        return attrs.evolve(plan, certificate=known)
 
     def _eligible(
         self, trigger: Pod, members: Sequence[Pod], classes: Mapping[PodKey, PodClass | Refusal]
@@ -169,7 +193,7 @@ class Preemptor:
             free += common
         holders = [pod.key for pod in workspace.snapshot.bound_pods() if is_reserve_pod(pod)]
         restart = self._rules.restart_costs
-        problem = make_problem(
+        return make_problem(
             workspace.snapshot,
             trigger,
             pending,
@@ -184,7 +208,6 @@ class Preemptor:
             nominated=self._nominations(),
             restart=(lambda pod: restart.get(str(pod.key), 0)) if restart else None,
         )
-        return attrs.evolve(problem, pools=self._pools(problem, pending))
 
     def _nominations(self) -> list[Pod]:
         """Pods of the cluster that are nominated somewhere and hold no room yet in this call."""
@@ -230,14 +253,16 @@ class Preemptor:
         return attrs.evolve(problem, shapes=shapes)
 
     def _pools(
-        self, problem: PreemptionProblem, pending: Mapping[str, tuple[tuple[Pod, ...], int]]
+        self,
+        problem: PreemptionProblem,
+        members: Mapping[str, Pod],
+        limit: Callable[[QuotaLedger, str], Resources],
     ) -> tuple[Pool, ...]:
         """What the quotas still give, and what victims give back to them."""
         if self._quota is None or not self._workspace.snapshot.of(ElasticQuota):
             return ()
-        members = {str(pod.key): pod for pods, _ in pending.values() for pod in pods}
         with self._without(()):
-            return quota_pools(self._quota.ledger, problem, members, self._workspace.snapshot)
+            return quota_pools(self._quota.ledger, problem, members, self._workspace.snapshot, limit)
 
     # -- dry runs --------------------------------------------------------------------------------------
 
@@ -359,7 +384,11 @@ def _nominated(plan: PreemptionPlan) -> list[Nominated]:
 
 
 def quota_pools(
-    ledger: QuotaLedger, problem: PreemptionProblem, members: Mapping[str, Pod], snapshot: ClusterSnapshot
+    ledger: QuotaLedger,
+    problem: PreemptionProblem,
+    members: Mapping[str, Pod],
+    snapshot: ClusterSnapshot,
+    limit_for: Callable[[QuotaLedger, str], Resources] = limit_of,
 ) -> tuple[Pool, ...]:
     """Write the limits of the members' quotas as pools.
 
@@ -369,6 +398,8 @@ def quota_pools(
         Use and limits now.
     members
         Pods of the job, by ``namespace/name``.
+    limit_for
+        What a quota may use: what it may use now, or at most.
 
     Notes
     -----
@@ -381,7 +412,7 @@ def quota_pools(
     homes = [_chain(ledger, one[0], whole=True) if one is not None else () for one in given]
     pools = []
     for quota in sorted({name for chain in chains.values() for name in chain}):
-        limit, used = limit_of(ledger, quota), ledger.used_of(quota)
+        limit, used = limit_for(ledger, quota), ledger.used_of(quota)
         names = sorted(limit)
         uses = np.zeros((len(problem.shapes), len(names)), dtype=np.int64)
         for key, chain in chains.items():
