@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from koordcore._cpsat import Program, Stage, solve
+from koordcore._cpsat import Presolve, Program, Stage, solve
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
 from koordcore.model.pods import PodKey
 from koordcore.rebalance.moves import (
@@ -32,8 +32,8 @@ __all__ = ["RebalancePlan", "plan_rebalance"]
 
 _WHOLE: Final = 6_000
 """Pairs of pod and target up to which the program covers every pod and every node."""
-_SHORT: Final = 12_000
-"""Pairs up to which it covers the hot nodes' pods and a shortlist of targets."""
+_SHORT: Final = 10_000
+"""Pairs up to which it covers what the greedy left hot or moved, and a shortlist of targets."""
 
 
 @attrs.frozen(kw_only=True)
@@ -84,9 +84,14 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
     bound = _bound(hot, by_node)
     targets = _greedy(problem, hot, by_node)
     objective = _objective(problem, targets)
-    whole = len(problem.movable) * sum(host.receives for host in problem.hosts) <= _WHOLE
-    if objective[:2] != bound[:2] or (whole and objective != bound):
-        solved = _by_program(problem, hot, targets, whole=whole, limits=limits)
+    pairs = len(problem.movable) * sum(host.receives for host in problem.hosts)
+    if objective[:2] != bound[:2]:
+        # Only what the greedy left open, and what it moved: often enough, and small.
+        quarter = attrs.evolve(limits, deterministic_time=limits.deterministic_time / 4)
+        targets = _by_program(problem, hot, targets, whole=False, limits=quarter).targets
+        objective = _objective(problem, targets)
+    if objective != bound and pairs <= _WHOLE:
+        solved = _by_program(problem, hot, targets, whole=True, limits=limits)
         targets, objective = solved.targets, _objective(problem, solved.targets)
         if solved.bound is not None:
             bound = max(bound, solved.bound)
@@ -138,7 +143,7 @@ def _greedy(
     return room.targets
 
 
-_MOST_TRIES: Final = 64
+_MOST_TRIES: Final = 512
 
 
 def _after(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[Host, ...]:
@@ -178,7 +183,8 @@ def _by_program(
     limits: Limits,
 ) -> _Solved:
     names = {host.name for host in hot}
-    pods = [one for one in problem.movable if whole or one.node in names]
+    still = {host.name for host in _after(problem, start)}
+    pods = [one for one in problem.movable if whole or one.node in still or one.pod in start]
     allowed = _receivers(problem, names, start, len(pods), whole=whole)
     program = Program()
     pairs = add_pairs(program, problem, pods, allowed)
@@ -190,10 +196,9 @@ def _by_program(
     hint = [0] * len(program)
     for (pod, target), variable in pairs.items():
         hint[variable] = int(start.get(pod) == target)
-    still = {host.name for host in _after(problem, start)}
     for name, variable in over.items():
         hint[variable] = int(name in still)
-    outcome = solve(program, stages, hint=hint, limits=limits)
+    outcome = solve(program, stages, hint=hint, limits=limits, presolve=Presolve.LIGHT)
     if not outcome.solved:
         return _Solved(dict(start), None)
     targets = {pod: target for (pod, target), variable in pairs.items() if outcome.values[variable]}
@@ -208,7 +213,7 @@ def _receivers(
     if whole:
         return [host.name for host in receiving]
     used = set(start.values())
-    count = max(8, _SHORT // max(1, pods))
+    count = max(8, _SHORT // max(1, pods) - len(used))
 
     def coolness(host: Host) -> float:
         rooms = [
