@@ -107,3 +107,11 @@ def test_a_shape_that_cannot_fit(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert main(["defrag", str(path), "--want", "2x:cpu=10"]) == 1
     assert "slots do not fit" in capsys.readouterr().out
     assert main(["defrag", str(path), "--want", "cpu"]) == 2
+
+
+def test_nodes_are_emptied(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One of two half-empty nodes can go; two cannot."""
+    path = dump(tmp_path / "c.json", cores={"a": [4], "b": [5]})
+    assert main(["defrag", str(path), "--empty", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["emptied"] == ["a"]
+    assert main(["defrag", str(path), "--empty", "2"]) == 1

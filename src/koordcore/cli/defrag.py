@@ -21,9 +21,10 @@ from koordcore.model.rebalance import EvictorArgs
 from koordcore.model.resources import PODS, Resources, make_resources, parse_resources
 from koordcore.rebalance.budgets import move_groups
 from koordcore.rebalance.defrag import DefragmentationPlan, Wanted, plan_defragmentation
+from koordcore.rebalance.emptying import EmptyingPlan, plan_emptying
 from koordcore.rebalance.evict import CycleEvictor
 from koordcore.rebalance.load_problem import problem_of_requests
-from koordcore.rebalance.moves import Allows
+from koordcore.rebalance.moves import Allows, MoveProblem
 from koordcore.schedule.rebalance import checked_plan
 from koordcore.snapshot import ClusterSnapshot
 
@@ -34,6 +35,7 @@ examples:
   koordcore defrag cluster.yaml --want 4x:nvidia.com/gpu=8,cpu=32
   koordcore defrag cluster.yaml --want 32x:nvidia.com/gpu=8 --per-node 1 --block example.com/block
   koordcore defrag cluster.yaml --want nvidia.com/gpu=4 -o patches
+  koordcore defrag cluster.yaml --empty 3
 """
 _WANT: Final = re.compile(r"(?:([1-9][0-9]{0,5})x:)?(.+)\Z", re.DOTALL)
 
@@ -49,8 +51,10 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     add_paths(parser)
     add_policy(parser)
-    parser.add_argument(
-        "--want", required=True, metavar="[Nx:]NAME=AMOUNT,…", help="how many slots of which size"
+    aim = parser.add_mutually_exclusive_group(required=True)
+    aim.add_argument("--want", metavar="[Nx:]NAME=AMOUNT,…", help="how many slots of which size")
+    aim.add_argument(
+        "--empty", type=int, nargs="?", const=0, metavar="N", help="empty N nodes, or as many as possible"
     )
     parser.add_argument("--per-node", type=int, metavar="N", help="slots on one node at most")
     parser.add_argument(
@@ -71,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         evictor=CycleEvictor(EvictorArgs()),
         groups=move_groups(pods, budgets=snapshot.of(PodDisruptionBudget), workloads=snapshot.of(Workload)),
     )
+    if arguments.empty is not None:
+        return _empty(arguments, snapshot, asked)
     wanted = _wanted(arguments, snapshot)
 
     def plan(allows: Allows) -> DefragmentationPlan:
@@ -90,6 +96,28 @@ def run(arguments: argparse.Namespace) -> int:
     if checked.refused is not None:
         print(f"koordcore: {checked.refused[0]} is refused on {checked.refused[1]}", file=sys.stderr)
     return 1 if done.missing or checked.refused is not None else 0
+
+
+def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, asked: MoveProblem) -> int:
+    """Plan to empty nodes; 1 when none, or fewer than asked for, can be emptied."""
+
+    def plan(allows: Allows) -> EmptyingPlan:
+        return plan_emptying(attrs.evolve(asked, allows=allows), most=arguments.empty or None)
+
+    done, checked = checked_plan(snapshot, plan, policy=read_policy(arguments))
+    if arguments.output == "json":
+        moves = [move_record(move) for move in done.moves]
+        print(json.dumps({"emptied": list(done.emptied), "moves": moves}, indent=2))
+    elif arguments.output == "patches":
+        for one in move_objects(snapshot, done.moves, "defragmentation"):
+            print(json.dumps(one))
+    else:
+        if done.moves:
+            show(moves_table(done.moves, "legal at every step; not proven to be the most"))
+        print(f"{len(done.emptied)} nodes emptied: {', '.join(done.emptied) or 'none'}")
+    if checked.refused is not None:
+        print(f"koordcore: {checked.refused[0]} is refused on {checked.refused[1]}", file=sys.stderr)
+    return 1 if len(done.emptied) < max(1, arguments.empty) or checked.refused is not None else 0
 
 
 def _wanted(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Wanted:
