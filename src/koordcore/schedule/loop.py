@@ -16,6 +16,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.schedule.classes import FeatureSet
+from koordcore.schedule.holds import hold, let_go
 from koordcore.schedule.place import place_pod
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 
@@ -111,10 +112,10 @@ def schedule(
             if preemptor is not None and not plan.placed and not plan.held and not turn.refusal:
                 members = _with_nominations(members, preemptor.for_job(turn))
             plans.append(plan)
-        held += _hold(workspace, (turn,) if isinstance(turn, Pod) else turn.pods, members)
+        held += _hold(workspace, features, (turn,) if isinstance(turn, Pod) else turn.pods, members)
         decisions += members
     for pod in held:
-        workspace.evict(pod.key, workspace.layout.row_of[str(pod.node_name)])
+        let_go(workspace, features, pod)
     if preemptor is not None:
         preemptor.release()
     end = _nominate(workspace.freeze(), decisions)
@@ -146,7 +147,9 @@ def _with_nominations(members: list[PodDecision], nominated: Sequence[Nominated]
     return [known.get(one.pod, one) for one in members]
 
 
-def _hold(workspace: Workspace, pods: Iterable[Pod], decisions: Iterable[PodDecision]) -> list[Pod]:
+def _hold(
+    workspace: Workspace, features: FeatureSet, pods: Iterable[Pod], decisions: Iterable[PodDecision]
+) -> list[Pod]:
     """Keep the room of pods that were nominated earlier and cannot come yet: later ones are less important.
 
     Gives the pods as they were put on their nodes; the caller takes them off in the end.
@@ -156,8 +159,7 @@ def _hold(workspace: Workspace, pods: Iterable[Pod], decisions: Iterable[PodDeci
     for pod in pods:
         row = workspace.layout.row_of.get(pod.nominated_node or "")
         if pod.key in failed and row is not None:
-            held.append(pod.at(pod.nominated_node))
-            workspace.bind(held[-1], row)
+            held.append(hold(workspace, features, pod, str(pod.nominated_node)))
     return held
 
 

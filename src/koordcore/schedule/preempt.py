@@ -36,6 +36,7 @@ from koordcore.schedule.classes import FeatureSet, PodClass
 from koordcore.schedule.feature import Refusal
 from koordcore.schedule.features.quota import QuotaFeature
 from koordcore.schedule.features.resources import FitEvaluator
+from koordcore.schedule.holds import hold, let_go
 from koordcore.schedule.jobs import Job, JobTable, network_tree
 from koordcore.schedule.place import place_pod, place_there
 from koordcore.snapshot import ClusterSnapshot
@@ -281,9 +282,7 @@ class Preemptor:
             # What earlier plans promised is taken for real, with cards and CPUs, on the nodes as they are.
             for held in claim.members:
                 row = workspace.layout.row_of[str(held.node_name)]
-                workspace.evict(held.key, row)
-                if self._quota is not None:
-                    self._quota.withdraw(held)
+                let_go(workspace, self._features, held)
                 place_there(workspace, self._features, held.at(None), row)
         try:
             yield
@@ -353,11 +352,7 @@ class Preemptor:
         workspace = self._workspace
         members = []
         for key, node in plan.nominations.items():
-            held = pods[key].at(node)
-            workspace.bind(held, workspace.layout.row_of[node])
-            if self._quota is not None:
-                self._quota.promise(held)
-            members.append(held)
+            members.append(hold(workspace, self._features, pods[key], node))
         self._claims.append(_Claim(tuple(members), tuple(victim.pod for victim in plan.victims)))
         self.plans.append(plan)
 
@@ -365,7 +360,7 @@ class Preemptor:
         """Take the members off again: they are nominated, not bound."""
         for claim in self._claims:
             for pod in claim.members:
-                self._workspace.evict(pod.key, self._workspace.layout.row_of[str(pod.node_name)])
+                let_go(self._workspace, self._features, pod)
 
 
 def _nominated(plan: PreemptionPlan) -> list[Nominated]:

@@ -1,0 +1,37 @@
+"""Room that is promised: a nominated pod counts on its node before it is there."""
+
+from __future__ import annotations
+
+from koordcore._workspace import Workspace
+from koordcore.model.pods import Pod
+from koordcore.schedule.classes import FeatureSet
+from koordcore.schedule.features.quota import QuotaFeature
+
+__all__ = ["hold", "let_go"]
+
+
+def hold(workspace: Workspace, features: FeatureSet, pod: Pod, node: str) -> Pod:
+    """Count a pod on a node as if it ran there, ports, neighbours and quota included; cards are not chosen.
+
+    The node may be overcommitted by it: whoever has to leave is still there.
+    """
+    held = pod.at(node)
+    row = workspace.layout.row_of[node]
+    workspace.bind(held, row)
+    for feature in features.features:
+        if isinstance(feature, QuotaFeature):
+            feature.promise(held)
+        else:
+            feature.placed(held, row)
+    return held
+
+
+def let_go(workspace: Workspace, features: FeatureSet, held: Pod) -> None:
+    """Take back what :func:`hold` did; the pod still asks for its quota."""
+    row = workspace.layout.row_of[str(held.node_name)]
+    workspace.evict(held.key, row)
+    for feature in features.features:
+        if isinstance(feature, QuotaFeature):
+            feature.withdraw(held)
+        else:
+            feature.removed(held, row)
