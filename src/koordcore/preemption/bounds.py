@@ -9,7 +9,7 @@ from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.model.preemption import NO_PRIORITY, Members
 from koordcore.preemption.problem import Domains, PreemptionProblem
 
-__all__ = ["Floor", "floor_of", "holding", "slots_up_to", "usable_up_to", "widest_slots"]
+__all__ = ["Floor", "fewest_pods", "floor_of", "holding", "slots_up_to", "usable_up_to", "widest_slots"]
 
 
 @attrs.frozen(eq=False)
@@ -125,3 +125,34 @@ def slots_up_to(problem: PreemptionProblem, priority: int) -> IntMatrix:
     if priority == NO_PRIORITY:
         return widest_slots(problem, np.zeros(len(problem.candidates), dtype=bool))
     return widest_slots(problem, usable_up_to(problem, priority))
+
+
+def fewest_pods(problem: PreemptionProblem, usable: BoolVector, slots: IntMatrix, members: int) -> int:
+    """Bound the evictions that interchangeable members need: no place costs less than at the best rate.
+
+    Parameters
+    ----------
+    usable
+        Who may leave, shape (V,).
+    slots
+        Members that every node takes once they all have left, shape (1, N).
+    members
+        How many have to be placed.
+    """
+    request = problem.shapes[problem.classes[0][1]].request
+    best = (1, 0)  # evictions over members, as a fraction turned upside down: members, evictions
+    found = False
+    for row in np.flatnonzero(slots[0] > 0).tolist():
+        here = problem.on_node(row)
+        here = here[usable[here]]
+        counts = np.arange(1, int(slots[0, row]) + 1)
+        fewest = np.zeros(len(counts), dtype=np.int64)
+        for resource in np.flatnonzero(request > 0).tolist():
+            given = np.cumsum(np.sort(problem.candidates.amounts[resource, here])[::-1])
+            lack = counts * request[resource] - problem.free[resource, row]
+            needed = np.where(lack > 0, np.searchsorted(given, lack) + 1, 0)
+            np.maximum(fewest, needed, out=fewest)
+        for count, evictions in zip(counts.tolist(), fewest.tolist(), strict=True):
+            if not found or evictions * best[0] < best[1] * count:
+                best, found = (count, evictions), True
+    return -(-members * best[1] // best[0])

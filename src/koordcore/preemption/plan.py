@@ -14,7 +14,15 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Certificat
 from koordcore.model.decisions import Victim
 from koordcore.model.pods import PodKey
 from koordcore.model.preemption import Alternative, Damage, Gather, Members, NotHelpful, PreemptionPlan
-from koordcore.preemption.bounds import Floor, floor_of, holding, slots_up_to, usable_up_to, widest_slots
+from koordcore.preemption.bounds import (
+    Floor,
+    fewest_pods,
+    floor_of,
+    holding,
+    slots_up_to,
+    usable_up_to,
+    widest_slots,
+)
 from koordcore.preemption.cost import broken_jobs, close, damage_of
 from koordcore.preemption.exact import ExactAnswer, Scope, solve_exact
 from koordcore.preemption.greedy import Draft, draft_plan, spare
@@ -169,7 +177,7 @@ def _cheapest(
         draft, floor = one_member(problem, domains, floor) or (None, floor)
         draft = draft or draft_plan(problem, domains, members, floor)
     if draft is not None:
-        settled = _settled(draft, floor)
+        settled = _settled(draft, _raised(problem, domains, floor, draft))
         if settled is not None:
             return settled
     scope = _scope(problem, domains, members, conflicts, floor, draft)
@@ -178,6 +186,24 @@ def _cheapest(
     if answer is CertificateStatus.FEASIBLE and draft is not None:
         return _bounded(draft, floor)
     return answer
+
+
+def _raised(problem: PreemptionProblem, domains: Domains, floor: Floor, draft: Draft) -> Floor:
+    """Bound the rest of the damage where no job is lost and it is a matter of counting pods."""
+    damage, counting = draft.damage, len(problem.classes) == 1 and draft.whole
+    if not counting or len(floor.vector) != 2 or damage.violations or damage.jobs or damage.restarts:
+        return floor
+    least = floor.vector[1]
+    usable = usable_up_to(problem, least)
+    if damage.highest != least or not usable.any() or problem.restart.any():
+        return floor
+    slots = np.where(domains.home >= 0, widest_slots(problem, usable), 0)
+    pods = fewest_pods(problem, usable, slots, len(problem.members))
+    lowest = int(problem.candidates.priority[usable].min())
+    priorities = least + (pods - 1) * lowest
+    if pods != damage.pods or priorities != damage.priorities:
+        return floor
+    return Floor((0, least, 0, pods, priorities, 0), floor.open)
 
 
 def _settled(draft: Draft, floor: Floor) -> ExactAnswer | None:
