@@ -216,6 +216,9 @@ class ReservationLedger:
         )
         self._back: list[_Back] = [_NOTHING] * number
         self._groups = _OwnerGroups(self.states)
+        alike: dict[Hashable, int] = {}
+        # Reservations that a pod without a wish of its own cannot tell apart are judged once.
+        self._alike = [alike.setdefault((one.owners, one.admits_nobody), len(alike)) for one in known]
         for one in range(number):
             node = known[one].status.node_name
             if known[one].active and node in workspace.layout.row_of:
@@ -337,11 +340,18 @@ class ReservationLedger:
 
     def _matching(self, pod: Pod, wish: ReservationWish) -> tuple[int, ...]:
         found = []
+        plain = wish.affinity is None and not wish.exact
+        verdicts: dict[int, bool] = {}
         nodes = self.workspace.layout.nodes
         for number in self._groups.candidates(pod):
-            row = int(self.row[number])
-            labels = nodes[row].labels if row >= 0 else {}
-            if judge_match(pod, wish, self.states[number], labels).matched:
+            group = self._alike[number]
+            matched = verdicts.get(group) if plain else None
+            if matched is None:
+                row = int(self.row[number])
+                labels = nodes[row].labels if row >= 0 else {}
+                matched = judge_match(pod, wish, self.states[number], labels).matched
+                verdicts[group] = matched
+            if matched:
                 found.append(number)
         return tuple(found)
 
