@@ -26,3 +26,22 @@ def test_import_leaves_heavy_packages_alone() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert done.stderr == ""
+
+
+def test_import_leaves_rooms_alone() -> None:
+    """``import koordcore`` reads the records and the loop; a room is read when a cluster needs it."""
+    code = (
+        "import sys, koordcore; print(sorted(name for name in sys.modules if name.startswith('koordcore.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    rooms = (
+        "allocators",
+        "quota",
+        "preemption",
+        "rebalance",
+        "colocation",
+        "simulate",
+        "topology",
+        "manifests",
+    )
+    assert not [room for room in rooms if f"koordcore.{room}" in done.stdout]

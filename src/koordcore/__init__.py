@@ -18,6 +18,7 @@ from koordcore.model.decisions import (
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Container, Pod, PodKey
 from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.model.preemption import Gather, Members, PreemptionPlan, PreemptionRules, Relocation
 from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify import Violation, ViolationKind, verify
@@ -29,10 +30,12 @@ __all__ = [
     "ClusterSnapshot",
     "Container",
     "FeatureSetting",
+    "Gather",
     "JobPlan",
     "KoordcoreError",
     "Limits",
     "ManifestError",
+    "Members",
     "MissingExtraError",
     "ModelError",
     "NearMiss",
@@ -43,7 +46,10 @@ __all__ = [
     "PodDecision",
     "PodKey",
     "Policy",
+    "PreemptionPlan",
+    "PreemptionRules",
     "Rejection",
+    "Relocation",
     "ScheduleResult",
     "Shortfall",
     "SolverError",

@@ -228,5 +228,13 @@ class Feature:
     def removed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was taken off a node."""
 
+    def promised(self, pod: Pod, row: int) -> None:
+        """Take note of a nominated pod: it counts on its node before it is there."""
+        self.placed(pod, row)
+
+    def withdrawn(self, pod: Pod, row: int) -> None:
+        """Take back what :meth:`promised` did."""
+        self.removed(pod, row)
+
 
 FeatureFactory: TypeAlias = Callable[[Workspace, Any], Feature]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from koordcore._workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.schedule.classes import FeatureSet
-from koordcore.schedule.features.quota import QuotaFeature
 
 __all__ = ["hold", "let_go"]
 
@@ -19,10 +18,7 @@ def hold(workspace: Workspace, features: FeatureSet, pod: Pod, node: str) -> Pod
     row = workspace.layout.row_of[node]
     workspace.bind(held, row)
     for feature in features.features:
-        if isinstance(feature, QuotaFeature):
-            feature.promise(held)
-        else:
-            feature.placed(held, row)
+        feature.promised(held, row)
     return held
 
 
@@ -31,7 +27,4 @@ def let_go(workspace: Workspace, features: FeatureSet, held: Pod) -> None:
     row = workspace.layout.row_of[str(held.node_name)]
     workspace.evict(held.key, row)
     for feature in features.features:
-        if isinstance(feature, QuotaFeature):
-            feature.withdraw(held)
-        else:
-            feature.removed(held, row)
+        feature.withdrawn(held, row)

@@ -76,11 +76,11 @@ class QuotaFeature(Feature):
         # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
         self._change(self.ledger.untrack(quota_pod_of(pod)) if self._active else self.ledger)
 
-    def promise(self, pod: Pod) -> None:
+    def promised(self, pod: Pod, row: int) -> None:
         """Count a pod that is nominated as if it ran."""
         self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)
 
-    def withdraw(self, pod: Pod) -> None:
+    def withdrawn(self, pod: Pod, row: int) -> None:
         """Take a promise back; the pod still asks."""
         self._change(self.ledger.forget(_tracked(pod)) if self._active else self.ledger)
 
