@@ -58,6 +58,24 @@ def test_json_holds_the_plan(dump: str, capsys: pytest.CaptureFixture[str]) -> N
     assert plan["certificate"]["status"] == "Proven"
 
 
+def test_a_gang_that_preempts_is_not_called_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    *others, want = objects()
+    want["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    group = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"minMember": 1},
+    }
+    path = tmp_path / "gang.json"
+    path.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [*others, want, group]}), "utf-8"
+    )
+    assert main(["schedule", str(path), "--preempt"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  default/g ")][:1]
+    assert "preempts" in row
+
+
 def test_nobody_leaves_unless_asked(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schedule", dump]) == 1
     assert "default/cheap" not in capsys.readouterr().out

@@ -165,12 +165,14 @@ def print_tables(result: ScheduleResult, limit: int) -> None:
 def _jobs_table(result: ScheduleResult) -> Table:
     """One row per gang group: how much of it runs, over what it spreads, and what is known of the plan."""
     rows: list[tuple[str, ...]] = []
+    preempting = {one.job for one in result.preemptions}
     for plan in result.jobs:
         domains = ", ".join(
             f"{count} {layer.removesuffix('Layer').removesuffix('Topology').lower()}{'s' * (count != 1)}"
             for layer, count in plan.domains.items()
         )
-        outcome = "placed" if plan.placed else "waits" if plan.held else "no place"
+        nowhere = "preempts" if plan.job in preempting else "no place"
+        outcome = "placed" if plan.placed else "waits" if plan.held else nowhere
         known = plan.certificate.status.lower() if plan.certificate else ""
         why = plan.detail or plan.message
         rows.append(
