@@ -7,9 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordcore import Bound, Nominated, schedule, verify
 from koordcore.model.preemption import Gather, Members, NotHelpful, PreemptionPlan
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import PreemptionProblem
+from tests.preemption.test_flow import RULES, after, random_cluster
 from tests.preemption.worlds import random_problem
 from tests.reference.preemption_brute import Mask, best_by_enumeration, holds, is_legal
 
@@ -86,3 +88,14 @@ def test_asking_for_fewer_members_is_never_dearer(seed: int) -> None:
     if isinstance(everybody, PreemptionPlan) and not problem.spec.multiples:
         assert isinstance(least, PreemptionPlan)
         assert least.damage <= everybody.damage
+
+
+@few
+@given(seeds)
+def test_the_job_is_bound_once_its_victims_have_gone(seed: int) -> None:
+    """The plan is legal by the checker, and ``schedule`` then binds exactly those who were nominated."""
+    snapshot = random_cluster(seed)
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    nominated = {one.pod for one in result.decisions if isinstance(one, Nominated)}
+    assert {one.pod for one in after(result).decisions if isinstance(one, Bound)} == nominated

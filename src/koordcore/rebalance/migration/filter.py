@@ -10,7 +10,7 @@ import attrs
 from koordcore.colocation.config import selector_of
 from koordcore.model.cluster import Workload
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
-from koordcore.model.pods import Pod, PodPhase
+from koordcore.model.pods import Pod, PodKey, PodPhase
 from koordcore.model.rebalance import EvictionGate, EvictorArgs, MigrationControllerArgs
 from koordcore.protocol.migration import (
     ANNOTATION_ARBITRATING,
@@ -235,14 +235,14 @@ class MigrationFilter:
             ):
                 yield job
 
-    def _pod_of(self, job: PodMigrationJob) -> object:
+    def _pod_of(self, job: PodMigrationJob) -> PodKey | None:
         """Give the key of the job's pod if it still stands; a pod of another uid is another pod."""
         assert job.pod is not None
         found = self._pods.get((job.pod.namespace, job.pod.name))
         return None if found is None else found.key
 
-    def _stands_on(self, key: object, node: str) -> bool:
-        found = None if key is None else self._pods.get((key.namespace, key.name))  # type: ignore[attr-defined]
+    def _stands_on(self, key: PodKey | None, node: str) -> bool:
+        found = None if key is None else self._pods.get((key.namespace, key.name))
         return found is not None and found.node_name == node
 
 
