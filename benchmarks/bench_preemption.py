@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from koordcore._arrays import IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, Role
 from koordcore.model.certificates import DEFAULT_LIMITS, CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
@@ -27,13 +28,57 @@ def _tree(names: list[str], block: int) -> NetworkTopology:
     return build_tree(layers, labels)
 
 
-def _jobs(sizes: np.ndarray[tuple[int], np.dtype[np.int64]], *, gang: bool) -> Jobs:
-    return Jobs(
-        names=tuple(f"default/job{number:05d}" for number in range(len(sizes))),
-        least=sizes.copy() if gang else np.ones_like(sizes),
-        running=sizes,
-        protected=np.zeros_like(sizes),
-        gang=np.full(len(sizes), gang),
+def _cluster(
+    node: IntVector,
+    amounts: IntMatrix,
+    job: IntVector,
+    priority: IntVector,
+    least: IntVector,
+    ask: tuple[int, ...],
+    members: int,
+    *,
+    block: int = 0,
+) -> PreemptionProblem:
+    """Nodes without any room, and a gang that wants some.
+
+    Parameters
+    ----------
+    node, amounts, job
+        Of every pod, shapes (V,), (R, V), (V,).
+    priority, least
+        Of every job, shape (J,). Jobs of more than one pod are gangs.
+    ask, members
+        Request of each member, and how many there are.
+    block
+        Nodes of a domain in which all members must gather; 0 for no network.
+    """
+    nodes, running = int(node[-1]) + 1, np.bincount(job)
+    names = [f"n{number:05d}" for number in range(nodes)]
+    free = np.zeros((len(ask), nodes), np.int64)
+    free[-1] = 102
+    big = tuple(Member(f"default/big-{number}", 0, number) for number in range(members))
+    gathering = NetworkTopologySpec((GatherRule("BlockLayer", "MustGather"),) if block else ())
+    return PreemptionProblem(
+        nodes=tuple(names),
+        free=free,
+        shapes=(MemberShape(request=np.array(ask, np.int64), allowed=np.ones(nodes, np.bool_)),),
+        roles=(Role(name="default/big", members=big, min_available=members),),
+        candidates=Candidates(
+            keys=tuple(f"default/p{number:05d}" for number in range(len(node))),
+            node=node,
+            amounts=amounts,
+            priority=priority[job],
+            job=job,
+        ),
+        jobs=Jobs(
+            names=tuple(f"default/job{number:05d}" for number in range(len(running))),
+            least=least,
+            running=running,
+            protected=np.zeros_like(running),
+            gang=running > 1,
+        ),
+        tree=_tree(names, block) if block else None,
+        spec=gathering,
     )
 
 
@@ -43,35 +88,17 @@ def domains_problem(nodes: int = 10_240, jobs: int = 25_000, gang: int = 128) ->
     """  # noqa: D205 - one thought
     rng = np.random.default_rng(11)
     pods = nodes * 8
-    names = [f"n{number:05d}" for number in range(nodes)]
     job = np.concatenate([np.arange(jobs), rng.integers(0, jobs, pods - jobs)])
     rng.shuffle(job)
-    priority = rng.integers(100, 2001, jobs)
-    amounts = np.tile(np.array([[16_000], [128 * GI], [1]], np.int64), (1, pods))
-    request = np.array([96_000, 700 * GI, 1], np.int64)
-    free = np.zeros((3, nodes), np.int64)
-    free[2] = 102
-    return PreemptionProblem(
-        nodes=tuple(names),
-        free=free,
-        shapes=(MemberShape(request=request, allowed=np.ones(nodes, np.bool_)),),
-        roles=(
-            Role(
-                name="default/big",
-                members=tuple(Member(f"default/big-{number}", 0, number) for number in range(gang)),
-                min_available=gang,
-            ),
-        ),
-        candidates=Candidates(
-            keys=tuple(f"default/p{number:05d}" for number in range(pods)),
-            node=np.repeat(np.arange(nodes), 8),
-            amounts=amounts,
-            priority=priority[job],
-            job=job,
-        ),
-        jobs=_jobs(np.bincount(job, minlength=jobs), gang=True),
-        tree=_tree(names, 512),
-        spec=NetworkTopologySpec((GatherRule("BlockLayer", "MustGather"),)),
+    return _cluster(
+        np.repeat(np.arange(nodes), 8),
+        np.tile(np.array([[16_000], [128 * GI], [1]], np.int64), (1, pods)),
+        job,
+        rng.integers(100, 2001, jobs),
+        np.bincount(job, minlength=jobs),
+        (96_000, 700 * GI, 1),
+        gang,
+        block=512,
     )
 
 
@@ -90,35 +117,8 @@ def flat_problem(nodes: int, members: int, gpus: int) -> PreemptionProblem:
     running = np.bincount(job)
     least = np.where(running > 1, np.maximum(1, running - rng.integers(0, 2, len(running))), 1)
     levels = np.array([0, 100, 500, 1000, 3000])[rng.integers(0, 5, len(running))]
-    amounts = np.tile(np.array([[1], [1]], np.int64), (1, pods))
-    free = np.zeros((2, nodes), np.int64)
-    free[1] = 102
-    return PreemptionProblem(
-        nodes=tuple(f"n{number:04d}" for number in range(nodes)),
-        free=free,
-        shapes=(MemberShape(request=np.array([gpus, 1], np.int64), allowed=np.ones(nodes, np.bool_)),),
-        roles=(
-            Role(
-                name="default/big",
-                members=tuple(Member(f"default/big-{number}", 0, number) for number in range(members)),
-                min_available=members,
-            ),
-        ),
-        candidates=Candidates(
-            keys=tuple(f"default/p{number:05d}" for number in range(pods)),
-            node=np.repeat(np.arange(nodes), 8),
-            amounts=amounts,
-            priority=levels[job],
-            job=job,
-        ),
-        jobs=Jobs(
-            names=tuple(f"default/job{number:05d}" for number in range(len(running))),
-            least=least,
-            running=running,
-            protected=np.zeros_like(running),
-            gang=running > 1,
-        ),
-    )
+    ones = np.ones((2, pods), np.int64)
+    return _cluster(np.repeat(np.arange(nodes), 8), ones, job, levels, least, (gpus, 1), members)
 
 
 def _planned(problem: PreemptionProblem, limits: Limits = DEFAULT_LIMITS) -> PreemptionPlan:
@@ -192,34 +192,8 @@ def quality_problem(seed: int) -> PreemptionProblem:
     levels = rng.choice([0, 100, 500, 1000], len(names))
     members = int(rng.integers(1, 7))
     ask = int(rng.choice([4, 8, 12, 16]))
-    free = np.zeros((2, nodes), np.int64)
-    free[1] = 50
-    return PreemptionProblem(
-        nodes=tuple(f"n{row:02d}" for row in range(nodes)),
-        free=free,
-        shapes=(MemberShape(request=np.array([ask, 1], np.int64), allowed=np.ones(nodes, np.bool_)),),
-        roles=(
-            Role(
-                name="default/big",
-                members=tuple(Member(f"default/big-{number}", 0, number) for number in range(members)),
-                min_available=members,
-            ),
-        ),
-        candidates=Candidates(
-            keys=tuple(f"default/p{number:03d}" for number in range(pods)),
-            node=np.array(node, np.int64),
-            amounts=np.stack([np.array(size, np.int64), np.ones(pods, np.int64)]),
-            priority=levels[job],
-            job=job,
-        ),
-        jobs=Jobs(
-            names=tuple(f"default/job{number:03d}" for number in range(len(names))),
-            least=least,
-            running=running,
-            protected=np.zeros_like(running),
-            gang=running > 1,
-        ),
-    )
+    amounts = np.stack([np.array(size, np.int64), np.ones(pods, np.int64)])
+    return _cluster(np.array(node, np.int64), amounts, job, levels, least, (ask, 1), members)
 
 
 class Quality:

@@ -34,6 +34,8 @@ __all__ = ["DryRun", "deal_members", "plan_preemption", "rejected_alternative", 
 NOT_HELPFUL: Final = "preemption not helpful"
 _ROUNDS: Final = 64
 """Each round learns from a dry run that did not hold; features that count amounts need none."""
+_NO_SEARCH: Final = 1e-5
+"""With a budget so small the solver would give the draft back after it had written the program down."""
 
 
 class DryRun(Protocol):
@@ -180,6 +182,8 @@ def _cheapest(
         settled = _settled(draft, _raised(problem, domains, floor, draft))
         if settled is not None:
             return settled
+        if limits.deterministic_time <= _NO_SEARCH:
+            return _bounded(draft, floor)
     scope = _scope(problem, domains, members, conflicts, floor, draft)
     start = None if draft is None else (draft.counts, draft.chosen)
     answer = solve_exact(problem, scope, start=start, limits=limits)
@@ -271,7 +275,7 @@ def deal_members(problem: PreemptionProblem, counts: IntMatrix) -> tuple[dict[st
     left_out
         The others, in rank order.
     """
-    order = _leaf_order(problem)
+    order = _leaf_order(problem, np.flatnonzero(counts.sum(axis=0)).tolist())
     places: list[list[str]] = []
     for row in counts:
         places.append([problem.nodes[node] for node in order for _ in range(int(row[node]))])
@@ -288,10 +292,10 @@ def deal_members(problem: PreemptionProblem, counts: IntMatrix) -> tuple[dict[st
     return taken, tuple(left_out)
 
 
-def _leaf_order(problem: PreemptionProblem) -> list[int]:
+def _leaf_order(problem: PreemptionProblem, rows: list[int]) -> list[int]:
     position: IntVector = problem.place
     return sorted(
-        range(len(problem.nodes)),
+        rows,
         key=lambda row: (int(position[row]) < 0, int(position[row]), natural_key(problem.nodes[row])),
     )
 

@@ -307,7 +307,14 @@ class PreemptionProblem:
 
     @cached_property
     def _amounts_by_node(self) -> IntMatrix:
-        return self.candidates.amounts[:, self.by_node[0]]
+        return np.ascontiguousarray(self.candidates.amounts[:, self.by_node[0]])
+
+    @cached_property
+    def _occupied(self) -> tuple[IntVector, IntVector]:
+        """Rows of the nodes with candidates, and where each one's begin in the order by node."""
+        starts = self.by_node[1]
+        rows = np.flatnonzero(starts[1:] > starts[:-1])
+        return rows, starts[rows]
 
     def pools_hold(self, counts: IntMatrix, chosen: BoolVector) -> bool:
         """Tell whether a plan keeps within the pools; ``counts`` has shape (C, N)."""
@@ -325,8 +332,8 @@ class PreemptionProblem:
         """Give what the nodes have left once the chosen candidates have gone, shape (R, N)."""
         if not chosen.any():
             return self.free.copy()
-        order, starts = self.by_node
-        sums = np.zeros((len(self.free), len(order) + 1), dtype=np.int64)
-        np.cumsum(np.where(chosen[order], self._amounts_by_node, 0), axis=1, out=sums[:, 1:])
-        room: IntMatrix = self.free + (sums[:, starts[1:]] - sums[:, starts[:-1]])
+        rows, starts = self._occupied
+        given = self._amounts_by_node * chosen[self.by_node[0]]
+        room = self.free.copy()
+        room[:, rows] += np.add.reduceat(given, starts, axis=1)
         return room
