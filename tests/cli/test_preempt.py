@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from koordcore.cli.main import main
+from koordcore.manifests import load
+from koordcore.manifests.records import result_from_record
+from koordcore.model.preemption import PreemptionRules
+from koordcore.schedule import schedule
 
 
 def objects() -> list[dict[str, Any]]:
@@ -81,8 +85,39 @@ def test_nobody_leaves_unless_asked(dump: str, capsys: pytest.CaptureFixture[str
     assert "default/cheap" not in capsys.readouterr().out
 
 
-def test_a_preempting_call_is_not_recorded(
+def test_a_call_that_preempts_is_made_again_from_its_record(
     dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["schedule", dump, "--preempt", "--record", str(tmp_path / "r.json")]) == 2
-    assert "--record" in capsys.readouterr().err
+    path = str(tmp_path / "r.json")
+    assert main(["schedule", dump, "--preempt", "--record", path]) == 0
+    capsys.readouterr()
+    assert main(["simulate", path]) == 0
+    assert "the same 1 decisions and 1 preemption plan, sha256" in capsys.readouterr().out
+
+
+def test_a_changed_plan_in_a_record_is_refused(dump: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    assert main(["schedule", dump, "--preempt", "--record", str(path)]) == 0
+    record = json.loads(path.read_text("utf-8"))
+    (plan,) = record["result"]["preemptions"]
+    assert plan["victims"][0]["pod"]["name"] == "cheap"
+    plan["victims"] = []
+    path.write_text(json.dumps(record), "utf-8")
+    assert main(["simulate", str(path)]) == 2
+
+
+def test_a_plan_is_checked_from_its_json(
+    dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is read back is what was planned; whoever may not leave is found out."""
+    assert main(["schedule", dump, "--preempt", "-o", "json"]) == 0
+    text = capsys.readouterr().out
+    plan = tmp_path / "plan.json"
+    plan.write_text(text, "utf-8")
+    assert main(["verify", dump, "--plan", str(plan)]) == 0
+    snapshot = load([Path(dump)]).snapshot
+    read = result_from_record(snapshot, json.loads(text))
+    assert read.preemptions == schedule(snapshot, preempt=PreemptionRules()).preemptions
+    plan.write_text(text.replace("default/cheap", "default/dear"), "utf-8")
+    assert main(["verify", dump, "--plan", str(plan)]) == 1
+    assert "does not run on n1" in capsys.readouterr().out

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
-
-import attrs
 
 from koordcore.cli.tables import Column, Table, Tone
-from koordcore.model.preemption import Damage, PreemptionPlan
+from koordcore.model.preemption import Damage
 from koordcore.snapshot import ScheduleResult
 
-__all__ = ["describe_damage", "preemption_record", "preemption_table", "victims_table"]
+__all__ = ["describe_damage", "preemption_table", "victims_table"]
 
 
 def describe_damage(damage: Damage) -> str:
@@ -29,31 +26,6 @@ def describe_damage(damage: Damage) -> str:
     if damage.restarts:
         parts.append(f"restart cost {damage.restarts}")
     return ", ".join(parts)
-
-
-def preemption_record(plan: PreemptionPlan) -> dict[str, Any]:
-    """Write a plan as JSON values."""
-    other = plan.alternative
-    return {
-        "job": plan.job,
-        "nominations": dict(plan.nominations),
-        "leftOut": list(plan.left_out),
-        "victims": [
-            {"pod": str(one.pod), "node": one.node, "priority": one.priority, "job": one.job}
-            for one in plan.victims
-        ],
-        "brokenGangs": list(plan.broken),
-        "moves": {str(move.victim.pod): move.node for move in plan.moves},
-        "damage": attrs.asdict(plan.damage),
-        "certificate": {
-            "status": plan.certificate.status.value,
-            "objective": list(plan.certificate.objective),
-            "bound": list(plan.certificate.bound),
-        },
-        "layer": plan.layer,
-        "domain": plan.domain,
-        "alternative": {"where": other.where, "damage": attrs.asdict(other.damage)} if other else None,
-    }
 
 
 def preemption_table(result: ScheduleResult) -> Table:

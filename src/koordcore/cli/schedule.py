@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
-from koordcore.cli.evictions import preemption_record, preemption_table, victims_table
+from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
@@ -66,14 +66,11 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Schedule, verify, print; 1 when a pod found no node."""
-    if arguments.record and arguments.preempt:
-        print("koordcore: --record: a call that preempts cannot be made again from a record", file=sys.stderr)
-        return 2
     loaded = load_paths(arguments)
     policy = read_policy(arguments)
     snapshot = loaded.snapshot
+    rules = PreemptionRules() if arguments.preempt else None
     with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
-        rules = PreemptionRules() if arguments.preempt else None
         result = schedule(snapshot, policy=policy, preempt=rules)
         violations = verify(snapshot, result)
     if violations:
@@ -82,7 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)
         return 1
     if arguments.record:
-        arguments.record.write_text(write_record(snapshot, None, result, policy=policy), encoding="utf-8")
+        record = write_record(snapshot, None, result, policy=policy, preempt=rules)
+        arguments.record.write_text(record, encoding="utf-8")
     PRINTERS[arguments.output](result, arguments.limit)
     return 1 if any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 
@@ -90,14 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 def print_json(result: ScheduleResult, limit: int) -> None:
     """Print all decisions as JSON."""
     del limit
-    print(json.dumps(_record(result), indent=2))
-
-
-def _record(result: ScheduleResult) -> dict[str, Any]:
-    record = result_record(result)
-    if result.preemptions:
-        record["preemptions"] = [preemption_record(plan) for plan in result.preemptions]
-    return record
+    print(json.dumps(result_record(result), indent=2))
 
 
 def print_patches(result: ScheduleResult, limit: int) -> None:
@@ -113,7 +104,7 @@ def print_yaml(result: ScheduleResult, limit: int) -> None:
     need_yaml("output as YAML")
     import yaml  # optional: only this output needs it
 
-    print(yaml.safe_dump(_record(result), sort_keys=False, allow_unicode=True), end="")
+    print(yaml.safe_dump(result_record(result), sort_keys=False, allow_unicode=True), end="")
 
 
 def print_tables(result: ScheduleResult, limit: int) -> None:

@@ -133,7 +133,9 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
 def _replay_record(text: str) -> int:
     again = replay_record(text)
     if again.same:
-        print(f"the same {len(again.result.decisions)} decisions, sha256 {again.digest}")
+        plans = len(again.result.preemptions)
+        preempting = f" and {plans} preemption plan{'s' * (plans != 1)}" if plans else ""
+        print(f"the same {len(again.result.decisions)} decisions{preempting}, sha256 {again.digest}")
         return 0
     print(f"not the same: {again.difference}")
     print(f"  recorded sha256 {again.recorded}")

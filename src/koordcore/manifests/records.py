@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
+from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
 from koordcore.model.certificates import Certificate, CertificateStatus
@@ -23,6 +24,7 @@ from koordcore.model.decisions import (
 )
 from koordcore.model.pods import PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.preemption import NO_DAMAGE, Alternative, Damage, Move, PreemptionPlan
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import (
     Json,
@@ -41,6 +43,7 @@ from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
 __all__ = ["decision_from_record", "decision_record", "result_from_record", "result_record"]
 
 FORMAT: Final = "koordcore/plan/v1"
+_UNHURT: Final[dict[str, int]] = attrs.asdict(NO_DAMAGE)
 
 
 def result_record(result: ScheduleResult) -> dict[str, Any]:
@@ -50,8 +53,43 @@ def result_record(result: ScheduleResult) -> dict[str, Any]:
         "policy": result.policy.name,
         "decisions": [decision_record(one) for one in result.decisions],
         "jobs": [job_record(one) for one in result.jobs],
+        **(
+            {"preemptions": [preemption_record(one) for one in result.preemptions]}
+            if result.preemptions
+            else {}
+        ),
         "stats": dict(result.stats),
     }
+
+
+def _certificate_record(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "status": certificate.status.value,
+        "objective": list(certificate.objective),
+        "bound": list(certificate.bound),
+    }
+
+
+def preemption_record(plan: PreemptionPlan) -> dict[str, Any]:
+    """Write who leaves for a job as JSON values."""
+    other = plan.alternative
+    return {
+        "job": plan.job,
+        "nominations": dict(plan.nominations),
+        "leftOut": list(plan.left_out),
+        "victims": [_victim_record(one) for one in plan.victims],
+        "brokenGangs": list(plan.broken),
+        "moves": {str(move.victim.pod): move.node for move in plan.moves},
+        "damage": attrs.asdict(plan.damage),
+        "certificate": _certificate_record(plan.certificate),
+        "layer": plan.layer,
+        "domain": plan.domain,
+        "alternative": {"where": other.where, "damage": attrs.asdict(other.damage)} if other else None,
+    }
+
+
+def _victim_record(victim: Victim) -> dict[str, Any]:
+    return {"pod": str(victim.pod), "node": victim.node, "priority": victim.priority, "job": victim.job}
 
 
 def job_record(plan: JobPlan) -> dict[str, Any]:
@@ -63,11 +101,7 @@ def job_record(plan: JobPlan) -> dict[str, Any]:
         "atLeast": plan.least,
     }
     if plan.certificate is not None:
-        record["certificate"] = {
-            "status": plan.certificate.status.value,
-            "objective": list(plan.certificate.objective),
-            "bound": list(plan.certificate.bound),
-        }
+        record["certificate"] = _certificate_record(plan.certificate)
     extras = {
         "held": plan.held,
         "domains": dict(plan.domains),
@@ -90,6 +124,41 @@ def _job(value: Json) -> JobPlan:
         message=optional(raw, "message", as_str, ""),
         detail=optional(raw, "detail", as_str, ""),
     )
+
+
+def _preemption(value: Json) -> PreemptionPlan:
+    raw = as_mapping(value)
+    victims = optional(raw, "victims", list_of(_victim), ())
+    known = {victim.pod: victim for victim in victims}
+    moves = optional(raw, "moves", as_str_mapping, {})
+    strangers = sorted(name for name in moves if _key(name) not in known)
+    if strangers:
+        raise ManifestError.at("moves", f'"{strangers[0]}" is none of the victims')
+    return PreemptionPlan(
+        job=required(raw, "job", as_str),
+        nominations=immutabledict(required(raw, "nominations", as_str_mapping)),
+        left_out=optional(raw, "leftOut", list_of(as_str), ()),
+        victims=victims,
+        broken=optional(raw, "brokenGangs", list_of(as_str), ()),
+        moves=tuple(Move(known[_key(name)], moves[name]) for name in sorted(moves)),
+        damage=required(raw, "damage", _damage),
+        certificate=required(raw, "certificate", _certificate),
+        layer=optional(raw, "layer", as_str, ""),
+        domain=optional(raw, "domain", as_str, ""),
+        alternative=optional(raw, "alternative", _alternative, None),
+    )
+
+
+def _damage(value: Json) -> Damage:
+    raw = as_mapping(value)
+    return Damage(**{name: optional(raw, name, as_int, default) for name, default in _UNHURT.items()})
+
+
+def _alternative(value: Json) -> Alternative | None:
+    if value is None:
+        return None
+    raw = as_mapping(value)
+    return Alternative(required(raw, "damage", _damage), required(raw, "where", as_str))
 
 
 def _certificate(value: Json) -> Certificate:
@@ -123,10 +192,7 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
                 record["held"] = decision_record(decision.held)
         case Nominated():
             record["node"] = decision.node
-            record["victims"] = [
-                {"pod": str(one.pod), "node": one.node, "priority": one.priority, "job": one.job}
-                for one in decision.victims
-            ]
+            record["victims"] = [_victim_record(one) for one in decision.victims]
         case Unschedulable():
             record |= {"message": decision.message, "nodes": decision.nodes}
             if decision.refusal:
@@ -196,6 +262,7 @@ def result_from_record(
         decisions=decisions,
         snapshot=(snapshot.with_records(*held) if held else snapshot).assume(*placed.values()),
         jobs=optional(raw, "jobs", list_of(_job), ()),
+        preemptions=optional(raw, "preemptions", list_of(_preemption), ()),
         policy=policy,
         stats=optional(raw, "stats", _counts, {}),
     )

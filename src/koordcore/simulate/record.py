@@ -23,6 +23,7 @@ from koordcore.errors import ManifestError, ModelError, join_path
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionRules
 from koordcore.protocol.fields import Json, as_mapping, as_str, required
 from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
@@ -159,10 +160,13 @@ def _type_at(path: str) -> type:
 
 
 def _answer(result: ScheduleResult) -> dict[str, Json]:
-    return {
+    answer: dict[str, Json] = {
         "decisions": [to_json(one) for one in result.decisions],
         "jobs": [to_json(one) for one in result.jobs],
     }
+    if result.preemptions:
+        answer["preemptions"] = [to_json(one) for one in result.preemptions]
+    return answer
 
 
 def _digest(answer: Json) -> str:
@@ -170,7 +174,7 @@ def _digest(answer: Json) -> str:
 
 
 def result_digest(result: ScheduleResult) -> str:
-    """SHA-256 of what was decided about pods and jobs, in canonical form."""
+    """SHA-256 of what was decided about pods and jobs, and of who has to leave, in canonical form."""
     return _digest(_answer(result))
 
 
@@ -182,12 +186,13 @@ def write_record(
     policy: Policy = Policy(),
     now: datetime | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    preempt: PreemptionRules | None = None,
 ) -> str:
     """Write a call of ``schedule`` with its answer.
 
     Parameters
     ----------
-    snapshot, pods, policy, now, limits
+    snapshot, pods, policy, now, limits, preempt
         The arguments of the call.
     result
         What it gave.
@@ -200,6 +205,7 @@ def write_record(
         "policy": to_json(policy),
         "now": to_json(now),
         "limits": to_json(limits),
+        **({} if preempt is None else {"preempt": to_json(preempt)}),
         "result": answer,
         "digest": _digest(answer),
     }
@@ -262,6 +268,7 @@ def replay_record(text: str) -> RecordReplay:
         policy=from_json(record["policy"]),
         now=from_json(record["now"]),
         limits=from_json(record["limits"]),
+        preempt=from_json(record.get("preempt")),
     )
     taken = _answer(result)
     return RecordReplay(result, recorded, _digest(taken), _first_difference(wrote, taken, ""))
