@@ -11,6 +11,7 @@ from typing import Final
 from koordcore import __version__
 from koordcore.cli import (
     colocation,
+    compare,
     defrag,
     explain,
     inspect,
@@ -39,6 +40,7 @@ VERBS: Final = (
     rebalance,
     defrag,
     simulate,
+    compare,
     policy,
 )
 """One module per verb: ``register(subparsers)`` describes it, ``run(arguments)`` gives the exit code."""

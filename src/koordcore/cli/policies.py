@@ -1,18 +1,31 @@
-"""The option ``--policy``: a scheduler configuration, or the default."""
+"""The option ``--policy``: a scheduler configuration, the default, or several to compare."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
 
 import attrs
 
 from koordcore.errors import ModelError
 from koordcore.manifests import load
-from koordcore.model.policy import Policy
+from koordcore.manifests.scheduler_config import koordinator_policy
+from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.schedule.features import FEATURES
+from koordcore.schedule.features.gpu_share import GpuShareArgs
+from koordcore.scoring.gpu_policies import PolicyName
 
-__all__ = ["add_policy", "read_policy"]
+__all__ = ["KNOWN_POLICIES", "add_policy", "read_policies", "read_policy"]
+
+STOCK: Final = "stock"
+KOORDINATOR: Final = "koordinator"
+KNOWN_POLICIES: Final = (STOCK, KOORDINATOR, *PolicyName)
+"""Policies that need no file; the last ones are the stock policy with a GPU policy's score before all."""
+_BEFORE_ALL_OTHERS: Final = 10_000
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
@@ -41,10 +54,57 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
         if arguments.profile is not None:
             raise ModelError("--profile: chooses a profile of --policy FILE, which is missing")
         return Policy()
-    loaded = load([arguments.policy], sys.stdin)
+    return _supported(_chosen(arguments, _profiles(arguments.policy)))
+
+
+def read_policies(sources: Sequence[str]) -> dict[str, Policy]:
+    """Read several policies: known ones by name, and every profile of the files; two at the least.
+
+    A profile is called by its scheduler name, with the file's name before it where that is taken. A single
+    one is compared with the stock policy.
+
+    Raises
+    ------
+    ManifestError
+        When a file cannot be read.
+    ModelError
+        When there is no configuration in it.
+    """
+    found: dict[str, Policy] = {}
+    for source in sources or (STOCK, KOORDINATOR):
+        profiles = {source: known} if (known := _known(source)) is not None else _profiles(source)
+        if not profiles:
+            raise ModelError(f"--policy: there is no KubeSchedulerConfiguration in {source}")
+        for name, policy in profiles.items():
+            free = next(one for one in _names(source, name) if one not in found)
+            found[free] = _supported(policy)
+    return {STOCK: Policy(), **found} if len(found) == 1 and STOCK not in found else found
+
+
+def _names(source: str, name: str) -> Iterator[str]:
+    yield name
+    yield f"{Path(source).stem}:{name}"
+    yield from (f"{Path(source).stem}:{name}#{number}" for number in itertools.count(2))
+
+
+def _known(name: str) -> Policy | None:
+    if name == STOCK:
+        return Policy()
+    if name == KOORDINATOR:
+        return koordinator_policy(FEATURES)
+    if name not in tuple(PolicyName):
+        return None
+    share = FeatureSetting(
+        name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=PolicyName(name))
+    )
+    return Policy().with_feature(share)
+
+
+def _profiles(path: str) -> dict[str, Policy]:
+    loaded = load([path], sys.stdin)
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return _supported(_chosen(arguments, {one.name: one for one in loaded.policies}))
+    return {one.name: one for one in loaded.policies}
 
 
 def _chosen(arguments: argparse.Namespace, profiles: dict[str, Policy]) -> Policy:

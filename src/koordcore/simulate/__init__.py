@@ -9,6 +9,7 @@ from koordcore.simulate.cluster import (
     nodes_of,
 )
 from koordcore.simulate.columns import ArrivalColumns, arrival_columns
+from koordcore.simulate.compare import Comparison, Landing, PolicyOutcome, ResourceUse, compare_policies
 from koordcore.simulate.engine import Placement, Replay, ReplayColumns, replay
 from koordcore.simulate.events import (
     Arrival,
@@ -44,11 +45,13 @@ __all__ = [
     "CellResult",
     "Clock",
     "ClusterFragmentation",
+    "Comparison",
     "Departure",
     "DrawnPolicy",
     "Event",
     "GangArrival",
     "GpuPolicy",
+    "Landing",
     "NodeAdded",
     "NodeDrained",
     "NodeFailed",
@@ -57,12 +60,14 @@ __all__ = [
     "PlotKind",
     "PodArrival",
     "PolicyName",
+    "PolicyOutcome",
     "Progress",
     "PublishedRun",
     "RecordReplay",
     "Refused",
     "Replay",
     "ReplayColumns",
+    "ResourceUse",
     "ResultFolder",
     "ScheduledReplay",
     "ScoredPolicy",
@@ -73,6 +78,7 @@ __all__ = [
     "TraceFolder",
     "arrival_columns",
     "arrivals_of",
+    "compare_policies",
     "csv_text",
     "drawn_ranks",
     "final_snapshot",

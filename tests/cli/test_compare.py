@@ -1,0 +1,80 @@
+"""``koordcore compare``: policies by file and by name, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from koordcore.cli import main
+from tests.cli.test_policies import config, strategy, write
+from tests.manifests.builders import container, node, pod
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = str(ROOT / "examples" / "gpu-cluster.yaml")
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> str:
+    return write(
+        tmp_path / "dump.json",
+        node("n1", {"cpu": "4", "memory": "8Gi", "pods": "10"}),
+        node("n2", {"cpu": "8", "memory": "8Gi", "pods": "10"}),
+        pod("a", metadata={"uid": "u1"}, containers=[container(requests={"cpu": "2"})]),
+        pod("huge", containers=[container(requests={"cpu": "100"})]),
+    )
+
+
+def test_the_profiles_of_a_file_are_compared(
+    dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = write(tmp_path / "conf.json", config(strategy("LeastAllocated"), strategy("MostAllocated")))
+    assert main(["compare", dump, "--policy", policy, "-o", "json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert [one["policy"] for one in record["policies"]] == ["LeastAllocated", "MostAllocated"]
+    assert record["elsewhere"] == [
+        {"pod": "default/a", "nodes": {"LeastAllocated": "n2", "MostAllocated": "n1"}}
+    ]
+    first = record["policies"][0]
+    assert (first["placed"], first["unschedulable"]) == (1, 1)
+    assert list(first["refused"]) == ["default/huge"]
+    # 2 of 8 on n2, nothing on n1.
+    assert first["resources"]["cpu"]["mean"] == 1250
+    assert first["resources"]["cpu"]["deviation"] == 1250
+
+
+def test_a_single_policy_is_compared_with_the_stock_one(
+    dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = write(tmp_path / "conf.json", config(strategy("MostAllocated")))
+    assert main(["compare", dump, "--policy", policy]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[1].split() == ["STOCK", "MOSTALLOCATED"]
+    assert "2 pods · landing elsewhere than under stock: 1 under MostAllocated · verified" in out
+
+
+def test_names_that_stand_twice_are_told_apart(
+    dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = write(tmp_path / "now.json", config(strategy("MostAllocated")))
+    second = write(tmp_path / "next.json", config(strategy("MostAllocated")))
+    assert (
+        main(["compare", dump, "--policy", first, "--policy", second, "--policy", second, "-o", "json"]) == 0
+    )
+    names = [one["policy"] for one in json.loads(capsys.readouterr().out)["policies"]]
+    assert names == ["MostAllocated", "next:MostAllocated", "next:MostAllocated#2"]
+
+
+def test_known_policies_need_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", EXAMPLE, "--policy", "bestfit", "--policy", "foresight", "--limit", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "of these fragmented (FGD)" in out
+    assert "… and 3 more rows; --limit 0 shows all" in out
+    assert main(["compare", EXAMPLE]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["STOCK", "KOORDINATOR"]
+
+
+def test_a_file_without_a_configuration_is_refused(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", dump, "--policy", dump]) == 2
+    assert "there is no KubeSchedulerConfiguration" in capsys.readouterr().err
