@@ -6,7 +6,7 @@ not change; columns are made on first use and carried along where a fork can der
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -238,20 +238,34 @@ class ClusterSnapshot:
             self.node(name)
         return attrs.evolve(self, nodes=tuple(state for state in self.nodes if state.name not in names))
 
-    def with_records(self, *records: ClusterRecord) -> ClusterSnapshot:
-        """Add records, or replace those of the same type and name."""
+    def with_records(self, *records: ClusterRecord, nodes: Collection[str] | None = None) -> ClusterSnapshot:
+        """Add records, or replace those of the same type and name.
+
+        Parameters
+        ----------
+        nodes
+            The only nodes whose values (:meth:`node_values`) the change bears on; left out, it is all.
+        """
         merged = {_record_key(record): record for record in self.records}
         merged.update((_record_key(record), record) for record in records)
-        return attrs.evolve(self, records=tuple(merged.values()))
+        if nodes is None:
+            return attrs.evolve(self, records=tuple(merged.values()))
+        pods = {name: self.node(name).pods for name in sorted(nodes)}
+        return self._fork(pods, self.pending, _by_record_key(merged.values()))
 
-    def _fork(self, changed: Mapping[str, tuple[Pod, ...]], pending: tuple[Pod, ...]) -> ClusterSnapshot:
+    def _fork(
+        self,
+        changed: Mapping[str, tuple[Pod, ...]],
+        pending: tuple[Pod, ...],
+        records: tuple[ClusterRecord, ...] | None = None,
+    ) -> ClusterSnapshot:
         """Replace the pods of some nodes; carry columns and node values over for the rest."""
         row_of = self.layout.row_of
         nodes = list(self.nodes)
         rows = [row_of[name] for name in changed]
         for row, pods in zip(rows, changed.values(), strict=True):
             nodes[row] = NodeState(nodes[row].node, pods)
-        fork = self._derived(tuple(nodes), _by_key(pending))
+        fork = self._derived(tuple(nodes), _by_key(pending), records)
         index = self.layout.index
         if any(
             name not in index and counted(name)
@@ -269,12 +283,19 @@ class ClusterSnapshot:
         object.__setattr__(fork, "_node_memo", memo)
         return fork
 
-    def _derived(self, nodes: tuple[NodeState, ...], pending: tuple[Pod, ...]) -> ClusterSnapshot:
+    def _derived(
+        self,
+        nodes: tuple[NodeState, ...],
+        pending: tuple[Pod, ...],
+        records: tuple[ClusterRecord, ...] | None = None,
+    ) -> ClusterSnapshot:
         """Make a snapshot of parts that are known to be sorted and unique, without looking at them again."""
         made = object.__new__(ClusterSnapshot)
-        for name, value in (("nodes", nodes), ("pending", pending), ("records", self.records)):
+        kept = self.records if records is None else records
+        for name, value in (("nodes", nodes), ("pending", pending), ("records", kept)):
             object.__setattr__(made, name, value)
-        object.__setattr__(made, "_records_by_type", self._records_by_type)
+        if records is None:
+            object.__setattr__(made, "_records_by_type", self._records_by_type)
         return made
 
     def _columns_with(self, nodes: list[NodeState], rows: list[int]) -> ClusterColumns:

@@ -14,7 +14,7 @@ import attrs
 from koordcore.manifests.encode import format_time
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Victim, Waiting
 from koordcore.model.pods import PodKey
-from koordcore.model.reservations import Reservation, ReservationCondition
+from koordcore.model.reservations import Reservation, ReservationCondition, ReservationPhase
 from koordcore.model.resources import format_resources
 from koordcore.protocol.reservation import RESERVATION_ALLOCATED, allocated_reservation
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
@@ -140,7 +140,7 @@ def _about_reservation(one: Reservation, decision: PodDecision, now: datetime | 
             for kind, reason in (("Scheduled", "Scheduled"), ("Ready", "Available"))
         ]
         status = {
-            "phase": str(one.status.phase),
+            "phase": str(ReservationPhase.AVAILABLE),  # what becomes of it next is its controller's to say
             "nodeName": decision.node,
             "allocatable": format_resources(one.status.allocatable or {}),
             "conditions": conditions,

@@ -37,7 +37,7 @@ from koordcore.protocol.fields import (
     optional,
     required,
 )
-from koordcore.protocol.reservation import made_available
+from koordcore.protocol.reservation_status import made_available, with_decided_users
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
 
 __all__ = ["decision_from_record", "decision_record", "result_from_record", "result_record"]
@@ -258,9 +258,11 @@ def result_from_record(
             waiting = reservations[taken.pod]
             written = attrs.evolve(waiting, annotations={**waiting.annotations, **taken.annotations})
             held.append(made_available(written, taken.node, None))
+    after = (snapshot.with_records(*held) if held else snapshot).assume(*placed.values())
+    used = with_decided_users(after.of(Reservation), decisions, lambda name: after.node(name).pods, None)
     return ScheduleResult(
         decisions=decisions,
-        snapshot=(snapshot.with_records(*held) if held else snapshot).assume(*placed.values()),
+        snapshot=after.with_records(*used) if used else after,
         jobs=optional(raw, "jobs", list_of(_job), ()),
         preemptions=optional(raw, "preemptions", list_of(_preemption), ()),
         policy=policy,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Final
 
 import attrs
@@ -15,12 +14,6 @@ from koordcore.model.affinity import Taint, Toleration, tolerated
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod
 from koordcore.model.quantity import INT64_MAX
-from koordcore.model.reservations import (
-    ConditionStatus,
-    Reservation,
-    ReservationCondition,
-    ReservationPhase,
-)
 from koordcore.model.resources import CPU, NO_RESOURCES, Resources, make_resources, parse_resources
 from koordcore.model.selectors import NodeSelector
 from koordcore.protocol.fields import (
@@ -61,7 +54,6 @@ __all__ = [
     "inner_reserved",
     "is_reserve_pod",
     "label_priority",
-    "made_available",
     "reservation_order",
     "reservation_wish",
     "resized_allocatable",
@@ -280,33 +272,6 @@ def resized_allocatable(annotations: Mapping[str, str]) -> Resources:
         return optional(raw, "resources", _resources, NO_RESOURCES, fold_case=True)
     except ManifestError as error:
         raise error.within(f"metadata.annotations[{RESIZE_ALLOCATABLE}]") from None
-
-
-def made_available(reservation: Reservation, node: str, now: datetime | None) -> Reservation:
-    """Give the reservation as it stands once it has a node; without a clock its conditions tell no time.
-
-    Raises
-    ------
-    ManifestError
-        When the annotation that resizes it cannot be read.
-    """
-    granted = reservation.status.allocatable
-    base = granted if reservation.available and granted is not None else reservation.requests
-    resized = resized_allocatable(reservation.annotations)
-
-    def condition(kind: str, reason: str) -> ReservationCondition:
-        return ReservationCondition(
-            kind=kind, status=ConditionStatus.TRUE, reason=reason, probed=now, changed=now
-        )
-
-    status = attrs.evolve(
-        reservation.status,
-        phase=ReservationPhase.AVAILABLE,
-        node_name=node,
-        allocatable=make_resources({**base, **resized}),
-        conditions=(condition("Scheduled", "Scheduled"), condition("Ready", "Available")),
-    )
-    return attrs.evolve(reservation, status=status)
 
 
 def inner_reserved(annotations: Mapping[str, str]) -> Resources:

@@ -17,7 +17,6 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore._workspace import Workspace
-from koordcore.allocators.reservation.lifecycle import made_available
 from koordcore.allocators.reservation.match import judge_match
 from koordcore.allocators.reservation.state import (
     ReservationState,
@@ -40,6 +39,7 @@ from koordcore.protocol.reservation import (
     is_reserve_pod,
     reservation_order,
 )
+from koordcore.protocol.reservation_status import made_available, with_decided_users
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
@@ -82,7 +82,10 @@ def without_holders(
     decisions: Iterable[PodDecision],
     now: datetime | None,
 ) -> ClusterSnapshot:
-    """Take the pods that stand for reservations out again; those that got a node are available there.
+    """Take the pods that stand for reservations out again, and let the objects say what became of them.
+
+    Those that got a node are available there; those that got users name them, and what was to be used once
+    has succeeded, as the controller's next turn has it.
 
     Parameters
     ----------
@@ -91,19 +94,25 @@ def without_holders(
     after
         The cluster with holders and decisions.
     """
-    there = after.location.keys() | {pod.key for pod in after.pending} if before.of(Reservation) else ()
-    keys = [one.pod_key for one in before.of(Reservation) if one.pod_key in there]
-    if not keys:
+    known = before.of(Reservation)
+    if not known:
         return after
-    placed = {one.pod: one for one in decisions if isinstance(one, Bound)}
-    changed = []
-    for one in before.of(Reservation):
+    decided = tuple(decisions)
+    there = after.location.keys() | {pod.key for pod in after.pending}
+    keys = [one.pod_key for one in known if one.pod_key in there]
+    left = after.forget(*keys) if keys else after
+    placed = {one.pod: one for one in decided if isinstance(one, Bound)}
+    changed = {}
+    for one in known:
         decision = placed.get(one.pod_key) if one.pending else None
         if decision is not None:
             written = attrs.evolve(one, annotations={**one.annotations, **decision.annotations})
-            changed.append(made_available(written, decision.node, now))
-    left = after.forget(*keys)
-    return left.with_records(*changed) if changed else left
+            changed[one.name] = made_available(written, decision.node, now)
+    standing = [changed.get(one.name, one) for one in known]
+    for one in with_decided_users(standing, decided, lambda name: left.node(name).pods, now):
+        changed[one.name] = one
+    nodes = {one.status.node_name for one in changed.values()}
+    return left.with_records(*changed.values(), nodes=nodes) if changed else left
 
 
 @attrs.frozen(eq=False)

@@ -20,10 +20,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore.allocators.reservation.lifecycle import controlled
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.schedule import schedule
 from koordcore.simulate.engine import Placement
@@ -173,10 +175,16 @@ class _Clock:
     def decide(self, now: int) -> None:
         """Ask about the pending pods, once, and note how things stand."""
         waited = 0
-        if self.snapshot.pending:
-            result = schedule(self.snapshot, policy=self.policy, now=self.start + timedelta(seconds=now))
+        moment = self.start + timedelta(seconds=now)
+        held = self.snapshot.of(Reservation)
+        if held:
+            self.snapshot = controlled(self.snapshot, moment)
+        if self.snapshot.pending or any(one.pending for one in held):
+            result = schedule(self.snapshot, policy=self.policy, now=moment)
             self.snapshot = result.snapshot
             for one in result.bound:
+                if one.pod not in result.snapshot.location:
+                    continue  # it stood for a reservation
                 since = self.since.get(one.pod, now)
                 waited += now - since
                 self.runs[one.pod] = len(self.placements)
@@ -205,7 +213,8 @@ def replay_schedule(
     ----------
     snapshot
         The cluster at the start. Its pending pods are asked about at the first event; pods that are bound
-        stay until they are named, and vanish with their node when that fails.
+        stay until they are named, and vanish with their node when that fails. Its reservations live as their
+        controller has it, one turn before each question; one without a creation time is new at the start.
     events
         In the order of time, in seconds since the start. At equal times runs end before anything else.
     policy
@@ -233,6 +242,9 @@ def replay_schedule(
     for before, after in pairwise(stream):
         if after.time < before.time:
             raise ModelError(f"events are not in the order of time: {after.time} after {before.time}")
+    fresh = [attrs.evolve(one, created=start) for one in snapshot.of(Reservation) if one.created is None]
+    if fresh:
+        snapshot = snapshot.with_records(*fresh)
     clock = _Clock(snapshot, policy, start, tuple(resources))
     clock.play(stream)
     table = np.array(clock.rows, np.int64).reshape(len(clock.rows), 3)

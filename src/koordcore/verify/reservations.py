@@ -10,9 +10,15 @@ from typing import Any, Final
 import attrs
 
 from koordcore.errors import KoordcoreError
-from koordcore.model.decisions import Bound
+from koordcore.model.decisions import Bound, Waiting
 from koordcore.model.pods import Pod, PodKey, PodPhase
-from koordcore.model.reservations import AllocatePolicy, Reservation, ReservationArgs, ReservationOwner
+from koordcore.model.reservations import (
+    AllocatePolicy,
+    ConditionStatus,
+    Reservation,
+    ReservationArgs,
+    ReservationOwner,
+)
 from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.cpus import STATUS, cpulist
@@ -181,14 +187,22 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
     before = {one.name: one for one in snapshot.of(Reservation)}
     after = {one.name: one for one in result.snapshot.of(Reservation)}
     placed = {one.pod: one for one in result.decisions if isinstance(one, Bound)}
+    gained = _gained(result)
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if old is None or new is None:
             yield _wrong(name, "came or went")
-        elif old != new:
-            yield from _check_placed(old, new, placed.get(holder_key(old)))
-        elif holder_key(old) in placed:
-            yield _wrong(name, "was given a node and does not say so")
+            continue
+        decision = placed.get(holder_key(old))
+        # One that is placed over running pods has its first users with that.
+        fresh = _id(old) in gained or (decision is not None and old.pre_allocation)
+        if decision is not None:
+            yield from _check_placed(old, new, decision)
+        elif attrs.evolve(new, status=old.status) != old or (not fresh and new != old):
+            yield _wrong(name, "is not the same before and after")
+            continue
+        if fresh:
+            yield from _check_named(old, new, result.snapshot, placed=decision is not None)
     users: dict[str, list[Pod]] = defaultdict(list)
     known = {_id(one): one for one in after.values()}
     for state in result.snapshot.nodes:
@@ -235,18 +249,69 @@ def _wrong(subject: str, message: str) -> Violation:
     return Violation(ViolationKind.RESERVATION, subject, message)
 
 
-def _check_placed(old: Reservation, new: Reservation, decision: Bound | None) -> Iterator[Violation]:
-    if decision is None:
-        yield _wrong(old.name, "is not the same before and after")
+def _gained(result: ScheduleResult) -> frozenset[str]:
+    """Give the reservations that the decisions gave a user."""
+    bound = (one.held if isinstance(one, Waiting) else one for one in result.decisions)
+    pods = (result.snapshot.pod(one.pod) for one in bound if isinstance(one, Bound))
+    return frozenset(_used(pod) for pod in pods if pod is not None) - {""}
+
+
+def _check_placed(old: Reservation, new: Reservation, decision: Bound) -> Iterator[Violation]:
+    """It was given a node, and nothing else is new about it but its status."""
+    if old == new:
+        yield _wrong(old.name, "was given a node and does not say so")
         return
     if old.status.node_name or old.over:
         yield _wrong(old.name, f"has the node {old.status.node_name} already")
     if old.problem:
         yield _wrong(old.name, old.problem)
-    if not new.available or new.status.node_name != decision.node:
+    if not (new.available or _used_up(new)) or new.status.node_name != decision.node:
         yield _wrong(old.name, f"is not available on {decision.node}, as decided")
     same = attrs.evolve(new, status=old.status, annotations=old.annotations)
     if same != old or any(new.annotations.get(key) != text for key, text in decision.annotations.items()):
+        yield _wrong(old.name, "changed in what no decision is about")
+
+
+def _used_up(one: Reservation) -> bool:
+    """Tell whether a reservation ended as one does that may be used once and is used."""
+    ready = [condition for condition in one.status.conditions if condition.kind == "Ready"]
+    told = any(
+        condition.status is ConditionStatus.FALSE and condition.reason == "Succeeded" for condition in ready
+    )
+    return one.succeeded and one.allocate_once and bool(one.status.current_owners) and told
+
+
+def _check_named(
+    old: Reservation, new: Reservation, after: ClusterSnapshot, *, placed: bool
+) -> Iterator[Violation]:
+    """A reservation that got users names them, says what they ask for, and is over if it is for one."""
+    there = new.status.node_name
+    pods = after.node(there).pods if there in after.layout.row_of else ()
+    users = sorted((pod for pod in pods if _used(pod) == _id(new)), key=lambda pod: (pod.uid, pod.key))
+    if old.over:
+        yield _wrong(old.name, "is over and was used")
+        return
+    named = [(one.namespace, one.name, one.uid) for one in new.status.current_owners]
+    if named != [(pod.namespace, pod.name, pod.uid) for pod in users]:
+        yield _wrong(old.name, "does not name the pods that use it")
+    asked: dict[str, int] = defaultdict(int)
+    for pod in users:
+        for name, amount in pod.requests.items():
+            if name in (new.status.allocatable or ()):
+                asked[name] += amount
+    if make_resources(new.status.allocated or {}) != make_resources(asked):
+        yield _wrong(old.name, "does not say what is used of it")
+    if users and old.allocate_once != _used_up(new):
+        yield _wrong(old.name, f"is {new.status.phase} after it was used")
+    was = old.status
+    status = attrs.evolve(
+        new.status,
+        phase=was.phase,
+        allocated=was.allocated,
+        current_owners=was.current_owners,
+        conditions=was.conditions,
+    )
+    if not placed and status != was:
         yield _wrong(old.name, "changed in what no decision is about")
 
 
@@ -265,7 +330,7 @@ def _check_user(pod: Pod, decision: Bound, one: Reservation | None) -> Iterator[
         return
     if decision.reservation != one.name:
         yield _wrong(subject, f'the decision says "{decision.reservation}", the pod says {one.name}')
-    if not one.available or one.status.node_name != decision.node:
+    if not (one.available or _used_up(one)) or one.status.node_name != decision.node:
         yield _wrong(subject, f"uses {one.name}, which is not available on {decision.node}")
     if one.owners_error or not any(_owns(term, pod) for term in one.owners):
         yield _wrong(subject, f"is no owner of {one.name}")

@@ -1,32 +1,31 @@
 """The life of a reservation as pure functions of the object, the clock, the nodes and the pods.
 
-After upstream's status writers, its reservation controller and its garbage collection.
+After upstream's reservation controller and its garbage collection; what is written into the status is in
+:mod:`koordcore.protocol.reservation_status`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-import attrs
-
 from koordcore.allocators.reservation.state import reserve_pod
 from koordcore.model.pods import Pod
-from koordcore.model.reservations import (
-    ConditionStatus,
-    ObjectReference,
-    Reservation,
-    ReservationCondition,
-    ReservationPhase,
-    ReservationStatus,
+from koordcore.model.reservations import Reservation
+from koordcore.protocol.reservation_status import (
+    made_available,
+    made_expired,
+    made_succeeded,
+    made_unschedulable,
+    with_users,
 )
-from koordcore.model.resources import make_resources, total
-from koordcore.protocol.reservation import allocated_reservation, made_available
 from koordcore.protocol.times import moment_of
+from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
     "collected",
+    "controlled",
     "made_available",
     "made_expired",
     "made_succeeded",
@@ -62,75 +61,6 @@ def needs_expiration(reservation: Reservation, now: datetime) -> bool:
     return reservation.ttl is not None and age > reservation.ttl
 
 
-def _with_status(reservation: Reservation, **changes: object) -> Reservation:
-    return attrs.evolve(reservation, status=attrs.evolve(reservation.status, **changes))  # type: ignore[arg-type]  # its fields
-
-
-def _conditions(
-    status: ReservationStatus,
-    kind: str,
-    absent: ReservationCondition,
-    change: Callable[[ReservationCondition], ReservationCondition],
-) -> tuple[ReservationCondition, ...]:
-    """Change the last condition of a kind, or add one."""
-    conditions = list(status.conditions)
-    last = max((index for index, one in enumerate(conditions) if one.kind == kind), default=None)
-    if last is None:
-        conditions.append(absent)
-    else:
-        conditions[last] = change(conditions[last])
-    return tuple(conditions)
-
-
-def made_unschedulable(reservation: Reservation, message: str, now: datetime) -> Reservation:
-    """Give the reservation with word that no node was found; its phase stays."""
-    fresh = ReservationCondition(
-        kind="Scheduled",
-        status=ConditionStatus.FALSE,
-        reason="Unschedulable",
-        message=message,
-        probed=now,
-        changed=now,
-    )
-
-    def change(one: ReservationCondition) -> ReservationCondition:
-        if one.status is ConditionStatus.TRUE:
-            return attrs.evolve(one, probed=now)
-        return attrs.evolve(one, reason="Unschedulable", message=message, probed=now)
-
-    return _with_status(reservation, conditions=_conditions(reservation.status, "Scheduled", fresh, change))
-
-
-def _not_ready(reason: str, now: datetime) -> ReservationCondition:
-    return ReservationCondition(
-        kind="Ready", status=ConditionStatus.FALSE, reason=reason, probed=now, changed=now
-    )
-
-
-def made_expired(reservation: Reservation, now: datetime) -> Reservation:
-    """Give the reservation as failed because its time is up or its node is gone."""
-    fresh = _not_ready("Expired", now)
-
-    def change(one: ReservationCondition) -> ReservationCondition:
-        if one.status is ConditionStatus.TRUE:
-            return fresh
-        return attrs.evolve(one, reason="Expired", probed=now)
-
-    conditions = _conditions(reservation.status, "Ready", fresh, change)
-    return _with_status(reservation, phase=ReservationPhase.FAILED, conditions=conditions)
-
-
-def made_succeeded(reservation: Reservation, now: datetime) -> Reservation:
-    """Give the reservation as used and over."""
-    fresh = _not_ready("Succeeded", now)
-
-    def change(one: ReservationCondition) -> ReservationCondition:
-        return attrs.evolve(one, status=ConditionStatus.FALSE, reason="Succeeded", probed=now)
-
-    conditions = _conditions(reservation.status, "Ready", fresh, change)
-    return _with_status(reservation, phase=ReservationPhase.SUCCEEDED, conditions=conditions)
-
-
 def synced(
     reservation: Reservation, now: datetime, nodes: Collection[str], pods: Iterable[Pod]
 ) -> Reservation:
@@ -141,7 +71,7 @@ def synced(
     nodes
         Names of the nodes that exist.
     pods
-        Pods of the cluster; those on the reservation's node that name its uid use it, also when they have
+        Pods of the cluster; those on the reservation's node that name it use it, also when they have
         run to their end and are not deleted yet.
 
     Returns
@@ -154,22 +84,25 @@ def synced(
         return reservation
     if status.node_name not in nodes or needs_expiration(reservation, now):
         return made_expired(reservation, now)
-    users = sorted((pod for pod in pods if _uses(pod, reservation)), key=lambda pod: (pod.uid, pod.key))
-    names = status.allocatable or ()
-    asked = total(pod.requests for pod in users)
-    allocated = make_resources({name: amount for name, amount in asked.items() if name in names})
-    owners = tuple(ObjectReference(namespace=pod.namespace, name=pod.name, uid=pod.uid) for pod in users)
-    if owners == status.current_owners and allocated == make_resources(status.allocated or {}):
-        return reservation
-    used = _with_status(reservation, allocated=allocated, current_owners=owners)
-    return made_succeeded(used, now) if reservation.allocate_once else used
+    return with_users(reservation, pods, now)
 
 
-def _uses(pod: Pod, reservation: Reservation) -> bool:
-    if pod.node_name != reservation.status.node_name:
-        return False
-    used = allocated_reservation(pod.annotations)
-    return used is not None and used.uid == reservation.uid
+def controlled(snapshot: ClusterSnapshot, now: datetime) -> ClusterSnapshot:
+    """Give the cluster after the controller's turn with every reservation that has a node.
+
+    Those whose time is up or whose node is gone fail; the others name the pods that use them now.
+    """
+    names = snapshot.layout.row_of
+    changed = []
+    for one in snapshot.of(Reservation):
+        there = one.status.node_name
+        after = synced(one, now, names, snapshot.node(there).pods if there in names else ())
+        if after is not one:
+            changed.append(after)
+    if not changed:
+        return snapshot
+    touched = {one.status.node_name for one in changed} & names.keys()
+    return snapshot.with_records(*changed, nodes=touched)
 
 
 def next_sync(reservation: Reservation, now: datetime) -> int:
