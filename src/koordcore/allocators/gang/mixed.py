@@ -6,12 +6,16 @@ Greedy first, bound second, solver third: where a quick placement meets the boun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import takewhile
+from typing import Final
 
 import attrs
 import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._cpsat import OutcomeStatus, Presolve, solve
+from koordcore.allocators.gang.bounds import BoolVector, fewest_domains, useful_nodes
 from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import (
     GangDemand,
@@ -29,9 +33,12 @@ from koordcore.errors import SolverError
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["class_counts", "fewest_domains", "name_members", "place_mixed", "placement_of"]
+__all__ = ["class_counts", "name_members", "place_mixed", "placement_of"]
 
 UNKNOWN = Certificate(CertificateStatus.HEURISTIC)
+_RAISES: Final = 8
+"""Numbers of opened nodes that are refuted one after the other before the whole program is asked."""
+_LEAST_BUDGET: Final = 1e-9
 
 
 def place_mixed(
@@ -50,15 +57,16 @@ def place_mixed(
     terms = terms_of(tree, demand, combined_slots(demand))
     if terms.must_depth is None:
         return _shortfall(terms, fit_error, placeable=0)
-    model = GangModel(tree, [terms])
-    quick = greedy_places(terms)
-    hint = [] if quick is None else model.hint(*class_counts(model, 0, quick))
-    complete = quick is not None and len(quick) == demand.size and model.program.holds(hint)
-    floors = [fewest_domains(terms, depth) if complete else 0 for depth in terms.order]
-    if quick is None or not complete or _above_floors(terms, quick, floors):
+    search = _Search(terms, limits)
+    lean = search.at_floors()
+    if lean is not None:
+        return lean
+    model = GangModel(tree, [terms], usable=search.reachable_nodes())
+    hint = search.hint(model)
+    if not search.complete or search.above_floors():
         model.sharpen()
-    plan = model.stages([0], floors)
-    outcome = solve(model.program, plan.stages, hint=hint, limits=limits, presolve=Presolve.LIGHT)
+    plan = model.stages([0], search.floors)
+    outcome = solve(model.program, plan.stages, hint=hint, limits=search.left, presolve=Presolve.LIGHT)
     if not outcome.solved:
         known = outcome.status is OutcomeStatus.INFEASIBLE
         placeable = _most_placeable(tree, demand, limits) if known else -1
@@ -67,15 +75,99 @@ def place_mixed(
     return placement_of(terms, nodes, plan.unpack(outcome.bound))
 
 
-def _above_floors(terms: Terms, placed: Mapping[str, int], floors: Sequence[int]) -> bool:
-    """Tell whether a placement opens more domains above the nodes than is known to be needed."""
-    counts = np.bincount(list(placed.values()), minlength=len(terms.tree.nodes))
-    opened = terms.evaluate(counts)[1:]
-    return any(
-        reached > floor
-        for reached, floor, depth in zip(opened, floors, terms.order, strict=False)
-        if depth < len(terms.tree.layers)
-    )
+class _Search:
+    """What is known of one gang before the whole program is asked: a quick placement, and bounds.
+
+    Where as few domains suffice as the bounds say, and that is the usual case, only the nodes that such a
+    placement may use are looked at.
+    """
+
+    def __init__(self, terms: Terms, limits: Limits) -> None:
+        self.terms = terms
+        self.left = limits
+        self.quick = greedy_places(terms)
+        self.complete = self.quick is not None and len(self.quick) == terms.demand.size
+        if self.complete and self.quick is not None:
+            self.complete = not placement_violations(terms.tree, terms.demand, self._named(self.quick))
+        self.floors = [fewest_domains(terms, depth) if self.complete else 0 for depth in terms.order]
+
+    def _named(self, placed: Mapping[str, int]) -> dict[str, str]:
+        names = self.terms.tree.nodes
+        return {key: names[node] for key, node in placed.items()}
+
+    @cached_property
+    def _opened(self) -> tuple[int, ...]:
+        """Domains that the quick placement opens, in the order of the objective."""
+        counts = np.bincount(list((self.quick or {}).values()), minlength=len(self.terms.tree.nodes))
+        return self.terms.evaluate(counts)[1 : len(self.terms.order) + 1]
+
+    def above_floors(self) -> bool:
+        """Tell whether the quick placement opens more domains above the nodes than is known to be needed."""
+        leaf = len(self.terms.tree.layers)
+        known = zip(self._opened, self.floors, self.terms.order, strict=True)
+        return any(reached > floor for reached, floor, depth in known if depth < leaf)
+
+    def hint(self, model: GangModel) -> list[int]:
+        """Write the quick placement as values of all variables; empty where there is none."""
+        return [] if self.quick is None else model.hint(*class_counts(model, 0, self.quick))
+
+    def _useful(self, most: Sequence[int]) -> BoolVector:
+        limits = dict(zip(self.terms.order, most, strict=False))
+        if not self.terms.bound[0]:
+            limits |= dict.fromkeys(range(1, (self.terms.must_depth or 0) + 1), 1)
+        return useful_nodes(self.terms, limits)
+
+    def reachable_nodes(self) -> BoolVector | None:
+        """Mark the nodes that a placement no worse than the quick one may use; None for no limit."""
+        if not self.complete or not self.terms.demand.size:
+            return None
+        met = list(takewhile(lambda pair: pair[0] == pair[1], zip(self._opened, self.floors, strict=True)))
+        return self._useful(self._opened[: len(met) + 1]) | (
+            self.terms.bound[self.terms.tree.first_node :] > 0
+        )
+
+    def at_floors(self) -> GangPlacement | None:
+        """Find the best placement among those that open no more domains than the bounds say.
+
+        Where there is none, and only the count of the last layer can be the reason, that floor is raised;
+        None leaves the question to the whole program.
+        """
+        if not self.complete or not self.terms.demand.size:
+            return None
+        only_last = self._opened[:-1] == tuple(self.floors[:-1])
+        for _ in range(_RAISES if only_last else 1):
+            usable = self._useful(self.floors)
+            if not usable.any():
+                status = OutcomeStatus.INFEASIBLE
+            else:
+                status, placed = self._solve_within(usable)
+                if placed is not None:
+                    return placed
+            if status is not OutcomeStatus.INFEASIBLE or not only_last:
+                return None
+            self.floors[-1] += 1
+        return None
+
+    def _solve_within(self, usable: BoolVector) -> tuple[OutcomeStatus, GangPlacement | None]:
+        """Solve with the numbers of opened domains fixed to their floors."""
+        terms, size = self.terms, self.terms.demand.size
+        usable = usable | (terms.bound[terms.tree.first_node :] > 0)
+        model = GangModel(terms.tree, [terms], usable=usable)
+        plan = model.stages([0], self.floors)
+        fixed = len(self.floors) + 1
+        for stage, most in zip(plan.stages[:fixed], (-size, *self.floors), strict=True):
+            model.program.require(stage.terms, at_most=most)
+        budget = attrs.evolve(self.left, deterministic_time=self.left.deterministic_time / 2)
+        outcome = solve(
+            model.program, plan.stages[fixed:], hint=self.hint(model), limits=budget, presolve=Presolve.LIGHT
+        )
+        left = max(_LEAST_BUDGET, self.left.deterministic_time - outcome.deterministic_time)
+        self.left = attrs.evolve(self.left, deterministic_time=left)
+        if not outcome.solved:
+            return outcome.status, None
+        rest = attrs.evolve(plan, stages=plan.stages[fixed:], spans=plan.spans[fixed:])
+        bound = (-size, *self.floors, *rest.unpack(outcome.bound))
+        return outcome.status, placement_of(terms, name_members(model, 0, outcome.values), bound)
 
 
 def combined_slots(demand: GangDemand) -> IntVector:
@@ -87,36 +179,6 @@ def combined_slots(demand: GangDemand) -> IntVector:
     offers = [np.clip(shape.slots, 0, count) for shape, count in zip(demand.shapes, counts, strict=True)]
     total: IntVector = np.stack(offers).sum(axis=0)
     return total
-
-
-def fewest_domains(terms: Terms, depth: int) -> int:
-    """Bound from below how many domains of a depth all members need, bound ones being free.
-
-    Counted per shape and per resource: the largest domains first until the demand is covered.
-    """
-    tree, demand = terms.tree, terms.demand
-    span = slice(tree.layer_start[depth], tree.layer_start[depth + 1])
-    held = terms.bound[span] > 0
-    wanted = np.zeros(len(demand.shapes), dtype=np.int64)
-    for role in demand.roles:
-        for member in role.members:
-            wanted[member.shape] += 1
-    usable = np.stack([shape.slots > 0 for shape in demand.shapes]).any(axis=0)
-    needs = [
-        (np.minimum(shape.slots, count), int(count))
-        for shape, count in zip(demand.shapes, wanted, strict=True)
-    ]
-    for row in range(demand.free.shape[0]):
-        asked = sum(int(count) * int(s.request[row]) for count, s in zip(wanted, demand.shapes, strict=True))
-        needs.append((np.maximum(demand.free[row], 0) * usable, asked))
-    fewest = 0
-    for per_node, asked in needs:
-        amounts = tree.sum_up(per_node)[span]
-        asked -= int(amounts[held].sum())  # noqa: PLW2901 - what is left to cover
-        if asked > 0:
-            covered = np.cumsum(np.sort(amounts[~held])[::-1])
-            fewest = max(fewest, int(np.searchsorted(covered, asked)) + 1)
-    return fewest
 
 
 def class_counts(

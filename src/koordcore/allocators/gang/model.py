@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from koordcore._cpsat import Program, Stage, Terms
+from koordcore.allocators.gang.bounds import BoolVector
 from koordcore.allocators.gang.demand import GangDemand
 from koordcore.allocators.gang.objective import Terms as Objective
 from koordcore.allocators.gang.patterns import Pattern, node_patterns
@@ -64,10 +65,18 @@ class GangModel:
         One per gang, all over the same shapes and free amounts.
     optional
         Each gang may be left out as a whole (the first switch of its roles).
+    usable
+        Nodes that members may be put on, shape (nodes,); None for all. Nodes with bound members must be among
+        them.
     """
 
     def __init__(
-        self, tree: NetworkTopology, objectives: Sequence[Objective], *, optional: bool = False
+        self,
+        tree: NetworkTopology,
+        objectives: Sequence[Objective],
+        *,
+        optional: bool = False,
+        usable: BoolVector | None = None,
     ) -> None:
         self.tree = tree
         self.objectives = tuple(objectives)
@@ -81,6 +90,8 @@ class GangModel:
         for member_class in self.classes:
             limits[member_class.shape] += member_class.count
         self.slots = np.clip(self.slots, 0, limits[:, None])
+        if usable is not None:
+            self.slots = self.slots * usable
         self._times: list[tuple[int, Terms, int, int]] = []
         self._chosen: list[tuple[int, list[int]]] = []
         self.cells = self._make_cells()
