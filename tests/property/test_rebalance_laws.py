@@ -13,12 +13,13 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import make_resources
 from koordcore.rebalance.anomaly import Detector, DetectorState
 from koordcore.rebalance.defrag import Wanted, plan_defragmentation
 from koordcore.rebalance.migration.max_unavailable import max_unavailable
-from koordcore.rebalance.moves import Group, Host, Movable, Move, MoveProblem, covering_sets, fewest_leaving
+from koordcore.rebalance.moves import Group, Host, Movable, MoveProblem, covering_sets, fewest_leaving
 from koordcore.rebalance.plan import plan_rebalance
 from tests.reference.rebalance_moves import amounts, fewest_to_cool, fewest_to_fit, hot
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.pods import OwnerReference, Pod, PodKey
-from koordcore.model.rebalance import EvictionLimits
+from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs
 from koordcore.model.resources import make_resources
 from koordcore.model.selectors import EVERYTHING
-from koordcore.rebalance.budgets import move_groups
+from koordcore.rebalance.budgets import migrating_groups, move_groups
 from koordcore.rebalance.moves import Group, Host, Movable, MoveProblem
 from koordcore.rebalance.plan import plan_rebalance
 
@@ -35,6 +35,25 @@ def test_a_single_pod_stays() -> None:
     """A workload of one is not moved."""
     (group,) = move_groups(pods(1, 1), workloads=[Workload(kind="ReplicaSet", name="w", uid="w", replicas=1)])
     assert group.most == 0
+
+
+def test_a_gang_keeps_its_minimum() -> None:
+    """Of five members three are needed: two may go; a gang at its minimum stays where it is."""
+    label = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    members = [Pod(name=f"m{index}", labels=label, node_name="n") for index in range(5)]
+    (group,) = move_groups(members, minimums={"default/g": 3, "default/other": 1})
+    assert (group.name, group.most, len(group.pods)) == ("gang default/g", 2, 5)
+    assert move_groups(members[:3], minimums={"default/g": 3})[0].most == 0
+    assert move_groups(members[:2], minimums={"default/g": 3})[0].most == 0
+
+
+def test_what_may_be_on_its_way_at_once() -> None:
+    """Two per node unless said otherwise; no limit in all; 0 is none."""
+    (group,) = migrating_groups(pods(4, 4))
+    assert (group.name, group.most) == ("node n", 2)
+    args = MigrationControllerArgs(max_migrating_per_node=0, max_migrating_globally=3)
+    (group,) = migrating_groups(pods(4, 4), args=args)
+    assert (group.name, group.most) == ("evictions", 3)
 
 
 def test_limits_of_a_cycle() -> None:

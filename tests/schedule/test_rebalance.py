@@ -6,6 +6,7 @@ import attrs
 
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, Device, DeviceObject, DeviceType
+from koordcore.model.moves import Move
 from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod, PodKey, PodPhase
 from koordcore.model.policy import FeatureSetting, Policy
@@ -15,7 +16,7 @@ from koordcore.protocol.device import DEVICE_ALLOCATED
 from koordcore.rebalance.defrag import DefragmentationPlan, Wanted, plan_defragmentation
 from koordcore.rebalance.evict import CycleEvictor
 from koordcore.rebalance.load_problem import problem_of_requests
-from koordcore.rebalance.moves import Allows, Move, MoveProblem
+from koordcore.rebalance.moves import Allows, MoveProblem
 from koordcore.schedule import schedule
 from koordcore.schedule.rebalance import check_moves, checked_plan, static_allows
 from koordcore.snapshot import ClusterSnapshot

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import sys
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.moves import add_plan_options, certificate_text, moves_table, print_plan
 from koordcore.cli.policies import add_policy, read_policy
-from koordcore.cli.rebalance import certificate_text, move_objects, move_record, moves_table
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.errors import ModelError
 from koordcore.model.certificates import Limits
-from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.rebalance import EvictorArgs
 from koordcore.model.resources import PODS, Resources, make_resources, parse_resources
-from koordcore.rebalance.budgets import move_groups
 from koordcore.rebalance.defrag import DefragmentationPlan, Wanted, plan_defragmentation
 from koordcore.rebalance.emptying import EmptyingPlan, plan_emptying
 from koordcore.rebalance.evict import CycleEvictor
 from koordcore.rebalance.load_problem import problem_of_requests
 from koordcore.rebalance.moves import Allows, MoveProblem
-from koordcore.schedule.rebalance import checked_plan
+from koordcore.schedule.rebalance import checked_plan, limits_of
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["register", "run"]
@@ -60,8 +56,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument(
         "--block", metavar="LABEL", help="all slots on nodes with the same value of this label"
     )
-    parser.add_argument("--effort", type=float, default=10.0, metavar="UNITS", help="solver budget (10)")
-    parser.add_argument("-o", "--output", choices=("table", "json", "patches"), default="table")
+    add_plan_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -69,11 +64,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when the shape does not fit whatever moves."""
     snapshot = load_paths(arguments).snapshot
     pods = tuple(snapshot.bound_pods())
+    groups, at_once = limits_of(snapshot)
     asked = problem_of_requests(
         [state.node for state in snapshot.nodes],
         pods,
         evictor=CycleEvictor(EvictorArgs()),
-        groups=move_groups(pods, budgets=snapshot.of(PodDisruptionBudget), workloads=snapshot.of(Workload)),
+        groups=groups,
+        at_once=at_once,
     )
     if arguments.empty is not None:
         return _empty(arguments, snapshot, asked)
@@ -86,16 +83,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     with working(f"making room on {len(snapshot.nodes)} nodes"):
         done, checked = checked_plan(snapshot, plan, policy=read_policy(arguments))
-    if arguments.output == "json":
-        print(json.dumps(_record(done), indent=2))
-    elif arguments.output == "patches":
-        for one in move_objects(snapshot, done.moves, "defragmentation"):
-            print(json.dumps(one))
-    else:
-        _print_tables(wanted, done)
-    if checked.refused is not None:
-        print(f"koordcore: {checked.refused[0]} is refused on {checked.refused[1]}", file=sys.stderr)
-    return 1 if done.missing or checked.refused is not None else 0
+    confirmed = print_plan(
+        arguments,
+        snapshot,
+        done,
+        checked,
+        won={"missing": done.missing, "places": dict(done.places), "gains": list(done.gains)},
+        tables=lambda: _print_tables(wanted, done),
+        reason="defragmentation",
+    )
+    return 0 if confirmed and not done.missing else 1
 
 
 def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, asked: MoveProblem) -> int:
@@ -105,19 +102,22 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, asked: Move
         return plan_emptying(attrs.evolve(asked, allows=allows), most=arguments.empty or None)
 
     done, checked = checked_plan(snapshot, plan, policy=read_policy(arguments))
-    if arguments.output == "json":
-        moves = [move_record(move) for move in done.moves]
-        print(json.dumps({"emptied": list(done.emptied), "moves": moves}, indent=2))
-    elif arguments.output == "patches":
-        for one in move_objects(snapshot, done.moves, "defragmentation"):
-            print(json.dumps(one))
-    else:
+
+    def tables() -> None:
         if done.moves:
             show(moves_table(done.moves, "legal at every step; not proven to be the most"))
         print(f"{len(done.emptied)} nodes emptied: {', '.join(done.emptied) or 'none'}")
-    if checked.refused is not None:
-        print(f"koordcore: {checked.refused[0]} is refused on {checked.refused[1]}", file=sys.stderr)
-    return 1 if len(done.emptied) < max(1, arguments.empty) or checked.refused is not None else 0
+
+    confirmed = print_plan(
+        arguments,
+        snapshot,
+        done,
+        checked,
+        won={"emptied": list(done.emptied)},
+        tables=tables,
+        reason="defragmentation",
+    )
+    return 0 if confirmed and len(done.emptied) >= max(1, arguments.empty) else 1
 
 
 def _wanted(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Wanted:
@@ -141,20 +141,6 @@ def _requests(text: str) -> Resources:
             raise ModelError(f'--want: expected NAME=AMOUNT, got "{part}"')
         raw[name.strip()] = value.strip()
     return make_resources({PODS: 1, **parse_resources(raw)})
-
-
-def _record(plan: DefragmentationPlan) -> dict[str, Any]:
-    return {
-        "missing": plan.missing,
-        "places": dict(plan.places),
-        "gains": list(plan.gains),
-        "moves": [move_record(move) for move in plan.moves],
-        "certificate": {
-            "status": str(plan.certificate.status),
-            "objective": list(plan.certificate.objective),
-            "bound": list(plan.certificate.bound),
-        },
-    }
 
 
 def _print_tables(wanted: Wanted, plan: DefragmentationPlan) -> None:

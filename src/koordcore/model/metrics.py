@@ -15,7 +15,7 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.model.quantity import NANO, parse_exact_quantity
-from koordcore.model.resources import Resources, make_resources, scale_of
+from koordcore.model.resources import CPU, Resources, scale_of
 
 __all__ = [
     "NOTHING_MEASURED",
@@ -33,6 +33,7 @@ Measured: TypeAlias = immutabledict[str, int]
 """Resource name to amount in billionths of its unit; an absent name was not measured."""
 
 NOTHING_MEASURED: Final[Measured] = immutabledict()
+_MILLI: Final = NANO // scale_of(CPU)
 
 
 def parse_measured(raw: Mapping[str, object]) -> Measured:
@@ -77,10 +78,10 @@ def rounded(measured: Mapping[str, int]) -> Resources:
     {'cpu': 759, 'memory': 1}
     """
     amounts: dict[str, int] = {}
-    for name, amount in measured.items():
-        step = NANO // scale_of(name)
+    for name, amount in sorted(measured.items()):
+        step = _MILLI if name == CPU else NANO
         amounts[name] = -(-amount // step) if amount >= 0 else amount // step
-    return make_resources(amounts)
+    return immutabledict(amounts)
 
 
 @attrs.frozen

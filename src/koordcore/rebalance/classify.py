@@ -214,14 +214,16 @@ def _measure(node: Node, metric: NodeMetric, pods: tuple[Pod, ...], names: tuple
     reported = metric.pod_usages()
     usage, prod = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
     for used in (metric.system_usage, *(one.usage for one in metric.pods)):
-        for name in names:
-            usage[name] += used.get(name, 0)
+        for name, amount in used.items():
+            if name in usage:
+                usage[name] += amount
     productive = [pod for pod in pods if pod_priority_class(pod) is PriorityClass.PROD]
     for pod in productive:
         one = reported.get((pod.namespace, pod.name))
         if one is not None:
-            for name in names:
-                prod[name] += one.usage.get(name, 0)
+            for name, amount in one.usage.items():
+                if name in prod:
+                    prod[name] += amount
     usage[PODS], prod[PODS] = len(pods) * NANO, len(productive) * NANO
     return NodeLoad(
         node=node,

@@ -18,19 +18,19 @@ from koordcore._cpsat import Program, Stage, solve
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
 from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import Resources, make_resources
 from koordcore.rebalance.moves import (
     Host,
     Movable,
-    Move,
     MoveProblem,
     covering_sets,
     fewest_leaving,
-    in_waves,
 )
 from koordcore.rebalance.placing import Room
 from koordcore.rebalance.program import add_pairs, bind_amounts
+from koordcore.rebalance.waves import in_waves
 
 __all__ = ["DefragmentationPlan", "Wanted", "free_slots", "plan_defragmentation"]
 
@@ -139,15 +139,19 @@ def plan_defragmentation(
         for host in hosts
     }
     bound, ranked = _bound(blocks, curves, wanted)
-    choice = _greedy(problem, wanted, ranked, blocks, curves, by_node)
+    choice = greedy = _greedy(problem, wanted, ranked, blocks, curves, by_node)
     objective = _objective(problem, wanted, choice)
     whole = len(problem.movable) * sum(host.receives for host in problem.hosts) <= _WHOLE
     if objective != bound and whole:
         choice, proven = _by_program(problem, wanted, blocks, choice, limits)
         objective = _objective(problem, wanted, choice)
         bound = max(bound, proven)
-    status = CertificateStatus.PROVEN if objective == bound else CertificateStatus.FEASIBLE
     moves = in_waves(problem, choice.targets)
+    if moves is None:
+        # A ring that the limits forbid; the greedy's moves can be carried out one by one.
+        choice, objective = greedy, _objective(problem, wanted, greedy)
+        moves = in_waves(problem, choice.targets) or ()
+    status = CertificateStatus.PROVEN if objective == bound else CertificateStatus.FEASIBLE
     return DefragmentationPlan(
         moves=moves,
         places=tuple(sorted(choice.places.items())),

@@ -9,8 +9,10 @@ from __future__ import annotations
 import attrs
 
 from koordcore.model.certificates import Certificate, CertificateStatus
-from koordcore.rebalance.moves import Movable, Move, MoveProblem, in_waves
+from koordcore.model.moves import Move
+from koordcore.rebalance.moves import Movable, MoveProblem
 from koordcore.rebalance.placing import Room
+from koordcore.rebalance.waves import in_waves
 
 __all__ = ["EmptyingPlan", "plan_emptying"]
 
@@ -68,7 +70,7 @@ def plan_emptying(problem: MoveProblem, *, most: int | None = None) -> EmptyingP
             filled = set(room.targets.values())
     cost = sum(one.cost for one in problem.movable if one.pod in room.targets)
     return EmptyingPlan(
-        moves=in_waves(problem, room.targets),
+        moves=in_waves(problem, room.targets) or (),
         emptied=tuple(emptied),
         certificate=Certificate(CertificateStatus.HEURISTIC, (-len(emptied), len(room.targets), cost)),
     )

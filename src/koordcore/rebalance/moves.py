@@ -1,4 +1,4 @@
-"""Pods that move, nodes that take them, and the order in which moves are carried out."""
+"""Pods that move, nodes that take them, and the limits that hold for a plan."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ __all__ = [
     "Group",
     "Host",
     "Movable",
-    "Move",
     "MoveProblem",
     "anywhere",
     "covering_sets",
     "fewest_leaving",
     "hot_hosts",
-    "in_waves",
 ]
 
 Allows: TypeAlias = Callable[[PodKey, str], bool]
@@ -87,7 +85,7 @@ class Host:
 
 @attrs.frozen
 class Group:
-    """Pods of which at most so many may be moved: a workload, a namespace, a disruption budget, a node."""
+    """Pods of which at most so many may be moved: a workload, a gang, a disruption budget, a node."""
 
     name: str
     pods: tuple[PodKey, ...]
@@ -103,7 +101,9 @@ class MoveProblem:
     hosts, movable
         By name and by key.
     groups
-        Limits.
+        Limits on what a plan moves in all.
+    at_once
+        Limits on what is on its way at any moment, each at least 1.
     allows
         Where a pod may run.
     """
@@ -111,6 +111,7 @@ class MoveProblem:
     hosts: tuple[Host, ...]
     movable: tuple[Movable, ...]
     groups: tuple[Group, ...] = ()
+    at_once: tuple[Group, ...] = ()
     allows: Allows = anywhere
 
     def __attrs_post_init__(self) -> None:
@@ -119,29 +120,12 @@ class MoveProblem:
             raise ModelError("two hosts have the same name")
         if len({one.pod for one in self.movable}) < len(self.movable):
             raise ModelError("a pod stands twice among the movable ones")
+        for group in self.at_once:
+            if group.most < 1:
+                raise ModelError(f"{group.name}: a limit of {group.most} at once lets nothing move")
         for one in self.movable:
             if one.node not in names:
                 raise ModelError(f"{one.pod} is on {one.node}, which is not among the hosts")
-
-
-@attrs.frozen(kw_only=True)
-class Move:
-    """One pod from one node to another.
-
-    Parameters
-    ----------
-    pod, source, target
-        Who, from where, where to.
-    leaves, arrives
-        Waves in which it is evicted and starts again, from 0. They differ only in a ring of moves, which
-        no order can carry out without one pod being down for a while.
-    """
-
-    pod: PodKey
-    source: str
-    target: str
-    leaves: int = 0
-    arrives: int = 0
 
 
 def hot_hosts(hosts: Iterable[Host]) -> tuple[Host, ...]:
@@ -237,76 +221,3 @@ def covering_sets(
         yield from (tuple(pods[index] for index in chosen) for chosen in found)
         if seen > _MOST_SETS:
             return
-
-
-def in_waves(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[Move, ...]:
-    """Order moves so that no node is asked for more than it has at any step.
-
-    All moves of a wave may be carried out together: a target has room for them before anything of that wave
-    has left. Where moves wait for each other in a ring, the cheapest pod of them leaves first and starts
-    again once there is room.
-
-    Parameters
-    ----------
-    problem
-        The hosts before any move.
-    targets
-        Pod to the node that it moves to.
-
-    Returns
-    -------
-    tuple of Move
-        By wave, then by pod.
-    """
-    movable = {one.pod: one for one in problem.movable}
-    hosts = {host.name: host for host in problem.hosts}
-    requested = {host.name: dict(host.requested) for host in problem.hosts}
-    waiting = sorted(targets)
-    left_at: dict[PodKey, int] = {}
-    moves: list[Move] = []
-    wave = 0
-    while waiting:
-        taken: dict[str, dict[str, int]] = {}
-        going = []
-        for key in waiting:
-            one, target = movable[key], targets[key]
-            extra = taken.setdefault(target, {})
-            now, room = requested[target], hosts[target].allocatable
-            if all(
-                now.get(name, 0) + extra.get(name, 0) + amount <= room.get(name, 0)
-                for name, amount in one.requests.items()
-                if amount
-            ):
-                going.append(key)
-                for name, amount in one.requests.items():
-                    extra[name] = extra.get(name, 0) + amount
-        if going:
-            for key in going:
-                one, target = movable[key], targets[key]
-                moves.append(
-                    Move(
-                        pod=key,
-                        source=one.node,
-                        target=target,
-                        leaves=left_at.get(key, wave),
-                        arrives=wave,
-                    )
-                )
-                _add(requested[target], one.requests, 1)
-                if key not in left_at:
-                    _add(requested[one.node], one.requests, -1)
-            waiting = [key for key in waiting if key not in set(going)]
-        else:
-            standing = [key for key in waiting if key not in left_at]
-            if not standing:
-                raise ModelError("the moves end with a node that is asked for more than it has")
-            first = min(standing, key=lambda key: (movable[key].cost, key))
-            left_at[first] = wave
-            _add(requested[movable[first].node], movable[first].requests, -1)
-        wave += 1
-    return tuple(sorted(moves, key=lambda move: (move.arrives, move.pod)))
-
-
-def _add(amounts: dict[str, int], more: Mapping[str, int], sign: int) -> None:
-    for name, amount in more.items():
-        amounts[name] = amounts.get(name, 0) + sign * amount

@@ -14,19 +14,19 @@ import attrs
 
 from koordcore._cpsat import Presolve, Program, Stage, solve
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
+from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
 from koordcore.rebalance.moves import (
     Host,
     Movable,
-    Move,
     MoveProblem,
     covering_sets,
     fewest_leaving,
     hot_hosts,
-    in_waves,
 )
 from koordcore.rebalance.placing import Room
 from koordcore.rebalance.program import add_pairs, bind_amounts
+from koordcore.rebalance.waves import in_waves
 
 __all__ = ["RebalancePlan", "plan_rebalance"]
 
@@ -43,7 +43,7 @@ class RebalancePlan:
     Parameters
     ----------
     moves
-        By wave; see :class:`~koordcore.rebalance.moves.Move`.
+        By wave; see :class:`~koordcore.model.moves.Move`.
     before, after
         Names of the hot nodes before and after.
     certificate
@@ -82,23 +82,28 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
     for one in problem.movable:
         by_node.setdefault(one.node, []).append(one)
     bound = _bound(hot, by_node)
-    targets = _greedy(problem, hot, by_node)
-    objective = _objective(problem, targets)
+    targets = greedy = _greedy(problem, hot, by_node)
+    objective = _objective(problem, hot, targets)
     pairs = len(problem.movable) * sum(host.receives for host in problem.hosts)
     if objective[:2] != bound[:2]:
         # Only what the greedy left open, and what it moved: often enough, and small.
         quarter = attrs.evolve(limits, deterministic_time=limits.deterministic_time / 4)
         targets = _by_program(problem, hot, targets, whole=False, limits=quarter).targets
-        objective = _objective(problem, targets)
+        objective = _objective(problem, hot, targets)
     if objective != bound and pairs <= _WHOLE:
         solved = _by_program(problem, hot, targets, whole=True, limits=limits)
-        targets, objective = solved.targets, _objective(problem, solved.targets)
+        targets, objective = solved.targets, _objective(problem, hot, solved.targets)
         if solved.bound is not None:
             bound = max(bound, solved.bound)
+    moves = in_waves(problem, targets)
+    if moves is None:
+        # A ring that the limits forbid; the greedy's moves can be carried out one by one.
+        targets, objective = greedy, _objective(problem, hot, greedy)
+        moves = in_waves(problem, targets) or ()
     status = CertificateStatus.PROVEN if objective == bound else CertificateStatus.FEASIBLE
-    cooled = {host.name for host in _after(problem, targets)}
+    cooled = {host.name for host in _after(problem, hot, targets)}
     return RebalancePlan(
-        moves=in_waves(problem, targets),
+        moves=moves,
         before=tuple(sorted(host.name for host in hot)),
         after=tuple(sorted(cooled)),
         certificate=Certificate(status, objective, bound),
@@ -146,7 +151,8 @@ def _greedy(
 _MOST_TRIES: Final = 512
 
 
-def _after(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[Host, ...]:
+def _after(problem: MoveProblem, hot: Sequence[Host], targets: Mapping[PodKey, str]) -> tuple[Host, ...]:
+    """List the hosts that are hot after the moves, given those that are before."""
     changes: dict[str, dict[str, int]] = {}
     for one in problem.movable:
         target = targets.get(one.pod)
@@ -155,17 +161,21 @@ def _after(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[Host, .
                 for node, sign in ((one.node, -1), (target, 1)):
                     change = changes.setdefault(node, {})
                     change[name] = change.get(name, 0) + sign * amount
-    hot = []
+    before = {host.name for host in hot}
+    after = []
     for host in problem.hosts:
-        change = changes.get(host.name, {})
-        if any(host.usage.get(name, 0) + change.get(name, 0) > limit for name, limit in host.high.items()):
-            hot.append(host)
-    return tuple(hot)
+        moved = changes.get(host.name)
+        if moved is None:
+            if host.name in before:
+                after.append(host)
+        elif any(host.usage.get(name, 0) + moved.get(name, 0) > limit for name, limit in host.high.items()):
+            after.append(host)
+    return tuple(after)
 
 
-def _objective(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[int, ...]:
+def _objective(problem: MoveProblem, hot: Sequence[Host], targets: Mapping[PodKey, str]) -> tuple[int, ...]:
     cost = sum(one.cost for one in problem.movable if one.pod in targets)
-    return len(_after(problem, targets)), len(targets), cost
+    return len(_after(problem, hot, targets)), len(targets), cost
 
 
 @attrs.frozen
@@ -183,7 +193,7 @@ def _by_program(
     limits: Limits,
 ) -> _Solved:
     names = {host.name for host in hot}
-    still = {host.name for host in _after(problem, start)}
+    still = {host.name for host in _after(problem, hot, start)}
     pods = [one for one in problem.movable if whole or one.node in still or one.pod in start]
     allowed = _receivers(problem, names, start, len(pods), whole=whole)
     program = Program()

@@ -14,17 +14,22 @@ import attrs
 
 from koordcore._workspace import Workspace
 from koordcore.model.affinity import TaintEffect, tolerated
+from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.decisions import Bound
+from koordcore.model.moves import Move
 from koordcore.model.pods import Pod, PodKey, PodPhase
 from koordcore.model.policy import Policy
+from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
 from koordcore.protocol.device import DEVICE_ALLOCATED
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
-from koordcore.rebalance.moves import Allows, Move
+from koordcore.rebalance.budgets import migrating_groups, move_groups
+from koordcore.rebalance.moves import Allows, Group
 from koordcore.schedule.classes import FeatureSet
+from koordcore.schedule.jobs import JobTable
 from koordcore.schedule.place import place_there
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["CheckedMoves", "Plan", "check_moves", "checked_plan", "static_allows"]
+__all__ = ["CheckedMoves", "Plan", "check_moves", "checked_plan", "limits_of", "static_allows"]
 
 _MOST_ROUNDS: Final = 20
 _HOLDINGS: Final = frozenset(
@@ -57,6 +62,40 @@ class CheckedMoves:
 
     bound: tuple[Bound, ...]
     refused: tuple[PodKey, str] | None = None
+
+
+def limits_of(
+    snapshot: ClusterSnapshot,
+    *,
+    args: MigrationControllerArgs | None = None,
+    limits: EvictionLimits = NO_LIMITS,
+) -> tuple[tuple[Group, ...], tuple[Group, ...]]:
+    """List what limits a plan for a snapshot: budgets, workloads, gangs, and the limits that are given.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster, with its PodDisruptionBudgets, workloads and gangs.
+    args
+        Limits of migration; upstream's defaults when left out.
+    limits
+        Evictions that the plan may make per node, per namespace, and in all.
+
+    Returns
+    -------
+    groups, at_once
+        What may be moved in all, and what may be on its way at any moment.
+    """
+    pods = tuple(snapshot.bound_pods())
+    groups = move_groups(
+        pods,
+        budgets=snapshot.of(PodDisruptionBudget),
+        workloads=snapshot.of(Workload),
+        minimums=JobTable(snapshot).minimums(),
+        args=args,
+        limits=limits,
+    )
+    return groups, migrating_groups(pods, args=args)
 
 
 def static_allows(snapshot: ClusterSnapshot) -> Allows:

@@ -61,7 +61,7 @@ def evictability(pod: Pod, args: EvictorArgs) -> Refusal | None:
             return Refusal("includedNamespaces")
         if pod.namespace in args.namespaces.exclude:
             return Refusal("excludedNamespaces")
-    if cost_of(pod.annotations, ANNOTATION_EVICTION_COST) == MAX_COST:
+    if pod.annotations and cost_of(pod.annotations, ANNOTATION_EVICTION_COST) == MAX_COST:
         return Refusal("podWithMaxEvictionCost")
     texts = [*_kind_texts(pod), *_constraint_texts(pod, args)]
     if not texts:
@@ -72,10 +72,11 @@ def evictability(pod: Pod, args: EvictorArgs) -> Refusal | None:
 def _kind_texts(pod: Pod) -> Iterator[str]:
     if any(owner.kind == "DaemonSet" for owner in pod.owners):
         yield "pod is a DaemonSet pod"
-    if "kubernetes.io/config.mirror" in pod.annotations:
-        yield "pod is a mirror pod"
-    if pod.annotations.get("kubernetes.io/config.source", "api") != "api":
-        yield "pod is a static pod"
+    if pod.annotations:
+        if "kubernetes.io/config.mirror" in pod.annotations:
+            yield "pod is a mirror pod"
+        if pod.annotations.get("kubernetes.io/config.source", "api") != "api":
+            yield "pod is a static pod"
     if pod.deleted is not None:
         yield "pod is terminating"
 

@@ -1,0 +1,177 @@
+"""What ``rebalance`` and ``defrag`` print of a plan of moves: tables, JSON, or objects to apply."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from koordcore.cli.tables import Column, Table, Tone
+from koordcore.model.certificates import Certificate
+from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
+from koordcore.model.moves import Move
+from koordcore.model.pods import Pod
+from koordcore.model.resources import format_resources
+from koordcore.protocol.migration import ANNOTATION_EVICT_REASON, format_job
+from koordcore.schedule.rebalance import CheckedMoves
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["add_plan_options", "certificate_text", "moves_table", "print_plan"]
+
+
+def add_plan_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--effort`` and ``--output``."""
+    parser.add_argument("--effort", type=float, default=10.0, metavar="UNITS", help="solver budget (10)")
+    parser.add_argument("-o", "--output", choices=("table", "json", "patches"), default="table")
+
+
+def print_plan(
+    arguments: argparse.Namespace,
+    snapshot: ClusterSnapshot,
+    plan: Any,
+    checked: CheckedMoves,
+    *,
+    won: Mapping[str, Any],
+    tables: Callable[[], None],
+    reason: str,
+) -> bool:
+    """Print a plan in the form that was asked for.
+
+    Parameters
+    ----------
+    arguments
+        With ``output``.
+    snapshot, plan, checked
+        The cluster, the plan (moves and a certificate), and what the features say of its moves.
+    won
+        What the plan reaches, for JSON.
+    tables
+        Prints it for people.
+    reason
+        Why pods are evicted, for the objects.
+
+    Returns
+    -------
+    bool
+        Every move was confirmed; else the first that was refused stands on standard error.
+    """
+    moves: tuple[Move, ...] = plan.moves
+    if arguments.output == "json":
+        certificate: Certificate = plan.certificate
+        record = {
+            **won,
+            "moves": [move_record(move) for move in moves],
+            "certificate": {
+                "status": str(certificate.status),
+                "objective": list(certificate.objective),
+                "bound": list(certificate.bound),
+            },
+        }
+        print(json.dumps(record, indent=2))
+    elif arguments.output == "patches":
+        for one in move_objects(snapshot, moves, reason):
+            print(json.dumps(one))
+    else:
+        tables()
+    if checked.refused is not None:
+        print(f"koordcore: {checked.refused[0]} is refused on {checked.refused[1]}", file=sys.stderr)
+    return checked.refused is None
+
+
+def certificate_text(certificate: Certificate, what: str) -> str:
+    """Say in a line how good the plan is known to be."""
+    if certificate.proven:
+        return f"proven: no plan {what}"
+    return f"not proven: objective {list(certificate.objective)}, bound {list(certificate.bound)}"
+
+
+def moves_table(moves: tuple[Move, ...], note: str) -> Table:
+    """Show moves by wave."""
+    columns = (
+        Column("WAVE", number=True),
+        Column("POD", tone=Tone.NAME),
+        Column("FROM"),
+        Column("TO", tone=Tone.GOOD),
+        Column("NOTE", tone=Tone.DIM),
+    )
+    rows = [
+        (
+            str(move.arrives + 1),
+            str(move.pod),
+            move.source,
+            move.target,
+            f"down from wave {move.leaves + 1}" if move.leaves != move.arrives else "",
+        )
+        for move in moves
+    ]
+    return Table(title="Moves", columns=columns, rows=rows, note=note)
+
+
+def move_record(move: Move) -> dict[str, Any]:
+    """Write a move as JSON."""
+    return {
+        "pod": str(move.pod),
+        "from": move.source,
+        "to": move.target,
+        "leaves": move.leaves,
+        "arrives": move.arrives,
+    }
+
+
+def move_objects(snapshot: ClusterSnapshot, moves: tuple[Move, ...], reason: str) -> list[dict[str, Any]]:
+    """Make a Reservation at the target and a PodMigrationJob of each move, in the order of the waves."""
+    made: list[dict[str, Any]] = []
+    for move in moves:
+        pod = snapshot.pod(move.pod)
+        if pod is None:
+            continue
+        name = f"move-{move.pod.namespace}-{move.pod.name}"
+        made.append(_reservation(pod, name, move.target))
+        job = PodMigrationJob(
+            name=name,
+            annotations={ANNOTATION_EVICT_REASON: reason},
+            pod=move.pod,
+            pod_uid=pod.uid,
+            mode=JobMode.RESERVATION_FIRST,
+            ttl=300 * 10**9,
+            phase=JobPhase.PENDING,
+        )
+        written = format_job(job)
+        spec = dict(written["spec"])  # type: ignore[call-overload]  # a mapping by construction
+        spec["reservationOptions"] = {"reservationRef": {"name": name}}
+        made.append({**written, "spec": spec})
+    return made
+
+
+def _reservation(pod: Pod, name: str, target: str) -> dict[str, Any]:
+    owner = pod.controller
+    reference: dict[str, Any] = {"object": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}}
+    if owner is not None:
+        controller = {"kind": owner.kind, "name": owner.name, "uid": owner.uid, "controller": True}
+        reference = {"controller": {"namespace": pod.namespace, **controller}}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [target]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    containers = [
+        {"name": one.name or f"c{index}", "resources": {"requests": _quantities(one.requests)}}
+        for index, one in enumerate(pod.containers)
+    ] or [{"name": "c0", "resources": {"requests": _quantities(pod.requests)}}]
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/created-by": "koord-descheduler"}},
+        "spec": {
+            "allocateOnce": True,
+            "ttl": "5m0s",
+            "owners": [reference],
+            "template": {
+                "metadata": {"namespace": pod.namespace, "labels": dict(pod.labels)},
+                "spec": {"affinity": {"nodeAffinity": required}, "containers": containers},
+            },
+        },
+    }
+
+
+def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    return dict(format_resources(amounts))

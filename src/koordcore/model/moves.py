@@ -1,0 +1,29 @@
+"""A running pod that goes to another node: what plans of moves are made of."""
+
+from __future__ import annotations
+
+import attrs
+
+from koordcore.model.pods import PodKey
+
+__all__ = ["Move"]
+
+
+@attrs.frozen(kw_only=True)
+class Move:
+    """One pod from one node to another.
+
+    Parameters
+    ----------
+    pod, source, target
+        Who, from where, where to.
+    leaves, arrives
+        Waves in which it is evicted and starts again, from 0. They differ only in a ring of moves, which
+        no order can carry out without one pod being down for a while.
+    """
+
+    pod: PodKey
+    source: str
+    target: str
+    leaves: int = 0
+    arrives: int = 0
