@@ -9,6 +9,8 @@ import pytest
 
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Unschedulable
+from koordcore.model.device_policy import DevicePolicy, ScoringStrategy
+from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.model.reservations import Reservation
 from koordcore.schedule.loop import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
@@ -196,3 +198,19 @@ def test_a_gathered_gang_draws_its_cards_from_reservations() -> None:
     )
     result = checked(snapshot)
     assert sorted((one.node, one.reservation) for one in result.bound) == [("n1", "r1"), ("n2", "r2")]
+
+
+@pytest.mark.parametrize(("strategy", "name"), [("LeastAllocated", "big"), ("MostAllocated", "small")])
+def test_what_devices_say_counts_among_the_reservations_of_a_node(strategy: str, name: str) -> None:
+    # Amounts alone give 78 to the small one and 53 to the other; of the cards 25 and 50 would be left over,
+    # scaled 50 and 100, or 75 and 50 be in use, scaled 100 and 66.
+    snapshot = held(
+        *node("n1", cards=(0, 0, 0, 0)),
+        reservation("big", pod("t", 2, gpus=2, bound=False)),
+        reservation("small", pod("t", 2, gpus=1, bound=False)),
+        owner("o", 2, gpus=1, bound=False),
+    )
+    devices = FeatureSetting(name="DeviceShare", args=DevicePolicy(strategy=ScoringStrategy(strategy)))
+    result = schedule(snapshot, policy=Policy().with_feature(devices))
+    assert verify(snapshot, result) == ()
+    assert [one.reservation for one in result.bound] == [name]

@@ -168,6 +168,10 @@ class Evaluator:
         """Give the room out of which the node serves the pod; ``None`` for the node itself."""
         return None
 
+    def score_from(self, room: Room) -> int:
+        """Score a room that serves the pod, 0..100 or raw: it is scaled by the best of its node."""
+        return 0
+
     def allocate_from(self, pod: Pod, row: int, room: Room) -> Holding | Shortfall | None:
         """Take exactly what the pod gets out of a room, as :meth:`allocate` does of the node."""
         return self.allocate(pod, row)

@@ -247,8 +247,20 @@ class DeviceEvaluator(Evaluator):
             else:
                 terms = terms_for(state, [one for room in lent[row] for one in _reservations(room)])
             held = int(masks[position]) if masks is not None else -1
-            mask = held if held >= 0 else None
-            raw[position] = score_devices(state, self._request, mask, policy=feature.policy, terms=terms)
+            raw[position] = self._score_on(state, terms, held)
+
+    def _score_on(self, state: NodeDevices, terms: Terms, held: int) -> int:
+        """Score one node on some terms; ``held`` are the NUMA nodes that a policy holds the pod to, or -1."""
+        mask = held if held >= 0 else None
+        return score_devices(state, self._request, mask, policy=self._feature.policy, terms=terms)
+
+    def score_from(self, room: Room) -> int:
+        feature = self._feature
+        state = feature.states[room.row]
+        if state is None or not holds_devices(state, room):
+            return 0
+        masks = feature.workspace.once(Alignment).masks(self._pod, slice(room.row, room.row + 1))
+        return self._score_on(state, device_terms(state, room), -1 if masks is None else int(masks[0]))
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         return default_normalise(raw, feasible)

@@ -93,6 +93,7 @@ class ReservationEvaluator(Evaluator):
         matched[list(wanted.matched)] = True
         self._lent = Lending(self._ledger, matched, together=wanted.wish.ignored)
         self._partners: list[Evaluator] = []
+        self._scoring: list[Evaluator] = []
         index = feature.workspace.layout.index
         self._asked = [
             (index[name], amount)
@@ -114,6 +115,7 @@ class ReservationEvaluator(Evaluator):
         for one in others:
             one.lending = self._lent
         self._partners = list(filters)
+        self._scoring = [one for one in others if type(one).score_from is not Evaluator.score_from]
 
     def refuse(self) -> Refusal | None:
         if not self._required or (self._lent.matched & self._ledger.open).any():
@@ -191,12 +193,29 @@ class ReservationEvaluator(Evaluator):
         order = ledger.order[numbers]
         # With an order first, by it; then by score, by the exact share, and by name (numbers go by name).
         no_order = order == 0
-        keys = (numbers, np.where(no_order, -exact, 0), np.where(no_order, -scores, 0), order, no_order, rows)
+        summed = scores + self._further_scores(rooms, picked)
+        keys = (numbers, np.where(no_order, -exact, 0), np.where(no_order, -summed, 0), order, no_order, rows)
         ranked = np.lexsort(keys)
         _, firsts = np.unique(rows[ranked], return_index=True)
         best = ranked[firsts]
         self._chosen[rows[best]] = numbers[best]
         self._raw[rows[best]] = scores[best]
+
+    def _further_scores(self, rooms: Rooms, picked: IntVector) -> IntVector:
+        """Add up what other features say about the rooms of a node that serve, each scaled to 100 there.
+
+        Where one room serves there is nothing to compare, and nobody is asked.
+        """
+        found = np.zeros(len(picked), np.int64)
+        if not self._scoring:
+            return found
+        rows = rooms.rows[picked]
+        for row in np.flatnonzero(np.bincount(rows) > 1).tolist():
+            here = np.flatnonzero(rows == row)
+            for one in self._scoring:
+                raw = np.array([one.score_from(rooms.room(int(at))) for at in picked[here]], np.int64)
+                found[here] += raw * 100 // max(1, int(raw.max()))
+        return found
 
     def _scores(self, numbers: IntVector) -> tuple[IntVector, Any]:
         """Score reservations as :func:`score_reservation` does, and with exact shares."""
