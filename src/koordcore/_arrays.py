@@ -23,14 +23,17 @@ __all__ = [
     "BoolVector",
     "ClusterColumns",
     "ClusterLayout",
+    "IntCube",
     "IntMatrix",
     "IntVector",
     "Rows",
+    "as_rows",
     "compile_columns",
     "compile_layout",
     "freeze",
 ]
 
+IntCube: TypeAlias = NDArray[np.int64]
 IntMatrix: TypeAlias = NDArray[np.int64]
 IntVector: TypeAlias = NDArray[np.int64]
 BoolVector: TypeAlias = NDArray[np.bool_]
@@ -42,6 +45,14 @@ AMOUNT_LIMIT: Final = 2**53
 
 FIRST_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 CPU_ROW, MEMORY_ROW, STORAGE_ROW, PODS_ROW = range(4)
+
+
+def as_rows(numbers: Sequence[int]) -> Rows:
+    """Select rows of a matrix, by a slice where they follow each other: that copies nothing."""
+    first = numbers[0] if numbers else 0
+    if list(numbers) == list(range(first, first + len(numbers))):
+        return slice(first, first + len(numbers))
+    return np.array(numbers, np.int64)
 
 
 def freeze(array: NDArray[np.int64]) -> NDArray[np.int64]:

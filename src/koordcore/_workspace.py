@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import attrs
+import numpy as np
 
-from koordcore._arrays import PODS_ROW, ClusterColumns, ClusterLayout, IntMatrix, Rows, freeze
+from koordcore._arrays import PODS_ROW, ClusterColumns, ClusterLayout, IntCube, IntMatrix, Rows, freeze
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Workspace"]
+__all__ = ["FREE", "REQUESTED", "SCORED", "Workspace"]
+
+REQUESTED: Final = 0
+SCORED: Final = 1
+FREE: Final = 2
 
 T = TypeVar("T")
 
@@ -32,8 +37,10 @@ class Workspace:
         Where it started; never changed.
     layout
         The static columns, shared with the snapshot.
+    amounts
+        ``(3, R, N)``: the three matrices below in one block, because whoever looks at some nodes gathers all.
     requested, scored
-        ``(R, N)`` working copies of the dynamic columns.
+        ``(R, N)`` working copies of the dynamic columns, views of ``amounts``.
     free
         ``(R, N)``: allocatable less requested; negative where a node is overcommitted.
     touched
@@ -49,9 +56,10 @@ class Workspace:
         self.snapshot = snapshot
         self.now = now
         self.layout: ClusterLayout = snapshot.layout
-        self.requested = snapshot.columns.requested.copy()
-        self.scored = snapshot.columns.scored.copy()
-        self.free = snapshot.layout.allocatable - self.requested
+        columns = snapshot.columns
+        free = snapshot.layout.allocatable - columns.requested
+        self.amounts: IntCube = np.stack([columns.requested, columns.scored, free])
+        self.requested, self.scored, self.free = self.amounts
         self.touched: list[int] = []
         self.journal: list[tuple[Pod, int, int]] = []
         self._made: dict[Callable[[Workspace], Any], Any] = {}
@@ -59,25 +67,26 @@ class Workspace:
         self._values: dict[Callable[..., Any], list[Any]] = {}
         self._bound: dict[PodKey, Pod] = {}
         self._gone: dict[PodKey, int] = {}
-        self._log: list[Callable[[], None]] = []
+        # How to undo each change: what to call, with what. Tuples, because a closure is five objects for the
+        # garbage collector to look after.
+        self._log: list[tuple[Any, ...]] = []
+        self._changes: dict[tuple[tuple[tuple[str, int], ...], ...], IntMatrix] = {}
         self._gathered_for: Rows | None = None
         self._gathered_at = 0
-        self._gathered: dict[int, IntMatrix] = {}
+        self._gathered: IntCube = self.amounts
 
-    def at(self, matrix: IntMatrix, rows: Rows) -> IntMatrix:
-        """Give the columns of some nodes, ``(R, n)``.
+    def at(self, rows: Rows) -> IntCube:
+        """Give the amounts of some nodes, ``(3, R, n)``, to be read only.
 
-        Several evaluators look at the same few nodes one after another: what was gathered for the last
-        selection is kept until anything changes.
+        ``REQUESTED``, ``SCORED`` and ``FREE`` tell them apart. Several evaluators look at the same few nodes
+        one after another: what was gathered for the last selection is kept until anything changes.
         """
         if isinstance(rows, slice):
-            return matrix[:, rows]
+            return self.amounts[:, :, rows]
         if self._gathered_for is not rows or self._gathered_at != len(self.touched):
-            self._gathered_for, self._gathered_at, self._gathered = rows, len(self.touched), {}
-        found = self._gathered.get(id(matrix))
-        if found is None:
-            found = self._gathered[id(matrix)] = matrix.take(rows, axis=1)
-        return found
+            self._gathered_for, self._gathered_at = rows, len(self.touched)
+            self._gathered = self.amounts.take(rows, axis=2)
+        return self._gathered
 
     def pods_on(self, row: int) -> dict[PodKey, Pod]:
         """Give the pods that hold room on a node now."""
@@ -104,82 +113,81 @@ class Workspace:
 
     def put(self, values: list[T], row: int, value: T) -> None:
         """Replace one node's value in a list that :meth:`values` gave."""
-        before = values[row]
+        self._log.append((self._set, values, row, values[row]))
+        self._set(values, row, value)
+
+    def _set(self, values: list[T], row: int, value: T) -> None:
         values[row] = value
         self.touched.append(row)
 
-        def undo() -> None:
-            values[row] = before
-            self.touched.append(row)
-
-        self._log.append(undo)
-
     def log(self, undo: Callable[[], None]) -> None:
         """Log how to undo a change made elsewhere, in a feature's own ledger."""
-        self._log.append(undo)
+        self._log.append((undo,))
 
     def _add(self, pod: Pod, row: int, sign: int) -> None:
         """Count a pod's amounts on a node, or take them off again; a pod is one pod, whatever it asks for."""
-        index = self.layout.index
-        for name, amount in pod.requests.items():
-            resource = index.get(name)
-            if resource is not None and resource != PODS_ROW:
-                self.requested[resource, row] += sign * amount
-                self.free[resource, row] -= sign * amount
-        for name, amount in pod.scored_requests.items():
-            resource = index.get(name)
-            if resource is not None and resource != PODS_ROW:
-                self.scored[resource, row] += sign * amount
-        self.requested[PODS_ROW, row] += sign
-        self.free[PODS_ROW, row] -= sign
-        self.scored[PODS_ROW, row] += sign
+        key = (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
+        change = self._changes.get(key)
+        if change is None:
+            change = self._changes[key] = self._change(*key)
+        column = self.amounts[:, :, row]
+        if sign > 0:
+            column += change
+        else:
+            column -= change
         self.touched.append(row)
         self.journal.append((pod, row, sign))
 
+    def _change(self, *amounts: tuple[tuple[str, int], ...]) -> IntMatrix:
+        """What a pod's requests, and those that scores read, add to its node's amounts: ``(3, R)``."""
+        index = self.layout.index
+        change = np.zeros(self.amounts.shape[:2], np.int64)
+        for which, asked in zip((REQUESTED, SCORED), amounts, strict=True):
+            for name, amount in asked:
+                if name in index:
+                    change[which, index[name]] = amount
+            change[which, PODS_ROW] = 1
+        change[FREE] = -change[REQUESTED]
+        return change
+
     def bind(self, pod: Pod, row: int) -> None:
         """Put a pod, with its node and annotations set, on its node; room is not checked."""
-        pods = self.pods_on(row)
-        pods[pod.key] = pod
+        self.pods_on(row)[pod.key] = pod
         self._bound[pod.key] = pod
         self._add(pod, row, 1)
+        self._log.append((self._unbind, pod, row))
 
-        def undo() -> None:
-            del pods[pod.key]
-            del self._bound[pod.key]
-            self._add(pod, row, -1)
-
-        self._log.append(undo)
+    def _unbind(self, pod: Pod, row: int) -> None:
+        del self.pods_on(row)[pod.key]
+        del self._bound[pod.key]
+        self._add(pod, row, -1)
 
     def annotate(self, key: PodKey, row: int, annotations: Mapping[str, str]) -> None:
         """Write more on a pod that this workspace has bound; nothing that is counted may depend on it."""
-        pods = self.pods_on(row)
-        before = pods[key]
-        pods[key] = self._bound[key] = before.at(before.node_name, annotations=annotations)
+        before = self.pods_on(row)[key]
+        self._rewrite(before.at(before.node_name, annotations=annotations), row)
+        self._log.append((self._rewrite, before, row))
 
-        def undo() -> None:
-            pods[key] = self._bound[key] = before
-
-        self._log.append(undo)
+    def _rewrite(self, pod: Pod, row: int) -> None:
+        self.pods_on(row)[pod.key] = self._bound[pod.key] = pod
 
     def evict(self, key: PodKey, row: int) -> Pod:
         """Take a pod off its node."""
-        pods = self.pods_on(row)
-        pod = pods.pop(key)
+        pod = self.pods_on(row).pop(key)
         fresh = self._bound.pop(key, None)
         if fresh is None:
             self._gone[key] = row
         self._add(pod, row, -1)
-
-        def undo() -> None:
-            pods[key] = pod
-            if fresh is None:
-                del self._gone[key]
-            else:
-                self._bound[key] = fresh
-            self._add(pod, row, 1)
-
-        self._log.append(undo)
+        self._log.append((self._return, pod, row, fresh))
         return pod
+
+    def _return(self, pod: Pod, row: int, fresh: Pod | None) -> None:
+        self.pods_on(row)[pod.key] = pod
+        if fresh is None:
+            del self._gone[pod.key]
+        else:
+            self._bound[pod.key] = fresh
+        self._add(pod, row, 1)
 
     def checkpoint(self) -> int:
         """Mark the present state."""
@@ -188,7 +196,12 @@ class Workspace:
     def rollback(self, mark: int) -> None:
         """Go back to a mark."""
         while len(self._log) > mark:
-            self._log.pop()()
+            undo, *arguments = self._log.pop()
+            undo(*arguments)
+
+    def commit(self) -> None:
+        """Forget how to go back: what was done so far stands, and every mark is void."""
+        self._log.clear()
 
     def freeze(self) -> ClusterSnapshot:
         """Give the snapshot of the present state, with columns and node values already in place.

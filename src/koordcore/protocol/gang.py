@@ -149,12 +149,15 @@ def _parse_int(text: str, limit: int) -> int:
 
 def gang_name(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Name the gang of a pod; empty for none. The CRD label wins, then the lightweight label."""
-    return (
-        labels.get(LABEL_POD_GROUP)
-        or labels.get(LABEL_LIGHTWEIGHT_NAME)
-        or annotations.get(ANNOTATION_GANG_NAME)
-        or ""
-    )
+    # Asked of every pod, and few are in a gang: a look-up that fails is dear in a frozen mapping.
+    name = ""
+    if LABEL_POD_GROUP in labels:
+        name = labels[LABEL_POD_GROUP]
+    if not name and LABEL_LIGHTWEIGHT_NAME in labels:
+        name = labels[LABEL_LIGHTWEIGHT_NAME]
+    if not name and ANNOTATION_GANG_NAME in annotations:
+        name = annotations[ANNOTATION_GANG_NAME]
+    return name
 
 
 def topology_selector(annotations: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ is bound somewhere, only that node's entry grows stale, and it is refreshed when
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -47,6 +47,8 @@ class _Ground:
     ----------
     mask, score
         ``(N,)``: nodes that they allow, and their weighted score where it needs no normalisation.
+    flat
+        They allow every node and score all of them the same; then this is that score.
     uneven
         The ones whose score has to be normalised over the nodes that are feasible at the time.
     """
@@ -54,6 +56,7 @@ class _Ground:
     mask: BoolVector
     score: IntVector
     uneven: tuple[_Part, ...]
+    flat: int | None
 
     @classmethod
     def of(cls, parts: tuple[_Part, ...], number: int) -> _Ground:
@@ -73,7 +76,8 @@ class _Ground:
                 uneven.append(part)
             else:
                 score += part.setting.weight * part.evaluator.normalise(raw, mask)
-        return cls(mask, score, tuple(uneven))
+        flat = int(score[0]) if len(score) and mask.all() and not np.ptp(score) else None
+        return cls(mask, score, tuple(uneven), flat)
 
 
 class FeatureSet:
@@ -160,11 +164,11 @@ class FeatureSet:
             ground = self._grounds[signature] = _Ground.of(static, len(self.workspace.layout.names))
         return PodClass(self.workspace, pod, parts, ground)
 
-    def preferred(self, pod: Pod) -> Iterator[int]:
+    def preferred(self, pod: Pod) -> Sequence[int]:
         """Give rows of nodes that some feature wants tried first."""
         row_of = self.workspace.layout.row_of
-        for feature in self._preferring:
-            yield from (row_of[name] for name in feature.preferred(pod) if name in row_of)
+        names = [name for feature in self._preferring for name in feature.preferred(pod)]
+        return [row_of[name] for name in names if name in row_of]
 
     def placed(self, pod: Pod, row: int) -> None:
         """Tell every feature that keeps a ledger of a bound pod."""
@@ -212,13 +216,14 @@ class PodClass:
         self._refresh(ALL_ROWS)
 
     def _refresh(self, rows: Rows) -> None:
-        feasible = self._ground.mask[rows]
+        flat = self._ground.flat
+        feasible: BoolVector | np.bool_ = np.True_ if flat is not None else self._ground.mask[rows]
         for part in self._node_filters:
             mask = part.evaluator.fits(rows)
             if mask is not None:
-                feasible = feasible & mask
+                feasible = mask if feasible is np.True_ else feasible & mask
         self._feasible[rows] = feasible
-        score = self._ground.score[rows]
+        score: IntVector | int = flat if flat is not None else self._ground.score[rows]
         for part in self._node_scorers:
             one = part.evaluator.scores(rows)
             if one is not None:
@@ -363,8 +368,10 @@ class PodClass:
         labels: dict[str, str] = {}
         notes: tuple[str, ...] = ()
         reservation = ""
-        rooms = (part.evaluator.room_at(row) for part in self._lending)
-        room = next((one for one in rooms if one is not None), None)
+        room = None
+        if self._lending:
+            rooms = (part.evaluator.room_at(row) for part in self._lending)
+            room = next((one for one in rooms if one is not None), None)
         for part in self._allocating:
             if room is None:
                 holding = part.evaluator.allocate(pod, row)

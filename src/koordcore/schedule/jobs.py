@@ -135,13 +135,12 @@ class JobTable:
         """Give single pods and jobs in queue order; a job comes when its first member would."""
         waiting = list(queue)
         by_gang: dict[str, list[Pod]] = {}
-        for pod in waiting:
-            gang = gang_name(pod.labels, pod.annotations)
+        names = [gang_name(pod.labels, pod.annotations) for pod in waiting]
+        for pod, gang in zip(waiting, names, strict=True):
             if gang:
                 by_gang.setdefault(f"{pod.namespace}/{gang}", []).append(pod)
         taken: set[str] = set()
-        for pod in waiting:
-            gang = gang_name(pod.labels, pod.annotations)
+        for pod, gang in zip(waiting, names, strict=True):
             if not gang:
                 yield pod
             elif (gang_id := f"{pod.namespace}/{gang}") not in taken:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Final
 
 import attrs
@@ -30,7 +32,14 @@ def queue_order(pods: Iterable[Pod]) -> list[Pod]:
 
     A pod without a creation time counts as older than any that has one.
     """
-    return sorted(pods, key=lambda pod: (-pod.priority, pod.created or _EPOCH, pod.namespace, pod.name))
+    ordered = sorted(pods, key=attrgetter("key"))
+    ordered.sort(key=_age)
+    ordered.sort(key=attrgetter("priority"), reverse=True)  # keeps the order of equals
+    return ordered
+
+
+def _age(pod: Pod) -> datetime:
+    return pod.created or _EPOCH
 
 
 def schedule(
@@ -104,8 +113,13 @@ def schedule(
     held: list[Pod] = []
     for turn in table.turns(asked):
         if isinstance(turn, Pod):
-            members: list[PodDecision] = [place_pod(workspace, features, turn)]
-            if preemptor is not None and isinstance(members[0], Unschedulable):
+            decision = place_pod(workspace, features, turn)
+            workspace.commit()
+            if isinstance(decision, Bound):
+                decisions.append(decision)
+                continue
+            members: list[PodDecision] = [decision]
+            if preemptor is not None and isinstance(decision, Unschedulable):
                 members = list(preemptor.for_pod(turn) or members)
         else:
             members, plan = place_job(workspace, features, turn, limits)
@@ -123,12 +137,13 @@ def schedule(
         from koordcore.schedule.reserved import without_holders
 
         end = without_holders(known, end, decisions, now)
+    kinds = Counter(map(type, decisions))
     counts = {
         "pods": len(decisions),
-        "bound": sum(isinstance(one, Bound) for one in decisions),
-        "unschedulable": sum(isinstance(one, Unschedulable) for one in decisions),
-        **({"nominated": sum(isinstance(one, Nominated) for one in decisions)} if preemptor else {}),
-        "waiting": sum(isinstance(one, Waiting) for one in decisions),
+        "bound": kinds[Bound],
+        "unschedulable": kinds[Unschedulable],
+        **({"nominated": kinds[Nominated]} if preemptor else {}),
+        "waiting": kinds[Waiting],
         "nodes": len(workspace.layout.names),
     }
     return ScheduleResult(

@@ -36,15 +36,19 @@ def place_pod(workspace: Workspace, features: FeatureSet, pod: Pod) -> PodDecisi
     refused = pod_class.refuse()
     if refused is not None:
         return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
-    feasible = _nominated_only(workspace, pod, pod_class.feasible())
+    every = pod_class.feasible()
+    feasible = _nominated_only(workspace, pod, every)
     if feasible is None:
-        feasible = features.sample.narrow(pod_class.feasible())
+        feasible = features.sample.narrow(every)
     count = int(np.count_nonzero(feasible))
     if not count:
         return pod_class.failure(pod)
     totals = pod_class.totals(feasible)
     # The first of the best, and nodes are in the order of their names; a hint comes before any score.
-    row = next((hinted for hinted in features.preferred(pod) if feasible[hinted]), int(totals.argmax()))
+    hints = features.preferred(pod)
+    row = next((hinted for hinted in hints if feasible[hinted]), -1) if hints else -1
+    if row < 0:
+        row = int(totals.argmax())
     decision = _take(workspace, features, pod_class, pod, row, int(totals[row]), count)
     if isinstance(decision, Shortfall):
         node = workspace.layout.names[row]
@@ -54,7 +58,9 @@ def place_pod(workspace: Workspace, features: FeatureSet, pod: Pod) -> PodDecisi
 
 def _nominated_only(workspace: Workspace, pod: Pod, feasible: BoolVector) -> BoolVector | None:
     """Where room was made for a pod it goes first (``evaluateNominatedNode``); None where it does not fit."""
-    row = workspace.layout.row_of.get(pod.nominated_node or "")
+    if not pod.nominated_node:
+        return None
+    row = workspace.layout.row_of.get(pod.nominated_node)
     if row is None or not feasible[row]:
         return None
     only = np.zeros_like(feasible)

@@ -49,19 +49,16 @@ class Capacity:
     ----------
     divisor
         The amounts with 1 for 0, as float64 where that is exact.
-    present
-        The node has some of the resource.
     everywhere
         Every node has some of every resource.
     exact
         Division in float64 gives the integer quotient.
     """
 
-    __slots__ = ("_last", "_rows", "amounts", "divisor", "everywhere", "exact", "present")
+    __slots__ = ("_last", "_rows", "amounts", "divisor", "everywhere", "exact")
 
     def __init__(self, amounts: IntMatrix, *, part_of: Capacity | None = None) -> None:
         self.amounts = amounts
-        self.present: NDArray[np.bool_] = amounts > 0
         # What holds for all nodes need not be looked up again for some of them.
         self.everywhere: bool = (part_of is not None and part_of.everywhere) or bool(self.present.all())
         if part_of is None:
@@ -73,13 +70,27 @@ class Capacity:
         self._rows: Rows | None = None
         self._last: Capacity | None = None
 
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """The node has some of the resource: ``(K, N)``."""
+        return self.amounts > 0
+
     def at(self, rows: Rows) -> Capacity:
         """Give the same for some of the nodes; the last selection is remembered, since many ask for it."""
         if isinstance(rows, slice) and rows == slice(None):
             return self
         if self._rows is not rows or self._last is None:
-            self._rows, self._last = rows, Capacity(self.amounts[:, rows], part_of=self)
+            self._rows, self._last = rows, self._part(rows)
         return self._last
+
+    def _part(self, rows: Rows) -> Capacity:
+        if not self.everywhere or isinstance(rows, slice):
+            return Capacity(self.amounts[:, rows], part_of=self)
+        part = object.__new__(Capacity)
+        part.amounts, part.divisor = self.amounts.take(rows, axis=1), self.divisor.take(rows, axis=1)
+        part.everywhere, part.exact = True, self.exact
+        part._rows = part._last = None
+        return part
 
     def percent(self, part: IntMatrix) -> IntMatrix:
         """Compute ``100 * part // whole`` for parts up to the whole; negative parts give 0."""
@@ -173,8 +184,12 @@ def score_balanced(used: IntMatrix, capacity: Capacity) -> IntVector:
     fractions: FloatMatrix = used / capacity.divisor
     np.minimum(fractions, 1.0, out=fractions)
     if len(used) == 2 and capacity.everywhere:
-        difference: FloatMatrix = np.abs(fractions[0] - fractions[1])
-        return ((1.0 - difference / 2) * MAX_SCORE).astype(np.int64)
+        score: FloatMatrix = fractions[0] - fractions[1]
+        np.abs(score, out=score)
+        score *= -0.5
+        score += 1.0
+        score *= MAX_SCORE
+        return score.astype(np.int64)
     present = capacity.present
     number = present.sum(0)
     fractions = np.where(present, fractions, 0.0)

@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector, Rows
-from koordcore._workspace import Workspace
+from koordcore._arrays import (
+    AMOUNT_LIMIT,
+    PODS_ROW,
+    BoolVector,
+    ClusterLayout,
+    IntMatrix,
+    IntVector,
+    Rows,
+    as_rows,
+)
+from koordcore._workspace import FREE, REQUESTED, SCORED, Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.policy import BalancedArgs, FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
@@ -58,13 +67,18 @@ class FitEvaluator(Evaluator):
         self._absent = {name: amount for name, amount in asked.items() if name not in layout.index}
         self._asked = [(PODS, PODS_ROW, 1)]
         self._asked += [(name, layout.index[name], asked[name]) for name in asked if name in layout.index]
+        # One comparison of a block is cheaper than one for each resource; what is not asked for always fits.
+        needed = [-(2**63)] * (1 + max(resource for _, resource, _ in self._asked))
+        for _, resource, amount in self._asked:
+            needed[resource] = amount
+        self._needed = np.array(needed, np.int64)[:, None]
         self._scored = scored
         own = [min(pod.scored_requests.get(name, 0), AMOUNT_LIMIT) for name in scored.names]
         self._own = np.array(own, np.int64)[:, None]
 
     def _free(self, rows: Rows) -> IntMatrix:
         """What is free once the reservations that the pod may use are gone."""
-        free = self._workspace.at(self._workspace.free, rows)
+        free: IntMatrix = self._workspace.at(rows)[FREE]
         lifted = None if self.lending is None else self.lending.lifted(rows)
         return free if lifted is None else free + lifted
 
@@ -92,13 +106,10 @@ class FitEvaluator(Evaluator):
         return self._all_fit(self._workspace.free[:, rooms.rows] + rooms.lent)
 
     def fits_outside(self, rows: Rows) -> BoolVector:
-        return self._all_fit(self._workspace.at(self._workspace.free, rows))
+        return self._all_fit(self._workspace.at(rows)[FREE])
 
     def _all_fit(self, free: IntMatrix) -> BoolVector:
-        (_, resource, amount), *others = self._asked
-        fitting: BoolVector = free[resource] >= amount
-        for _, resource, amount in others:
-            fitting &= free[resource] >= amount
+        fitting: BoolVector = np.logical_and.reduce(free[: len(self._needed)] >= self._needed)
         if self._absent:
             fitting[:] = False
         return fitting
@@ -142,8 +153,7 @@ class FitEvaluator(Evaluator):
 
     def scores(self, rows: Rows) -> IntVector:
         scored = self._scored
-        used = self._workspace.at(self._workspace.scored, rows)[scored.index]
-        used += self._own
+        used = self._workspace.at(rows)[SCORED][scored.index] + self._own
         lifted = None if self.lending is None else self.lending.lifted(rows, scored=True)
         if lifted is not None:
             used -= lifted[scored.index]
@@ -168,7 +178,7 @@ class _Capacities:
         del workspace
         self._made: dict[tuple[str, ...], Capacity] = {}
 
-    def of(self, layout: ClusterLayout, names: tuple[str, ...], index: IntVector) -> Capacity:
+    def of(self, layout: ClusterLayout, names: tuple[str, ...], index: Rows) -> Capacity:
         """Give the capacities of some resources, made once."""
         if names not in self._made:
             self._made[names] = Capacity(layout.allocatable[index])
@@ -192,7 +202,7 @@ class ScoredResources:
         layout = workspace.layout
         kept = [(name, weight) for name, weight in resources if name in layout.index]
         self.names = tuple(name for name, _ in kept)
-        self.index = np.array([layout.index[name] for name in self.names], np.int64)
+        self.index = as_rows([layout.index[name] for name in self.names])
         capacities = workspace.once(_Capacities)
         self.capacity = capacities.of(layout, self.names, self.index)
         weights = np.array([weight for _, weight in kept], np.int64)[:, None]
@@ -246,8 +256,7 @@ class BalancedEvaluator(Evaluator):
         self._own = np.array(own, np.int64)[:, None]
 
     def scores(self, rows: Rows) -> IntVector:
-        used = self._workspace.at(self._workspace.requested, rows)[self._scored.index]
-        used += self._own
+        used = self._workspace.at(rows)[REQUESTED][self._scored.index] + self._own
         lifted = None if self.lending is None else self.lending.lifted(rows)
         if lifted is not None:
             used -= lifted[self._scored.index]
@@ -306,7 +315,7 @@ class FitPlusEvaluator(Evaluator):
         total = np.zeros(self._workspace.scored[0, rows].shape, np.int64)
         if self._weight == 0:
             return total + MAX_SCORE
-        used = self._workspace.at(self._workspace.scored, rows)[self._rows] + self._own
+        used = self._workspace.at(rows)[SCORED][self._rows] + self._own
         for number, (strategy, weight) in enumerate(self._settings):
             capacity, one = self._capacity[number].at(rows), used[number : number + 1]
             if strategy == ScoringStrategy.LEAST_ALLOCATED:
