@@ -276,10 +276,15 @@ class ClusterSnapshot:
             return fork  # a resource nobody had named: the layout grows, so everything is compiled anew
         object.__setattr__(fork, "layout", self.layout)
         object.__setattr__(fork, "columns", self._columns_with(nodes, rows))
-        memo = {
-            build: _replace(values, {row: build(fork, nodes[row]) for row in rows})
-            for build, values in self._node_memo.items()
-        }
+        # Where no node changes, what is worked out for either serves both.
+        memo = (
+            self._node_memo
+            if not rows
+            else {
+                build: _replace(values, {row: build(fork, nodes[row]) for row in rows})
+                for build, values in self._node_memo.items()
+            }
+        )
         object.__setattr__(fork, "_node_memo", memo)
         return fork
 

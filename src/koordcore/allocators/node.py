@@ -8,6 +8,7 @@ can be served inside it; no second opinion is asked for when the choice is carri
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Final, TypeAlias
 
 import attrs
@@ -43,13 +44,14 @@ from koordcore.protocol.device import DEVICE_ALLOCATED, format_allocation
 from koordcore.protocol.numa import (
     ANNOTATION_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
+    ResourceSpec,
     format_resource_spec,
     format_resource_status,
     resource_spec_of,
 )
 from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy
 
-__all__ = ["DeviceProvider", "MaskAnswers", "NodeAllocation", "NodeRequest", "fit_node"]
+__all__ = ["DeviceProvider", "MaskAnswers", "NodeAllocation", "NodeRequest", "fit_node", "same_on"]
 
 _SAME_CARDS: Final = 500
 """Score of NUMA nodes that give the very cards that the whole node would give, as upstream has it."""
@@ -104,6 +106,10 @@ class NodeAllocation:
     numa: NUMAAllocation
     devices: DeviceAllocation | None = None
 
+    @cached_property
+    def _status_text(self) -> str:
+        return format_resource_status(self.numa.status)
+
     def annotations(
         self, request: NodeRequest, node: NUMANode, written: Mapping[str, str]
     ) -> immutabledict[str, str]:
@@ -118,13 +124,17 @@ class NodeAllocation:
         """
         found: dict[str, str] = {}
         if self.numa.written:
-            found[ANNOTATION_RESOURCE_STATUS] = format_resource_status(self.numa.status)
+            found[ANNOTATION_RESOURCE_STATUS] = self._status_text
         if request.cpu is not None and self.numa.status.cpuset:
-            spec = completed_resource_spec(resource_spec_of(written), request.cpu, node)
-            found[ANNOTATION_RESOURCE_SPEC] = format_resource_spec(spec)
+            found[ANNOTATION_RESOURCE_SPEC] = _spec_text(resource_spec_of(written), request.cpu, node)
         if self.devices is not None and self.devices.devices:
             found[DEVICE_ALLOCATED] = format_allocation(self.devices)
         return immutabledict(found)
+
+
+@lru_cache(maxsize=4096)
+def _spec_text(spec: ResourceSpec, request: CPURequest, node: NUMANode) -> str:
+    return format_resource_spec(completed_resource_spec(spec, request, node))
 
 
 class DeviceProvider:
@@ -261,8 +271,39 @@ def fit_node(
     given = allocate_numa(state, request.cpu, admission, args=args, room=room)
     if isinstance(given, NUMARefusal):
         return given
+    return _complete(given, provider, admission.policy)
+
+
+def same_on(
+    given: NodeAllocation,
+    state: NUMAState,
+    devices: NodeDevices | None,
+    request: NodeRequest,
+    *,
+    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+) -> NodeAllocation | NUMARefusal:
+    """Give what :func:`fit_node` would, on a node that is in the very state of one it was asked about.
+
+    Parameters
+    ----------
+    given
+        The answer there. CPUs and amounts are the same here; devices of equal use have ids of their own.
+    state, devices, request, policy
+        Of this node, as for :func:`fit_node`, without a room or terms.
+    """
+    if request.devices is None or request.cpu is None:
+        return given
+    demand = demand_on(request.cpu, state.node)
+    if isinstance(demand, NUMARefusal):
+        return demand
+    return _complete(given.numa, DeviceProvider(devices, request.devices, policy=policy), demand.policy)
+
+
+def _complete(
+    given: NUMAAllocation, provider: DeviceProvider | None, policy: NUMATopologyPolicy
+) -> NodeAllocation | NUMARefusal:
     answer = _with_devices(given, provider, given.mask)
-    if isinstance(answer, NUMARefusal) and admission.policy is NUMATopologyPolicy.BEST_EFFORT:
+    if isinstance(answer, NUMARefusal) and policy is NUMATopologyPolicy.BEST_EFFORT:
         return _with_devices(given, provider, None)
     return answer
 

@@ -20,16 +20,15 @@ from koordcore.allocators.node import (
     NodeAllocation,
     NodeRequest,
     fit_node,
+    same_on,
 )
 from koordcore.allocators.numa import (
     AMPLIFIED,
     NodeAmounts,
-    allocate_numa,
     before_numa,
-    filter_numa,
     score_given,
 )
-from koordcore.allocators.numa_align import NUMAAdmission, has_room, is_scalar, pod_request
+from koordcore.allocators.numa_align import has_room, is_scalar, pod_request
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMAState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
@@ -180,6 +179,7 @@ class NodeVerdicts:
         self.policy = policy
         self.asked = 0
         self._memo = MaskAnswers()
+        self._answers: dict[int, NodeAllocation | NUMARefusal] = {}
         self._cpu = request.cpu or CPURequest(requests=NO_RESOURCES)
         self._allocatable = allocatable or {}
         self._requested = requested or {}
@@ -198,15 +198,37 @@ class NodeVerdicts:
 
     def answer(self, row: int) -> NodeAllocation | NUMARefusal:
         """What the pod would get on one node, or why nothing."""
+        # Who holds what a pod is designated differs between nodes in equal states, and so do the amounts of
+        # the node as a whole, which count where CPU is amplified.
+        state, devices = self.table.state_of(row), self.table.devices_of(row)
+        if self._cpu.designated is None and state.node.cpu_ratio == 1:
+            known = self._given(int(self.table.ids[row]))
+            if isinstance(known, NodeAllocation):
+                return same_on(known, state, devices, self.request, policy=self.policy)
         return fit_node(
-            self.table.state_of(row),
-            self.table.devices_of(row),
+            state,
+            devices,
             self.request,
             self._amounts(row),
             args=self.args,
             policy=self.policy,
             memo=self._memo,
         )
+
+    def _given(self, state_id: int) -> NodeAllocation | NUMARefusal:
+        """What the pod would get on a node in a state, as if its amounts as a whole were no matter."""
+        known = self._answers.get(state_id)
+        if known is None:
+            known = self._answers[state_id] = fit_node(
+                self.table.states[state_id],
+                self.table.devices[state_id],
+                self.request,
+                _ENOUGH,
+                args=self.args,
+                policy=self.policy,
+                memo=self._memo,
+            )
+        return known
 
     def reasons(self, rows: Rows = _ALL) -> list[tuple[str, BoolVector]]:
         """Each reason with the nodes that give it, sorted by text; a node may give several."""
@@ -311,15 +333,7 @@ class NodeVerdicts:
         # On NUMA nodes that serve everything the pod surely has its room; all else is tried out.
         surely = isinstance(step, CPUDemand) and all(provider.aligned for provider in providers)
         if refusal is None and not (surely and has_room(state, demand, providers=providers)):
-            given = fit_node(
-                state,
-                devices,
-                self.request,
-                _ENOUGH,
-                args=self.args,
-                policy=self.policy,
-                memo=self._memo,
-            )
+            given = self._given(state_id)
             refusal = given if isinstance(given, NUMARefusal) else None
         ratio, cpu = state.node.cpu_ratio or 1.0, self._cpu.cpu
         return _Verdict(
@@ -345,13 +359,12 @@ class NodeVerdicts:
         demand = demand_on(self._cpu, state.node)
         if isinstance(demand, NUMARefusal) or verdict.refusal is not None:
             return _Score()
-        providers = self._providers(self.table.devices[state_id])
-        admission = filter_numa(state, self._cpu, _ENOUGH, args=self.args, providers=providers)
         given = NO_STATUS
         # Under BestEffort upstream scores before it chooses NUMA nodes.
-        if isinstance(admission, NUMAAdmission) and admission.mask is not None:
-            allocation = allocate_numa(state, self._cpu, admission, args=self.args)
-            given = NO_STATUS if isinstance(allocation, NUMARefusal) else allocation.status
+        if self._cpu.designated is None and demand.policy is not NUMATopologyPolicy.BEST_EFFORT:
+            answer = self._given(state_id)
+            if isinstance(answer, NodeAllocation) and answer.numa.mask is not None:
+                given = answer.numa.status
         if given.numa_node_resources:
             return _Score(score=score_given(state, demand, given, _ENOUGH, self.args))
         extra = amplify(verdict.bound, verdict.ratio) - verdict.bound

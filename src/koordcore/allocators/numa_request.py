@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -20,6 +21,10 @@ from koordcore.model.numa import (
 from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, Resources, make_resources
 from koordcore.protocol.numa import (
+    ANNOTATION_NUMA_TOPOLOGY_SPEC,
+    ANNOTATION_RESOURCE_SPEC,
+    ANNOTATION_RESOURCE_STATUS,
+    ANNOTATION_SCHEDULING_HINT,
     NUMATopologySpec,
     ResourceSpec,
     ResourceStatus,
@@ -28,6 +33,8 @@ from koordcore.protocol.numa import (
     resource_spec_of,
 )
 from koordcore.protocol.qos import (
+    LABEL_PRIORITY_CLASS,
+    LABEL_QOS_CLASS,
     PriorityClass,
     QoSClass,
     priority_class_with_default,
@@ -169,9 +176,51 @@ def parse_cpu_request(
     ManifestError
         When the resource-spec or numa-topology-spec annotation cannot be read.
     """
+    amounts = tuple([pair for pair in requests.items() if pair[1]])
+    texts = _UNSAID
+    if annotations:
+        texts = tuple([annotations.get(key) for key in _READ])
+        if texts[-1] is None and texts[-2] is not None:
+            # Without a hint nobody reads what a bound pod was given, which is different for each.
+            texts = (*texts[:-2], None, None)
+    marks = tuple([labels.get(key) for key in _MARKS]) if labels else _UNMARKED
+    return _read_request(marks, texts, priority, amounts, args)
+
+
+_READ: Final = (
+    ANNOTATION_RESOURCE_SPEC,
+    ANNOTATION_NUMA_TOPOLOGY_SPEC,
+    ANNOTATION_RESOURCE_STATUS,
+    ANNOTATION_SCHEDULING_HINT,
+)
+_MARKS: Final = (LABEL_QOS_CLASS, LABEL_PRIORITY_CLASS)
+_UNSAID: Final[tuple[str | None, ...]] = (None,) * len(_READ)
+_UNMARKED: Final[tuple[str | None, ...]] = (None,) * len(_MARKS)
+
+
+# Most pods of a queue come out of few templates; what they say is read once.
+@lru_cache(maxsize=4096)
+def _read_request(
+    marks: tuple[str | None, ...],
+    texts: tuple[str | None, ...],
+    priority: int | None,
+    requests: tuple[tuple[str, int], ...],
+    args: NUMAArgs,
+) -> CPURequest | NUMARefusal | None:
+    """Read a request out of nothing but what matters to it.
+
+    Parameters
+    ----------
+    marks, texts
+        Values of the labels ``_MARKS`` and of the annotations ``_READ``.
+    requests
+        Without zeros.
+    """
+    labels = {key: text for key, text in zip(_MARKS, marks, strict=True) if text is not None}
+    annotations = {key: text for key, text in zip(_READ, texts, strict=True) if text is not None}
     spec = resource_spec_of(annotations)
     numa_spec = numa_topology_spec_of(annotations)
-    amounts = make_resources({name: amount for name, amount in requests.items() if amount})
+    amounts = make_resources(requests)
     if not amounts:
         return None
     try:

@@ -46,6 +46,7 @@ __all__ = [
     "NUMAUsage",
     "allocation_of",
     "available_amounts",
+    "exclusive_wish",
     "numa_node_of",
     "numa_state_of",
 ]
@@ -341,19 +342,23 @@ def allocation_of(
     status = resource_status_of(annotations) or NO_STATUS
     if not status.cpuset and not status.numa_node_resources:
         return None
-    try:
-        wish = resource_spec_of(annotations).preferred_cpu_exclusive_policy
-    except ManifestError:
-        wish = ""
-    known = wish in list(CPUExclusivePolicy)
     return CPUAllocation(
         uid=uid,
         cpuset=status.cpuset,
-        exclusive=CPUExclusivePolicy(wish) if known else CPUExclusivePolicy.NONE,
+        exclusive=exclusive_wish(annotations),
         numa_resources=status.numa_node_resources,
         namespace=namespace,
         name=name,
     )
+
+
+def exclusive_wish(annotations: Mapping[str, str]) -> CPUExclusivePolicy:
+    """Read which neighbours a holder's CPUs avoid; none where that cannot be read or is unknown."""
+    try:
+        wish = resource_spec_of(annotations).preferred_cpu_exclusive_policy
+    except ManifestError:
+        return CPUExclusivePolicy.NONE
+    return CPUExclusivePolicy(wish) if wish in list(CPUExclusivePolicy) else CPUExclusivePolicy.NONE
 
 
 def numa_state_of(node: NUMANode, pods: Iterable[Pod]) -> NUMAState:

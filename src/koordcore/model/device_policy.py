@@ -21,7 +21,7 @@ class ScoringStrategy(StrEnum):
     MOST_ALLOCATED = "MostAllocated"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, cache_hash=True)
 class DevicePolicy:
     """How nodes and devices are ranked, and what must not be shared.
 

@@ -255,7 +255,7 @@ def _known_strategy(
         raise ModelError(f"{attribute.name}: expected LeastAllocated or MostAllocated, got {value}")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, cache_hash=True)
 class NUMAArgs:
     """Arguments of the NodeNUMAResource feature.
 

@@ -7,6 +7,7 @@ The legal combinations of resource names, their checks and the division among ca
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from immutabledict import immutabledict
@@ -40,7 +41,11 @@ from koordcore.model.devices import (
 from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.device import (
     DEPRECATED_NAMES,
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_ALLOCATED,
+    DEVICE_JOINT_ALLOCATE,
     GPU_ISOLATION_PROVIDER,
+    GPU_PARTITION_SPEC,
     PRE_ALLOCATION_REQUIRED,
     RESERVATION_AFFINITY,
     RESERVATION_IGNORED,
@@ -217,11 +222,49 @@ def device_request_of(
     >>> device_request_of({"koordinator.sh/gpu": 150}).reasons
     ('invalid resource unit koordinator.sh/gpu: 150',)
     """
+    asked = tuple([pair for pair in requests.items() if pair[0] in DEVICE_RESOURCES])
+    if not asked:
+        return None
+    texts = tuple([annotations.get(key) for key in _READ]) if annotations else _UNSAID
+    marks = tuple([labels.get(key) for key in _MARKS]) if labels else _UNMARKED
+    return _read_request(asked, texts, marks, templates, policy, designated)
+
+
+_READ: Final = (
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_JOINT_ALLOCATE,
+    GPU_PARTITION_SPEC,
+    DEVICE_ALLOCATED,
+    RESERVATION_AFFINITY,
+)
+_MARKS: Final = (GPU_ISOLATION_PROVIDER, PRE_ALLOCATION_REQUIRED, RESERVATION_IGNORED)
+_UNSAID: Final = (None,) * len(_READ)
+_UNMARKED: Final = (None,) * len(_MARKS)
+
+
+# Most pods of a queue come out of few templates; what they say is read once.
+@lru_cache(maxsize=4096)
+def _read_request(
+    requests: tuple[tuple[str, int], ...],
+    texts: tuple[str | None, ...],
+    marks: tuple[str | None, ...],
+    templates: SharedResourceTemplates,
+    policy: DevicePolicy,
+    designated: bool,
+) -> DeviceRequest | DeviceShortfall | None:
+    """Read a request out of nothing but what matters to it.
+
+    Parameters
+    ----------
+    texts, marks
+        Values of the annotations ``_READ`` and of the labels ``_MARKS``.
+    """
+    annotations = {key: text for key, text in zip(_READ, texts, strict=True) if text is not None}
+    labels = {key: text for key, text in zip(_MARKS, marks, strict=True) if text is not None}
     asked: dict[DeviceType, dict[str, int]] = {}
-    for name, amount in replace_deprecated(requests).items():
-        kind = _TYPE_OF.get(name)
-        if kind is not None and amount != 0:
-            asked.setdefault(kind, {})[name] = amount
+    for name, amount in replace_deprecated(dict(requests)).items():
+        if amount:
+            asked.setdefault(_TYPE_OF[name], {})[name] = amount
     if not asked:
         return None
     amounts: dict[DeviceType, Resources] = {}

@@ -7,9 +7,9 @@ counts as 0, so a request for it does not fit (ruling 2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property, lru_cache
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 from immutabledict import immutabledict
@@ -27,13 +27,13 @@ from koordcore.model.devices import (
     DeviceInventory,
     DeviceType,
     PartitionTable,
-    TableSource,
-    VFGroup,
     VirtualFunction,
 )
 from koordcore.topology.devices import DeviceLayout, Location, TopologyScope
 
 __all__ = ["Amounts", "DeviceShape", "Partition", "TypeShape", "shape_of"]
+
+T = TypeVar("T")
 
 Amounts: TypeAlias = tuple[int, ...]
 """Amounts of one device, in the order of :attr:`TypeShape.names`."""
@@ -166,46 +166,70 @@ def shape_of(inventory: DeviceInventory, ghosts: Iterable[tuple[DeviceType, int]
     ghosts
         Devices that pods hold although the node does not report them.
     """
-    anonymous = tuple(_anonymous(device) for device in inventory.devices)
-    return _compiled(
-        anonymous,
-        tuple(sorted(ghosts)),
+    extra = tuple(sorted(ghosts))
+    build = (
+        tuple(_anonymous(device) for device in inventory.devices),
+        extra,
         inventory.partitions,
-        attrs.evolve(inventory, devices=(), partitions=None, warnings=(), source=TableSource.NONE),
+        inventory.honor,
+        inventory.vendor,
+        inventory.model,
+        inventory.isolation_provider,
+        inventory.well_planned,
     )
+    return _compiled(_Build(build, inventory, extra))
 
 
-def _anonymous(device: Device) -> Device:
-    """Strip what tells a device from its twin in another node, keeping the order of VFs."""
-    groups = tuple(VFGroup(labels, (VirtualFunction(""),)) for _, labels in sorted_vfs(device))
+@attrs.frozen
+class _Build:
+    """All that tells builds apart, with an inventory of that build."""
+
+    key: Hashable
+    inventory: DeviceInventory = attrs.field(eq=False)
+    ghosts: tuple[tuple[DeviceType, int], ...] = attrs.field(eq=False)
+
+
+def _pairs(mapping: Mapping[str, T]) -> tuple[tuple[str, T], ...]:
+    return tuple(sorted(mapping.items())) if mapping else ()
+
+
+def _anonymous(device: Device) -> Hashable:
+    """Name a device without what tells it from its twin in another node: plain tuples, quick to compare."""
     topology = device.topology
-    if topology is not None:
-        topology = attrs.evolve(topology, bus_id="", socket_id=-1)
-    return attrs.evolve(device, id="", vf_groups=groups, topology=topology)
+    vfs: Hashable = tuple((_pairs(group.labels), len(group.vfs)) for group in device.vf_groups if group.vfs)
+    if len(device.vf_groups) > 1:
+        # VFs are taken in the order of their bus ids, so with several groups the order tells builds apart.
+        vfs = tuple(_pairs(labels) for _, labels in sorted_vfs(device))
+    return (
+        device.type,
+        device.minor,
+        device.health,
+        _pairs(device.labels),
+        _pairs(device.resources),
+        None if topology is None else (topology.node_id, topology.pcie_id),
+        vfs,
+    )
 
 
 # A fleet has few builds; the cache holds them so that equal nodes share one shape and its derived tables.
 @lru_cache(maxsize=512)
-def _compiled(
-    devices: tuple[Device, ...],
-    ghosts: tuple[tuple[DeviceType, int], ...],
-    partitions: PartitionTable | None,
-    labels: DeviceInventory,
-) -> DeviceShape:
+def _compiled(build: _Build) -> DeviceShape:
+    inventory = build.inventory
     types = {}
     for kind in DeviceType:
-        own = [device for device in devices if device.type is kind]
-        extra = [minor for ghost, minor in ghosts if ghost is kind]
+        own = [device for device in inventory.devices if device.type is kind]
+        extra = [minor for ghost, minor in build.ghosts if ghost is kind]
         if own or extra:
             types[kind] = _type_shape(kind, own, extra)
+    partitions = inventory.partitions
     return DeviceShape(
         types=immutabledict(types),
         partitions=None if partitions is None else _grouped(partitions),
-        honor=labels.honor,
-        vendor=labels.vendor,
-        model=labels.model,
-        isolation_provider=labels.isolation_provider,
-        well_planned=labels.well_planned,
+        honor=inventory.honor,
+        vendor=inventory.vendor,
+        model=inventory.model,
+        isolation_provider=inventory.isolation_provider,
+        well_planned=inventory.well_planned,
     )
 
 

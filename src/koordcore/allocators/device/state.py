@@ -7,15 +7,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, TypeAlias
 
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.allocators.device.shape import Amounts, DeviceShape, TypeShape, shape_of, sorted_vfs
+from koordcore.allocators.device.shape import (
+    Amounts,
+    DeviceShape,
+    TypeShape,
+    shape_of,
+    sorted_vfs,
+)
 from koordcore.errors import ModelError
 from koordcore.model.devices import (
+    Device,
     DeviceAllocation,
     DeviceHolding,
     DeviceInventory,
@@ -64,10 +71,23 @@ class DeviceConflict:
 
 @attrs.frozen(eq=False)
 class _Names:
-    """What tells one node's devices from another's: ids and VFs per type and minor."""
+    """What tells one node's devices from another's, per type and minor; written out when asked."""
 
-    ids: Mapping[tuple[DeviceType, int], str]
-    vfs: Mapping[tuple[DeviceType, int], tuple[VirtualFunction, ...]]
+    devices: tuple[Device, ...]
+
+    @cached_property
+    def ids(self) -> dict[tuple[DeviceType, int], str]:
+        """UUIDs and PCI addresses."""
+        return {(device.type, device.minor): device.id for device in self.devices}
+
+    @cached_property
+    def vfs(self) -> dict[tuple[DeviceType, int], tuple[VirtualFunction, ...]]:
+        """VFs in the order of bus ids, of the devices that have any."""
+        return {
+            (device.type, device.minor): tuple(vf for vf, _ in sorted_vfs(device))
+            for device in self.devices
+            if device.vf_groups
+        }
 
     @cached_property
     def rank(self) -> dict[tuple[DeviceType, int, str], int]:
@@ -282,6 +302,14 @@ def busy_of(shape: TypeShape, use: TypeUse) -> int:
     return mask
 
 
+@lru_cache(maxsize=512)
+def _unused(shape: DeviceShape) -> tuple[TypeUse, ...]:
+    """Use of a node without holders, shared by all nodes of a build."""
+    return tuple(
+        TypeUse((kind.nothing,) * len(kind.minors), (0,) * len(kind.minors)) for kind in shape.types.values()
+    )
+
+
 _EMPTY: Final = DeviceInventory()
 _NO_HOLDINGS: Final[Mapping[str, DeviceAllocation]] = immutabledict()
 
@@ -311,26 +339,17 @@ def node_devices(
     if inventory is None and not holdings:
         return None
     inventory = inventory or _EMPTY
-    known = {(device.type, device.minor) for device in inventory.devices}
-    held = {
-        (kind, holding.minor)
-        for allocation in holdings.values()
-        for kind, parts in allocation.devices.items()
-        for holding in parts
-    }
-    shape = shape_of(inventory, held - known)
-    names = _Names(
-        {(device.type, device.minor): device.id for device in inventory.devices},
-        {
-            (device.type, device.minor): tuple(vf for vf, _ in sorted_vfs(device))
-            for device in inventory.devices
-            if device.vf_groups
-        },
-    )
-    uses = tuple(
-        TypeUse((kind.nothing,) * len(kind.minors), (0,) * len(kind.minors)) for kind in shape.types.values()
-    )
-    state = NodeDevices(shape, uses, immutabledict(), names, node)
+    ghosts: set[tuple[DeviceType, int]] = set()
+    if holdings:
+        held = (
+            (kind, holding.minor)
+            for allocation in holdings.values()
+            for kind, parts in allocation.devices.items()
+            for holding in parts
+        )
+        ghosts = set(held) - {(device.type, device.minor) for device in inventory.devices}
+    shape = shape_of(inventory, ghosts)
+    state = NodeDevices(shape, _unused(shape), immutabledict(), _Names(inventory.devices), node)
     for pod, allocation in sorted(holdings.items()):
         state = state.assume(pod, allocation)
     return state

@@ -7,8 +7,9 @@ and 23).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -94,11 +95,15 @@ def describe_allocation(allocation: DeviceAllocation) -> str:
     return " + ".join(parts)
 
 
+Masks: TypeAlias = Callable[[Rows], IntVector]
+"""The NUMA nodes that a pod is held to per node, as bit masks; -1 for none."""
+
+
 class Aligning(Protocol):
     """A feature that holds device pods to NUMA nodes."""
 
-    def masks(self, pod: Pod, rows: Rows) -> IntVector | None:
-        """Give the NUMA nodes per node as bit masks, -1 for none; ``None`` where it has no say in the pod."""
+    def masks_for(self, pod: Pod) -> Masks | None:
+        """Open the answers to pods like this one; ``None`` where it has no say in them."""
 
 
 class Alignment:
@@ -108,9 +113,9 @@ class Alignment:
         del workspace
         self.feature: Aligning | None = None
 
-    def masks(self, pod: Pod, rows: Rows) -> IntVector | None:
+    def masks_for(self, pod: Pod) -> Masks | None:
         """Ask the aligning feature."""
-        return None if self.feature is None else self.feature.masks(pod, rows)
+        return None if self.feature is None else self.feature.masks_for(pod)
 
 
 def holds_devices(state: NodeDevices, room: Room) -> bool:
@@ -141,6 +146,10 @@ class DeviceEvaluator(Evaluator):
         self._feature = feature
         self._pod = pod
         self._request = request
+
+    @cached_property
+    def _masks(self) -> Masks | None:
+        return self._feature.workspace.once(Alignment).masks_for(self._pod)
 
     def _raw(self, rows: Rows) -> IntVector:
         feature = self._feature
@@ -213,7 +222,7 @@ class DeviceEvaluator(Evaluator):
     def scores(self, rows: Rows) -> IntVector:
         raw = np.maximum(self._raw(rows), 0)
         feature = self._feature
-        masks = feature.workspace.once(Alignment).masks(self._pod, rows)
+        masks = None if self._masks is None else self._masks(rows)
         if masks is not None:
             # Where a topology policy holds the pod to some NUMA nodes, only their devices are scored.
             numbers = feature.numbers()[rows]

@@ -9,6 +9,7 @@ asked once.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import attrs
@@ -25,11 +26,17 @@ from koordcore.allocators.numa_align import PLAIN_ROOM, NUMARoom
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of, demand_on
 from koordcore.allocators.numa_reservation import NUMAReservation, ReservationUse, remaining_cpus, room_of
-from koordcore.allocators.numa_state import NUMAState, allocation_of, numa_node_of, numa_state_of
+from koordcore.allocators.numa_state import (
+    NUMAState,
+    allocation_of,
+    exclusive_wish,
+    numa_node_of,
+    numa_state_of,
+)
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceRequest
 from koordcore.model.nodes import NodeState
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology, NUMAArgs
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUAllocation, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
 from koordcore.model.resources import make_resources, total
 from koordcore.protocol.fields import load_json
@@ -37,6 +44,7 @@ from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.schedule.feature import Evaluator, Feature, Holding, Refusal, Scope
 from koordcore.schedule.features.devices import (
     Alignment,
+    Masks,
     describe_allocation,
     device_state,
     device_terms,
@@ -89,6 +97,12 @@ class _Asked:
 
     cpu: CPURequest
     devices: DeviceRequest | None
+
+
+@lru_cache(maxsize=4096)
+def _asked(cpu: CPURequest, devices: DeviceRequest | None) -> _Asked:
+    """Give the very same value for the same requests, which are then compared at a glance."""
+    return _Asked(cpu, devices)
 
 
 class NUMAEvaluator(Evaluator):
@@ -223,7 +237,7 @@ class NUMAEvaluator(Evaluator):
             return given.shortfalls[0]
         node = verdicts.table.state_of(row).node
         annotations = given.annotations(verdicts.request, node, pod.annotations)
-        self._feature.take(pod, row, given, {**pod.annotations, **annotations})
+        self._feature.take(pod, row, given)
         notes = [describe_numa(given)]
         if given.devices is not None and given.devices.devices:
             notes.append(describe_allocation(given.devices))
@@ -239,6 +253,7 @@ def _changed(annotations: Mapping[str, str], before: Mapping[str, str]) -> dict[
     }
 
 
+_UNKNOWN: Final = -2
 _HELD: Final = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
 """Policies whose NUMA nodes are known before nodes are scored."""
 
@@ -258,7 +273,6 @@ class NUMAFeature(Feature):
         self.device_policy: DevicePolicy = DEFAULT_DEVICE_POLICY
         self._states: list[NUMAState] | None = None
         self._tables: dict[bool, NodeTable] = {}
-        self._masks: dict[_Asked, dict[int, int]] = {}
         self._read = 0
         workspace.once(Alignment).feature = self
 
@@ -287,7 +301,7 @@ class NUMAFeature(Feature):
         if not DEVICE_RESOURCES.isdisjoint(pod.requests):
             found = device_request_of(pod.requests, annotations=pod.annotations, labels=pod.labels)
             devices = found if isinstance(found, DeviceRequest) else None
-        return _Asked(asked, devices)
+        return _asked(asked, devices)
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return NUMAEvaluator(self, request)
@@ -296,7 +310,7 @@ class NUMAFeature(Feature):
         """Open the answers to one kind of request."""
         layout, workspace = self.workspace.layout, self.workspace
         return NodeVerdicts(
-            self._table(with_devices=request.devices is not None),
+            self.table(with_devices=request.devices is not None),
             request,
             args=self.args,
             policy=self.device_policy,
@@ -304,25 +318,21 @@ class NUMAFeature(Feature):
             requested={name: workspace.requested[row] for name, row in layout.index.items()},
         )
 
-    def masks(self, pod: Pod, rows: Rows) -> IntVector | None:
-        """Give the NUMA nodes that a device pod would be held to on each node, as bit masks.
+    def masks_for(self, pod: Pod) -> Masks | None:
+        """Open the answers to which NUMA nodes a device pod would be held to on each node.
 
         -1 where it is held to none: without a policy, under BestEffort, and where it does not fit. ``None``
-        where the pod is none of this feature's business.
+        where the pod is none of this feature's business, or nothing ever holds it.
         """
         asked = self.request_of(pod)
         if not isinstance(asked, _Asked) or asked.devices is None:
             return None
-        table = self._table(with_devices=True)
-        known = self._masks.setdefault(asked, {})
-        ids = table.ids[rows]
-        numbers = np.arange(len(table), dtype=np.int64)[rows]
-        for number in np.unique(ids).tolist():
-            if number not in known:
-                known[number] = self._mask_at(asked, int(numbers[ids == number][0]))
-        return np.array([known[number] for number in ids.tolist()], np.int64)
+        if not asked.cpu.numa_policy and not any(state.node.policy for state in self.states):
+            return None
+        return _Held(self, asked).masks
 
-    def _mask_at(self, asked: _Asked, row: int) -> int:
+    def mask_at(self, asked: _Asked, row: int) -> int:
+        """Give the NUMA nodes that a pod would be held to on one node; -1 for none."""
         verdicts = self.verdicts(NodeRequest(cpu=asked.cpu, devices=asked.devices))
         demand = demand_on(asked.cpu, verdicts.table.state_of(row).node)
         if isinstance(demand, NUMARefusal) or demand.policy not in _HELD:
@@ -331,7 +341,8 @@ class NUMAFeature(Feature):
         mask = None if isinstance(answer, NUMARefusal) else answer.numa.mask
         return -1 if mask is None else mask
 
-    def _table(self, *, with_devices: bool) -> NodeTable:
+    def table(self, *, with_devices: bool) -> NodeTable:
+        """Give the distinct states of the nodes, up to date; where no pod asks for devices without them."""
         self.update()
         table = self._tables.get(with_devices)
         if table is None:
@@ -351,9 +362,21 @@ class NUMAFeature(Feature):
             for row in rows:
                 table.put(row, states[row], devices[row] if devices is not None else None)
 
-    def take(self, pod: Pod, row: int, given: NodeAllocation, annotations: dict[str, str]) -> None:
-        """Record what a pod was given."""
-        found = allocation_of(pod.uid or str(pod.key), annotations, namespace=pod.namespace, name=pod.name)
+    def take(self, pod: Pod, row: int, given: NodeAllocation) -> None:
+        """Record what a pod was given, as it will be read back from its annotations."""
+        uid, status = pod.uid or str(pod.key), given.numa.status
+        found: CPUAllocation | None = None
+        if not given.numa.written:
+            found = allocation_of(uid, pod.annotations, namespace=pod.namespace, name=pod.name)
+        elif status.cpuset or status.numa_node_resources:
+            found = CPUAllocation(
+                uid=uid,
+                cpuset=status.cpuset,
+                exclusive=exclusive_wish(pod.annotations),
+                numa_resources=status.numa_node_resources,
+                namespace=pod.namespace,
+                name=pod.name,
+            )
         if found is not None:
             self.workspace.put(self.states, row, self.states[row].adding(found))
         if given.devices is not None and given.devices.devices:
@@ -422,6 +445,30 @@ class NUMAFeature(Feature):
         after = before.removing(pod.uid or str(pod.key))
         if after is not before:
             self.workspace.put(self.states, row, after)
+
+
+class _Held:
+    """Which NUMA nodes one kind of device pods is held to, by distinct state of a node."""
+
+    def __init__(self, feature: NUMAFeature, asked: _Asked) -> None:
+        self._feature = feature
+        self._asked = asked
+        self._known = np.zeros(0, np.int64)
+
+    def masks(self, rows: Rows) -> IntVector:
+        """Give the bit masks of some nodes."""
+        table = self._feature.table(with_devices=True)
+        more = len(table.states) - len(self._known)
+        if more:
+            self._known = np.concatenate([self._known, np.full(more, _UNKNOWN)])
+        ids = table.ids[rows]
+        found: IntVector = self._known[ids]
+        if (found == _UNKNOWN).any():
+            numbers = np.arange(len(table), dtype=np.int64)[rows]
+            for number in np.unique(ids[found == _UNKNOWN]).tolist():
+                self._known[number] = self._feature.mask_at(self._asked, int(numbers[ids == number][0]))
+            found = self._known[ids]
+        return found
 
 
 class _Told:
