@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -299,6 +300,24 @@ def test_a_memo_answers_as_the_functions_do(case: Case) -> None:
     assert memo.refusal(0, request) == refusal
     expected = -1 if refusal else score_devices(state, request)
     assert np.array_equal(memo.scores(numbers, request), [expected, 0, expected])
+
+
+@given(cases())
+def test_a_memo_takes_what_the_allocator_gives(case: Case) -> None:
+    """Choice and following state are the node's own, also where the choice was made for another node."""
+    state, twin, request = state_of(case), state_of(case), request_of(case["pod"])
+    twin = attrs.evolve(
+        twin,
+        names=type(twin.names)(tuple(attrs.evolve(one, id=f"twin-{one.id}") for one in twin.names.devices)),
+    )
+    memo = DeviceMemo()
+    for node in (state, twin, state):
+        alone = allocate_devices(node, request)
+        taken = memo.take(node, "d/new", request)
+        if isinstance(alone, DeviceShortfall):
+            assert taken == alone
+        else:
+            assert taken == (alone, node.assume("d/new", alone))
 
 
 @given(cases())

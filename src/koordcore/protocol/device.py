@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from immutabledict import immutabledict
@@ -339,8 +340,14 @@ def allocation_to_json(allocation: DeviceAllocation) -> dict[str, list[dict[str,
     }
 
 
+# Cards of one model and pods of one kind make few different amounts.
+@lru_cache(maxsize=4096)
+def _amounts(resources: Resources) -> Mapping[str, str]:
+    return format_resources(resources)
+
+
 def _holding_to_json(holding: DeviceHolding) -> dict[str, Any]:
-    entry: dict[str, Any] = {"minor": holding.minor, "resources": format_resources(holding.resources)}
+    entry: dict[str, Any] = {"minor": holding.minor, "resources": dict(_amounts(holding.resources))}
     if holding.id:
         entry["id"] = holding.id
     extension: dict[str, Any] = {}

@@ -31,11 +31,21 @@ from koordcore.model.devices import (
     DeviceType,
     GPURequest,
     StatusCode,
-    VirtualFunction,
 )
+from koordcore.model.resources import Resources
 from koordcore.topology.devices import bits, lowest
 
-__all__ = ["allocate_devices", "partition_of", "refusal_of", "write_allocation"]
+__all__ = [
+    "Outline",
+    "OutlinedHolding",
+    "allocate_devices",
+    "outline_devices",
+    "outline_of",
+    "partition_of",
+    "refusal_of",
+    "write_allocation",
+    "write_outline",
+]
 
 _VIOLATION = "node(s) Device Joint-Allocate rules violation"
 _NO_TABLE = "node(s) missing GPU Partition Table"
@@ -79,11 +89,30 @@ def allocate_devices(
     """
     if state is None:
         return DeviceAllocation()
+    found = outline_devices(state, request, numa_mask, policy=policy, terms=terms)
+    return found if isinstance(found, DeviceShortfall) else write_outline(state, found)
+
+
+def outline_devices(
+    state: NodeDevices,
+    request: DeviceRequest,
+    numa_mask: int | None = None,
+    *,
+    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    terms: Terms = PLAIN_TERMS,
+) -> Outline | DeviceShortfall:
+    """Choose the devices of a pod on one node, and on every node in the same state.
+
+    Parameters
+    ----------
+    state, request, numa_mask, policy, terms
+        As for :func:`allocate_devices`. What a pod is designated is a node's own, and so are reservations.
+    """
     found = _decide(state, request, numa_mask, policy, terms)
     if isinstance(found, DeviceShortfall):
         return found
     chosen = {kind: pick() for kind, pick in found.chosen.items()}
-    return write_allocation(state, request, found.views, chosen)
+    return outline_of(state.shape, request, found.views, chosen)
 
 
 def refusal_of(
@@ -333,28 +362,69 @@ def write_allocation(
     chosen
         Per type of ``views`` the minors, in the order of selection, with how often each gives its share.
     """
-    template = _template(state.shape, request)
-    devices = {}
-    for kind, view in views.items():
-        devices[kind] = tuple(
-            _holding(state, view, minor, often, template if kind is DeviceType.GPU else "")
-            for minor, often in chosen[kind]
+    return write_outline(state, outline_of(state.shape, request, views, chosen))
+
+
+class OutlinedHolding(NamedTuple):
+    """One device of a choice as it looks on every node of the same build: VFs by rank, no ids."""
+
+    minor: int
+    resources: Resources
+    ranks: tuple[int, ...]
+    template: str
+
+
+Outline: TypeAlias = tuple[tuple[DeviceType, tuple[OutlinedHolding, ...]], ...]
+"""A choice of devices without what tells one node from another in the same state."""
+
+
+def outline_of(
+    shape: DeviceShape,
+    request: DeviceRequest,
+    views: Mapping[DeviceType, TypeView],
+    chosen: Mapping[DeviceType, Picked],
+) -> Outline:
+    """Write down a choice without the names of a node; see :func:`write_allocation`."""
+    template = _template(shape, request)
+    return tuple(
+        (
+            kind,
+            tuple(
+                _outlined(view, minor, often, template if kind is DeviceType.GPU else "")
+                for minor, often in chosen[kind]
+            ),
         )
-    return DeviceAllocation(immutabledict(devices))
+        for kind, view in views.items()
+    )
 
 
-def _holding(state: NodeDevices, view: TypeView, minor: int, often: int, template: str) -> DeviceHolding:
-    want = view.want
-    amounts = want.filled[minor]
+def _outlined(view: TypeView, minor: int, often: int, template: str) -> OutlinedHolding:
+    amounts = view.want.filled[minor]
     if often > 1:
         amounts = immutabledict({name: amount * often for name, amount in amounts.items()})
-    vfs: tuple[VirtualFunction, ...] = ()
-    if view.vfs is not None:
-        ranks = bits(lowest(view.vfs[minor], often))
-        vfs = tuple(state.vf_of(want.kind, minor, rank) for rank in ranks)
-    return DeviceHolding(
-        minor=minor, resources=amounts, id=state.id_of(want.kind, minor), vfs=vfs, template=template
-    )
+    ranks = () if view.vfs is None else tuple(bits(lowest(view.vfs[minor], often)))
+    return OutlinedHolding(minor, amounts, ranks, template)
+
+
+def write_outline(state: NodeDevices, outline: Outline) -> DeviceAllocation:
+    """Put a node's ids and VFs to a choice."""
+    devices = {}
+    for kind, holdings in outline:
+        devices[kind] = tuple(
+            [
+                DeviceHolding(
+                    minor=one.minor,
+                    resources=one.resources,
+                    id=state.id_of(kind, one.minor),
+                    vfs=tuple([state.vf_of(kind, one.minor, rank) for rank in one.ranks])
+                    if one.ranks
+                    else (),
+                    template=one.template,
+                )
+                for one in holdings
+            ]
+        )
+    return DeviceAllocation(immutabledict(devices))
 
 
 def _template(shape: DeviceShape, request: DeviceRequest) -> str:

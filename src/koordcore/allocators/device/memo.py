@@ -12,11 +12,17 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore.allocators.device.allocate import refusal_of
+from koordcore.allocators.device.allocate import (
+    Outline,
+    allocate_devices,
+    outline_devices,
+    refusal_of,
+    write_outline,
+)
 from koordcore.allocators.device.scoring import score_devices
-from koordcore.allocators.device.state import NodeDevices, Signature
+from koordcore.allocators.device.state import NodeDevices, Signature, TypeUse
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
-from koordcore.model.devices import DeviceRequest, DeviceShortfall
+from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall
 
 __all__ = ["DeviceMemo"]
 
@@ -29,9 +35,10 @@ _UNKNOWN = -1
 class _Verdicts:
     """Answers to one request, by the number of the state; -1 in ``scores`` means refused."""
 
-    __slots__ = ("known", "refusals", "scores")
+    __slots__ = ("choices", "known", "refusals", "scores")
 
     def __init__(self) -> None:
+        self.choices: dict[int, tuple[Outline, tuple[TypeUse, ...]] | DeviceShortfall] = {}
         self.known = np.zeros(0, np.bool_)
         self.scores = np.zeros(0, np.int64)
         self.refusals: dict[int, DeviceShortfall] = {}
@@ -73,10 +80,7 @@ class DeviceMemo:
     def _answers(
         self, numbers: IntVector, request: DeviceRequest, numa_mask: int | None, policy: DevicePolicy
     ) -> _Verdicts:
-        key = (request, numa_mask, policy)
-        verdicts = self._verdicts.get(key)
-        if verdicts is None:
-            verdicts = self._verdicts[key] = _Verdicts()
+        verdicts = self._verdicts_on(request, numa_mask, policy)
         if len(verdicts.known) < len(self._states):
             verdicts.grow(len(self._states))
         known = verdicts.known[numbers]
@@ -89,6 +93,49 @@ class DeviceMemo:
                 else:
                     verdicts.refusals[number] = refusal
                 verdicts.known[number] = True
+        return verdicts
+
+    def take(
+        self,
+        state: NodeDevices,
+        pod: str,
+        request: DeviceRequest,
+        *,
+        policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    ) -> tuple[DeviceAllocation, NodeDevices] | DeviceShortfall:
+        """Choose the devices of a pod on one node, and give the node's state with them taken.
+
+        The choice is that of :func:`~koordcore.allocators.device.allocate.allocate_devices`; in equal states
+        it is made once.
+        """
+        if request.designated is not None:
+            found = allocate_devices(state, request, policy=policy)
+            return found if isinstance(found, DeviceShortfall) else (found, state.assume(pod, found))
+        number = self.number(state)
+        choices = self._verdicts_on(request, None, policy).choices
+        known = choices.get(number)
+        if known is None:
+            known = choices[number] = self._choose(self._states[number] or state, request, policy)
+        if isinstance(known, DeviceShortfall):
+            return known
+        outline, uses = known
+        allocation = write_outline(state, outline)
+        return allocation, state.assume(pod, allocation, uses)
+
+    @staticmethod
+    def _choose(
+        state: NodeDevices, request: DeviceRequest, policy: DevicePolicy
+    ) -> tuple[Outline, tuple[TypeUse, ...]] | DeviceShortfall:
+        outline = outline_devices(state, request, policy=policy)
+        if isinstance(outline, DeviceShortfall):
+            return outline
+        return outline, state.with_taken(write_outline(state, outline))
+
+    def _verdicts_on(self, request: DeviceRequest, numa_mask: int | None, policy: DevicePolicy) -> _Verdicts:
+        key = (request, numa_mask, policy)
+        verdicts = self._verdicts.get(key)
+        if verdicts is None:
+            verdicts = self._verdicts[key] = _Verdicts()
         return verdicts
 
     def scores(

@@ -182,8 +182,15 @@ class NodeDevices:
             mask |= 0 if rank is None else 1 << rank
         return mask
 
-    def assume(self, pod: str, allocation: DeviceAllocation) -> NodeDevices:
+    def assume(
+        self, pod: str, allocation: DeviceAllocation, uses: tuple[TypeUse, ...] | None = None
+    ) -> NodeDevices:
         """Give the state with a pod's devices taken; the same pod with the same devices changes nothing.
+
+        Parameters
+        ----------
+        uses
+            What is taken afterwards, where that is known from a node in the same state.
 
         Raises
         ------
@@ -195,7 +202,8 @@ class NodeDevices:
             if held == allocation:
                 return self
             raise ModelError(f"{pod}: holds other devices already")
-        uses = self._changed(allocation, 1)
+        if uses is None:
+            uses = self.with_taken(allocation)
         return NodeDevices(self.shape, uses, self.holdings.set(pod, allocation), self.names, self.node)
 
     def forget(self, pod: str) -> NodeDevices:
@@ -205,6 +213,16 @@ class NodeDevices:
             return self
         rest = self.holdings.delete(pod)
         return NodeDevices(self.shape, self._changed(held, -1, rest), rest, self.names, self.node)
+
+    def with_taken(self, allocation: DeviceAllocation) -> tuple[TypeUse, ...]:
+        """Say what is taken of the devices once an allocation is.
+
+        Raises
+        ------
+        ModelError
+            When a device is not on the node.
+        """
+        return self._changed(allocation, 1)
 
     def _changed(
         self,

@@ -305,11 +305,12 @@ class DeviceEvaluator(Evaluator):
             return Holding(notes=(NO_CARD,))
         if str(pod.key) in state.holdings:
             return None  # taken together with CPUs and NUMA nodes
-        found = allocate_devices(state, self._request, policy=feature.policy)
+        found = feature.memo.take(state, str(pod.key), self._request, policy=feature.policy)
         if isinstance(found, DeviceShortfall):
             return found.shortfalls[0]
-        feature.put(row, state.assume(str(pod.key), found))
-        return self._holding(found)
+        allocation, after = found
+        feature.put(row, after)
+        return self._holding(allocation)
 
     def allocate_from(self, pod: Pod, row: int, room: Room) -> Holding | Shortfall | None:
         feature = self._feature
