@@ -268,8 +268,8 @@ class DeviceEvaluator(Evaluator):
         state = feature.states[room.row]
         if state is None or not holds_devices(state, room):
             return 0
-        masks = feature.workspace.once(Alignment).masks(self._pod, slice(room.row, room.row + 1))
-        return self._score_on(state, device_terms(state, room), -1 if masks is None else int(masks[0]))
+        held = -1 if self._masks is None else int(self._masks(slice(room.row, room.row + 1))[0])
+        return self._score_on(state, device_terms(state, room), held)
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         return default_normalise(raw, feasible)
