@@ -10,6 +10,7 @@ The rule is that of upstream's ``pkg/scheduler/plugins/loadaware``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from typing import Final
 
@@ -25,7 +26,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.load import node_thresholds, raw_capacity
 from koordcore.protocol.times import SECOND, moment_of
-from koordcore.scoring.load_estimates import Contribution, Estimator, ignored, report_of
+from koordcore.scoring.load_estimates import NO_REPORT, Contribution, Estimator, ignored, report_of
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["NO_LIMIT", "REASON_EXPIRED", "LoadRequest", "LoadState", "threshold_limits"]
@@ -33,6 +34,8 @@ __all__ = ["NO_LIMIT", "REASON_EXPIRED", "LoadRequest", "LoadState", "threshold_
 REASON_EXPIRED: Final = "node(s) nodeMetric expired"
 FITS: Final = 0
 EXPIRED: Final = 1
+
+_PARTS: Final = 8
 
 NO_LIMIT: Final = 2**62
 """A limit that no load reaches; half the range, so that a load can be subtracted from it."""
@@ -123,15 +126,12 @@ class LoadState:
         self.now = now if isinstance(now, int) else moment_of(now)
         self._estimator = Estimator(args, self.now)
         self._read = 0
+        self._changes: dict[tuple[int, bool, bool, bool], IntMatrix] = {}
         found = [metrics.get(node.name) for node in nodes]
-        shape = (len(self.names), len(nodes))
         self.capacity = self._matrix([raw_capacity(node) for node in nodes])
-        self.prod_usage = np.zeros(shape, np.int64)
+        self._name_parts(np.zeros((_PARTS, len(self.names), len(nodes)), np.int64))
         if args.prod_usage_include_sys:
             self.prod_usage += self._matrix([rounded(one.system_usage) if one else {} for one in found])
-        self.node_delta = np.zeros(shape, np.int64)
-        self.prod_delta = np.zeros(shape, np.int64)
-        self.node_estimated = np.zeros(shape, np.int64)
         self.reported: BoolVector = np.array([metric is not None for metric in found], np.bool_)
         self._reports = [report_of(metric, self.names) for metric in found]
         self._compile_limits(nodes, found)
@@ -150,6 +150,24 @@ class LoadState:
         state = cls([one.node for one in snapshot.nodes], metrics, args, now)
         state.place_all((pod, row) for row, one in enumerate(snapshot.nodes) for pod in one.pods)
         return state
+
+    def fork(self) -> LoadState:
+        """Give a state that goes its own way from here; what pods cannot change is shared."""
+        other = copy(self)
+        other.own()
+        return other
+
+    def own(self) -> None:
+        """Stop sharing what pods change; for a shallow copy."""
+        self._estimator = self._estimator.fork()
+        self._changes = dict(self._changes)
+        self._name_parts(self._parts.copy())
+
+    def _name_parts(self, parts: IntMatrix) -> None:
+        """Keep everything that a pod changes in one block: a pod is then one addition to a column of it."""
+        self._parts = parts
+        self.prod_usage, self.node_delta, self.prod_delta, self.node_estimated = parts[:4]
+        self._headroom, self._left = (parts[4], parts[5]), (parts[6], parts[7])
 
     # -- compiling -------------------------------------------------------------------------------------
 
@@ -250,12 +268,12 @@ class LoadState:
         filtered = np.where(self._alone_filter, self.node_estimated, self._measured_filter + self.node_delta)
         scored = np.where(self._alone_score, self.node_estimated, self._measured_score + self.node_delta)
         prod = self.prod_usage + self.prod_delta
-        self._headroom = (
-            self._limits[0] - filtered,
-            self._limits[1] - np.where(self._prod_filters, prod, filtered),
-        )
-        left = self.capacity - scored
-        self._left = (left, self.capacity - prod if self.args.score_according_prod_usage else left)
+        for kind, limits in enumerate(self._limits):
+            others = np.where(self._prod_filters, prod, filtered) if kind else filtered
+            np.subtract(limits, others, out=self._headroom[kind])
+        np.subtract(self.capacity, scored, out=self._left[0])
+        by_prod = prod if self.args.score_according_prod_usage else scored
+        np.subtract(self.capacity, by_prod, out=self._left[1])
 
     # -- pods ------------------------------------------------------------------------------------------
 
@@ -273,19 +291,36 @@ class LoadState:
     def _count(self, pod: Pod, row: int, assigned: int | None, sign: int) -> None:
         if ignored(pod):
             return
-        added = self._estimator.contribution(pod, self._estimator.of(pod), self._reports[row], assigned)
-        self._add(added, row, sign)
-        alone_filter, alone_score = bool(self._alone_filter[row]), bool(self._alone_score[row])
-        prod_filters, prod_scores = bool(self._prod_filters[row]), self.args.score_according_prod_usage
-        for column, (delta, estimated) in enumerate(zip(added.node_delta, added.estimated, strict=True)):
-            prod = sign * (added.prod_usage[column] + added.prod_delta[column])
-            filtered = sign * (estimated if alone_filter else delta)
-            scored = sign * (estimated if alone_score else delta)
-            self._headroom[0][column, row] -= filtered
-            self._headroom[1][column, row] -= prod if prod_filters else filtered
-            self._left[0][column, row] -= scored
-            if prod_scores:
-                self._left[1][column, row] -= prod
+        estimate, report = self._estimator.of(pod), self._reports[row]
+        alone = bool(self._alone_filter[row]), bool(self._alone_score[row]), bool(self._prod_filters[row])
+        if report.pods and (pod.namespace, pod.name) in report.pods:
+            change = self._change(self._estimator.contribution(pod, estimate, report, assigned), *alone)
+        else:
+            # Where no measurement shows the pod, all pods of the same estimate change a node alike.
+            key = (estimate.number, *alone)
+            known = self._changes.get(key)
+            if known is None:
+                known = self._change(self._estimator.contribution(pod, estimate, NO_REPORT), *alone)
+                self._changes[key] = known
+            change = known
+        column = self._parts[:, :, row]
+        if sign > 0:
+            column += change
+        else:
+            column -= change
+
+    def _change(
+        self, added: Contribution, alone_filter: bool, alone_score: bool, prod_filters: bool
+    ) -> IntMatrix:
+        """What a pod adds to all that is kept of its node: ``(8, C)``."""
+        usage, delta, prod_delta, estimated = np.array(
+            [added.prod_usage, added.node_delta, added.prod_delta, added.estimated], np.int64
+        )
+        prod = usage + prod_delta
+        filtered, scored = estimated if alone_filter else delta, estimated if alone_score else delta
+        by_prod = prod if self.args.score_according_prod_usage else scored
+        left = (-filtered, -(prod if prod_filters else filtered), -scored, -by_prod)
+        return np.stack([usage, delta, prod_delta, estimated, *left])
 
     def _add(self, added: Contribution, row: int, sign: int) -> None:
         for matrix, amounts in (

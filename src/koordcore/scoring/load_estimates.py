@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from koordcore.model.load import LoadAwareArgs
+from koordcore.model.mappings import EMPTY
 from koordcore.model.metrics import NodeMetric, rounded
 from koordcore.model.pods import Pod
 from koordcore.model.resources import (
@@ -206,13 +207,17 @@ class Estimator:
         Every estimate so far; its place is its number.
     """
 
-    def __init__(self, args: LoadAwareArgs, now: int) -> None:
+    def __init__(self, args: LoadAwareArgs, now: int, learnt: Mapping[object, Estimate] = EMPTY) -> None:
         self._args = args
         self._names = args.columns
         self._now = now
         self._zero = (0,) * len(self._names)
-        self._numbers: dict[object, Estimate] = {}
-        self.known: list[Estimate] = []
+        self._numbers = dict(learnt)
+        self.known = list(self._numbers.values())
+
+    def fork(self) -> Estimator:
+        """Give an estimator that knows what this one knows, and learns on its own."""
+        return Estimator(self._args, self._now, self._numbers)
 
     def of(self, pod: Pod) -> Estimate:
         """Give the estimate of a pod."""

@@ -50,6 +50,7 @@ from koordcore.schedule.features.devices import (
     device_terms,
     holds_devices,
 )
+from koordcore.schedule.features.numa_whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.schedule.reserved import Room, Rooms, concerns_reservations, ended_holders, holders_by_user
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
@@ -301,9 +302,15 @@ class NUMAFeature(Feature):
         if not DEVICE_RESOURCES.isdisjoint(pod.requests):
             found = device_request_of(pod.requests, annotations=pod.annotations, labels=pod.labels)
             devices = found if isinstance(found, DeviceRequest) else None
+        # Who asks for amounts only, where nodes say nothing, gets nothing of its own and is only scored.
+        plain = devices is None and ANNOTATION_RESOURCE_STATUS not in pod.annotations
+        if plain and not self._concerned and (whole := whole_node(asked)) is not None:
+            return whole
         return _asked(asked, devices)
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        if isinstance(request, WholeNode):
+            return WholeNodeEvaluator(self.workspace, request.requests, self.args)
         return NUMAEvaluator(self, request)
 
     def verdicts(self, request: NodeRequest) -> NodeVerdicts:

@@ -1,0 +1,114 @@
+"""NodeNUMAResource on nodes that tell nothing: the short way rates and takes pods as the long one does.
+
+Laws: the same nodes take the pod, every node has the same score, nothing is written on the pod; also where
+reservations lend room.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordcore import ClusterSnapshot, Node, NodeState, Pod
+from koordcore._arrays import IntMatrix, Rows
+from koordcore._workspace import Workspace
+from koordcore.model.numa import NUMAArgs
+from koordcore.model.policy import ScoringStrategy
+from koordcore.model.resources import make_resources
+from koordcore.schedule.feature import Evaluator, Holding
+from koordcore.schedule.features.numa import NUMAFeature
+from koordcore.schedule.features.numa_whole import WholeNode, WholeNodeEvaluator
+
+NAMES = ("cpu", "memory", "ephemeral-storage", "example.com/card", "kubernetes.io/batch-cpu")
+amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 20_000), max_size=5)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> ClusterSnapshot:
+    """A few nodes with pods, some of them without some resource, some overcommitted."""
+    states = []
+    for number in range(draw(st.integers(1, 4))):
+        name = f"n{number}"
+        pods = [
+            Pod(name=f"p{number}-{index}", node_name=name, requests=draw(amounts))
+            for index in range(draw(st.integers(0, 3)))
+        ]
+        room = {**draw(amounts), "pods": 10}
+        states.append(NodeState(Node(name=name, allocatable=room), tuple(pods)))
+    return ClusterSnapshot(nodes=states)
+
+
+class Lending:
+    """A loan of the same amounts on every node, as far as so much is held there."""
+
+    def __init__(self, amount: int, requested: IntMatrix) -> None:
+        self._lent = np.minimum(requested, amount)
+
+    def lifted(self, rows: Rows, *, scored: bool = False) -> IntMatrix:
+        del scored
+        return self._lent[:, rows]
+
+
+@given(
+    clusters(),
+    amounts.filter(lambda asked: any(asked.values())),
+    st.sampled_from([ScoringStrategy.LEAST_ALLOCATED, ScoringStrategy.MOST_ALLOCATED]),
+    st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 5)), unique_by=lambda pair: pair[0]),
+    st.integers(0, 3000),
+)
+@settings(max_examples=80)
+def test_the_short_way_is_the_long_way(
+    snapshot: ClusterSnapshot,
+    asked: dict[str, int],
+    strategy: ScoringStrategy,
+    weights: list[tuple[str, int]],
+    lent: int,
+) -> None:
+    workspace = Workspace(snapshot)
+    feature = NUMAFeature(workspace, NUMAArgs(scoring=strategy, weights=tuple(weights)))
+    pod = Pod(name="new", requests=asked)
+    request = feature.request_of(pod)
+    assert isinstance(request, WholeNode)
+    short = feature.evaluator(pod, request)
+    assert isinstance(short, WholeNodeEvaluator)
+    first = snapshot.nodes[0]
+    marked = attrs.evolve(first.node, labels={"koordinator.sh/says-nothing": ""})
+    telling = snapshot.with_nodes(NodeState(marked, first.pods))
+    long = _long_way(NUMAFeature(Workspace(telling), feature.args), pod)
+    for rows in (slice(None), slice(0, 1), np.arange(len(snapshot.nodes))[::-1]):
+        taking = long.fits(rows)
+        assert taking is not None
+        assert taking.all()
+        assert short.fits(rows) is None
+        assert _scores(short, rows) == _scores(long, rows)
+    short.lending = long.lending = Lending(lent, workspace.requested)  # type: ignore[assignment]
+    assert _scores(short, slice(None)) == _scores(long, slice(None))
+    long.lending = None
+    given_there = long.allocate(pod, 0)
+    assert isinstance(given_there, Holding)
+    assert not given_there.annotations
+    assert not given_there.notes
+
+
+def _scores(evaluator: Evaluator, rows: Rows) -> list[int]:
+    scores = evaluator.scores(rows)
+    assert scores is not None
+    return [int(score) for score in scores]
+
+
+def _long_way(feature: NUMAFeature, pod: Pod) -> Evaluator:
+    """Say something on a node that matters nowhere, so that the feature looks closely."""
+    request = feature.request_of(pod)
+    assert not isinstance(request, WholeNode)
+    return feature.evaluator(pod, request)
+
+
+def test_what_a_pod_holds_already_goes_the_long_way() -> None:
+    """A pod that brings cpus on its annotation is recorded with them."""
+    snapshot = ClusterSnapshot(nodes=[Node(name="n", allocatable={"cpu": 4000, "pods": 9})])
+    feature = NUMAFeature(Workspace(snapshot))
+    status = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-1"}'}
+    pod = Pod(name="p", requests=make_resources({"cpu": 2000}), annotations=status)
+    assert not isinstance(feature.request_of(pod), WholeNode)
