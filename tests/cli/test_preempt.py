@@ -100,8 +100,7 @@ def test_a_changed_plan_in_a_record_is_refused(dump: str, tmp_path: Path) -> Non
     assert main(["schedule", dump, "--preempt", "--record", str(path)]) == 0
     record = json.loads(path.read_text("utf-8"))
     (plan,) = record["result"]["preemptions"]
-    assert plan["victims"][0]["pod"]["name"] == "cheap"
-    plan["victims"] = []
+    assert plan.pop("victims")
     path.write_text(json.dumps(record), "utf-8")
     assert main(["simulate", str(path)]) == 2
 

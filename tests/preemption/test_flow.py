@@ -115,6 +115,22 @@ def test_what_a_preemptor_waits_for_is_not_given_away() -> None:
     assert verify(snapshot, result) == ()
 
 
+def test_whoever_fits_beside_a_plan_is_nominated_there() -> None:
+    """Nobody more has to leave for `q`, and it does not end up on what the victim on n2 leaves for `r`."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 4000)), node("n2", 4000, pod("b", 4000, 5))],
+        pending=[pod("p", 3000, 30), pod("q", 1000, 20), pod("r", 4000, 10)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert [(one.node, len(one.victims)) for one in result.decisions if isinstance(one, Nominated)] == [
+        ("n1", 1),
+        ("n1", 0),
+        ("n2", 1),
+    ]
+    assert len(after(result).bound) == 3
+
+
 def test_a_second_run_waits_for_the_victims_and_keeps_the_room() -> None:
     snapshot = ClusterSnapshot(
         nodes=[node("n1", 4000, pod("a", 3000)), node("n2", 4000, pod("b", 4000, 100))],

@@ -6,6 +6,7 @@ from collections import Counter
 
 from koordcore.cli.tables import Column, Table, Tone
 from koordcore.model.preemption import Damage
+from koordcore.model.reservations import Reservation
 from koordcore.snapshot import ScheduleResult
 
 __all__ = ["describe_damage", "preemption_table", "victims_table"]
@@ -31,6 +32,7 @@ def describe_damage(damage: Damage) -> str:
 def preemption_table(result: ScheduleResult) -> Table:
     """One row per job that preempts: what it wins and costs, and the cheapest plan that was not taken."""
     rows = []
+    names = _reservations(result)
     for plan in result.preemptions:
         nodes = Counter(plan.nominations.values())
         places = [f"{node} ({count})" if count > 1 else node for node, count in sorted(nodes.items())]
@@ -39,7 +41,7 @@ def preemption_table(result: ScheduleResult) -> Table:
         other = plan.alternative
         rows.append(
             (
-                plan.job,
+                names.get(plan.job, plan.job),
                 str(len(plan.nominations)),
                 where + shown,
                 describe_damage(plan.damage),
@@ -47,21 +49,29 @@ def preemption_table(result: ScheduleResult) -> Table:
                 f"{other.where}: {describe_damage(other.damage)}" if other else "none found",
             )
         )
-    names = ("JOB", "MEMBERS", "GET", "COSTS", "CERTIFICATE", "CHEAPEST ELSEWHERE")
-    columns = [Column(name, number=name == "MEMBERS") for name in names]
+    titles = ("JOB", "MEMBERS", "GET", "COSTS", "CERTIFICATE", "CHEAPEST ELSEWHERE")
+    columns = [Column(name, number=name == "MEMBERS") for name in titles]
     return Table(title="Preempting", columns=tuple(columns), rows=rows)
+
+
+def _reservations(result: ScheduleResult) -> dict[str, str]:
+    """Name the reservations by the pods that stand for them."""
+    return {str(one.pod_key): f"reservation/{one.name}" for one in result.snapshot.of(Reservation)}
 
 
 def victims_table(result: ScheduleResult) -> Table:
     """One row per victim: its node, its job, and for whom it leaves."""
     rows = []
+    names = _reservations(result)
     for plan in result.preemptions:
         moved = {move.victim.pod: move.node for move in plan.moves}
         for victim in plan.victims:
             lost = "breaks" if victim.job in plan.broken else ""
             goes = f"moves to {moved[victim.pod]}" if victim.pod in moved else lost
             job = victim.job if victim.job != str(victim.pod) else ""
-            rows.append((str(victim.pod), victim.node, str(victim.priority), job, goes, plan.job))
+            rows.append(
+                (str(victim.pod), victim.node, str(victim.priority), job, goes, names.get(plan.job, plan.job))
+            )
     columns = (
         Column("POD", tone=Tone.NAME),
         Column("NODE"),

@@ -16,7 +16,7 @@ from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulab
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation, ReservationCondition, ReservationPhase
 from koordcore.model.resources import format_resources
-from koordcore.protocol.reservation import RESERVATION_ALLOCATED, allocated_reservation
+from koordcore.protocol.reservation import NOMINATED_NODE, RESERVATION_ALLOCATED, allocated_reservation
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 
 __all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Call", "patches"]
@@ -93,6 +93,7 @@ def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Cal
         if one is None:
             calls += _calls(result.snapshot, decision, now, evicted)
         else:
+            calls += _evictions(decision, evicted)
             calls += _about_reservation(one, decision, now)
             calls += _owners_taken_in(result, one, decision)
     return tuple(calls)
@@ -111,15 +112,20 @@ def _calls(
             gated = pod is not None and pod.gated
             yield _condition(decision.pod, _GATED if gated else _UNSCHEDULABLE, decision.reason, now)
         case Nominated():
-            for victim in decision.victims:
-                if victim.pod not in evicted:
-                    evicted.add(victim.pod)
-                    yield _eviction(victim)
+            yield from _evictions(decision, evicted)
             yield _status(decision.pod, {"nominatedNodeName": decision.node})
 
 
+def _evictions(decision: PodDecision, evicted: set[PodKey]) -> Iterator[Call]:
+    """Evict whoever has to leave for a pod or a reservation, once."""
+    for victim in decision.victims if isinstance(decision, Nominated) else ():
+        if victim.pod not in evicted:
+            evicted.add(victim.pod)
+            yield _eviction(victim)
+
+
 def _about_reservation(one: Reservation, decision: PodDecision, now: datetime | None) -> Iterator[Call]:
-    """A reservation that got a node becomes available there; no pod is bound for it."""
+    """A reservation that got a node becomes available there, without a pod; one that waits says for which."""
 
     def patch(body: dict[str, Any], subresource: str = "") -> Call:
         return Call(
@@ -146,6 +152,8 @@ def _about_reservation(one: Reservation, decision: PodDecision, now: datetime | 
             "conditions": conditions,
         }
         yield patch({"status": status}, "status")
+    elif isinstance(decision, Nominated):
+        yield patch({"metadata": {"annotations": {NOMINATED_NODE: decision.node}}})
     elif isinstance(decision, Unschedulable):
         kept = [_kept(condition) for condition in one.status.conditions if condition.kind != "Scheduled"]
         failed = {

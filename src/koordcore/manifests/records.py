@@ -37,7 +37,7 @@ from koordcore.protocol.fields import (
     optional,
     required,
 )
-from koordcore.protocol.reservation_status import made_available, with_decided_users
+from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
 
 __all__ = ["decision_from_record", "decision_record", "result_from_record", "result_record"]
@@ -258,6 +258,8 @@ def result_from_record(
             waiting = reservations[taken.pod]
             written = attrs.evolve(waiting, annotations={**waiting.annotations, **taken.annotations})
             held.append(made_available(written, taken.node, None))
+        elif isinstance(one, Nominated) and one.pod in reservations:
+            held.append(made_nominated(reservations[one.pod], one.node))
     after = (snapshot.with_records(*held) if held else snapshot).assume(*placed.values())
     used = with_decided_users(after.of(Reservation), decisions, lambda name: after.node(name).pods, None)
     return ScheduleResult(

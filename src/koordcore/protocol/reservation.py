@@ -32,6 +32,7 @@ __all__ = [
     "EXACT_MATCH",
     "IS_PRE_ALLOCATION",
     "NODE_RESERVATION",
+    "NOMINATED_NODE",
     "NO_AFFINITY",
     "OPERATING_MODE",
     "PRE_ALLOCATION_REQUIRED",
@@ -77,6 +78,8 @@ RESERVATION_NODE: Final = PREFIX + "reservation-node"
 IS_PRE_ALLOCATION: Final = PREFIX + "is-pre-allocation"
 NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
 PRIORITY: Final = "koordinator.sh/priority"
+NOMINATED_NODE: Final = "koordcore.io/nominated-node"
+"""Node of which a reservation that waits has had pods leave; a pod has a field of its status for that."""
 
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable")
 _INT32: Final = range(-(2**31), 2**31)

@@ -21,16 +21,22 @@ from koordcore.model.reservations import (
     ReservationStatus,
 )
 from koordcore.model.resources import make_resources, total
-from koordcore.protocol.reservation import allocated_reservation, resized_allocatable
+from koordcore.protocol.reservation import NOMINATED_NODE, allocated_reservation, resized_allocatable
 
 __all__ = [
     "made_available",
     "made_expired",
+    "made_nominated",
     "made_succeeded",
     "made_unschedulable",
     "with_decided_users",
     "with_users",
 ]
+
+
+def made_nominated(reservation: Reservation, node: str) -> Reservation:
+    """Give the reservation as it stands while pods leave a node for it."""
+    return attrs.evolve(reservation, annotations={**reservation.annotations, NOMINATED_NODE: node})
 
 
 def made_available(reservation: Reservation, node: str, now: datetime | None) -> Reservation:

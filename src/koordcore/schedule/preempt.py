@@ -22,6 +22,7 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import Move, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
 from koordcore.model.quotas import ElasticQuota, QuotaPod
+from koordcore.model.reservations import Reservation
 from koordcore.model.resources import Resources
 from koordcore.preemption.eligible import check_eligible
 from koordcore.preemption.plan import deal_members, plan_preemption, rejected_alternative
@@ -29,12 +30,13 @@ from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
 from koordcore.preemption.setup import make_problem
 from koordcore.preemption.victims import amounts_of
 from koordcore.protocol.quota import quota_pod_of
-from koordcore.protocol.reservation import is_reserve_pod
+from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod, label_priority
 from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.schedule.classes import FeatureSet, PodClass
 from koordcore.schedule.feature import Refusal
 from koordcore.schedule.features.quota import QuotaFeature
+from koordcore.schedule.features.reservation import ReservationFeature
 from koordcore.schedule.features.resources import FitEvaluator
 from koordcore.schedule.holds import hold, let_go
 from koordcore.schedule.jobs import Job, JobTable, network_tree
@@ -80,14 +82,24 @@ class Preemptor:
         self._rules, self._limits = rules, limits
         self._minimums = table.minimums()
         self._quota = next((one for one in features.features if isinstance(one, QuotaFeature)), None)
+        known = (one for one in features.features if isinstance(one, ReservationFeature))
+        self._reserving = any(one.args.enable_preemption for one in known)
         self._claims: list[_Claim] = []
         self.plans: list[PreemptionPlan] = []
 
     def for_pod(self, pod: Pod) -> list[Nominated] | None:
-        """Make room for a pod without a gang; a pod that stands for a reservation waits for room."""
-        if is_reserve_pod(pod):
+        """Make room for a pod without a gang, or for a reservation that may preempt."""
+        if is_reserve_pod(pod) and not self._reservation_may(pod):
             return None
         return self._preempt(str(pod.key), {str(pod.key): ((pod,), 1)}, None, ())
+
+    def _reservation_may(self, pod: Pod) -> bool:
+        """One without a priority of its own ranks above everything: then the policy has to say so."""
+        one = self._workspace.snapshot.find(Reservation, pod.annotations.get(RESERVATION_NAME, ""))
+        if one is None:
+            return False
+        stated = one.template_priority is not None or label_priority(one.labels) is not None
+        return stated or self._reserving
 
     def for_job(self, job: Job) -> list[Nominated] | None:
         """Make room for a gang group; None where that does not help, or is not allowed."""
@@ -116,7 +128,7 @@ class Preemptor:
         problem = self._offers(self._problem(trigger, pending, spec, bound), members)
         pods = {str(pod.key): pod for pod in members}
         plan = self._plan(problem, pods)
-        if isinstance(plan, NotHelpful) or not plan.victims:
+        if isinstance(plan, NotHelpful) or not (plan.victims or self._claims):
             return None
         plan = attrs.evolve(
             plan,

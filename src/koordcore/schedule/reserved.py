@@ -27,7 +27,7 @@ from koordcore.allocators.reservation.state import (
     uid_of,
     used_reservations,
 )
-from koordcore.model.decisions import Bound, PodDecision
+from koordcore.model.decisions import Bound, Nominated, PodDecision
 from koordcore.model.pods import HostPort, Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
@@ -39,7 +39,7 @@ from koordcore.protocol.reservation import (
     is_reserve_pod,
     reservation_order,
 )
-from koordcore.protocol.reservation_status import made_available, with_decided_users
+from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
@@ -84,8 +84,8 @@ def without_holders(
 ) -> ClusterSnapshot:
     """Take the pods that stand for reservations out again, and let the objects say what became of them.
 
-    Those that got a node are available there; those that got users name them, and what was to be used once
-    has succeeded, as the controller's next turn has it.
+    Those that got a node are available there, and those that pods leave for say where; those that got users
+    name them, and what was to be used once has succeeded, as the controller's next turn has it.
 
     Parameters
     ----------
@@ -101,17 +101,19 @@ def without_holders(
     there = after.location.keys() | {pod.key for pod in after.pending}
     keys = [one.pod_key for one in known if one.pod_key in there]
     left = after.forget(*keys) if keys else after
-    placed = {one.pod: one for one in decided if isinstance(one, Bound)}
+    placed = {one.pod: one for one in decided if isinstance(one, Bound | Nominated)}
     changed = {}
     for one in known:
         decision = placed.get(one.pod_key) if one.pending else None
-        if decision is not None:
+        if isinstance(decision, Nominated):
+            changed[one.name] = made_nominated(one, decision.node)
+        elif decision is not None:
             written = attrs.evolve(one, annotations={**one.annotations, **decision.annotations})
             changed[one.name] = made_available(written, decision.node, now)
     standing = [changed.get(one.name, one) for one in known]
     for one in with_decided_users(standing, decided, lambda name: left.node(name).pods, now):
         changed[one.name] = one
-    nodes = {one.status.node_name for one in changed.values()}
+    nodes = {one.status.node_name for one in changed.values()} - {""}
     return left.with_records(*changed.values(), nodes=nodes) if changed else left
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from koordcore.errors import KoordcoreError
-from koordcore.model.decisions import Bound, Waiting
+from koordcore.model.decisions import Bound, Nominated, Waiting
 from koordcore.model.pods import Pod, PodKey, PodPhase
 from koordcore.model.reservations import (
     AllocatePolicy,
@@ -26,11 +27,12 @@ from koordcore.verify.devices import ALLOCATED as DEVICES
 from koordcore.verify.nodes import STANDS_FOR
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["check_reservations", "holder_key", "taken_in", "with_remainders", "without_holders"]
+__all__ = ["check_reservations", "holder_key", "lent", "taken_in", "with_remainders", "without_holders"]
 
 _PREFIX: Final = "scheduling.koordinator.sh/"
 USED: Final = _PREFIX + "reservation-allocated"
 AFFINITY: Final = _PREFIX + "reservation-affinity"
+NOMINATED: Final = "koordcore.io/nominated-node"
 IGNORED: Final = _PREFIX + "reservation-ignored"
 
 
@@ -85,6 +87,11 @@ def _holder(one: Reservation) -> Pod:
     template = one.template or Pod(name=one.name)
     key = holder_key(one)
     granted = one.status.allocatable if one.active else None
+    stated = one.labels.get("koordinator.sh/priority", "")
+    priority = one.template_priority
+    if priority is None:
+        spelt = re.fullmatch(r"[+-]?[0-9]{1,19}", stated) and -(2**31) <= int(stated) < 2**31
+        priority = int(stated) if spelt else 2**31 - 1
     return attrs.evolve(
         template,
         name=key.name,
@@ -92,6 +99,7 @@ def _holder(one: Reservation) -> Pod:
         labels={**template.labels, **one.labels},
         annotations={**template.annotations, **one.annotations, STANDS_FOR: "true"},
         requests={**template.requests, **(granted or {})},
+        priority=priority,
         node_name=one.status.node_name or None,
         phase=PodPhase.PENDING,
     )
@@ -188,10 +196,16 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
     after = {one.name: one for one in result.snapshot.of(Reservation)}
     placed = {one.pod: one for one in result.decisions if isinstance(one, Bound)}
     gained = _gained(result)
+    waits = {one.pod: one.node for one in result.decisions if isinstance(one, Nominated)}
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if old is None or new is None:
             yield _wrong(name, "came or went")
+            continue
+        if holder_key(old) in waits:
+            told = {**old.annotations, NOMINATED: waits[holder_key(old)]}
+            if attrs.evolve(old, annotations=told) != new:
+                yield _wrong(name, "is nominated, and does not say so or changed otherwise")
             continue
         decision = placed.get(holder_key(old))
         # One that is placed over running pods has its first users with that.
@@ -215,6 +229,23 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
         one = known.get(identity)
         if one is not None and (holder_key(one) in placed or any(pod.key in placed for pod in pods)):
             yield from _check_account(one, [pod for pod in pods if pod.node_name == one.status.node_name])
+
+
+def lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str, int]:
+    """Give what those who come to a node may draw from what a reservation still holds there, at most."""
+    held = next((one for one in snapshot.of(Reservation) if holder_key(one) == holder.key), None)
+    if held is None or not held.available:
+        return {}
+    takers = [
+        pod
+        for pod in coming
+        if pod.labels.get(IGNORED) == "true" or any(_owns(term, pod) for term in held.owners)
+    ]
+    drawn: dict[str, int] = {PODS: 1} if takers else {}
+    for name, amount in holder.requests.items():
+        if name != PODS:
+            drawn[name] = min(amount, sum(pod.requests.get(name, 0) for pod in takers))
+    return drawn
 
 
 def taken_in(snapshot: ClusterSnapshot, result: ScheduleResult) -> frozenset[PodKey]:

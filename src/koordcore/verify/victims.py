@@ -14,6 +14,7 @@ from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, coun
 from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
 from koordcore.protocol.numa_nodes import trimmed_allocatable
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify.nodes import STANDS_FOR
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["check_victims"]
@@ -112,6 +113,12 @@ def _minimums(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> di
     return {gang_id: gangs[gang_id].min_available for gang_id in members if gang_id in gangs}
 
 
+def _lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str, int]:
+    from koordcore.verify.reservations import lent  # only who has reservations pays for their rules
+
+    return lent(snapshot, holder, coming)
+
+
 def _check_room(
     result: ScheduleResult, nominated: list[Nominated], pods: Mapping[PodKey, Pod], gone: set[PodKey]
 ) -> Iterator[Violation]:
@@ -133,6 +140,9 @@ def _check_room(
         for pod in (*staying, *coming[node]):
             sums.update(pod.requests)
         sums[PODS] = len(staying) + len(coming[node])
+        for holder in staying:
+            if holder.annotations.get(STANDS_FOR) == "true":
+                sums.subtract(_lent(result.snapshot, holder, coming[node]))
         asked = {name for pod in coming[node] for name, amount in pod.requests.items() if amount > 0}
         for name in sorted({*asked, PODS}):
             ignored = name in args.ignored or name.split("/", 1)[0] in args.ignored_groups

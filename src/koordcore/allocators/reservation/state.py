@@ -31,6 +31,7 @@ from koordcore.model.resources import (
 )
 from koordcore.protocol.reservation import (
     IS_PRE_ALLOCATION,
+    NOMINATED_NODE,
     RESERVATION_NAME,
     RESERVATION_NODE,
     RESERVE_POD,
@@ -240,6 +241,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
         annotations=annotations,
         priority=MAX_PRIORITY if priority is None else priority,
         node_name=reservation.status.node_name or None,
+        nominated_node=reservation.annotations.get(NOMINATED_NODE) if reservation.pending else None,
         created=reservation.created,
         deleted=reservation.deleted,
         phase=phase,

@@ -474,5 +474,10 @@ class ReservationFeature(Feature):
         self.workspace.bind(owner, row)
         self.ledger.placed(owner, row)
 
+    def promised(self, pod: Pod, row: int) -> None:
+        """Count a pod that is nominated; a reservation lends nothing before its victims have gone."""
+        if not is_reserve_pod(pod):
+            self.placed(pod, row)
+
     def removed(self, pod: Pod, row: int) -> None:
         self.ledger.removed(pod, row)
