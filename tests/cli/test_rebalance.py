@@ -115,3 +115,32 @@ def test_nodes_are_emptied(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert main(["defrag", str(path), "--empty", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["emptied"] == ["a"]
     assert main(["defrag", str(path), "--empty", "2"]) == 1
+
+
+def test_a_plan_is_checked_from_its_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """What is printed is legal; sent elsewhere it is not."""
+    path = dump(tmp_path / "c.json", cores={"a": [2, 2, 2, 2], "b": [1], "c": [9]})
+    assert main(["rebalance", str(path), "-o", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    file = tmp_path / "moves.json"
+    file.write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["verify", str(path), "--plan", str(file)]) == 0
+    assert "legal: 1 moves checked" in capsys.readouterr().out
+    plan["moves"][0]["to"] = "c"
+    file.write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["verify", str(path), "--plan", str(file)]) == 1
+    assert "wave 1: cpu: 11000 requested, 10000 allocatable" in capsys.readouterr().out
+
+
+def test_what_prod_pods_use_has_thresholds_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Pods without class are prod; half of a node is too much for them here."""
+    path = dump(tmp_path / "c.json", cores={"a": [2, 2, 2], "b": [1]})
+    assert main(["rebalance", str(path)]) == 0
+    assert "0 hot nodes before" in capsys.readouterr().out
+    assert main(["rebalance", str(path), "--prod-high", "cpu=50"]) == 0
+    shown = capsys.readouterr().out
+    assert "prod cpu" in shown
+    assert "1 hot nodes before, 0 after, 1 moves" in shown
+    assert main(["rebalance", str(path), "--prod-high", "cpu"]) == 2

@@ -6,22 +6,15 @@ import argparse
 import re
 from typing import Final
 
-import attrs
-
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.moves import add_plan_options, certificate_text, moves_table, print_plan
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.errors import ModelError
 from koordcore.model.certificates import Limits
-from koordcore.model.rebalance import EvictorArgs
 from koordcore.model.resources import PODS, Resources, make_resources, parse_resources
-from koordcore.rebalance.defrag import DefragmentationPlan, Wanted, plan_defragmentation
-from koordcore.rebalance.emptying import EmptyingPlan, plan_emptying
-from koordcore.rebalance.evict import CycleEvictor
-from koordcore.rebalance.load_problem import problem_of_requests
-from koordcore.rebalance.moves import Allows, MoveProblem
-from koordcore.schedule.rebalance import checked_plan, limits_of
+from koordcore.rebalance.defrag import DefragmentationPlan, Wanted
+from koordcore.schedule.moving import MoveRules, plan_empty_nodes, plan_room
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["register", "run"]
@@ -33,6 +26,7 @@ examples:
   koordcore defrag cluster.yaml --want nvidia.com/gpu=4 -o patches
   koordcore defrag cluster.yaml --empty 3
 """
+REASON: Final = "defragmentation"
 _WANT: Final = re.compile(r"(?:([1-9][0-9]{0,5})x:)?(.+)\Z", re.DOTALL)
 
 
@@ -63,61 +57,38 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when the shape does not fit whatever moves."""
     snapshot = load_paths(arguments).snapshot
-    pods = tuple(snapshot.bound_pods())
-    groups, at_once = limits_of(snapshot)
-    asked = problem_of_requests(
-        [state.node for state in snapshot.nodes],
-        pods,
-        evictor=CycleEvictor(EvictorArgs()),
-        groups=groups,
-        at_once=at_once,
-    )
+    rules = MoveRules(policy=read_policy(arguments))
     if arguments.empty is not None:
-        return _empty(arguments, snapshot, asked)
+        return _empty(arguments, snapshot, rules)
     wanted = _wanted(arguments, snapshot)
-
-    def plan(allows: Allows) -> DefragmentationPlan:
-        return plan_defragmentation(
-            attrs.evolve(asked, allows=allows), wanted, limits=Limits(arguments.effort)
-        )
-
     with working(f"making room on {len(snapshot.nodes)} nodes"):
-        done, checked = checked_plan(snapshot, plan, policy=read_policy(arguments))
-    confirmed = print_plan(
+        moving = plan_room(snapshot, wanted, rules=rules, budget=Limits(arguments.effort))
+    done = moving.plan
+    print_plan(
         arguments,
         snapshot,
-        done,
-        checked,
+        moving,
         won={"missing": done.missing, "places": dict(done.places), "gains": list(done.gains)},
         tables=lambda: _print_tables(wanted, done),
-        reason="defragmentation",
+        reason=REASON,
     )
-    return 0 if confirmed and not done.missing else 1
+    return 0 if moving.legal and not done.missing else 1
 
 
-def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, asked: MoveProblem) -> int:
+def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
     """Plan to empty nodes; 1 when none, or fewer than asked for, can be emptied."""
-
-    def plan(allows: Allows) -> EmptyingPlan:
-        return plan_emptying(attrs.evolve(asked, allows=allows), most=arguments.empty or None)
-
-    done, checked = checked_plan(snapshot, plan, policy=read_policy(arguments))
+    with working(f"emptying nodes of {len(snapshot.nodes)}"):
+        moving = plan_empty_nodes(snapshot, most=arguments.empty or None, rules=rules)
+    done = moving.plan
 
     def tables() -> None:
         if done.moves:
             show(moves_table(done.moves, "legal at every step; not proven to be the most"))
         print(f"{len(done.emptied)} nodes emptied: {', '.join(done.emptied) or 'none'}")
 
-    confirmed = print_plan(
-        arguments,
-        snapshot,
-        done,
-        checked,
-        won={"emptied": list(done.emptied)},
-        tables=tables,
-        reason="defragmentation",
-    )
-    return 0 if confirmed and len(done.emptied) >= max(1, arguments.empty) else 1
+    won = {"emptied": list(done.emptied)}
+    print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
+    return 0 if moving.legal and len(done.emptied) >= max(1, arguments.empty) else 1
 
 
 def _wanted(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Wanted:

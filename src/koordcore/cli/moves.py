@@ -6,17 +6,21 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from koordcore.cli.tables import Column, Table, Tone
+from koordcore.manifests.move_records import moves_record
 from koordcore.model.certificates import Certificate
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod
 from koordcore.model.resources import format_resources
 from koordcore.protocol.migration import ANNOTATION_EVICT_REASON, format_job
-from koordcore.schedule.rebalance import CheckedMoves
+from koordcore.schedule.moving import Moving
+from koordcore.schedule.rebalance import Plan
 from koordcore.snapshot import ClusterSnapshot
+
+P = TypeVar("P", bound=Plan)
 
 __all__ = ["add_plan_options", "certificate_text", "moves_table", "print_plan"]
 
@@ -30,21 +34,20 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
 def print_plan(
     arguments: argparse.Namespace,
     snapshot: ClusterSnapshot,
-    plan: Any,
-    checked: CheckedMoves,
+    moving: Moving[P],
     *,
     won: Mapping[str, Any],
     tables: Callable[[], None],
     reason: str,
-) -> bool:
+) -> None:
     """Print a plan in the form that was asked for.
 
     Parameters
     ----------
     arguments
         With ``output``.
-    snapshot, plan, checked
-        The cluster, the plan (moves and a certificate), and what the features say of its moves.
+    snapshot, moving
+        The cluster, and the plan with what the features say of its moves.
     won
         What the plan reaches, for JSON.
     tables
@@ -52,17 +55,16 @@ def print_plan(
     reason
         Why pods are evicted, for the objects.
 
-    Returns
-    -------
-    bool
-        Every move was confirmed; else the first that was refused stands on standard error.
+    Notes
+    -----
+    A move that was refused in the end is named on standard error.
     """
-    moves: tuple[Move, ...] = plan.moves
+    moves, checked = moving.plan.moves, moving.checked
     if arguments.output == "json":
-        certificate: Certificate = plan.certificate
+        certificate = moving.plan.certificate
         record = {
+            **moves_record(moves, checked.bound),
             **won,
-            "moves": [move_record(move) for move in moves],
             "certificate": {
                 "status": str(certificate.status),
                 "objective": list(certificate.objective),
@@ -77,7 +79,6 @@ def print_plan(
         tables()
     if checked.refused is not None:
         print(f"koordcore: {checked.refused[0]} is refused on {checked.refused[1]}", file=sys.stderr)
-    return checked.refused is None
 
 
 def certificate_text(certificate: Certificate, what: str) -> str:
@@ -107,17 +108,6 @@ def moves_table(moves: tuple[Move, ...], note: str) -> Table:
         for move in moves
     ]
     return Table(title="Moves", columns=columns, rows=rows, note=note)
-
-
-def move_record(move: Move) -> dict[str, Any]:
-    """Write a move as JSON."""
-    return {
-        "pod": str(move.pod),
-        "from": move.source,
-        "to": move.target,
-        "leaves": move.leaves,
-        "arrives": move.arrives,
-    }
 
 
 def move_objects(snapshot: ClusterSnapshot, moves: tuple[Move, ...], reason: str) -> list[dict[str, Any]]:

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.moves import add_plan_options, certificate_text, moves_table, print_plan
 from koordcore.cli.policies import add_policy, read_policy
@@ -19,14 +17,13 @@ from koordcore.errors import ManifestError, ModelError
 from koordcore.manifests import load
 from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric
-from koordcore.model.rebalance import EvictorArgs, LowNodeLoadArgs
+from koordcore.model.rebalance import LowNodeLoadArgs
 from koordcore.protocol.rebalance import default_low_node_load, low_node_load_args
 from koordcore.rebalance.args import low_node_load_problems
-from koordcore.rebalance.evict import CycleEvictor
-from koordcore.rebalance.load_problem import problem_of_load, resource_of
-from koordcore.rebalance.moves import Allows, MoveProblem
-from koordcore.rebalance.plan import RebalancePlan, plan_rebalance
-from koordcore.schedule.rebalance import checked_plan, limits_of
+from koordcore.rebalance.load_problem import resource_of
+from koordcore.rebalance.moves import MoveProblem
+from koordcore.rebalance.plan import RebalancePlan
+from koordcore.schedule.moving import MoveRules, plan_cooling
 
 __all__ = ["register", "run"]
 
@@ -74,29 +71,20 @@ def run(arguments: argparse.Namespace) -> int:
     args = read_args(arguments)
     # A dump is judged by its own clock: the latest report is taken to be of now.
     now = max((one.update_time or 0 for one in metrics.values()), default=0)
-    pods = tuple(snapshot.bound_pods())
-    nodes = [state.node for state in snapshot.nodes]
-    evictor = CycleEvictor(EvictorArgs())
-    groups, at_once = limits_of(snapshot)
-    asked = problem_of_load(
-        nodes, pods, metrics, args, now=now, evictor=evictor, groups=groups, at_once=at_once
-    )
-
-    def plan(allows: Allows) -> RebalancePlan:
-        return plan_rebalance(attrs.evolve(asked, allows=allows), limits=Limits(arguments.effort))
-
-    with working(f"balancing {len(nodes)} nodes"):
-        done, checked = checked_plan(snapshot, plan, policy=read_policy(arguments))
-    confirmed = print_plan(
+    rules = MoveRules(policy=read_policy(arguments))
+    with working(f"balancing {len(snapshot.nodes)} nodes"):
+        moving = plan_cooling(
+            snapshot, args, now=now, metrics=metrics, rules=rules, budget=Limits(arguments.effort)
+        )
+    print_plan(
         arguments,
         snapshot,
-        done,
-        checked,
-        won={"hotBefore": list(done.before), "hotAfter": list(done.after)},
-        tables=lambda: _print_tables(asked, done),
+        moving,
+        won={"hotBefore": list(moving.plan.before), "hotAfter": list(moving.plan.after)},
+        tables=lambda: _print_tables(moving.problem, moving.plan),
         reason="node is overutilized",
     )
-    return 0 if confirmed and not done.after else 1
+    return 0 if moving.legal and not moving.plan.after else 1
 
 
 def read_args(arguments: argparse.Namespace) -> LowNodeLoadArgs:

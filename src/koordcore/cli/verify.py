@@ -10,8 +10,10 @@ from typing import Final
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
 from koordcore.manifests.records import result_from_record
 from koordcore.verify import verify
+from koordcore.verify.moves import verify_moves
 
 __all__ = ["register", "run"]
 
@@ -19,6 +21,8 @@ EPILOG: Final = """\
 examples:
   koordcore schedule cluster.yaml -o json > plan.json
   koordcore verify cluster.yaml --plan plan.json
+  koordcore rebalance cluster.yaml -o json > moves.json
+  koordcore verify cluster.yaml --plan moves.json
 """
 
 
@@ -27,7 +31,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser = verbs.add_parser(
         "verify",
         help="check a plan against a dump",
-        description="Check a plan, as `schedule -o json` prints it, against the dump it was made from.",
+        description="Check a plan, as `schedule`, `rebalance` and `defrag` print it with `-o json`, "
+        "against the dump it was made from.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,10 +46,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
     snapshot = load_paths(arguments).snapshot
     record = json.loads(Path(arguments.plan).read_text(encoding="utf-8"))
-    result = result_from_record(snapshot, record, policy=read_policy(arguments))
-    violations = verify(snapshot, result)
+    policy = read_policy(arguments)
+    if isinstance(record, dict) and record.get("format") == MOVES_FORMAT:
+        moves, bound = moves_from_record(record)
+        violations = verify_moves(snapshot, moves, bound, policy=policy)
+        checked = f"{len(moves)} moves"
+    else:
+        result = result_from_record(snapshot, record, policy=policy)
+        violations = verify(snapshot, result)
+        checked = f"{len(result.decisions)} decisions"
     if not violations:
-        print(f"legal: {len(result.decisions)} decisions checked, nothing is wrong")
+        print(f"legal: {checked} checked, nothing is wrong")
         return 0
     columns = (Column("RULE", tone=Tone.BAD), Column("WHERE", tone=Tone.NAME), Column("WHAT"))
     rows = [(str(one.kind), one.subject, one.message) for one in violations]

@@ -1,8 +1,8 @@
 """Plans of moves that every feature agrees with: devices, NUMA, quota, affinity, topology.
 
 The planners of :mod:`koordcore.rebalance` know amounts. Here their moves are carried out on a private copy of
-the cluster, one after the other, by the same features that place pods; a pair of pod and node that a feature
-refuses is barred and the plan is made again.
+the cluster, one after the other, by the same features that place pods; then :mod:`koordcore.verify.moves`
+checks every step. A pair of pod and node that either refuses is barred and the plan is made again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import attrs
 
 from koordcore._workspace import Workspace
 from koordcore.model.affinity import TaintEffect, tolerated
+from koordcore.model.certificates import Certificate
 from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.decisions import Bound
 from koordcore.model.moves import Move
@@ -28,21 +29,32 @@ from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.jobs import JobTable
 from koordcore.schedule.place import place_there
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.verify import Violation
+from koordcore.verify.moves import verify_moves
 
 __all__ = ["CheckedMoves", "Plan", "check_moves", "checked_plan", "limits_of", "static_allows"]
 
 _MOST_ROUNDS: Final = 20
 _HOLDINGS: Final = frozenset(
-    {DEVICE_ALLOCATED, ANNOTATION_RESOURCE_STATUS, "scheduling.koordinator.sh/reservation-allocated"}
+    {
+        DEVICE_ALLOCATED,
+        ANNOTATION_RESOURCE_STATUS,
+        "scheduling.koordinator.sh/reservation-allocated",
+        "alibabacloud.com/gpu-index",
+    }
 )
 
 
 class Plan(Protocol):
-    """Whatever a planner gives: it has moves."""
+    """Whatever a planner gives: it has moves, and it is known how good they are."""
 
     @property
     def moves(self) -> tuple[Move, ...]:
         """By wave."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """How good the plan is known to be."""
 
 
 P = TypeVar("P", bound=Plan)
@@ -57,11 +69,14 @@ class CheckedMoves:
     bound
         One decision per move, in the order of the moves that could be carried out.
     refused
-        The first pair of pod and node that a feature refuses; ``None`` when all agree.
+        The first pair of pod and node that a feature or the checker refuses; ``None`` when all agree.
+    violations
+        What the checker says; empty where nobody asked it.
     """
 
     bound: tuple[Bound, ...]
     refused: tuple[PodKey, str] | None = None
+    violations: tuple[Violation, ...] = ()
 
 
 def limits_of(
@@ -170,8 +185,10 @@ def checked_plan(
     plan: Callable[[Allows], P],
     *,
     policy: Policy = Policy(),
+    args: MigrationControllerArgs | None = None,
+    limits: EvictionLimits = NO_LIMITS,
 ) -> tuple[P, CheckedMoves]:
-    """Plan, check, and plan again without what a feature refuses.
+    """Plan, check, and plan again without what a feature or the checker refuses.
 
     Parameters
     ----------
@@ -181,6 +198,8 @@ def checked_plan(
         Makes a plan, given where pods may run.
     policy
         Which features have a say.
+    args, limits
+        The limits that the plan was made with; see :func:`limits_of`.
 
     Returns
     -------
@@ -193,12 +212,29 @@ def checked_plan(
     def allows(key: PodKey, name: str) -> bool:
         return (key, name) not in barred and static(key, name)
 
-    made = plan(allows)
-    checked = check_moves(snapshot, made.moves, policy)
+    def attempt() -> tuple[P, CheckedMoves]:
+        made = plan(allows)
+        checked = check_moves(snapshot, made.moves, policy)
+        if checked.refused is None and made.moves:
+            found = verify_moves(snapshot, made.moves, checked.bound, policy=policy, args=args, limits=limits)
+            checked = attrs.evolve(checked, violations=found, refused=_blamed(made.moves, found))
+        return made, checked
+
+    made, checked = attempt()
     for _ in range(_MOST_ROUNDS):
         if checked.refused is None:
             break
         barred.add(checked.refused)
-        made = plan(allows)
-        checked = check_moves(snapshot, made.moves, policy)
+        made, checked = attempt()
     return made, checked
+
+
+def _blamed(moves: Sequence[Move], found: Sequence[Violation]) -> tuple[PodKey, str] | None:
+    """Choose the move that a violation is about, or to whose target it comes; else the last one."""
+    if not found:
+        return None
+    subjects = {one.subject for one in found}
+    for move in reversed(moves):
+        if str(move.pod) in subjects or move.target in subjects:
+            return move.pod, move.target
+    return moves[-1].pod, moves[-1].target

@@ -17,7 +17,7 @@ from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.nodes import STANDS_FOR
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["check_victims"]
+__all__ = ["check_victims", "gang_minimums"]
 
 PROTECTING = (
     ("scheduling.koordinator.sh/disable-preemptible", "true"),
@@ -79,7 +79,7 @@ def _check_gangs(
         name = gang_name(pod.labels, pod.annotations)
         if name:
             members[f"{pod.namespace}/{name}"].append(pod)
-    gangs = _minimums(snapshot, members)
+    gangs = gang_minimums(snapshot, members)
     broken: set[PodKey] = set()
     for gang_id, least in sorted(gangs.items()):
         here = members[gang_id]
@@ -100,7 +100,8 @@ def _check_gangs(
             yield Violation(ViolationKind.VICTIM, str(key), f"nobody is nominated to {victim.node}")
 
 
-def _minimums(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, int]:
+def gang_minimums(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, int]:
+    """Give the minimum of every gang that is configured and has members, by id."""
     gangs: dict[str, Gang] = {group.id: gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)}
     for gang_id, pods in members.items():
         for pod in sorted(pods, key=lambda pod: pod.key) if gang_id not in gangs else ():

@@ -34,6 +34,9 @@ class ViolationKind(StrEnum):
     GANG = "gang"
     RESERVATION = "reservation"
     VICTIM = "victim"
+    MOVE = "move"
+    BUDGET = "disruption budget"
+    LIMIT = "migration limit"
 
 
 @attrs.frozen(order=True)

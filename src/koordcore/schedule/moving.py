@@ -1,0 +1,192 @@
+"""Plans of moves for a snapshot: set up, planned, and confirmed by every feature and by the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+import attrs
+
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.mappings import EMPTY
+from koordcore.model.metrics import NodeMetric
+from koordcore.model.pods import PodKey
+from koordcore.model.policy import Policy
+from koordcore.model.rebalance import (
+    NO_LIMITS,
+    EvictionLimits,
+    EvictorArgs,
+    LowNodeLoadArgs,
+    MigrationControllerArgs,
+)
+from koordcore.rebalance.defrag import DefragmentationPlan, Wanted, plan_defragmentation
+from koordcore.rebalance.emptying import EmptyingPlan, plan_emptying
+from koordcore.rebalance.evict import CycleEvictor
+from koordcore.rebalance.load_problem import problem_of_load, problem_of_requests
+from koordcore.rebalance.moves import Allows, MoveProblem
+from koordcore.rebalance.plan import RebalancePlan, plan_rebalance
+from koordcore.schedule.rebalance import CheckedMoves, Plan, checked_plan, limits_of
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["MoveRules", "Moving", "plan_cooling", "plan_empty_nodes", "plan_room"]
+
+P = TypeVar("P", bound=Plan)
+
+
+@attrs.frozen(kw_only=True)
+class MoveRules:
+    """What every plan of moves has to keep to.
+
+    Parameters
+    ----------
+    policy
+        Which features say where a pod may run.
+    migration
+        Limits of migration, and which pods may be evicted at all.
+    limits
+        Evictions that one plan may make per node, per namespace, and in all.
+    costs
+        Prices of moving single pods, other than 1.
+    """
+
+    policy: Policy = Policy()
+    migration: MigrationControllerArgs = attrs.field(factory=MigrationControllerArgs)
+    limits: EvictionLimits = NO_LIMITS
+    costs: Mapping[PodKey, int] = EMPTY
+
+    @property
+    def evictor(self) -> EvictorArgs:
+        """Which pods may be evicted at all."""
+        return self.migration.evictor
+
+
+@attrs.frozen
+class Moving(Generic[P]):
+    """A plan with what it was made from and what it comes to.
+
+    Parameters
+    ----------
+    problem
+        Hosts, movable pods and limits that the planner saw.
+    plan
+        The plan.
+    checked
+        What each pod gets at its target; the plan is not to be carried out where something is refused.
+    """
+
+    problem: MoveProblem
+    plan: P
+    checked: CheckedMoves
+
+    @property
+    def legal(self) -> bool:
+        """Every feature and the checker agree with every step."""
+        return self.checked.refused is None
+
+
+def plan_cooling(
+    snapshot: ClusterSnapshot,
+    args: LowNodeLoadArgs,
+    *,
+    now: int,
+    metrics: Mapping[str, NodeMetric] | None = None,
+    rules: MoveRules = MoveRules(),
+    budget: Limits = DEFAULT_LIMITS,
+) -> Moving[RebalancePlan]:
+    """Plan the fewest moves that leave the fewest nodes hot.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    args
+        Thresholds, and which pods are looked at.
+    now
+        Moment in nanoseconds since 1970.
+    metrics
+        Node name to its report; those of the snapshot when left out.
+    rules
+        Where pods may run, and limits.
+    budget
+        Of the solver.
+    """
+    if metrics is None:
+        metrics = {one.node: one for one in snapshot.of(NodeMetric)}
+    groups, at_once = limits_of(snapshot, args=rules.migration, limits=rules.limits)
+    problem = problem_of_load(
+        [state.node for state in snapshot.nodes],
+        tuple(snapshot.bound_pods()),
+        metrics,
+        args,
+        now=now,
+        evictor=CycleEvictor(rules.evictor),
+        groups=groups,
+        at_once=at_once,
+        costs=rules.costs,
+    )
+    return _moving(snapshot, problem, lambda asked: plan_rebalance(asked, limits=budget), rules)
+
+
+def plan_room(
+    snapshot: ClusterSnapshot,
+    wanted: Wanted,
+    *,
+    rules: MoveRules = MoveRules(),
+    budget: Limits = DEFAULT_LIMITS,
+) -> Moving[DefragmentationPlan]:
+    """Plan the fewest moves after which a shape fits.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    wanted
+        What should fit.
+    rules
+        Where pods may run, and limits.
+    budget
+        Of the solver.
+    """
+    problem = _requests(snapshot, rules)
+    return _moving(snapshot, problem, lambda asked: plan_defragmentation(asked, wanted, limits=budget), rules)
+
+
+def plan_empty_nodes(
+    snapshot: ClusterSnapshot, *, most: int | None = None, rules: MoveRules = MoveRules()
+) -> Moving[EmptyingPlan]:
+    """Plan to empty nodes, those with the cheapest pods first.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    most
+        Empty at most so many nodes; ``None`` as many as possible.
+    rules
+        Where pods may run, and limits.
+    """
+    return _moving(snapshot, _requests(snapshot, rules), lambda asked: plan_emptying(asked, most=most), rules)
+
+
+def _requests(snapshot: ClusterSnapshot, rules: MoveRules) -> MoveProblem:
+    groups, at_once = limits_of(snapshot, args=rules.migration, limits=rules.limits)
+    return problem_of_requests(
+        [state.node for state in snapshot.nodes],
+        tuple(snapshot.bound_pods()),
+        evictor=CycleEvictor(rules.evictor),
+        groups=groups,
+        at_once=at_once,
+        costs=rules.costs,
+    )
+
+
+def _moving(
+    snapshot: ClusterSnapshot, problem: MoveProblem, plan: Callable[[MoveProblem], P], rules: MoveRules
+) -> Moving[P]:
+    def with_places(allows: Allows) -> P:
+        return plan(attrs.evolve(problem, allows=allows))
+
+    done, checked = checked_plan(
+        snapshot, with_places, policy=rules.policy, args=rules.migration, limits=rules.limits
+    )
+    return Moving(problem, done, checked)

@@ -1,0 +1,115 @@
+"""Laws of plans of moves on whole clusters: devices, gangs, budgets, workloads, affinity, limits.
+
+Legal: the independent checker finds nothing wrong with any step, and no budget or limit is passed at any
+moment. Finished: where everything was reached, planning on the result plans nothing. Repeatable: the same
+cluster gives the same plan.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordcore.model.certificates import Limits
+from koordcore.model.decisions import Bound
+from koordcore.model.metrics import NodeMetric
+from koordcore.model.moves import Move
+from koordcore.model.resources import make_resources
+from koordcore.protocol.device import DEVICE_ALLOCATED
+from koordcore.rebalance.defrag import Wanted
+from koordcore.schedule.moving import MoveRules, Moving, plan_cooling, plan_empty_nodes, plan_room
+from koordcore.schedule.rebalance import Plan
+from koordcore.snapshot import ClusterSnapshot, bind
+from koordcore.verify.moves import verify_moves
+from tests.schedule.moving_worlds import HOT, NOW, random_world
+
+P = TypeVar("P", bound=Plan)
+
+seeds = st.integers(0, 10**6)
+few = settings(max_examples=40, deadline=None)
+BUDGET = Limits(1.0)
+WANTED = (
+    Wanted(requests=make_resources({"cpu": 8000, "pods": 1})),
+    Wanted(requests=make_resources({"koordinator.sh/gpu-core": 200, "pods": 1}), count=2, per_node=1),
+)
+
+
+def assert_legal(snapshot: ClusterSnapshot, moving: Moving[P], rules: MoveRules) -> None:
+    """Ask the checker again, and count the budgets by hand."""
+    moves, bound = moving.plan.moves, moving.checked.bound
+    if not moving.legal:
+        return  # said so, and not to be carried out
+    assert moving.checked.violations == ()
+    found = verify_moves(
+        snapshot, moves, bound, policy=rules.policy, args=rules.migration, limits=rules.limits
+    )
+    assert found == ()
+    assert [one.pod for one in bound] == [move.pod for move in moves]
+    if rules.limits.total is not None:
+        assert len(moves) <= rules.limits.total
+    most = rules.migration.max_migrating_globally
+    for wave in range(max((move.arrives for move in moves), default=-1) + 1):
+        assert most is None or sum(move.leaves <= wave <= move.arrives for move in moves) <= most
+
+
+def carried_out(
+    snapshot: ClusterSnapshot, moves: tuple[Move, ...], bound: tuple[Bound, ...]
+) -> ClusterSnapshot:
+    """Give the cluster afterwards; reports follow the pods."""
+    pods = {move.pod: snapshot.pod(move.pod) for move in moves}
+    made = []
+    for one in bound:
+        pod = pods[one.pod]
+        assert pod is not None
+        kept = {key: text for key, text in pod.annotations.items() if key != DEVICE_ALLOCATED}
+        made.append(bind(attrs.evolve(pod, node_name=None, annotations=kept), one))
+    after = snapshot.forget(*pods).assume(*made)
+    reports = {(one.namespace, one.name): one for old in snapshot.of(NodeMetric) for one in old.pods}
+    return after.with_records(
+        *(
+            attrs.evolve(
+                old, pods=tuple(reports[pod.namespace, pod.name] for pod in after.node(old.node).pods)
+            )
+            for old in snapshot.of(NodeMetric)
+        )
+    )
+
+
+@few
+@given(seeds)
+def test_every_step_of_cooling_is_legal(seed: int) -> None:
+    snapshot, rules = random_world(seed)
+    moving = plan_cooling(snapshot, HOT, now=NOW, rules=rules, budget=BUDGET)
+    assert_legal(snapshot, moving, rules)
+    assert moving.plan == plan_cooling(snapshot, HOT, now=NOW, rules=rules, budget=BUDGET).plan
+    assert set(moving.plan.after) <= set(moving.plan.before)
+    if moving.legal and not moving.plan.after:
+        left = carried_out(snapshot, moving.plan.moves, moving.checked.bound)
+        again = plan_cooling(left, HOT, now=NOW, rules=rules, budget=BUDGET)
+        assert (again.plan.before, again.plan.moves) == ((), ())
+
+
+@few
+@given(seeds, st.sampled_from(WANTED))
+def test_every_step_of_making_room_is_legal(seed: int, wanted: Wanted) -> None:
+    snapshot, rules = random_world(seed)
+    moving = plan_room(snapshot, wanted, rules=rules, budget=BUDGET)
+    assert_legal(snapshot, moving, rules)
+    if moving.legal and not moving.plan.missing:
+        left = carried_out(snapshot, moving.plan.moves, moving.checked.bound)
+        again = plan_room(left, wanted, rules=rules, budget=BUDGET)
+        assert (again.plan.missing, again.plan.moves) == (0, ())
+
+
+@few
+@given(seeds)
+def test_every_step_of_emptying_is_legal(seed: int) -> None:
+    snapshot, rules = random_world(seed)
+    moving = plan_empty_nodes(snapshot, rules=rules)
+    assert_legal(snapshot, moving, rules)
+    if moving.legal:
+        left = carried_out(snapshot, moving.plan.moves, moving.checked.bound)
+        assert all(not left.node(name).pods for name in moving.plan.emptied)
