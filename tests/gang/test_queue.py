@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
 from koordcore.topology.network import NetworkTopology
 from tests.property.gang_strategies import tree_of
+from tests.reference.gang_queue import Waiting, best_queue
 
 pytestmark = pytest.mark.solver
 
@@ -27,13 +29,15 @@ def blocks(*sizes: int) -> NetworkTopology:
     )
 
 
-def gang(tree: NetworkTopology, name: str, size: int, *, priority: int = 0, slots: int = 1) -> QueuedGang:
+def gang(
+    tree: NetworkTopology, name: str, size: int, *, priority: int = 0, slots: int = 1, gathers: bool = True
+) -> QueuedGang:
     members = tuple(Member(f"d/{name}-{number}", 0, number) for number in range(size))
     demand = GangDemand(
         roles=(Role(name=name, members=members, min_available=size),),
         shapes=(Shape(slots=np.full(len(tree.nodes), slots), request=np.array([1])),),
         free=np.full((1, len(tree.nodes)), slots),
-        spec=NetworkTopologySpec((GatherRule("BlockLayer", "MustGather"),)),
+        spec=NetworkTopologySpec((GatherRule("BlockLayer", "MustGather" if gathers else "PreferGather"),)),
     )
     return QueuedGang(name=name, demand=demand, priority=priority)
 
@@ -69,6 +73,65 @@ def test_gangs_must_share_what_is_free() -> None:
 
 def test_an_empty_queue_is_planned() -> None:
     assert plan_queue(blocks(1), []).placements == {}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(("s", "t")), st.integers(1, 4)), min_size=1, max_size=3),
+    st.lists(
+        st.builds(Waiting, st.integers(1, 4), st.booleans(), st.sampled_from((0, 0, 5))),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_as_good_as_trying_everything(sizes: list[tuple[str, int]], waiting: list[Waiting]) -> None:
+    tree = tree_of(
+        tuple(
+            (spine, f"{spine}b{block}", f"n{block}-{node}")
+            for block, (spine, size) in enumerate(sizes)
+            for node in range(size)
+        )
+    )
+    queue = [
+        gang(tree, f"g{number}", one.size, priority=one.priority, gathers=one.gathers)
+        for number, one in enumerate(waiting)
+    ]
+    plan = plan_queue(tree, queue)
+    assert plan.certificate.status is CertificateStatus.PROVEN
+    assert plan.certificate.objective == best_queue(tuple(sizes), tuple(waiting))
+
+
+def test_alike_gangs_of_two_shapes_keep_to_their_block() -> None:
+    tree = blocks(4, 4, 2)
+    queue = [
+        attrs.evolve(one, demand=_with_loader(one.demand, len(tree.nodes)))
+        for one in (gang(tree, f"g{number}", 3) for number in range(5))
+    ]
+    plan = plan_queue(tree, queue)
+    assert list(plan.placements) == ["g0", "g1"]
+    assert all(len({node[:3] for node in nodes.values()}) == 1 for nodes in plan.placements.values())
+    assert plan.certificate.status is CertificateStatus.PROVEN
+
+
+def _with_loader(demand: GangDemand, nodes: int) -> GangDemand:
+    """Let the last member take a whole node and the others half of one."""
+    members = [attrs.evolve(m, shape=int(m.rank == 2)) for m in demand.members]
+    members += [Member(f"{members[0].key}-more", 1, 3), Member(f"{members[0].key}-most", 1, 4)]
+    role = attrs.evolve(demand.roles[0], members=tuple(members), min_available=5)
+    shapes = tuple(
+        Shape(slots=np.full(nodes, 2 // size), request=np.array([size], dtype=np.int64)) for size in (1, 2)
+    )
+    return attrs.evolve(demand, roles=(role,), shapes=shapes, free=np.full((1, nodes), 2))
+
+
+def test_a_multiple_on_the_nodes_of_a_later_gang_holds() -> None:
+    tree = blocks(2, 2)
+    rule = GatherRule("NodeTopologyLayer", "PreferGather", 2)
+    first, second = gang(tree, "a", 3, slots=3), gang(tree, "b", 2, slots=3)
+    second = attrs.evolve(second, demand=attrs.evolve(second.demand, spec=NetworkTopologySpec((rule,))))
+    plan = plan_queue(tree, [first, second])
+    assert plan.waiting == ()
+    assert len(set(plan.placements["b"].values())) == 1
 
 
 @settings(max_examples=15, deadline=None)

@@ -109,7 +109,9 @@ class _Search:
 
     def hint(self, model: GangModel) -> list[int]:
         """Write the quick placement as values of all variables; empty where there is none."""
-        return [] if self.quick is None else model.hint(*class_counts(model, 0, self.quick))
+        return (
+            [] if self.quick is None else model.hint(*class_counts(model, 0, self.terms.demand, self.quick))
+        )
 
     def _useful(self, most: Sequence[int]) -> BoolVector:
         limits = dict(zip(self.terms.order, most, strict=False))
@@ -182,13 +184,13 @@ def combined_slots(demand: GangDemand) -> IntVector:
 
 
 def class_counts(
-    model: GangModel, gang: int, placed: Mapping[str, int]
+    model: GangModel, gang: int, demand: GangDemand, placed: Mapping[str, int]
 ) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int, int], int]]:
-    """Count a placement by node and class, and by role and class."""
+    """Count a gang's placement by node and class, and by role and class."""
     index = {(c.gang, c.shape, c.role): number for number, c in enumerate(model.classes)}
     counts: dict[tuple[int, int], int] = {}
     shares: dict[tuple[int, int, int], int] = {}
-    for number, role in enumerate(model.objectives[gang].demand.roles):
+    for number, role in enumerate(demand.roles):
         own = number if role.must_layer else None
         for member in role.members:
             if member.key in placed:

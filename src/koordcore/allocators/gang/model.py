@@ -8,50 +8,21 @@ node with its amounts as constraints. Above the cells every gang has a switch pe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-import attrs
 import numpy as np
+from immutabledict import immutabledict
 
 from koordcore._cpsat import Program, Stage, Terms
-from koordcore.allocators.gang.bounds import BoolVector
-from koordcore.allocators.gang.demand import GangDemand
+from koordcore.allocators.gang.bounds import BoolVector, fewest_domains
+from koordcore.allocators.gang.cells import Cell, CellMaker, Kind, member_classes
 from koordcore.allocators.gang.objective import Terms as Objective
-from koordcore.allocators.gang.patterns import Pattern, node_patterns
 from koordcore.allocators.gang.stages import StagePlan
-from koordcore.topology.network import NODE_LAYER, NetworkTopology
+from koordcore.topology.network import NetworkTopology
 
-__all__ = ["GangModel", "Kind", "MemberClass"]
+__all__ = ["GangModel"]
 
-
-@attrs.frozen
-class MemberClass:
-    """Members that the program does not tell apart: a shape of one gang, of one role if that gathers."""
-
-    gang: int
-    shape: int
-    role: int | None
-    count: int
-
-
-@attrs.frozen(eq=False)
-class Kind:
-    """Nodes of one cell that are alike, in leaf order, with what they can hold and how many use what."""
-
-    nodes: tuple[int, ...]
-    patterns: tuple[Pattern, ...]
-    uses: tuple[int, ...]
-    slots: int
-    bound: int
-    near: int
-
-
-@attrs.frozen(eq=False)
-class Cell:
-    """A domain that members are counted in; ``counts`` has a variable per class, -1 for none."""
-
-    domain: int
-    counts: tuple[int, ...]
-    kinds: tuple[Kind, ...]
+NO_COPIES: Final[immutabledict[int, int]] = immutabledict()
 
 
 class GangModel:
@@ -65,6 +36,9 @@ class GangModel:
         One per gang, all over the same shapes and free amounts.
     optional
         Each gang may be left out as a whole (the first switch of its roles).
+    copies
+        Gangs that stand for several that are alike, each of which starts with all members in one domain of
+        its MustGather layer or not at all; only with ``optional``. They are counted, not told apart.
     usable
         Nodes that members may be put on, shape (nodes,); None for all. Nodes with bound members must be among
         them.
@@ -76,16 +50,16 @@ class GangModel:
         objectives: Sequence[Objective],
         *,
         optional: bool = False,
+        copies: Mapping[int, int] = NO_COPIES,
         usable: BoolVector | None = None,
     ) -> None:
         self.tree = tree
         self.objectives = tuple(objectives)
         self.program = Program()
         demand = objectives[0].demand
-        self.free = demand.free
-        self.requests = np.stack([shape.request for shape in demand.shapes])
+        self.copies = copies
         self.slots = np.stack([shape.slots for shape in demand.shapes])
-        self.classes = _classes([objective.demand for objective in objectives])
+        self.classes = member_classes([objective.demand for objective in objectives], copies)
         limits = np.zeros(len(demand.shapes), dtype=np.int64)
         for member_class in self.classes:
             limits[member_class.shape] += member_class.count
@@ -94,12 +68,16 @@ class GangModel:
             self.slots = self.slots * usable
         self._times: list[tuple[int, Terms, int, int]] = []
         self._chosen: list[tuple[int, list[int]]] = []
-        self.cells = self._make_cells()
-        self.switches = [self._make_switches(gang) for gang in range(len(objectives))]
-        self.on = [self.program.boolean() if optional else None for _ in objectives]
+        self.cells = CellMaker(self.program, self.objectives, self.classes, self.slots).make()
+        numbers = range(len(objectives))
+        self.switches = [{} if gang in copies else self._make_switches(gang) for gang in numbers]
+        self.on = [self.program.integer(0, copies.get(gang, 1)) if optional else None for gang in numbers]
         self.shares: dict[tuple[int, int, int], int] = {}
         self.active: dict[tuple[int, int], int] = {}
-        for gang in range(len(objectives)):
+        self.herds = {gang: self._make_herd(gang) for gang in sorted(copies)}
+        for gang in numbers:
+            if gang in copies:
+                continue
             self._require_presence(gang)
             self._require_roles(gang)
             self._require_gathering(gang)
@@ -178,6 +156,8 @@ class GangModel:
                 any(values[v] for (g, r, _), v in self.shares.items() if (g, r) == (gang, role))
             )
         for gang, switches in enumerate(self.switches):
+            if gang in self.herds:
+                continue
             for cell in self.cells:
                 if any(
                     variable >= 0 and values[variable] and c.gang == gang
@@ -188,6 +168,12 @@ class GangModel:
             on = self.on[gang]
             if on is not None:
                 values[on] = int(any(values[v] for v, _ in self.terms(gang)))
+        for gang, herd in self.herds.items():
+            for number, each, variables in herd.values():
+                values[number] = sum(values[variable] for variable in variables) // each
+            on = self.on[gang]
+            assert on is not None
+            values[on] = sum(values[number] for number, _, _ in herd.values())
         for choice, variables in self._chosen:
             values[choice] = int(any(values[variable] for variable in variables))
         for times, terms, bound, multiple in self._times:
@@ -268,6 +254,8 @@ class GangModel:
         found: list[tuple[int, int]] = []
         for gang in gangs:
             objective = self.objectives[gang]
+            if gang in self.herds and part == "open":
+                found += [(number, 1) for number, _, _ in self.herds[gang].values()]
             for domain, switch in self.switches[gang].items():
                 if int(self.tree.depth[domain]) == depth:
                     found.append((switch, _cost(objective, domain, part)))
@@ -283,118 +271,6 @@ class GangModel:
         while domain > ancestor:
             domain = int(self.tree.parent[domain])
         return domain == ancestor
-
-    def _make_cells(self) -> list[Cell]:
-        tree, leaf = self.tree, len(self.tree.layers)
-        multiple = self.objectives[0].multiples[-1]
-        node_roles = any(role.must_layer == NODE_LAYER for o in self.objectives for role in o.demand.roles)
-        node_must = any(objective.must_depth == leaf for objective in self.objectives)
-        several = multiple > 1 and len(self.objectives) > 1
-        kinds = None if node_roles or node_must or several else self._node_kinds(multiple)
-        if kinds is None:
-            return [self._node_cell(node) for node in np.flatnonzero((self.slots > 0).any(axis=0)).tolist()]
-        cells = []
-        for domain in tree.domains_at(leaf - 1):
-            if domain in kinds:
-                cells.append(self._pattern_cell(domain, kinds[domain], exact=multiple > 1))
-        return cells
-
-    def _node_kinds(self, multiple: int) -> dict[int, list[Kind]] | None:
-        """Group the nodes of every cell; None when patterns are too many."""
-        patterns = node_patterns(self.free, self.requests, self.slots)
-        if patterns is None:
-            return None
-        first = self.tree.first_node
-        known: dict[tuple[int, int], tuple[Pattern, ...] | None] = {}
-        groups: dict[int, dict[tuple[int, int, int, int], list[int]]] = {}
-        objective = self.objectives[0]
-        for domain in self.tree.domains_at(len(self.tree.layers) - 1):
-            for node in objective.child_order(domain).tolist():
-                kind, bound = int(patterns.kind[node - first]), self._bound(node)
-                if kind < 0:
-                    continue
-                alike = (kind, bound, int(objective.near[node]), int(objective.slots[node]))
-                groups.setdefault(domain, {}).setdefault(alike, []).append(node - first)
-                key = (kind, bound if multiple > 1 else 0)
-                if key not in known:
-                    known[key] = (
-                        patterns.exact(kind, multiple=multiple, bound=bound)
-                        if multiple > 1
-                        else patterns.maximal(kind)
-                    )
-                    if known[key] is None:
-                        return None
-        return {
-            domain: [
-                Kind(
-                    tuple(nodes),
-                    known[kind, bound if multiple > 1 else 0] or (),
-                    tuple(
-                        self.program.integer(0, len(nodes))
-                        for _ in known[kind, bound if multiple > 1 else 0] or ()
-                    ),
-                    slots,
-                    bound,
-                    near,
-                )
-                for (kind, bound, near, slots), nodes in found.items()
-            ]
-            for domain, found in groups.items()
-        }
-
-    def _bound(self, node: int) -> int:
-        return max(int(objective.bound[node]) for objective in self.objectives)
-
-    def _pattern_cell(self, domain: int, kinds: list[Kind], *, exact: bool) -> Cell:
-        program = self.program
-        multiple = self.objectives[0].multiples[-1]
-        for kind in kinds:
-            full = len(kind.nodes) if kind.bound % multiple else None
-            uses = [(use, 1) for use in kind.uses]
-            program.require(uses, at_most=len(kind.nodes), at_least=full)
-        supply: list[list[tuple[int, int]]] = [
-            [
-                (use, pattern[shape])
-                for kind in kinds
-                for use, pattern in zip(kind.uses, kind.patterns, strict=True)
-                if pattern[shape]
-            ]
-            for shape in range(len(self.slots))
-        ]
-        children = [node for kind in kinds for node in kind.nodes]
-        alone = self.slots[:, children].sum(axis=1)
-        counts = tuple(
-            program.integer(0, min(c.count, int(alone[c.shape]))) if alone[c.shape] else -1
-            for c in self.classes
-        )
-        for shape, offered in enumerate(supply):
-            asked = [
-                (variable, -1)
-                for variable, c in zip(counts, self.classes, strict=True)
-                if c.shape == shape and variable >= 0
-            ]
-            if asked or (exact and offered):
-                program.require([*offered, *asked], at_least=0, at_most=0 if exact else None)
-        return Cell(domain, counts, tuple(kinds))
-
-    def _node_cell(self, node: int) -> Cell:
-        program = self.program
-        counts = tuple(
-            program.integer(0, min(c.count, int(self.slots[c.shape, node])))
-            if self.slots[c.shape, node]
-            else -1
-            for c in self.classes
-        )
-        placed = [(v, c) for v, c in zip(counts, self.classes, strict=True) if v >= 0]
-        for row in range(self.free.shape[0]):
-            asked = [(v, int(self.requests[c.shape, row])) for v, c in placed]
-            if any(amount > 0 for _, amount in asked):
-                program.require(asked, at_most=max(0, int(self.free[row, node])))
-        for shape in range(len(self.slots)):
-            same = [(v, 1) for v, c in placed if c.shape == shape]
-            if len(same) > 1:
-                program.require(same, at_most=int(self.slots[shape, node]))
-        return Cell(self.tree.first_node + node, counts, ())
 
     def _make_switches(self, gang: int) -> dict[int, int]:
         """Add a switch per domain that the gang can use, tied to the members counted in it."""
@@ -419,15 +295,51 @@ class GangModel:
             program.require([*everything, (switch, 1)], at_most=0)
         return switches
 
+    def _make_herd(self, gang: int) -> dict[int, tuple[int, int, list[int]]]:
+        """Count the gangs of a kind per domain that each of them shares.
+
+        Per domain: the variable, and the members of each gang that the further variables count.
+        """
+        program, tree, objective = self.program, self.tree, self.objectives[gang]
+        depth = objective.must_depth or 0
+        size = objective.demand.size
+        whole = all(size % multiple == 0 for multiple in objective.multiples[: depth + 1])
+        inside: dict[int, dict[int, list[int]]] = {}
+        for cell in self.cells:
+            shared = tree.path(cell.domain)[depth - 1]
+            for variable, c in zip(cell.counts, self.classes, strict=True):
+                if variable >= 0 and c.gang == gang:
+                    inside.setdefault(shared, {}).setdefault(c.shape, []).append(variable)
+        each = {c.shape: c.count // self.copies[gang] for c in self.classes if c.gang == gang}
+        herd: dict[int, tuple[int, int, list[int]]] = {}
+        for domain, variables in sorted(inside.items()):
+            room = (
+                program.span([(v, 1) for v in variables.get(shape, ())])[1] // count
+                for shape, count in each.items()
+            )
+            number = program.integer(0, min(*room, self.copies[gang]) if whole else 0)
+            for shape, count in each.items():
+                counted = [(variable, 1) for variable in variables.get(shape, ())]
+                program.require([*counted, (number, -count)], equal=0)
+            first = min(variables)
+            herd[domain] = (number, each[first], variables[first])
+        on = self.on[gang]
+        assert on is not None
+        program.require([*((number, 1) for number, _, _ in herd.values()), (on, -1)], equal=0)
+        return herd
+
     def _require_presence(self, gang: int) -> None:
         """A gang that is not left out uses a domain of every layer; saying so sharpens the bounds."""
         on, switches = self.on[gang], self.switches[gang]
-        if on is None or self.objectives[gang].demand.least <= 0:
+        objective = self.objectives[gang]
+        if on is None or objective.demand.least <= 0:
             return
+        whole = objective.demand.least >= objective.demand.size and objective.demand.min_roles is None
         depths = {domain: int(self.tree.depth[domain]) for domain in switches}
         for depth in sorted(set(depths.values())):
             used = [(switch, 1) for domain, switch in switches.items() if depths[domain] == depth]
-            self.program.require([*used, (on, -1)], at_least=0)
+            fewest = max(1, fewest_domains(objective, depth)) if whole and not objective.bound[0] else 1
+            self.program.require([*used, (on, -fewest)], at_least=0)
 
     def _require_roles(self, gang: int) -> None:
         """Every role that takes part reaches its minimum; enough roles take part."""
@@ -524,21 +436,6 @@ class GangModel:
                 times = program.integer(0, (program.span(terms)[1] + bound) // multiple)
                 program.require([*terms, (times, -multiple)], equal=-bound)
                 self._times.append((times, terms, bound, multiple))
-
-
-def _classes(demands: Sequence[GangDemand]) -> tuple[MemberClass, ...]:
-    """List the classes of every gang; roles that gather on their own are told apart."""
-    counts: dict[tuple[int, int, int], int] = {}
-    for gang, demand in enumerate(demands):
-        for number, role in enumerate(demand.roles):
-            own = number if role.must_layer else -1
-            for member in role.members:
-                key = (gang, member.shape, own)
-                counts[key] = counts.get(key, 0) + 1
-    return tuple(
-        MemberClass(gang, shape, None if role < 0 else role, count)
-        for (gang, shape, role), count in sorted(counts.items())
-    )
 
 
 def _cost(objective: Objective, domain: int, part: str) -> int:

@@ -12,37 +12,20 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._cpsat import Presolve, Stage, solve
+from koordcore._cpsat import Outcome, OutcomeStatus, Presolve, Stage, solve
 from koordcore.allocators.gang.check import placement_violations
-from koordcore.allocators.gang.demand import GangDemand, GangPlacement, IntMatrix, Shape
+from koordcore.allocators.gang.demand import GangPlacement
 from koordcore.allocators.gang.mixed import class_counts, combined_slots, name_members
 from koordcore.allocators.gang.model import GangModel
-from koordcore.allocators.gang.objective import terms_of
+from koordcore.allocators.gang.objective import Terms, terms_of
 from koordcore.allocators.gang.planner import place_gang
+from koordcore.allocators.gang.regather import gather_again
+from koordcore.allocators.gang.rivals import QueuedGang, after_members, count_members, queue_objective
 from koordcore.errors import ModelError, SolverError
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
 from koordcore.topology.network import NetworkTopology
 
 __all__ = ["QueuePlan", "QueuedGang", "plan_in_order", "plan_queue", "queue_objective"]
-
-
-@attrs.frozen(kw_only=True)
-class QueuedGang:
-    """A gang that waits for its turn.
-
-    Parameters
-    ----------
-    name
-        Its id.
-    demand
-        What it asks for; all gangs of a queue refer to the same shapes and the same free amounts.
-    priority
-        More gangs of a higher priority come before any number of lower ones.
-    """
-
-    name: str
-    demand: GangDemand
-    priority: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -71,10 +54,10 @@ def plan_in_order(tree: NetworkTopology, gangs: Sequence[QueuedGang]) -> QueuePl
     used = np.zeros((len(gangs[0].demand.shapes) if gangs else 0, len(tree.nodes)), dtype=np.int64)
     placements: dict[str, immutabledict[str, str]] = {}
     for gang in gangs:
-        placed = place_gang(tree, _after(gang.demand, used))
+        placed = place_gang(tree, after_members(gang.demand, used))
         if isinstance(placed, GangPlacement):
             placements[gang.name] = placed.nodes
-            _count(tree, gang.demand, placed.nodes, used)
+            count_members(tree, gang.demand, placed.nodes, used)
     return _plan(tree, gangs, placements, None)
 
 
@@ -100,43 +83,130 @@ def plan_queue(
     able = [number for number, term in enumerate(terms) if term.must_depth is not None]
     if not able:
         return start
-    model = GangModel(tree, [terms[number] for number in able], optional=True)
-    _order_alike(model, [gangs[number] for number in able])
-    hint = _hint(model, tree, [gangs[number] for number in able], start)
-    outcome = solve(
-        model.program,
-        _stages(model, [gangs[number] for number in able]),
-        hint=hint,
-        limits=limits,
-        presolve=Presolve.LIGHT,
+    herds = _herds(gangs, [(number, terms[number]) for number in able])
+    model = GangModel(
+        tree,
+        [terms[herd[0]] for herd in herds],
+        optional=True,
+        copies={index: len(herd) for index, herd in enumerate(herds) if len(herd) > 1},
     )
-    if not outcome.solved:
-        return start
-    placements: dict[str, immutabledict[str, str]] = {}
-    for index, number in enumerate(able):
-        nodes = name_members(model, index, outcome.values)
-        if nodes:
-            placements[gangs[number].name] = immutabledict(nodes)
-    return _plan(tree, gangs, placements, outcome.bound)
+    return _Queue(tree, gangs, herds, model, limits).plan(start)
 
 
-def queue_objective(
-    tree: NetworkTopology, gangs: Sequence[QueuedGang], placements: Mapping[str, Mapping[str, str]]
-) -> tuple[int, ...]:
-    """Compute the objective of a plan; see :class:`QueuePlan`."""
-    tiers = sorted({gang.priority for gang in gangs}, reverse=True)
-    placed = [
-        -sum(gang.priority == tier and bool(placements.get(gang.name)) for gang in gangs) for tier in tiers
-    ]
-    members = -sum(len(nodes) for nodes in placements.values())
-    domains = [0] * max(0, len(tree.layers) - 1)
-    for gang in gangs:
-        rows = [tree.node_index[node] for node in placements.get(gang.name, {}).values()]
-        bound = tree.sum_up(gang.demand.bound) if len(gang.demand.bound) else None
-        for depth in range(1, len(tree.layers)):
-            used = {int(domain) for domain in tree.ancestors[depth, rows]}
-            domains[depth - 1] += sum(bound is None or bound[domain] == 0 for domain in used)
-    return (*placed, members, *domains)
+class _Queue:
+    """One call: first who starts is settled, then how they are gathered."""
+
+    def __init__(
+        self,
+        tree: NetworkTopology,
+        gangs: Sequence[QueuedGang],
+        herds: Sequence[Sequence[int]],
+        model: GangModel,
+        limits: Limits,
+    ) -> None:
+        self._tree = tree
+        self._gangs = gangs
+        self._herds = [[gangs[number] for number in herd] for herd in herds]
+        self._model = model
+        self._limits = limits
+        _order_alike(model, [herd[0] for herd in self._herds])
+
+    def plan(self, start: QueuePlan) -> QueuePlan:
+        """Plan, from a plan that is legal."""
+        starting, gathering = _stages(self._model, [herd[0] for herd in self._herds])
+        first = self._solve(starting, start.placements, self._limits)
+        if not first.solved:
+            return start
+        for stage, value in zip(starting, first.objective, strict=True):
+            self._model.program.require(stage.terms, at_most=value)
+        loose = [herd[0] for herd in self._herds if len(herd) == 1]
+        better = gather_again(self._tree, self._gangs, self._placements(first.values), loose)
+        left = self._limits.deterministic_time - first.deterministic_time
+        second = self._solve(
+            gathering, better, attrs.evolve(self._limits, deterministic_time=max(left, 1e-9))
+        )
+        if not second.solved:
+            raise SolverError("who starts was known, and the second answer lost it")
+        proven = first.status is OutcomeStatus.OPTIMAL
+        further = second.bound if proven else tuple(self._model.program.span(s.terms)[0] for s in gathering)
+        final = gather_again(self._tree, self._gangs, self._placements(second.values), loose)
+        return _plan(self._tree, self._gangs, final, (*first.bound, *further))
+
+    def _solve(
+        self, stages: Sequence[Stage], known: Mapping[str, Mapping[str, str]], limits: Limits
+    ) -> Outcome:
+        hint = _hint(self._model, self._tree, self._herds, known)
+        return solve(self._model.program, stages, hint=hint, limits=limits, presolve=Presolve.LIGHT)
+
+    def _placements(self, values: Sequence[int]) -> dict[str, immutabledict[str, str]]:
+        """Read an answer: node per member key, by gang."""
+        found: dict[str, immutabledict[str, str]] = {}
+        for index, herd in enumerate(self._herds):
+            if len(herd) > 1:
+                found |= _name_herd(self._model, index, herd, values)
+            elif nodes := name_members(self._model, index, values):
+                found[herd[0].name] = immutabledict(nodes)
+        return found
+
+
+def _herds(gangs: Sequence[QueuedGang], able: Sequence[tuple[int, Terms]]) -> list[list[int]]:
+    """Put gangs together that only their names tell apart and that lie in one domain each, in queue order.
+
+    How many of them a domain holds is all that there is to choose; gangs without such company stay alone.
+    """
+    found: dict[object, list[int]] = {}
+    for number, terms in able:
+        kind = _kind(gangs[number]) if _whole(terms) else None
+        found.setdefault(number if kind is None else kind, []).append(number)
+    return list(found.values())
+
+
+def _whole(terms: Terms) -> bool:
+    """Tell whether a gang starts with all its members in one domain and opens no choice of further ones."""
+    demand, leaf = terms.demand, len(terms.tree.layers)
+    return (
+        terms.must_depth in (leaf - 1, leaf)
+        and terms.must_depth != 0
+        and demand.size > 0
+        and demand.min_roles is None
+        and all(not role.must_layer and role.min_available >= len(role.members) for role in demand.roles)
+        and (terms.must_depth == leaf or terms.multiples[-1] == 1)
+    )
+
+
+def _kind(gang: QueuedGang) -> object:
+    """Describe what a gang asks for apart from its names; None when bound members make it unlike others."""
+    demand = gang.demand
+    if len(demand.bound) and demand.bound.any():
+        return None
+    return (
+        gang.priority,
+        demand.spec,
+        demand.min_roles,
+        tuple(
+            (role.min_available, role.must_layer, tuple(sorted(member.shape for member in role.members)))
+            for role in demand.roles
+        ),
+    )
+
+
+def _name_herd(
+    model: GangModel, herd: int, gangs: Sequence[QueuedGang], values: Sequence[int]
+) -> dict[str, immutabledict[str, str]]:
+    """Give the earliest gangs of a kind the places of the kind, domain after domain."""
+    places = model.decode(values)
+    names = model.tree.nodes
+    spots = {
+        c.shape: iter([names[node] for node, count in places[number] for _ in range(count)])
+        for number, c in enumerate(model.classes)
+        if c.gang == herd
+    }
+    on = model.on[herd]
+    started = 0 if on is None else values[on]
+    return {
+        gang.name: immutabledict((member.key, next(spots[member.shape])) for member in gang.demand.members)
+        for gang in gangs[:started]
+    }
 
 
 def _check_shared(gangs: Sequence[QueuedGang]) -> None:
@@ -156,79 +226,52 @@ def _check_shared(gangs: Sequence[QueuedGang]) -> None:
             raise ModelError(f"{gang.name} does not share the shapes and free amounts of {gangs[0].name}")
 
 
-def _count(tree: NetworkTopology, demand: GangDemand, nodes: Mapping[str, str], used: IntMatrix) -> None:
-    """Add a placement to the members per shape and node."""
-    shape_of = {member.key: member.shape for role in demand.roles for member in role.members}
-    for key, node in nodes.items():
-        used[shape_of[key], tree.node_index[node]] += 1
-
-
-def _after(demand: GangDemand, used: IntMatrix) -> GangDemand:
-    """Give what is left of the nodes after members per shape and node are there."""
-    free = demand.free
-    if free.size:
-        taken = np.stack([shape.request for shape in demand.shapes]).T @ used
-        free = free - taken
-    shapes = []
-    for number, shape in enumerate(demand.shapes):
-        slots = shape.slots - used[number]
-        for row in np.flatnonzero(shape.request > 0) if free.size else ():
-            slots = np.minimum(slots, np.maximum(free[row], 0) // shape.request[row])
-        shapes.append(Shape(slots=np.maximum(slots, 0), request=shape.request))
-    return attrs.evolve(demand, shapes=tuple(shapes), free=free)
-
-
 def _order_alike(model: GangModel, gangs: Sequence[QueuedGang]) -> None:
     """Of gangs that are alike the earlier one starts first; without loss, and much faster to prove."""
     last: dict[object, int] = {}
     for index, gang in enumerate(gangs):
-        demand = gang.demand
-        if len(demand.bound) and demand.bound.any():
+        kind = _kind(gang)
+        if kind is None or index in model.copies:
             continue
-        kind = (
-            gang.priority,
-            demand.spec,
-            demand.min_roles,
-            tuple(
-                (role.min_available, role.must_layer, tuple(sorted(member.shape for member in role.members)))
-                for role in demand.roles
-            ),
-        )
         before, now = (model.on[last[kind]] if kind in last else None), model.on[index]
         if before is not None and now is not None:
             model.program.require([(now, 1), (before, -1)], at_most=0)
         last[kind] = index
 
 
-def _stages(model: GangModel, gangs: Sequence[QueuedGang]) -> list[Stage]:
+def _stages(model: GangModel, gangs: Sequence[QueuedGang]) -> tuple[list[Stage], list[Stage]]:
+    """Give the objectives: who starts, and how they are gathered."""
     tiers = sorted({gang.priority for gang in gangs}, reverse=True)
     everyone = range(len(gangs))
     switches = [(gang.priority, on) for gang, on in zip(gangs, model.on, strict=True) if on is not None]
-    stages = [Stage([(on, -1) for priority, on in switches if priority == tier]) for tier in tiers]
-    stages.append(Stage([(variable, -1) for index in everyone for variable, _ in model.terms(index)]))
-    stages += [Stage(model.opened(everyone, depth)) for depth in range(1, len(model.tree.layers))]
-    return stages
+    starting = [Stage([(on, -1) for priority, on in switches if priority == tier]) for tier in tiers]
+    starting.append(Stage([(variable, -1) for index in everyone for variable, _ in model.terms(index)]))
+    return starting, [Stage(model.opened(everyone, depth)) for depth in range(1, len(model.tree.layers))]
 
 
 def _hint(
-    model: GangModel, tree: NetworkTopology, gangs: Sequence[QueuedGang], start: QueuePlan
+    model: GangModel,
+    tree: NetworkTopology,
+    herds: Sequence[Sequence[QueuedGang]],
+    known: Mapping[str, Mapping[str, str]],
 ) -> list[int]:
-    """Write the one-by-one plan as values of all variables."""
+    """Write a plan as values of all variables."""
     counts: dict[tuple[int, int], int] = {}
     shares: dict[tuple[int, int, int], int] = {}
-    for index, gang in enumerate(gangs):
-        placed = start.placements.get(gang.name)
-        rows = {} if placed is None else {key: tree.node_index[node] for key, node in placed.items()}
-        at, of = class_counts(model, index, rows)
-        counts |= at
-        shares |= of
+    for index, herd in enumerate(herds):
+        for gang in herd:
+            rows = {key: tree.node_index[node] for key, node in known.get(gang.name, {}).items()}
+            at, of = class_counts(model, index, gang.demand, rows)
+            for key, count in at.items():
+                counts[key] = counts.get(key, 0) + count
+            shares |= of
     return model.hint(counts, shares)
 
 
 def _plan(
     tree: NetworkTopology,
     gangs: Sequence[QueuedGang],
-    placements: Mapping[str, immutabledict[str, str]],
+    placements: Mapping[str, Mapping[str, str]],
     bound: tuple[int, ...] | None,
 ) -> QueuePlan:
     """Check a plan gang by gang on what the others leave, and write it down."""
@@ -236,11 +279,13 @@ def _plan(
     for gang in gangs:
         nodes = placements.get(gang.name)
         if nodes:
-            broken = placement_violations(tree, _after(gang.demand, used), nodes)
+            broken = placement_violations(tree, after_members(gang.demand, used), nodes)
             if broken:
                 raise SolverError(f"the plan for {gang.name} is not legal: " + "; ".join(broken))
-            _count(tree, gang.demand, nodes, used)
-    kept = immutabledict((gang.name, placements[gang.name]) for gang in gangs if placements.get(gang.name))
+            count_members(tree, gang.demand, nodes, used)
+    kept = immutabledict(
+        (gang.name, immutabledict(placements[gang.name])) for gang in gangs if placements.get(gang.name)
+    )
     objective = queue_objective(tree, gangs, kept)
     if bound is None:
         certificate = Certificate(CertificateStatus.HEURISTIC, objective)
