@@ -119,7 +119,7 @@ def test_nodes_are_emptied(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
 def test_a_plan_is_checked_from_its_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """What is printed is legal; sent elsewhere it is not."""
-    path = dump(tmp_path / "c.json", cores={"a": [2, 2, 2, 2], "b": [1], "c": [9]})
+    path = dump(tmp_path / "c.json", cores={"a": [5, 5], "b": [1], "c": [6]})
     assert main(["rebalance", str(path), "-o", "json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     file = tmp_path / "moves.json"
