@@ -1,0 +1,1 @@
+"""Control planes that embed koordcore."""

@@ -1,0 +1,1 @@
+"""A scheduler for a Kubernetes cluster, as a control plane around koordcore."""

@@ -1,0 +1,76 @@
+"""Who has to go although nobody asks for his room: half gangs, and pods beyond their quota's share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from koordcore import ClusterSnapshot, Pod, PodKey
+from koordcore.model.quotas import QuotaPolicy
+from koordcore.protocol.gang import gang_name
+from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
+from koordcore.schedule.jobs import gang_state
+
+__all__ = ["Overdue", "half_gangs"]
+
+_SECOND = 10**9
+
+
+class Overdue:
+    """Watches from one look to the next.
+
+    Parameters
+    ----------
+    patience
+        Seconds that a half gang is given to become whole, such as by a pod that is made anew.
+    quotas
+        How long a quota may stay beyond its runtime, among others.
+    """
+
+    def __init__(self, *, patience: float, quotas: QuotaPolicy) -> None:
+        self._patience = patience
+        self._quotas = quotas
+        self._half_since: dict[str, float] = {}
+        self._monitors: Mapping[str, OveruseMonitor] = {}
+
+    def look(self, snapshot: ClusterSnapshot, now: float) -> dict[PodKey, str]:
+        """Give who has to go now, with the reason; ``now`` in seconds."""
+        going: dict[PodKey, str] = {}
+        half = half_gangs(snapshot)
+        self._half_since = {name: self._half_since.get(name, now) for name in half}
+        for name, pods in half.items():
+            if now - self._half_since[name] >= self._patience:
+                going |= dict.fromkeys((pod.key for pod in pods), f"gang {name} did not start whole")
+        plan = plan_revoke(
+            cluster_ledger(snapshot, policy=self._quotas),
+            map(quota_pod_of, snapshot.bound_pods()),
+            self._monitors,
+            now=int(now * _SECOND),
+        )
+        self._monitors = plan.monitors
+        for quota, victims in plan.victims.items():
+            going |= dict.fromkeys((pod.key for pod in victims), f"quota {quota} uses more than its share")
+        return going
+
+
+def half_gangs(snapshot: ClusterSnapshot) -> dict[str, list[Pod]]:
+    """Give the running members of gang groups that run in part, by the name of the group.
+
+    A member that has finished has run, and counts.
+    """
+    running: dict[str, list[Pod]] = defaultdict(list)
+    started: dict[str, int] = defaultdict(int)
+    for pod in (*snapshot.bound_pods(), *snapshot.of(Pod)):
+        name = gang_name(pod.labels, pod.annotations)
+        if name and (pod.finished or pod.deleted is None):
+            started[f"{pod.namespace}/{name}"] += 1
+            if not pod.finished:
+                running[f"{pod.namespace}/{name}"].append(pod)
+    gangs = {name: record.gang for name, record in snapshot.once(gang_state).gangs.items()}
+    half: dict[str, list[Pod]] = {}
+    for name in sorted(running.keys() & gangs.keys()):
+        group = gangs[name].group
+        if any(one in gangs and started[one] < gangs[one].min_available for one in group):
+            half.setdefault(",".join(group), []).extend(running[name])
+    return half

@@ -1,0 +1,72 @@
+"""Run the scenarios against a real API server: ``python -m examples.kubernetes.testbed``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import yaml
+
+from examples.kubernetes.client import connect
+from examples.kubernetes.testbed.apiserver import cache_folder, running
+from examples.kubernetes.testbed.bed import Bed
+from examples.kubernetes.testbed.check import check
+from examples.kubernetes.testbed.scenarios import SCENARIOS, Outcome, Plan
+from examples.kubernetes.testbed.world import cluster
+
+_DEFINITIONS = Path(__file__).parents[1] / "crds.yaml"
+
+
+def main() -> int:
+    """Build the server if need be, run what is asked for, print a table; 1 when something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m examples.kubernetes.testbed", description=__doc__)
+    parser.add_argument("--cache", type=Path, help="folder of the server's binary")
+    parser.add_argument("--log", type=Path, default=Path("scheduler.log"), help="log of the schedulers")
+    parser.add_argument("--only", choices=SCENARIOS, action="append", help="a scenario; may be repeated")
+    for field in attrs.fields(Plan):
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=field.default)
+    arguments = vars(parser.parse_args())
+    only, cache, log = arguments.pop("only"), arguments.pop("cache"), arguments.pop("log")
+    plan = Plan(**arguments)
+    outcomes = []
+    with running(cache_folder(cache)) as kubeconfig:
+        bed = Bed(connect(str(kubeconfig)), kubeconfig, log)
+        bed.define(list(yaml.safe_load_all(_DEFINITIONS.read_text())))
+        bed.open(cluster(plan.nodes, plan.gpu_nodes))
+        for name in only or SCENARIOS:
+            outcome = Outcome(name)
+            SCENARIOS[name](bed, plan, outcome)
+            outcome.wrong += check(bed.api) + bed.kubelets.complaints
+            bed.kubelets.complaints.clear()
+            bed.clear()
+            outcomes.append(outcome)
+            print(f"{name}: {'; '.join(outcome.wrong) or 'passed'}", file=sys.stderr, flush=True)
+    print("\n".join(_table(outcomes)))
+    return 1 if any(outcome.wrong for outcome in outcomes) else 0
+
+
+def _table(outcomes: Sequence[Outcome]) -> list[str]:
+    """Write the figures as a Markdown table."""
+    lines = ["| scenario | pods bound | seconds | pods/s | deciding | kills | passed | |", "|---" * 8 + "|"]
+    for one in outcomes:
+        busy = one.booked("read", "decide", "verify", "write")
+        share = f"{one.booked('decide') / busy:.0%}" if busy else ""
+        cells = [
+            one.name,
+            str(one.bound),
+            f"{one.seconds:.1f}",
+            f"{one.bound / one.seconds:.0f}" if one.seconds and not one.kills else "",
+            share,
+            str(one.kills or ""),
+            "no" if one.wrong else "yes",
+            one.note,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""A cluster to try schedulers on: objects in, schedulers started and killed, figures out."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from examples.kubernetes.api import RESOURCES, Api, Object, RefusedError, UnreachableError
+from examples.kubernetes.testbed.kubelets import Kubelets
+
+__all__ = ["Bed", "Process"]
+
+
+class Process:
+    """A scheduler in a process of its own.
+
+    Parameters
+    ----------
+    kubeconfig
+        Of the server.
+    log
+        Where it writes its log.
+    settings
+        Fields of its settings, as flags.
+    """
+
+    def __init__(self, kubeconfig: Path, log: Path, **settings: Any) -> None:
+        flags = [f"--{name}={value}" for name, value in settings.items()]
+        command = [
+            sys.executable,
+            "-m",
+            "examples.kubernetes",
+            "--verbose",
+            f"--kubeconfig={kubeconfig}",
+            *flags,
+        ]
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=out)
+        self.cycles: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                self.cycles.append(json.loads(line))
+            except ValueError:  # cut off by a kill
+                return
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended, by itself or not."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """End it at once, in whatever it is doing."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self._reader.join(5)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+class Bed:
+    """The cluster with its stand-in kubelets.
+
+    Parameters
+    ----------
+    api, kubeconfig
+        The server.
+    log
+        Log of all schedulers.
+    """
+
+    def __init__(self, api: Api, kubeconfig: Path, log: Path) -> None:
+        self.api, self._kubeconfig, self._log = api, kubeconfig, log
+        self._pool = ThreadPoolExecutor(16)
+        self.kubelets = Kubelets(api)
+
+    def define(self, definitions: Iterable[Object]) -> None:
+        """Make the kinds of Koordinator known, and wait until they can be listed."""
+        for one in definitions:
+            self.api.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", one)
+        for path in RESOURCES.values():
+            while True:
+                try:
+                    self.api.list_all(path)
+                    break
+                except RefusedError:
+                    time.sleep(0.1)
+
+    def open(self, objects: Iterable[tuple[str, Object]]) -> None:
+        """Make what stands there from the beginning, and start the kubelets."""
+        self.create(objects)
+        self.kubelets.start()
+
+    def create(self, objects: Iterable[tuple[str, Object]]) -> None:
+        """Make objects; pods after everything else."""
+        listed = list(objects)
+        for pods in (False, True):
+            chosen = [one for one in listed if one[0].endswith("/pods") is pods]
+            list(self._pool.map(self._make, chosen))
+
+    def _make(self, one: tuple[str, Object]) -> None:
+        """Make an object, however long the server takes; it may have been made without an answer."""
+        while True:
+            try:
+                self.api.send("POST", *one)
+            except UnreachableError:
+                time.sleep(0.5)
+            except RefusedError as error:
+                if error.status == 409:
+                    return
+                if not error.passing:
+                    raise
+                time.sleep(0.5)
+            else:
+                return
+
+    def scheduler(self, **settings: Any) -> Process:
+        """Start a scheduler."""
+        return Process(self._kubeconfig, self._log, **settings)
+
+    def clear(self) -> None:
+        """Delete all pods, PodGroups and quotas, and wait until they are gone."""
+        for kind in ("PodGroup", "ElasticQuota", "Pod"):
+            for item in self.api.list_all(RESOURCES[kind]).items:
+                head, _, plural = RESOURCES[kind].rpartition("/")
+                metadata = item["metadata"]
+                path = f"{head}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
+                self._pool.submit(self._delete, path)
+        assert self.kubelets.wait(lambda: not self.kubelets.pods, 120), "pods do not go"
+
+    def _delete(self, path: str) -> None:
+        try:
+            self.api.send("DELETE", path, {"gracePeriodSeconds": 0})
+        except RefusedError as error:
+            if error.status != 404:
+                raise
+
+    def running(self, prefix: str = "") -> int:
+        """How many pods have a node."""
+        return len(self.kubelets.running(prefix))
+
+    def until(self, *, pods: int, seconds: float, prefix: str = "", binds: int | None = None) -> None:
+        """Wait until so many pods have a node, so many more have been bound, or the time is over."""
+        before = self.kubelets.binds
+
+        def reached() -> bool:
+            enough = binds is not None and self.kubelets.binds - before >= binds
+            return enough or self.running(prefix) >= pods
+
+        self.kubelets.wait(reached, seconds)

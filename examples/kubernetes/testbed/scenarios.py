@@ -1,0 +1,225 @@
+"""What is tried: each scenario brings pods, says what has to become of them, and gives what it found."""
+
+from __future__ import annotations
+
+import json
+import random  # noqa: TID251  # seeded; a tool for people, not the library
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from examples.kubernetes.api import Object
+from examples.kubernetes.testbed.bed import Bed
+from examples.kubernetes.testbed.check import check
+from examples.kubernetes.testbed.world import CARDS, GPU, NIC, gang, pod, quota
+
+__all__ = ["SCENARIOS", "Outcome", "Plan"]
+
+_QUOTA: Final = "quota.scheduling.koordinator.sh/name"
+_PLENTY: Final = 300.0
+"""Seconds after which something that should happen has not."""
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """How large to make it.
+
+    Parameters
+    ----------
+    nodes, gpu_nodes
+        All nodes, and those of them with cards.
+    burst
+        Pods of one of the four bursts.
+    kills
+        How often the scheduler is killed.
+    seed
+        Of the moments of the kills.
+    """
+
+    nodes: int = 500
+    gpu_nodes: int = 64
+    burst: int = 500
+    kills: int = 30
+    seed: int = 1
+
+
+@attrs.define
+class Outcome:
+    """What came of a scenario; figures are those of the scheduler that was not killed."""
+
+    name: str
+    bound: int = 0
+    seconds: float = 0.0
+    kills: int = 0
+    note: str = ""
+    wrong: list[str] = attrs.Factory(list)
+    cycles: list[dict[str, Any]] = attrs.Factory(list)
+
+    def expect(self, holds: bool, what: str) -> None:
+        """Note what does not hold."""
+        if not holds:
+            self.wrong.append(what)
+
+    def booked(self, *names: str) -> float:
+        """Seconds that the scheduler spent so."""
+        return sum(float(cycle[name]) for cycle in self.cycles for name in names)
+
+
+def _cards(count: int, nics: int = 0) -> dict[str, str]:
+    wanted = {"cpu": str(4 * count), "memory": f"{16 * count}Gi", GPU: str(100 * count)}
+    return wanted | ({NIC: str(100 * nics)} if nics else {})
+
+
+def _timed(bed: Bed, outcome: Outcome, pods: Iterable[tuple[str, Object]], wanted: int, prefix: str) -> None:
+    """Bring pods and wait until so many of them have a node; the time counts from the first of them on."""
+    begin = time.monotonic()
+    bed.create(pods)
+    bed.until(pods=wanted, prefix=prefix, seconds=_PLENTY)
+    time.sleep(1.0)  # so that too much is seen as well as too little
+    found = bed.running(prefix)
+    outcome.expect(found == wanted, f"{found} of {wanted} {prefix}* run")
+    outcome.bound += found
+    outcome.seconds += bed.kubelets.last_bind - begin
+
+
+def bursts(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """Four bursts of pods without and with cards."""
+    with bed.scheduler() as scheduler:
+        for number in range(4):
+            cards = plan.gpu_nodes * CARDS // 5
+            pods = [pod(f"burst{number}-gpu-{one}", _cards(1)) for one in range(cards)]
+            for one in range(plan.burst - cards):
+                size = one % 4 + 1
+                pods.append(pod(f"burst{number}-cpu-{one}", {"cpu": str(size), "memory": f"{2 * size}Gi"}))
+            _timed(bed, outcome, pods, plan.burst, f"burst{number}-")
+    outcome.cycles = scheduler.cycles
+
+
+def gangs(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """Gangs of eight that must not leave their block; all blocks are full before the last one's turn."""
+    fit = plan.gpu_nodes // 4
+    with bed.scheduler() as scheduler:
+        pods = [
+            one
+            for number in range(fit + 1)
+            for one in gang(f"gang{number}", 8, _cards(4), gather="BlockLayer")
+        ]
+        _timed(bed, outcome, pods, 8 * fit, "gang")
+    for number in range(fit + 1):
+        blocks = {int(item["spec"]["nodeName"][4:]) // 8 for item in bed.kubelets.running(f"gang{number}-")}
+        outcome.expect(len(blocks) <= 1, f"gang{number} lies in blocks {sorted(blocks)}")
+    outcome.cycles = scheduler.cycles
+    outcome.note = f"{fit} gangs in one block each, one waits"
+
+
+def joint(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """Pods that want two cards and a function of the NIC on their switch, until nothing is left."""
+    fit = plan.gpu_nodes * CARDS // 2
+    with bed.scheduler() as scheduler:
+        _timed(bed, outcome, [pod(f"joint-{one}", _cards(2, 1)) for one in range(fit)], fit, "joint-")
+    apart = 0
+    for item in bed.kubelets.running("joint-"):
+        given = json.loads(item["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"])
+        # World: cards 2k and 2k+1 and NIC k are on switch k.
+        apart += {one["minor"] // 2 for one in given["gpu"]} != {one["minor"] for one in given["rdma"]}
+    outcome.expect(not apart, f"{apart} pods have cards and NIC on different switches")
+    outcome.cycles = scheduler.cycles
+    outcome.note = "each NIC on the switch of its cards"
+
+
+def quotas(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """A team uses three quarters of the cards, half of which are promised to another, which comes then."""
+    cards = plan.gpu_nodes * CARDS
+    half, all_of_it = {GPU: str(50 * cards)}, {GPU: str(100 * cards)}
+    bed.create(quota(team, least=half, most=all_of_it) for team in ("team-a", "team-b"))
+    with bed.scheduler(revoke=2.0, retry=5.0) as scheduler:
+        borrower = [pod(f"a-{one}", _cards(4), labels={_QUOTA: "team-a"}) for one in range(cards * 3 // 16)]
+        _timed(bed, outcome, borrower, len(borrower), "a-")
+        owner = [pod(f"b-{one}", _cards(4), labels={_QUOTA: "team-b"}) for one in range(cards // 8)]
+        _timed(bed, outcome, owner, len(owner), "b-")
+        kept = bed.running("a-")
+        outcome.expect(kept == cards // 8, f"{kept} pods of the borrower are left, {cards // 8} should be")
+    outcome.cycles = scheduler.cycles
+    outcome.note = f"{len(borrower) - kept} borrowed places given back"
+
+
+def preemption(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """A more important gang comes into a cluster full of gangs; one of them leaves whole, the others stay."""
+    fit = plan.gpu_nodes // 8
+    with bed.scheduler() as scheduler:
+        low = [
+            one for number in range(fit) for one in gang(f"low{number}", 8, _cards(8), gather="BlockLayer")
+        ]
+        _timed(bed, outcome, low, 8 * fit, "low")
+        high = gang("high", 8, _cards(8), gather="BlockLayer", priority="high")
+        _timed(bed, outcome, high, 8, "high")
+    left = [bed.running(f"low{number}-") for number in range(fit)]
+    outcome.expect(sorted(left) == [0] + [8] * (fit - 1), f"members left of the other gangs: {left}")
+    outcome.cycles = scheduler.cycles
+    outcome.note = "one gang of 8 evicted whole"
+
+
+def _mixture(name: str) -> list[tuple[str, Object]]:
+    """Gangs with a block of their own, pods with cards and NICs, pods without."""
+    pods = [
+        one for number in range(3) for one in gang(f"{name}-g{number}", 8, _cards(4), gather="BlockLayer")
+    ]
+    pods += [pod(f"{name}-n{number}", _cards(2, 1)) for number in range(40)]
+    pods += [pod(f"{name}-s{number}", _cards(1)) for number in range(20)]
+    return pods + [pod(f"{name}-c{number}", {"cpu": "2", "memory": "4Gi"}) for number in range(60)]
+
+
+def _members(pods: Iterable[tuple[str, Object]]) -> int:
+    return sum(path.endswith("/pods") for path, _ in pods)
+
+
+def two(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """Two schedulers that know nothing of each other."""
+    with bed.scheduler(batch=40) as one, bed.scheduler(batch=40) as other:
+        time.sleep(3.0)  # both have looked around
+        for number in range(3):
+            pods = _mixture(f"two{number}")
+            _timed(bed, outcome, pods, _members(pods), f"two{number}-")
+        outcome.expect(not one.dead and not other.dead, "a scheduler has ended")
+    outcome.cycles = one.cycles + other.cycles
+    lost = sum(cycle["lost"] for cycle in outcome.cycles)
+    shares = [sum(cycle["bound"] for cycle in each.cycles if not cycle["lost"]) for each in (one, other)]
+    outcome.note = f"{shares[0]} and {shares[1]} bound, {lost} batches came second"
+
+
+def kills(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """The scheduler is killed after some binds or some time and started again, until all pods have a node."""
+    chance = random.Random(plan.seed)
+    begin = time.monotonic()
+    rounds = 0
+    while outcome.kills < plan.kills:
+        pods = _mixture(f"kill{rounds}")
+        wanted = _members(pods)
+        bed.create(pods)
+        while bed.running() < wanted and time.monotonic() - begin < 20 * _PLENTY:
+            with bed.scheduler(patience=0.5, batch=chance.choice((20, 60, 200))):
+                bed.until(binds=chance.randrange(wanted), pods=wanted, seconds=chance.uniform(0.8, 6.0))
+            outcome.kills += 1
+        with bed.scheduler(patience=0.5):
+            bed.until(pods=wanted, seconds=_PLENTY)
+            time.sleep(2.0)
+        outcome.expect(bed.running() == wanted, f"round {rounds}: {bed.running()} of {wanted} run")
+        outcome.wrong += check(bed.api)
+        outcome.bound += bed.running()
+        rounds += 1
+        bed.clear()
+    outcome.seconds = time.monotonic() - begin
+    outcome.note = f"{rounds} rounds, {outcome.bound} pods, seed {plan.seed}"
+
+
+SCENARIOS: Final[Mapping[str, Callable[[Bed, Plan, Outcome], None]]] = {
+    "bursts": bursts,
+    "gangs with topology": gangs,
+    "GPU and NIC together": joint,
+    "quota lent and taken back": quotas,
+    "preemption of a whole job": preemption,
+    "two schedulers": two,
+    "killed and started again": kills,
+}

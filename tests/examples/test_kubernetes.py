@@ -1,0 +1,382 @@
+"""The Kubernetes scheduler's parts against a server in memory: no client package, no Go."""
+
+from __future__ import annotations
+
+import copy
+import queue
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from examples.kubernetes.api import (
+    RESOURCES,
+    Event,
+    GoneError,
+    Listing,
+    Object,
+    RefusedError,
+    Request,
+    UnreachableError,
+    key_of,
+)
+from examples.kubernetes.cluster import read
+from examples.kubernetes.mirror import Mirror, complete
+from examples.kubernetes.overdue import Overdue, half_gangs
+from examples.kubernetes.scheduler import Cycle, Scheduler, Settings
+from examples.kubernetes.turns import Turns
+from koordcore import ClusterSnapshot
+from koordcore.model.quotas import QuotaPolicy
+
+JOURNAL = "/api/v1/namespaces/kube-system/configmaps"
+SETTINGS = Settings(patience=0.0, revoke=0.0, threads=1, idle=0.01)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nobody catches it."""
+
+
+class Server:
+    """As much of an API server as the scheduler needs, with one thing that can be told to go wrong."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.items: dict[str, dict[tuple[str, str], Object]] = defaultdict(dict)
+        self.watchers: list[tuple[str, queue.SimpleQueue[Event]]] = []
+        self.lock = threading.RLock()
+        self.sent: list[tuple[str, str]] = []
+        self.dies_after: int | None = None
+        self.unanswered: set[str] = set()
+
+    # -- what the scheduler may ask ----------------------------------------------------------------------
+
+    def list_all(self, path: str) -> Listing:
+        with self.lock:
+            return Listing(tuple(map(copy.deepcopy, self.items[path].values())), str(self.version))
+
+    def watch(self, path: str, version: str) -> Iterator[Event]:
+        mine: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        with self.lock:
+            for item in self.items[path].values():
+                if int(item["metadata"]["resourceVersion"]) > int(version):
+                    mine.put(Event("MODIFIED", copy.deepcopy(item)))
+            self.watchers.append((path, mine))
+        while True:
+            event = mine.get()
+            if event.what == "GONE":
+                raise GoneError
+            yield event
+
+    def send(self, method: str, path: str, body: Object | None = None, content_type: str = "") -> Object:
+        with self.lock:
+            if self.dies_after is not None:
+                self.dies_after -= 1
+                if self.dies_after < 0:
+                    raise Killed
+            self.sent.append((method, path))
+            answer = self._carry_out(method, path, copy.deepcopy(body or {}))
+            if path in self.unanswered:
+                self.unanswered.discard(path)
+                raise UnreachableError("no answer")
+            return copy.deepcopy(answer)
+
+    def _carry_out(self, method: str, path: str, body: Object) -> Object:
+        about = Request(method=method, path=path, body=body).about
+        subresource = path.removeprefix(about).removeprefix("/")
+        if method == "POST" and not subresource:
+            return self.put(path, body)
+        collection, namespace, name = self._where(about)
+        item = self.items[collection].get((namespace, name))
+        if item is None:
+            raise RefusedError(404, "not found")
+        if method == "GET":
+            return item
+        if method == "PUT":
+            if body["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
+                raise RefusedError(409, "the object has been modified")
+            return self.put(collection, body)
+        options = body.get("deleteOptions", {}).get("preconditions", {})
+        uid = options.get("uid") or body.get("metadata", {}).get("uid")
+        if uid != item["metadata"]["uid"]:
+            raise RefusedError(409, f"uid {uid} is not that of {name}")
+        if subresource == "eviction":
+            self.delete(collection, namespace, name)
+            return {}
+        if subresource == "binding":
+            if "nodeName" in item["spec"]:
+                raise RefusedError(409, "bound already")
+            item["spec"]["nodeName"] = body["target"]["name"]
+        else:
+            _merge(item, body)
+        return self.put(collection, item)
+
+    def _where(self, about: str) -> tuple[str, str, str]:
+        parts = about.split("/")
+        if "pods" in parts:
+            return RESOURCES["Pod"], parts[4], parts[6]
+        return about.rpartition("/")[0], "", parts[-1]
+
+    # -- what the world does -----------------------------------------------------------------------------
+
+    def put(self, collection: str, item: Object) -> Object:
+        with self.lock:
+            self.version += 1
+            collection = RESOURCES["Pod"] if collection.endswith("/pods") else collection
+            metadata = item.setdefault("metadata", {})
+            metadata.setdefault("uid", f"u{self.version}")
+            metadata["resourceVersion"] = str(self.version)
+            what = "MODIFIED" if key_of(item) in self.items[collection] else "ADDED"
+            self.items[collection][key_of(item)] = item
+            self._tell(collection, Event(what, copy.deepcopy(item)))
+            return item
+
+    def delete(self, collection: str, namespace: str, name: str) -> None:
+        with self.lock:
+            self.version += 1
+            item = self.items[collection].pop((namespace, name))
+            item["metadata"]["resourceVersion"] = str(self.version)
+            self._tell(collection, Event("DELETED", copy.deepcopy(item)))
+
+    def compact(self) -> None:
+        """End all watches with "too old"."""
+        with self.lock:
+            for path, mine in self.watchers:
+                mine.put(Event("GONE", {"path": path}))
+            self.watchers.clear()
+
+    def _tell(self, collection: str, event: Event) -> None:
+        for path, mine in self.watchers:
+            if path == collection:
+                mine.put(event)
+
+    # -- shorthand ---------------------------------------------------------------------------------------
+
+    def pods(self) -> dict[str, str | None]:
+        with self.lock:
+            return {
+                name: item["spec"].get("nodeName") for (_, name), item in self.items[RESOURCES["Pod"]].items()
+            }
+
+
+def _merge(item: Object, patch: Object) -> None:
+    for name, value in patch.items():
+        if isinstance(value, dict):
+            _merge(item.setdefault(name, {}), value)
+        else:
+            item[name] = value
+
+
+def node(name: str, cards: int = 4) -> Object:
+    room = {"cpu": "32", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": str(cards)}
+    return {"metadata": {"name": name}, "status": {"allocatable": room}}
+
+
+def pod(name: str, cards: int = 1, *, gang: str = "", priority: int = 0, **labels: str) -> Object:
+    own = {"pod-group.scheduling.sigs.k8s.io": gang} if gang else {}
+    container = {"name": "main", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": str(cards)}}}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": own | labels},
+        "spec": {"schedulerName": "koord-scheduler", "priority": priority, "containers": [container]},
+        "status": {"phase": "Pending"},
+    }
+
+
+def pod_group(name: str, least: int) -> Object:
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"minMember": least}}
+
+
+def server(*pods: Object, nodes: int = 2) -> Server:
+    one = Server()
+    for number in range(nodes):
+        one.put(RESOURCES["Node"], node(f"n{number}"))
+    for item in pods:
+        one.put(RESOURCES["PodGroup" if "minMember" in item["spec"] else "Pod"], item)
+    return one
+
+
+def scheduler(api: Server, settings: Settings = SETTINGS) -> Scheduler:
+    one = Scheduler(api, settings, lambda cycle: None)
+    one.open()
+    return one
+
+
+def settle(one: Scheduler, turns: int = 20) -> list[Cycle]:
+    """Let it take its turns until there is nothing to do; pods may take a moment to be seen."""
+    cycles = []
+    for _ in range(turns):
+        cycle = one.turn()
+        if cycle is None:
+            break
+        cycles.append(cycle)
+    return cycles
+
+
+def test_pods_are_bound_where_they_fit_and_told_why_they_wait() -> None:
+    """Two nodes of four cards take two pods of three; the third one gets a condition, once."""
+    api = server(*(pod(f"p{number}", 3) for number in range(3)))
+    one = scheduler(api)
+    settle(one)
+    assert sorted(filter(None, api.pods().values())) == ["n0", "n1"]
+    (waiting,) = (item for item in api.items[RESOURCES["Pod"]].values() if "nodeName" not in item["spec"])
+    (condition,) = waiting["status"]["conditions"]
+    assert (condition["reason"], condition["message"]) == (
+        "Unschedulable",
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+    )
+    told = [path for method, path in api.sent if path.endswith("/status")]
+    assert len(told) == 1
+    api.put(RESOURCES["Node"], node("n2"))
+    assert one.mirror.wait(lambda: one.mirror.find("Node", "n2") is not None, 5)
+    settle(one)
+    assert api.pods()[waiting["metadata"]["name"]] == "n2"
+
+
+def test_a_kill_between_any_two_calls_leaves_no_half_gang() -> None:
+    """Whatever call is the last before the kill, the next start completes the gang or has not begun it."""
+    killed = 0
+    for calls in range(100):
+        api = server(pod_group("train", 4), *(pod(f"w{number}", 2, gang="train") for number in range(4)))
+        api.dies_after = calls
+        try:
+            settle(scheduler(api))
+            break
+        except Killed:
+            killed += 1
+        api.dies_after = None
+        settle(scheduler(api))
+        assert None not in api.pods().values()
+    assert killed >= 12  # the journal made, read and written; four members told and bound
+
+
+def test_the_second_of_two_schedulers_decides_anew() -> None:
+    """Both have decided before either has written; one batch counts, and no card is given twice."""
+    api = server(*(pod(f"p{number}", 3) for number in range(2)))
+    first, second = scheduler(api), scheduler(api)
+    commit = second.journal.commit
+    cycles: list[Cycle] = []
+
+    def late(requests: Sequence[Request]) -> bool:
+        if not cycles:
+            cycles.extend(settle(first))
+        return commit(requests)
+
+    second.journal.commit = late  # type: ignore[method-assign]
+    lost = second.turn()
+    assert lost is not None
+    assert lost.lost
+    assert [cycle.bound for cycle in cycles] == [2]
+    settle(second)
+    assert sorted(filter(None, api.pods().values())) == ["n0", "n1"]
+
+
+def test_a_batch_whose_fate_is_unknown_is_looked_up_and_carried_out() -> None:
+    """The server takes the batch and its answer is lost: nothing is decided on what may be out of date."""
+    api = server(pod("p"))
+    one = scheduler(api)
+    api.unanswered.add(f"{JOURNAL}/koordcore-journal")
+    cycle = one.turn()
+    assert cycle is not None
+    assert cycle.lost
+    assert api.pods()["p"] is not None
+
+
+def test_a_call_of_an_old_batch_does_not_meet_a_new_pod_of_the_name() -> None:
+    """Who finishes somebody else's batch means the pods that were there then."""
+    api = server(pod("p"))
+    one = scheduler(api)
+    api.dies_after = 1  # the batch is written down, nothing is done
+    with pytest.raises(Killed):
+        settle(one)
+    api.dies_after = None
+    api.delete(RESOURCES["Pod"], "default", "p")
+    api.put(RESOURCES["Pod"], pod("p", 99))
+    settle(scheduler(api))
+    assert api.pods() == {"p": None}
+
+
+def test_a_more_important_pod_gets_the_room_of_who_had_to_go() -> None:
+    """The victim is evicted, the pod nominated, and bound when the victim has left."""
+    api = server(pod("low", 4), nodes=1)
+    one = scheduler(api)
+    settle(one)
+    api.put(RESOURCES["Pod"], pod("high", 4, priority=10))
+    assert one.mirror.wait(lambda: one.mirror.find("Pod", "high", "default") is not None, 5)
+    cycles = settle(one)
+    assert api.pods() == {"high": "n0"}
+    assert [(cycle.nominated, cycle.evicted, cycle.bound) for cycle in cycles] == [(1, 1, 0), (0, 0, 1)]
+
+
+def test_a_gang_that_lost_a_member_on_the_way_is_released() -> None:
+    """All or none: the others go once the patience is over; one that has finished has run."""
+    api = server(pod_group("train", 2), *(pod(f"w{number}", gang="train") for number in range(2)))
+    settle(scheduler(api))
+    assert half_gangs(seen(api)) == {}
+    api.items[RESOURCES["Pod"]]["default", "w1"]["status"]["phase"] = "Succeeded"
+    assert half_gangs(seen(api)) == {}
+    api.delete(RESOURCES["Pod"], "default", "w1")
+    assert {name: [one.name for one in pods] for name, pods in half_gangs(seen(api)).items()} == {
+        "default/train": ["w0"]
+    }
+    overdue = Overdue(patience=2.0, quotas=QuotaPolicy())
+    assert overdue.look(seen(api), 10.0) == {}
+    assert [key.name for key in overdue.look(seen(api), 12.0)] == ["w0"]
+    settle(scheduler(api))
+    assert api.pods() == {}
+
+
+def test_who_was_tried_in_vain_waits_for_news() -> None:
+    """Nominated pods come along every time, gangs as a whole, and everybody after some time."""
+    group = [pod(f"w{number}", gang="train") for number in range(3)]
+    api = server(pod_group("train", 3), pod("first", priority=5), *group)
+    turns = Turns("koord-scheduler", limit=2, retry=30.0)
+
+    def take(news: int, now: float) -> list[str]:
+        chosen = turns.take(seen(api), news, now)
+        turns.done(chosen)
+        return sorted(one.name for one in chosen)
+
+    assert take(1, 0.0) == ["first", "w0", "w1", "w2"]
+    assert take(1, 1.0) == []
+    assert take(2, 2.0) == ["first", "w0", "w1", "w2"]
+    assert take(2, 40.0) == ["first", "w0", "w1", "w2"]
+    promised = pod("promised")
+    promised["status"]["nominatedNodeName"] = "n0"
+    api.put(RESOURCES["Pod"], promised)
+    api.put(RESOURCES["Pod"], pod("new"))
+    assert take(2, 41.0) == ["new", "promised"]
+    api.put(RESOURCES["Pod"], pod("newer"))
+    assert take(2, 42.0) == ["newer", "promised"]
+
+
+def test_the_mirror_lists_anew_when_its_version_is_gone() -> None:
+    """What happened in between is there, and who has left is not."""
+    api = server(pod("old"))
+    mirror = Mirror(api)
+    mirror.start()
+    assert mirror.wait(lambda: len(api.watchers) == len(RESOURCES), 5)
+    news = mirror.news
+    with api.lock:
+        watchers, api.watchers = api.watchers, []
+        api.delete(RESOURCES["Pod"], "default", "old")
+        api.put(RESOURCES["Pod"], pod("new"))
+        api.watchers = watchers
+        api.compact()
+    assert mirror.wait(lambda: mirror.find("Pod", "new", "default") is not None, 5)
+    assert mirror.find("Pod", "old", "default") is None
+    assert mirror.news > news
+
+
+def test_a_broken_object_stops_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    """It is left out and named."""
+    api = server(pod("good"), pod("bad"))
+    api.items[RESOURCES["Pod"]]["default", "bad"]["spec"]["priority"] = "high"
+    assert [one.name for one in seen(api).pending] == ["good"]
+    assert "left out: Pod default/bad" in caplog.text
+
+
+def seen(api: Server) -> ClusterSnapshot:
+    """The cluster as somebody sees it who lists it now."""
+    return read(
+        [complete(kind, item) for kind, path in RESOURCES.items() for item in api.list_all(path).items]
+    )
