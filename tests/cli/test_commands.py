@@ -247,3 +247,18 @@ def test_explain_names_whose_leaving_would_do(capsys: pytest.CaptureFixture[str]
     code, out, _ = run(capsys, "explain", "eight", EXAMPLE, str(path))
     assert code == 1
     assert "gpu-s1b1-1: without default/llama-serve-1 it would do" in out
+
+
+def test_the_event_and_the_views_of_debug_endpoints(capsys: pytest.CaptureFixture[str]) -> None:
+    """``explain --event`` adds what preemption says, ``inspect --view`` prints what an endpoint answers."""
+    code, out, _ = run(capsys, "explain", "report", EXAMPLE, "--event")
+    assert code == 1
+    assert out.splitlines()[-1].startswith("Event: 0/16 nodes are available: ")
+    assert "preemption: 0/16 nodes are available: 16 Preemption is not helpful for scheduling." in out
+    _, out, _ = run(capsys, "explain", "report", EXAMPLE, "--event", "-o", "json")
+    assert json.loads(out)["event"].startswith("0/16 nodes are available: ")
+    code, out, _ = run(capsys, "inspect", EXAMPLE, "--view", "/apis/v1/nodes/cpu-1")
+    assert (code, json.loads(out)["node"]) == (0, "cpu-1")
+    code, _, err = run(capsys, "inspect", EXAMPLE, "--view", "/apis/v1/gangs")
+    assert code == 2
+    assert "no endpoint /apis/v1/gangs" in err

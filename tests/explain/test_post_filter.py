@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod
 from koordcore.explain.cycle import explain_cycle
-from koordcore.explain.post_filter import preemption_refusals
+from koordcore.explain.post_filter import failure_event, preemption_refusals
 from koordcore.model.pods import PreemptionPolicy
 
 ROOM = {"cpu": 4_000, "memory": 8 << 30, "pods": 110}
@@ -53,3 +53,22 @@ def test_a_pod_that_never_preempts_says_so() -> None:
     """Its own policy ends the question."""
     pod = Pod(name="late", requests={"cpu": 9_000}, preemption_policy=PreemptionPolicy.NEVER)
     assert set(refusals(pod)) == {"preemption: not eligible due to preemptionPolicy=Never."}
+
+
+def test_the_event_is_whole() -> None:
+    """Refusals by node first, then what reservations and preemption say; nothing for a pod that fits."""
+    pod = Pod(name="late", requests={"cpu": 9_000}, preemption_policy=PreemptionPolicy.NEVER)
+    snapshot = ClusterSnapshot(nodes=[Node(name="a", allocatable=ROOM)], pending=[pod])
+    never = "preemption: not eligible due to preemptionPolicy=Never."
+    assert failure_event(snapshot, pod) == (f"0/1 nodes are available: 1 Insufficient cpu. {never}, {never}")
+    wishing = Pod(
+        name="wish",
+        requests={"cpu": 1_000},
+        annotations={"scheduling.koordinator.sh/reservation-affinity": "{}"},
+        preemption_policy=PreemptionPolicy.NEVER,
+    )
+    assert failure_event(snapshot, wishing) == (
+        "0/1 nodes are available: node(s) no reservations match reservation affinity. "
+        f"0 Reservation(s) matched owner total, {never}, {never}"
+    )
+    assert failure_event(snapshot, Pod(name="small", requests={"cpu": 1_000})) == ""

@@ -13,6 +13,7 @@ from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
 from koordcore.explain import Explanation, NodeVerdict, explain
+from koordcore.explain.post_filter import failure_event
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.snapshot import ClusterSnapshot
@@ -23,6 +24,7 @@ EPILOG: Final = """\
 examples:
   koordcore explain default/trainer-0 cluster.yaml
   koordcore explain trainer-0 cluster.yaml --nodes 50
+  koordcore explain trainer-0 cluster.yaml --event
 """
 
 
@@ -38,6 +40,12 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("pod", metavar="POD", help="namespace/name, or a name that is unambiguous")
     add_paths(parser)
     add_policy(parser)
+    parser.add_argument(
+        "--event",
+        action="store_true",
+        help="also the FailedScheduling event as the reference writes it, with why no reservation and no "
+        "eviction helps; takes a while in a large cluster",
+    )
     parser.add_argument("--nodes", type=int, default=10, metavar="N", help="how many nodes to show (10)")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.set_defaults(run=run)
@@ -47,11 +55,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain one pod; 1 when no node can take it."""
     snapshot = load_paths(arguments).snapshot
     pod = find_pod(snapshot, arguments.pod)
-    explanation = explain(snapshot, pod, policy=read_policy(arguments))
+    policy = read_policy(arguments)
+    explanation = explain(snapshot, pod, policy=policy)
+    asked = arguments.event and explanation.best is None and pod.node_name is None
+    event = failure_event(snapshot, pod, policy=policy) if asked else ""
     if arguments.output == "json":
-        print(json.dumps(_record(explanation), indent=2))
+        print(json.dumps(_record(explanation) | ({"event": event} if event else {}), indent=2))
     else:
         print_explanation(snapshot, pod, explanation, arguments.nodes)
+        if event:
+            print(f"Event: {event}")
     return 0 if explanation.best is not None else 1
 
 

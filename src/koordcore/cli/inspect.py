@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.node_picture import draw_node
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
+from koordcore.explain.endpoints import endpoint_view
 from koordcore.manifests import Loaded
 from koordcore.model.nodes import NodeState
 from koordcore.model.resources import EPHEMERAL_STORAGE, PODS, Resources
@@ -22,6 +24,7 @@ EPILOG: Final = """\
 examples:
   koordcore inspect cluster.yaml
   koordcore inspect gpu-1 cluster.yaml     draw one node
+  koordcore inspect cluster.yaml --view /apis/v1/plugins/DeviceShare/nodeDeviceSummaries/gpu-1
 """
 _SHAPES_SHOWN: Final = 20
 _PODS_SHOWN: Final = 20
@@ -38,6 +41,12 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     add_paths(parser)
     parser.add_argument("--node", metavar="NAME", help="draw this node: its devices, CPUs and who holds them")
+    parser.add_argument(
+        "--view",
+        metavar="PATH",
+        help="print what a debug endpoint of the reference would answer, such as /apis/v1/nodes/gpu-1; "
+        "/apis/v1/__services__ lists them",
+    )
     parser.set_defaults(run=run)
 
 
@@ -50,6 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     snapshot = loaded.snapshot
     if arguments.node is not None:
         print(draw_node(snapshot, snapshot.node(arguments.node)))
+        return 0
+    if arguments.view is not None:
+        print(json.dumps(endpoint_view(snapshot, arguments.view), indent=2))
         return 0
     if snapshot.nodes:
         show(shapes_table(snapshot))

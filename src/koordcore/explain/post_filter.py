@@ -22,12 +22,44 @@ from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.preempt import can_preempt
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["preemption_refusals", "reservation_refusals"]
+__all__ = ["failure_event", "preemption_refusals", "reservation_refusals"]
 
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _HOPELESS: Final = "Preemption is not helpful for scheduling"
 _NOBODY_OF_QUOTA: Final = "No victims found on node {} for preemptor pod {}"
 _NOBODY: Final = "No preemption victims found for incoming pod"
+
+
+def failure_event(
+    snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy(), now: datetime | None = None
+) -> str:
+    """Write the FailedScheduling event of a pod as the reference does; empty where some node takes it.
+
+    First the refusals counted over the nodes, then why no reservation serves, why no preemption inside the
+    quota helps, and why none by priority does. The nodes are asked again one by one without their lower
+    priorities, which takes a while in a large cluster.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    pod
+        A pending pod.
+    policy, now
+        As for :func:`koordcore.schedule`.
+
+    Raises
+    ------
+    ManifestError
+        When what the pod says about reservations cannot be read.
+    """
+    cycle = explain_cycle(snapshot, pod, policy=policy, now=now)
+    if cycle.decision is not None:
+        return ""
+    reserved = () if policy.feature("Reservation") is None else reservation_refusals(snapshot, pod, cycle)
+    evicting = preemption_refusals(snapshot, pod, cycle, policy=policy, now=now)
+    after = ", ".join([*reserved, *evicting])
+    return f"{cycle.message} {after}" if after else cycle.message
 
 
 def reservation_refusals(snapshot: ClusterSnapshot, pod: Pod, cycle: Cycle) -> tuple[str, ...]:
