@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 
 import attrs
 from hypothesis import given, settings
@@ -17,9 +18,10 @@ from koordcore.allocators.reservation.state import (
     reservation_state,
     used_reservations,
 )
+from koordcore.manifests import snapshot_from_objects
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import AllocatePolicy, Reservation
-from koordcore.protocol.reservation import ReservationWish
+from koordcore.protocol.reservation import ReservationWish, allocated_reservation
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.future import EarliestStart, backfill, earliest_start
 from koordcore.schedule.loop import open_workspace, schedule
@@ -28,7 +30,9 @@ from koordcore.schedule.reserved import ReservationLedger
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from tests.reference.reservations import held_amounts
+from tests.reservations.test_preallocated_fine import over, running
 from tests.reservations.worlds import IGNORES, POLICY, must, node, pod, reservation
+from tests.schedule.test_numa import node as node_with
 
 APPS = ("a", "b")
 NAMES = ("n1", "n2", "n3")
@@ -205,3 +209,39 @@ def test_backfill_never_moves_the_start(
     assert isinstance(plan, EarliestStart)
     found = backfill(cluster, plan, ends, durations, now=now)
     assert found.recomputed == plan.start
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 2), st.integers(1, 3), st.booleans()), max_size=4),
+    st.integers(1, 4),
+    st.integers(1, 7),
+)
+def test_over_running_pods_a_reservation_finds_its_cards_exactly_where_some_set_of_pods_has_them(
+    held: list[tuple[int, int, bool]], wanted: int, cpu: int
+) -> None:
+    pods, cards, room = [], 0, 8
+    for number, (gpus, cpus, ours) in enumerate(held):
+        if cards + gpus > 4 or cpus > room:
+            continue
+        own = tuple(range(cards, cards + gpus))
+        cards, room = cards + gpus, room - cpus
+        made = running(f"p{number}", cpus, cards=own)
+        if not ours:
+            made["metadata"]["labels"] = {"app": "other"}
+        pods.append((made, gpus, cpus, ours))
+    objects = [*node_with("n1", cards=(0, 0, 0, 0)), over(cpu, gpus=wanted), *(made for made, *_ in pods)]
+    snapshot = snapshot_from_objects(objects).snapshot
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    candidates = [(gpus, cpus) for _, gpus, cpus, ours in pods if ours]
+    possible = [
+        size
+        for size in range(1, len(candidates) + 1)
+        for chosen in combinations(candidates, size)
+        if sum(one for one, _ in chosen) <= wanted <= 4 - cards + sum(one for one, _ in chosen)
+        and sum(one for _, one in chosen) <= cpu <= room + sum(one for _, one in chosen)
+    ]
+    taken = [one for one in result.snapshot.bound_pods() if allocated_reservation(one.annotations)]
+    assert len(taken) == min(possible, default=0)
+    assert bool(result.bound) == bool(possible)

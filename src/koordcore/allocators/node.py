@@ -30,7 +30,7 @@ from koordcore.allocators.numa import (
     allocate_numa,
     filter_numa,
 )
-from koordcore.allocators.numa_align import PLAIN_ROOM, NUMAAdmission, NUMARoom, align
+from koordcore.allocators.numa_align import PLAIN_ROOM, NUMAAdmission, NUMAProvider, NUMARoom, align
 from koordcore.allocators.numa_request import (
     CPURequest,
     NUMARefusal,
@@ -219,6 +219,24 @@ class DeviceProvider:
         return known
 
 
+@attrs.frozen
+class _Covering:
+    """Lets only those sets of NUMA nodes through that contain some."""
+
+    mask: NUMAMask
+    names: tuple[str, ...] = ()
+    aligned: bool = True
+
+    def feasible(self, mask: NUMAMask) -> bool:
+        return not self.mask & ~mask
+
+    def score(self, mask: NUMAMask) -> int:
+        return 0
+
+    def refusal(self) -> NUMARefusal | None:
+        return None
+
+
 def fit_node(
     state: NUMAState,
     devices: NodeDevices | None,
@@ -230,6 +248,7 @@ def fit_node(
     policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
     terms: Terms = PLAIN_TERMS,
     memo: MaskAnswers | None = None,
+    covers: NUMAMask = 0,
 ) -> NodeAllocation | NUMARefusal:
     """Tell exactly what a pod would get on a node, or why nothing.
 
@@ -247,6 +266,8 @@ def fit_node(
         What reservations and victims lend: CPUs and amounts, and devices.
     memo
         See :class:`DeviceProvider`.
+    covers
+        NUMA nodes that have to be among those that are chosen, where any are.
 
     Returns
     -------
@@ -259,7 +280,9 @@ def fit_node(
         provider = DeviceProvider(devices, request.devices, policy=policy, terms=terms, memo=memo)
     if request.cpu is None:
         return _with_devices(NUMAAllocation(), provider, None)
-    providers = () if provider is None else (provider,)
+    providers: tuple[NUMAProvider, ...] = () if provider is None else (provider,)
+    if covers:
+        providers = (*providers, _Covering(covers))
     admission = filter_numa(state, request.cpu, amounts, args=args, room=room, providers=providers)
     if isinstance(admission, NUMARefusal):
         return admission
@@ -313,7 +336,7 @@ def _best_effort(
     request: CPURequest,
     args: NUMAArgs,
     room: NUMARoom,
-    providers: Sequence[DeviceProvider],
+    providers: Sequence[NUMAProvider],
 ) -> NUMAAdmission | NUMARefusal:
     """Choose NUMA nodes for everything, or for CPUs and amounts alone where there are none for everything."""
     demand = demand_on(request, state.node)

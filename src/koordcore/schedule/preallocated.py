@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, IntMatrix, Rows
@@ -16,9 +19,27 @@ from koordcore.allocators.reservation.state import ReservationState
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import ReservationArgs
 from koordcore.model.resources import PODS, make_resources
-from koordcore.schedule.reserved import Lending, ReservationLedger
+from koordcore.schedule.feature import Evaluator
+from koordcore.schedule.reserved import Lending, ReservationLedger, Room, Rooms
 
 __all__ = ["PreAllocating"]
+
+
+@attrs.frozen(eq=False)
+class _OverRooms(Rooms):
+    """Rooms that running pods lend.
+
+    Parameters
+    ----------
+    given
+        One for each of ``rows``.
+    """
+
+    given: tuple[Room, ...] = ()
+
+    def room(self, index: int) -> Room:
+        """Give one of them."""
+        return self.given[index]
 
 
 class PreAllocating(Lending):
@@ -39,8 +60,13 @@ class PreAllocating(Lending):
         self._pod = pod
         self._state = state
         self._args = args
+        self._partners: list[Evaluator] = []
         self._answers: dict[int, PreAllocation | ReservationRefusal] = {}
         self._known_at = -1
+
+    def ask(self, filters: Sequence[Evaluator]) -> None:
+        """Let features that filter say whether pods that are taken in lend enough of everything."""
+        self._partners = list(filters)
 
     def answer(self, row: int) -> PreAllocation | ReservationRefusal:
         """Choose the pods of a node, or say why there are none."""
@@ -69,7 +95,41 @@ class PreAllocating(Lending):
         )
         number = int(workspace.requested[PODS_ROW, row])
         seen = ReservedNode(node=node, requested=requested, restored=requested, pods=number - len(candidates))
-        return pre_allocate(self._pod, self._state, seen, candidates, args=self._args)
+
+        def serves(pods: tuple[Pod, ...]) -> bool:
+            if not pods:
+                at = slice(row, row + 1)
+                masks = [one.fits_outside(at) for one in self._partners]
+                return all(mask is None or bool(mask[0]) for mask in masks)
+            rooms = self._rooms({row: pods})
+            return all(bool(one.fits_from(rooms)[0]) for one in self._partners)
+
+        return pre_allocate(self._pod, self._state, seen, candidates, args=self._args, serves=serves)
+
+    def _rooms(self, taken: Mapping[int, tuple[Pod, ...]]) -> _OverRooms:
+        index = self.ledger.workspace.layout.index
+        lent = np.zeros((len(index), len(taken)), np.int64)
+        given = []
+        for place, (row, pods) in enumerate(taken.items()):
+            for pod in pods:
+                for name, amount in pod.requests.items():
+                    if name in index and name != PODS:
+                        lent[index[name], place] += amount
+            lent[PODS_ROW, place] = len(pods)
+            given.append(Room(row=row, states=(self._state,), holders=pods, over=True))
+        rows = np.array(list(taken), np.int64)
+        return _OverRooms(rows, lent, ((),) * len(taken), self.ledger, given=tuple(given))
+
+    def rooms(self, rows: Rows) -> Rooms:
+        """Give what the pods lend that are taken in, one room for each node where any are."""
+        numbers = range(len(self.ledger.workspace.layout.names))[rows] if isinstance(rows, slice) else rows
+        taken = {int(row): self.taken(int(row)) for row in numbers}
+        return self._rooms({row: pods for row, pods in taken.items() if pods})
+
+    def room_of(self, row: int) -> Room | None:
+        """Give the room of a node; ``None`` where no pods are taken in."""
+        rooms = self.rooms(slice(row, row + 1))
+        return rooms.room(0) if len(rooms.rows) else None
 
     def taken(self, row: int) -> tuple[Pod, ...]:
         """Give the pods of a node that the reservation takes in; none where it needs none, or none serve."""

@@ -131,12 +131,16 @@ class Room:
         The pods that stand for them.
     together
         The pod ignores reservations and takes from all of them as if they held nothing.
+    over
+        The pod stands for a reservation, and the holders are running pods over which it is placed: what they
+        hold has to be part of what it gets.
     """
 
     row: int
     states: tuple[ReservationState, ...]
     holders: tuple[Pod, ...]
     together: bool = False
+    over: bool = False
 
     @property
     def ports(self) -> tuple[HostPort, ...]:

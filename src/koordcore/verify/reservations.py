@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -217,6 +217,8 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
             continue
         if fresh:
             yield from _check_named(old, new, result.snapshot, placed=decision is not None)
+        if decision is not None and old.pre_allocation:
+            yield from _check_over(new, result.snapshot)
     users: dict[str, list[Pod]] = defaultdict(list)
     known = {_id(one): one for one in after.values()}
     for state in result.snapshot.nodes:
@@ -344,6 +346,40 @@ def _check_named(
     )
     if not placed and status != was:
         yield _wrong(old.name, "changed in what no decision is about")
+
+
+def _check_over(one: Reservation, after: ClusterSnapshot) -> Iterator[Violation]:
+    """What the pods hold over which a reservation was placed is part of what it holds, in kind and place."""
+    there = one.status.node_name
+    pods = after.node(there).pods if there in after.layout.row_of else ()
+    users = [pod for pod in pods if _used(pod) == _id(one)]
+    try:
+        mine, theirs = _amounts_on([one.annotations]), _amounts_on(pod.annotations for pod in users)
+        kinds = {kind for kind, _ in mine}
+        for (kind, minor), amounts in sorted(theirs.items()):
+            held = mine.get((kind, minor), {})
+            if kind in kinds and any(amount > held.get(name, amount) for name, amount in amounts.items()):
+                yield _wrong(one.name, f"holds less of {kind} {minor} than its first owners")
+            elif kind in kinds and not held:
+                yield _wrong(one.name, f"does not hold {kind} {minor} of its first owners")
+        cpus = cpulist(json.loads(one.annotations.get(STATUS) or "{}").get("cpuset") or "")
+        for pod in users if cpus else ():
+            raw = json.loads(pod.annotations.get(STATUS) or "{}")
+            if not cpulist(raw.get("cpuset") or "") <= cpus:
+                yield _wrong(one.name, f"does not hold the CPUs of {pod.key}")
+    except (ValueError, TypeError, AttributeError, KoordcoreError):
+        return  # what cannot be read holds nothing
+
+
+def _amounts_on(annotations: Iterable[Mapping[str, str]]) -> dict[tuple[str, int], dict[str, int]]:
+    """Add up device amounts by type and minor."""
+    found: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for one in annotations:
+        for kind, entries in json.loads(one.get(DEVICES) or "{}").items():
+            for entry in entries or ():
+                for name, amount in parse_resources(entry.get("resources") or {}).items():
+                    found[kind, int(entry.get("minor", 0))][name] += amount
+    return found
 
 
 def _check_user(pod: Pod, decision: Bound, one: Reservation | None) -> Iterator[Violation]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -19,7 +19,7 @@ from koordcore.allocators.reservation.nominate import score_reservation
 from koordcore.allocators.reservation.state import ReservationState, assigned_pod
 from koordcore.errors import ManifestError
 from koordcore.model.nodes import Node
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import (
     DEFAULT_RESERVATION_ARGS,
     AllocatePolicy,
@@ -51,7 +51,14 @@ __all__ = [
 UNSUPPORTED: Final = "node(s) reservation pre allocation is unsupported with current attributes"
 CLUSTER_MODE_DISABLED: Final = "reservation requires cluster mode pre-allocation which is disabled"
 NO_CANDIDATE: Final = "node(s) no pod match reservation with pre allocation required"
+Serves: TypeAlias = Callable[[tuple[Pod, ...]], bool]
+_MOST_ASKED: Final = 4096
+"""How many sets of pods of one node are asked about beyond their amounts; it ends hopeless searches."""
 NO_POD: Final = "node(s) no pod(s) to meet the pre-allocation requirements"
+
+
+def _anybody(pods: tuple[Pod, ...]) -> bool:
+    return True
 
 
 def requires_pods(reservation: Reservation) -> bool:
@@ -153,6 +160,7 @@ def pre_allocate(
     candidates: Sequence[Pod],
     *,
     args: ReservationArgs = DEFAULT_RESERVATION_ARGS,
+    serves: Serves | None = None,
 ) -> PreAllocation | ReservationRefusal:
     """Choose over which pods of a node a reservation is placed.
 
@@ -168,16 +176,18 @@ def pre_allocate(
         With ``requested`` as it is now, and ``restored`` and ``pods`` without the candidates.
     candidates
         From :func:`is_candidate`, in the order of :func:`order_candidates`.
+    serves
+        What else pods must satisfy together, such as that the reservation gets their CPUs and devices; it is
+        asked about sets whose amounts suffice, the empty one included, and about 4096 sets of a node at most.
     """
+    search = _Choice(pod.requests, state, node, candidates, args, serves or _anybody)
     required = requires_pods(state.reservation)
     requests = pod.requests
     prefers_none = not required and args.pre_allocation.prefer_none
-    if prefers_none and not fits_node(requests, node, matched=0, args=args):
+    if prefers_none and not fits_node(requests, node, matched=0, args=args) and search.serves(()):
         return PreAllocation()
-    if state.reservation.pre_allocation_policy.enable_multiple:
-        found = _several(requests, state, node, candidates, args)
-    else:
-        found = _single(requests, state, node, candidates, args)
+    several = state.reservation.pre_allocation_policy.enable_multiple
+    found = search.several() if several else search.single()
     if isinstance(found, PreAllocation):
         return found
     lacking, reasons = found
@@ -195,92 +205,112 @@ def _freed(node: ReservedNode, pods: Iterable[Pod]) -> ReservedNode:
     return attrs.evolve(node, requested=subtract(node.requested, total(pod.requests for pod in pods)))
 
 
-def _single(
-    requests: Resources,
-    state: ReservationState,
-    node: ReservedNode,
-    candidates: Sequence[Pod],
-    args: ReservationArgs,
-) -> PreAllocation | tuple[set[str], list[str]]:
-    lacking: set[str] = set()
-    reasons: list[str] = []
-    clean = []
-    for one in candidates:
-        if not shares_names(one.requests, state):
-            continue
-        by_node = fits_node(requests, _freed(node, [one]), matched=1, args=args)
-        by_account = fits_reservation(one.requests, state, args=args)
-        if not by_node and not by_account:
-            clean.append(one)
-        lacking.update(by_node)
-        reasons += by_account
-    if not clean:
-        return lacking, reasons
-    best = max(clean, key=lambda one: score_reservation(one.requests, state))  # the first of the best
-    return PreAllocation(selected=tuple(candidates), nominated=best)
+class _Choice:
+    """The choice of pods of one node for one reservation.
 
-
-def _several(
-    requests: Resources,
-    state: ReservationState,
-    node: ReservedNode,
-    candidates: Sequence[Pod],
-    args: ReservationArgs,
-) -> PreAllocation | tuple[set[str], list[str]]:
-    taken: list[Pod] = []
-    filled = state
-    lacking: set[str] = set()
-    reasons: list[str] = []
-    for one in candidates:
-        if not shares_names(one.requests, state):
-            continue
-        trial = [*taken, one]
-        lacking = set(fits_node(requests, _freed(node, trial), matched=len(trial), args=args))
-        by_account = fits_reservation(one.requests, filled, args=args)
-        if by_account:
-            reasons += by_account
-            continue
-        taken = trial
-        filled = filled.with_user(assigned_pod(one))
-        if not lacking:
-            smaller = _smallest(requests, state, node, candidates, args, most=len(taken) - 1)
-            return PreAllocation(selected=smaller or tuple(taken))
-    found = _smallest(requests, state, node, candidates, args, most=len(candidates))
-    return PreAllocation(selected=found) if found else (lacking, reasons)
-
-
-def _smallest(
-    requests: Resources,
-    state: ReservationState,
-    node: ReservedNode,
-    candidates: Sequence[Pod],
-    args: ReservationArgs,
-    *,
-    most: int,
-) -> tuple[Pod, ...]:
-    """Find the smallest set of candidates that frees enough and fits the account, the first in order.
-
-    Empty where there is none of at most ``most`` pods. Sets are tried by size; a branch ends where even the
-    largest candidates left cannot free enough, or the smallest ones overrun the account, or the same state
-    was met before.
+    ``several`` and ``single`` give the pods, or what nodes lack and what the account says.
     """
-    useful = [one for one in candidates if shares_names(one.requests, state)]
-    names = sorted({name for one in useful for name in one.requests if counted(name)} - {PODS})
-    needed = _needed(requests, node, args)
-    room = _room(state, args)
-    amounts = [tuple(one.requests.get(name, 0) for name in names) for one in useful]
-    need = [needed.get(name, 0) for name in names]
-    cap = [room.get(name) for name in names]
-    if any(amount > 0 for name, amount in needed.items() if name not in names):
+
+    def __init__(
+        self,
+        requests: Resources,
+        state: ReservationState,
+        node: ReservedNode,
+        candidates: Sequence[Pod],
+        args: ReservationArgs,
+        serves: Serves,
+    ) -> None:
+        self._requests = requests
+        self._state = state
+        self._node = node
+        self._candidates = candidates
+        self._args = args
+        self._serves = serves
+        self._asked: dict[tuple[PodKey, ...], bool] = {}
+
+    def serves(self, pods: Sequence[Pod]) -> bool:
+        """Ask whether pods satisfy what else there is; each set once, and no more sets than the bound."""
+        key = tuple(pod.key for pod in pods)
+        if key not in self._asked:
+            self._asked[key] = len(self._asked) < _MOST_ASKED and self._serves(tuple(pods))
+        return self._asked[key]
+
+    def _lacking(self, pods: Sequence[Pod]) -> set[str]:
+        freed = _freed(self._node, pods)
+        return set(fits_node(self._requests, freed, matched=len(pods), args=self._args))
+
+    def single(self) -> PreAllocation | tuple[set[str], list[str]]:
+        """Choose one pod: of those that do, the one that uses the reservation best."""
+        lacking: set[str] = set()
+        reasons: list[str] = []
+        clean = []
+        for one in self._candidates:
+            if not shares_names(one.requests, self._state):
+                continue
+            by_node = self._lacking([one])
+            by_account = fits_reservation(one.requests, self._state, args=self._args)
+            if not by_node and not by_account and self.serves([one]):
+                clean.append(one)
+            lacking.update(by_node)
+            reasons += by_account
+        if not clean:
+            return lacking, reasons
+        best = max(
+            clean, key=lambda one: score_reservation(one.requests, self._state)
+        )  # the first of the best
+        return PreAllocation(selected=tuple(self._candidates), nominated=best)
+
+    def several(self) -> PreAllocation | tuple[set[str], list[str]]:
+        """Walk the candidates, then look for a smaller set than the walk found, or for any."""
+        taken: list[Pod] = []
+        filled = self._state
+        lacking: set[str] = set()
+        reasons: list[str] = []
+        for one in self._candidates:
+            if not shares_names(one.requests, self._state):
+                continue
+            trial = [*taken, one]
+            lacking = self._lacking(trial)
+            by_account = fits_reservation(one.requests, filled, args=self._args)
+            if by_account:
+                reasons += by_account
+                continue
+            if not lacking and not self.serves(trial):
+                continue
+            taken = trial
+            filled = filled.with_user(assigned_pod(one))
+            if not lacking:
+                smaller = self._smallest(most=len(taken) - 1)
+                return PreAllocation(selected=smaller or tuple(taken))
+        found = self._smallest(most=len(self._candidates))
+        return PreAllocation(selected=found) if found else (lacking, reasons)
+
+    def _smallest(self, *, most: int) -> tuple[Pod, ...]:
+        """Find the smallest set of candidates that does, the first in order; empty for none of that size.
+
+        Sets are tried by size; a branch ends where even the largest candidates left cannot free enough, or
+        the smallest ones overrun the account, or the same state was met before.
+        """
+        useful = [one for one in self._candidates if shares_names(one.requests, self._state)]
+        names = sorted({name for one in useful for name in one.requests if counted(name)} - {PODS})
+        needed = _needed(self._requests, self._node, self._args)
+        room = _room(self._state, self._args)
+        amounts = [tuple(one.requests.get(name, 0) for name in names) for one in useful]
+        need = [needed.get(name, 0) for name in names]
+        cap = [room.get(name) for name in names]
+        if any(amount > 0 for name, amount in needed.items() if name not in names):
+            return ()
+        slots = room.get(PODS)
+        for size in range(1, min(most, len(useful), len(useful) if slots is None else slots) + 1):
+            for chosen in _Search(amounts, need, cap).of_size(size):
+                picked = tuple(useful[index] for index in chosen)
+                if self._lacking(picked):
+                    break  # it is the number of pods, the same for all sets of the size
+                if self.serves(picked):
+                    return picked
+                if len(self._asked) >= _MOST_ASKED:
+                    return ()
         return ()
-    slots = room.get(PODS)
-    for size in range(1, min(most, len(useful), len(useful) if slots is None else slots) + 1):
-        chosen = _Search(amounts, need, cap).of_size(size)
-        if chosen is not None:
-            picked = tuple(useful[index] for index in chosen)
-            if not fits_node(requests, _freed(node, picked), matched=size, args=args):
-                return picked
-    return ()
 
 
 def _needed(requests: Resources, node: ReservedNode, args: ReservationArgs) -> dict[str, int]:
@@ -323,30 +353,37 @@ class _Search:
             for start in range(len(amounts) + 1)
         ]
 
-    def of_size(self, size: int) -> tuple[int, ...] | None:
-        """Give the first set of that size, or ``None``."""
-        found = self._from(0, size, (0,) * len(self._need))
-        return None if found is None else tuple(found)
+    def of_size(self, size: int) -> Iterator[tuple[int, ...]]:
+        """Give the sets of that size, the first first."""
+        return self._from(0, size, (0,) * len(self._need), ())
 
-    def _from(self, start: int, left: int, sums: tuple[int, ...]) -> list[int] | None:
+    def _from(
+        self, start: int, left: int, sums: tuple[int, ...], chosen: tuple[int, ...]
+    ) -> Iterator[tuple[int, ...]]:
         if left == 0:
-            enough = all(sum_ >= need for sum_, need in zip(sums, self._need, strict=True))
-            return [] if enough else None
+            if all(sum_ >= need for sum_, need in zip(sums, self._need, strict=True)):
+                yield chosen
+            return
         if len(self._amounts) - start < left or (start, left, sums) in self._failed:
-            return None
-        for kind, later in enumerate(self._later[start]):
-            cap = self._cap[kind]
-            if sums[kind] + sum(later[-left:]) < self._need[kind]:
-                break
-            if cap is not None and sums[kind] + sum(later[:left]) > cap:
-                break
-        else:
+            return
+        found = False
+        if self._within(start, left, sums):
             for index in range(start, len(self._amounts) - left + 1):
                 after = tuple(map(int.__add__, sums, self._amounts[index]))
                 if any(cap is not None and one > cap for one, cap in zip(after, self._cap, strict=True)):
                     continue
-                rest = self._from(index + 1, left - 1, after)
-                if rest is not None:
-                    return [index, *rest]
-        self._failed.add((start, left, sums))
-        return None
+                for one_set in self._from(index + 1, left - 1, after, (*chosen, index)):
+                    found = True
+                    yield one_set
+        if not found:
+            self._failed.add((start, left, sums))
+
+    def _within(self, start: int, left: int, sums: tuple[int, ...]) -> bool:
+        """Tell whether the largest of what is left free enough, and the smallest fit the account."""
+        for kind, later in enumerate(self._later[start]):
+            cap = self._cap[kind]
+            if sums[kind] + sum(later[-left:]) < self._need[kind]:
+                return False
+            if cap is not None and sums[kind] + sum(later[:left]) > cap:
+                return False
+        return True

@@ -30,6 +30,7 @@ from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.allocators.device.reservations import DeviceReservation, remaining_devices, terms_for
 from koordcore.allocators.device.scoring import score_devices
 from koordcore.allocators.device.view import Terms
+from koordcore.allocators.over_pods import device_terms_over, including_devices
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceAllocation, DeviceObject, DeviceRequest, DeviceShortfall
@@ -50,6 +51,7 @@ from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Alignment", "Devices", "describe_allocation", "device_state"]
 
+NOT_INCLUDED = "Insufficient GPU Devices"
 NO_CARD = "no card chosen: the node has no Device object"
 
 
@@ -125,8 +127,19 @@ def holds_devices(state: NodeDevices, room: Room) -> bool:
 
 def device_terms(state: NodeDevices, room: Room) -> Terms:
     """Say what a pod may use of a node's devices out of a room."""
+    if room.over:
+        return device_terms_over(state, [str(pod.key) for pod in room.holders])
     lent = _reservations(room)
     return terms_for(state, lent, source=None if room.together else lent[0])
+
+
+def with_what_is_held(
+    state: NodeDevices, room: Room, found: DeviceAllocation
+) -> DeviceAllocation | DeviceShortfall:
+    """Give devices that were found for a reservation with those of the pods over which it is placed."""
+    held = (state.holdings.get(str(pod.key)) for pod in room.holders)
+    including = including_devices(found, [one for one in held if one is not None])
+    return DeviceShortfall(reasons=(NOT_INCLUDED,)) if including is None else including
 
 
 def _reservations(room: Room) -> list[DeviceReservation]:
@@ -171,10 +184,20 @@ class DeviceEvaluator(Evaluator):
             room = rooms.room(index)
             state = self._feature.states[room.row]
             if state is not None and holds_devices(state, room):
-                policy = self._feature.policy
-                terms = device_terms(state, room)
-                served[index] = refusal_of(state, self._request, policy=policy, terms=terms) is None
+                served[index] = self._serves(state, room)
         return served
+
+    def _serves(self, state: NodeDevices, room: Room) -> bool:
+        policy, terms = self._feature.policy, device_terms(state, room)
+        if not room.over:
+            return refusal_of(state, self._request, policy=policy, terms=terms) is None
+        return not isinstance(self._out_of(state, room, terms), DeviceShortfall)
+
+    def _out_of(self, state: NodeDevices, room: Room, terms: Terms) -> DeviceAllocation | DeviceShortfall:
+        found = allocate_devices(state, self._request, policy=self._feature.policy, terms=terms)
+        if not room.over or isinstance(found, DeviceShortfall):
+            return found
+        return with_what_is_held(state, room, found)
 
     def _refusal(self, row: int) -> DeviceShortfall | None:
         feature = self._feature
@@ -317,8 +340,7 @@ class DeviceEvaluator(Evaluator):
         state = feature.states[row]
         if state is None or not holds_devices(state, room) or str(pod.key) in state.holdings:
             return self.allocate(pod, row)
-        terms = device_terms(state, room)
-        found = allocate_devices(state, self._request, policy=feature.policy, terms=terms)
+        found = self._out_of(state, room, device_terms(state, room))
         return found.shortfalls[0] if isinstance(found, DeviceShortfall) else self._holding(found)
 
     def _holding(self, found: DeviceAllocation) -> Holding:

@@ -19,6 +19,7 @@ from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._workspace import Workspace
 from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, PLAIN_TERMS, DevicePolicy, device_request_of
 from koordcore.allocators.device.request import DEVICE_RESOURCES
+from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.node import NodeAllocation, NodeRequest, fit_node
 from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
 from koordcore.allocators.numa import NodeAmounts
@@ -33,8 +34,9 @@ from koordcore.allocators.numa_state import (
     numa_node_of,
     numa_state_of,
 )
+from koordcore.allocators.over_pods import including_numa, numa_nodes_of, numa_room_over
 from koordcore.model.decisions import Shortfall
-from koordcore.model.devices import DeviceRequest
+from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUAllocation, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
@@ -49,6 +51,7 @@ from koordcore.schedule.features.devices import (
     device_state,
     device_terms,
     holds_devices,
+    with_what_is_held,
 )
 from koordcore.schedule.features.numa_whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.schedule.reserved import Room, Rooms, concerns_reservations, ended_holders, holders_by_user
@@ -57,6 +60,9 @@ from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
 
 __all__ = ["NUMAFeature", "numa_state"]
+
+
+NOT_HELD: Final = "Insufficient NUMA cpu"
 
 
 def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
@@ -152,7 +158,7 @@ class NUMAEvaluator(Evaluator):
         verdicts = self._verdicts_at(room.row)
         table = verdicts.table
         devices = table.devices_of(room.row)
-        return fit_node(
+        given = fit_node(
             table.state_of(room.row),
             devices,
             verdicts.request,
@@ -161,7 +167,11 @@ class NUMAEvaluator(Evaluator):
             room=self._feature.numa_room(room),
             policy=self._feature.device_policy,
             terms=PLAIN_TERMS if devices is None else device_terms(devices, room),
+            covers=self._feature.covers(room, devices),
         )
+        if not room.over or isinstance(given, NUMARefusal):
+            return given
+        return self._feature.including(given, room, devices)
 
     def fits_outside(self, rows: Rows) -> BoolVector:
         self._feature.update()
@@ -405,6 +415,8 @@ class NUMAFeature(Feature):
         workspace, row = self.workspace, room.row
         index = workspace.layout.index
         lent = total(one.available for one in room.states)
+        if room.over:
+            lent = total(pod.requests for pod in room.holders)
         return NodeAmounts(
             make_resources({name: int(workspace.layout.allocatable[at, row]) for name, at in index.items()}),
             make_resources(
@@ -414,6 +426,8 @@ class NUMAFeature(Feature):
 
     def numa_room(self, room: Room) -> NUMARoom:
         """Say where out of a room a pod may find CPUs and amounts."""
+        if room.over:
+            return numa_room_over(self._held(room))
         held = {one.uid: one for one in self.states[room.row].allocations}
         found = []
         for pod, one in zip(room.holders, room.states, strict=True):
@@ -433,6 +447,32 @@ class NUMAFeature(Feature):
         if room.together:
             return room_of(found, use=ReservationUse.IGNORED)
         return room_of(found, nominated=found[0].uid)
+
+    def _held(self, room: Room) -> list[CPUAllocation]:
+        """Give what the holders of a room hold of CPUs and NUMA nodes."""
+        uids = {_uid(pod) for pod in room.holders}
+        return [one for one in self.states[room.row].allocations if one.uid in uids]
+
+    def covers(self, room: Room, devices: NodeDevices | None) -> int:
+        """Give the NUMA nodes on which pods hold anything that a reservation is placed over, as a mask."""
+        if not room.over:
+            return 0
+        holders = [str(pod.key) for pod in room.holders]
+        return numa_nodes_of(self.states[room.row], self._held(room), devices, holders)
+
+    def including(
+        self, given: NodeAllocation, room: Room, devices: NodeDevices | None
+    ) -> NodeAllocation | NUMARefusal:
+        """Give what a reservation gets with what the pods hold over which it is placed."""
+        status = including_numa(given.numa.status, self._held(room))
+        if status is None:
+            return NUMARefusal.because(NOT_HELD)
+        cards: DeviceAllocation | DeviceShortfall | None = given.devices
+        if devices is not None and given.devices is not None:
+            cards = with_what_is_held(devices, room, given.devices)
+        if isinstance(cards, DeviceShortfall):
+            return NUMARefusal(cards.shortfalls)
+        return attrs.evolve(given, numa=attrs.evolve(given.numa, status=status), devices=cards)
 
     def placed(self, pod: Pod, row: int) -> None:
         if concerns_reservations(pod) and ANNOTATION_RESOURCE_STATUS in pod.annotations:

@@ -8,7 +8,7 @@ if the reservations that the pod may use were gone; here it is decided whether o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -366,6 +366,7 @@ class HolderEvaluator(Evaluator):
         if self._over is not None:
             for one in others:
                 one.lending = self._over
+            self._over.ask(filters)
 
     def _refusals(self, rows: Rows) -> list[ReservationRefusal | None]:
         """What running pods have to say: why the reservation cannot be placed over those of a node."""
@@ -393,12 +394,15 @@ class HolderEvaluator(Evaluator):
     def unresolvable(self, rows: Rows) -> BoolVector:
         return ~(self._pinned(rows) & self._agrees(rows))
 
+    def room_at(self, row: int) -> Room | None:
+        return None if self._over is None else self._over.room_of(row)
+
     def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
-        taken = () if self._over is None else self._over.taken(row)
-        self._feature.taken_in[pod.key] = taken
-        if not taken:
-            return None
-        return Holding(notes=("over " + ", ".join(str(one.key) for one in taken),))
+        return None  # what is free needs no word; over pods there is a room
+
+    def allocate_from(self, pod: Pod, row: int, room: Room) -> Holding | Shortfall | None:
+        self._feature.take_in(pod, row, room.holders)
+        return Holding(notes=("over " + ", ".join(str(one.key) for one in room.holders),))
 
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
         at = slice(row, row + 1)
@@ -414,8 +418,8 @@ class ReservationFeature(Feature):
         super().__init__(workspace, args)
         self.args: ReservationArgs = args or DEFAULT_RESERVATION_ARGS
         self.ledger: ReservationLedger = workspace.once(ReservationLedger)
-        self.taken_in: dict[PodKey, tuple[Pod, ...]] = {}
-        """Running pods over which a reservation is being placed."""
+        # Running pods over which a reservation is being placed.
+        self._taken_in: dict[PodKey, list[Pod]] = {}
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if is_reserve_pod(pod):
@@ -460,19 +464,25 @@ class ReservationFeature(Feature):
             return HolderEvaluator(self, pod, request)
         return ReservationEvaluator(self, pod, request)
 
-    def placed(self, pod: Pod, row: int) -> None:
-        self.ledger.placed(pod, row)
-        for one in self.taken_in.pop(pod.key, ()):
-            self._take_in(one, pod, row)
+    def take_in(self, holder: Pod, row: int, pods: Iterable[Pod]) -> None:
+        """Write on running pods that they use the reservation that is being placed over them.
 
-    def _take_in(self, one: Pod, holder: Pod, row: int) -> None:
-        """Write on a running pod that it uses the reservation that was placed over it."""
+        Features that look at the node's pods when the reservation comes to stand there see it with its users.
+        """
         held = self.ledger.states[self.ledger.number_of[holder.key]].reservation
         text = format_allocated_reservation(held.name, held.uid)
-        owner = one.at(one.node_name, annotations={RESERVATION_ALLOCATED: text})
-        self.workspace.evict(one.key, row)
-        self.workspace.bind(owner, row)
-        self.ledger.placed(owner, row)
+        users = []
+        for one in pods:
+            owner = one.at(one.node_name, annotations={RESERVATION_ALLOCATED: text})
+            self.workspace.evict(one.key, row)
+            self.workspace.bind(owner, row)
+            users.append(owner)
+        self._taken_in[holder.key] = users
+
+    def placed(self, pod: Pod, row: int) -> None:
+        self.ledger.placed(pod, row)
+        for one in self._taken_in.pop(pod.key, ()):
+            self.ledger.placed(one, row)
 
     def promised(self, pod: Pod, row: int) -> None:
         """Count a pod that is nominated; a reservation lends nothing before its victims have gone."""
