@@ -321,7 +321,10 @@ def _refused(
         written = quota.written_min
     elif quota is not None and not ledger.policy.enable_runtime_quota:
         written = quota.written_max
-    bound = print_list(_as_written(refusal.limit, written), empty=_EMPTY)
+    limit = refusal.limit
+    if not guarded and ledger.policy.enable_runtime_quota and refusal.ancestor not in BUILTIN_QUOTAS:
+        limit = ledger.handed_to(refusal.ancestor) or limit
+    bound = print_list(_as_written(limit, written), empty=_EMPTY)
     tail = f"pod's request: {asked}, exceedDimensions: [{' '.join(refusal.exceeded)}]"
     if guarded:
         head = f"Insufficient non-preemptible quotas, quotaName: {refusal.quota}, min: {bound}"

@@ -168,6 +168,20 @@ class QuotaLedger:
 
     def runtime_of(self, name: str) -> Resources | None:
         """Runtime of a quota; see :class:`QuotaStatus`."""
+        handed = self.handed_to(name)
+        found = self.find(name)
+        if handed is None or name in self.published or found is None:
+            return handed
+        limit = found[0].tree.quotas[found[1]].max
+        if all(key in limit for key in handed):
+            return handed
+        return immutabledict({key: amount for key, amount in handed.items() if key in limit})
+
+    def handed_to(self, name: str) -> Resources | None:
+        """What the parent of a quota hands out to it, also in resources that its ``max`` does not name.
+
+        Upstream stores the runtime so and prints it so. Only what ``max`` names binds (:meth:`runtime_of`).
+        """
         if name in self.published:
             return self.published[name]
         found = self.find(name)
@@ -178,14 +192,9 @@ class QuotaLedger:
         if runtime is None:
             return None
         tree = state.tree
-        handed, counted = tree.handled[tree.group_of[row]], tree.counted[row]
-        return immutabledict(
-            {
-                name: amount
-                for name, amount, given, counts in zip(tree.resources, runtime, handed, counted, strict=True)
-                if given and counts
-            }
-        )
+        handed = tree.handled[tree.group_of[row]]
+        pairs = zip(tree.resources, runtime, handed, strict=True)
+        return immutabledict({key: amount for key, amount, given in pairs if given})
 
     def status(self, name: str) -> QuotaStatus:
         """Give one quota with everything that follows for it.
