@@ -255,3 +255,15 @@ def test_only_what_differs_but_for_zeros_is_published_again() -> None:
     assert stale_annotations(written, status) == {}
     padded = {**written, prefix + "non-preemptible-used": '{"cpu":"0"}', prefix + "runtime": "{"}
     assert stale_annotations(padded, status) == {prefix + "runtime": '{"cpu":"50m"}'}
+
+
+def test_a_refusal_prints_what_the_parent_hands_out_beyond_the_max() -> None:
+    """A resource that only a sibling names limits nobody here, and stands in the message with its share."""
+    limit, promised = make_resources({"cpu": 100_000, "gpu": 8}), make_resources({"gpu": 4})
+    sibling = ElasticQuota(name="b", max=limit, min=promised)
+    ledger = open_ledger([quota("a", 10, 10), sibling], total=limit)
+    asking = pod("p", "a", 20)
+    verdict = admit(ledger.track(asking), asking)
+    assert isinstance(verdict, QuotaRefusal)
+    assert "runtime: cpu:10m,gpu:0," in verdict.message
+    assert verdict.limit == cpu(10)

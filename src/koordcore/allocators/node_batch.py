@@ -190,11 +190,17 @@ class NodeVerdicts:
         self._zone_scores: IntVector = np.zeros(0, dtype=np.int64)
         self._amplified = False
 
-    def fits(self, rows: Rows = _ALL) -> BoolVector:
-        """Tell which nodes can take the pod."""
+    def fits(self, rows: Rows = _ALL, lent: IntVector | None = None) -> BoolVector:
+        """Tell which nodes can take the pod.
+
+        Parameters
+        ----------
+        lent
+            Milli-CPU that is taken off the requested amounts of these nodes.
+        """
         ids = self._known_ids(rows)
         fits: BoolVector = self._fits[ids]
-        return fits & ~self._short_of_amplified(ids, rows) if self._amplified else fits
+        return fits & ~self._short_of_amplified(ids, rows, lent) if self._amplified else fits
 
     def answer(self, row: int) -> NodeAllocation | NUMARefusal:
         """What the pod would get on one node, or why nothing."""
@@ -376,7 +382,7 @@ class NodeVerdicts:
             instead_cpu=verdict.bound + extra if demand.bind and not plain else -1,
         )
 
-    def _short_of_amplified(self, ids: IntVector, rows: Rows) -> BoolVector:
+    def _short_of_amplified(self, ids: IntVector, rows: Rows, lent: IntVector | None = None) -> BoolVector:
         """Nodes whose amplified CPU is used up and which refuse for nothing earlier."""
         none: BoolVector = np.zeros(len(ids), dtype=np.bool_)
         if not self._amplified or CPU not in self._allocatable or not self._cpu.cpu:
@@ -386,6 +392,8 @@ class NodeVerdicts:
         ratios = np.array([0.0 if one is None else one.ratio for one in self._verdicts])[ids]
         amplified = np.ceil(bound.astype(np.float64) * ratios).astype(np.int64)
         requested = self._requested[CPU][chosen]
+        if lent is not None:
+            requested = requested - lent
         requested = np.where((bound > 0) & (requested >= bound), requested + amplified - bound, requested)
         short: BoolVector = (ratios > 1) & (need > self._allocatable[CPU][chosen] - requested)
         return short

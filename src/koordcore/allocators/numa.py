@@ -32,7 +32,7 @@ from koordcore.allocators.numa_request import (
     bind_policies_conflict,
     demand_on,
 )
-from koordcore.allocators.numa_state import NUMAState, available_amounts
+from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState, available_amounts
 from koordcore.model.decisions import Shortfall
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUBindPolicy, NUMAArgs
 from koordcore.model.resources import CPU, NO_RESOURCES, Resources
@@ -406,23 +406,37 @@ def _score_node(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts, args:
 
 
 def score_given(
-    state: NUMAState, demand: CPUDemand, given: ResourceStatus, amounts: NodeAmounts, args: NUMAArgs
+    state: NUMAState,
+    demand: CPUDemand,
+    given: ResourceStatus,
+    amounts: NodeAmounts,
+    args: NUMAArgs,
+    *,
+    lent: GiveBack = NO_GIVE_BACK,
 ) -> int:
     """Rate what a pod would be given under a topology policy, 0..100.
 
     The NUMA nodes that it would use where it is given amounts there, else the node as a whole.
+
+    Parameters
+    ----------
+    lent
+        What a reservation lends to the pod. Its CPUs count as handed out where the pod takes them, as
+        upstream has it, so that they count twice.
     """
     node = state.node
     capacity, requested = dict(amounts.allocatable), dict(amounts.requested)
     if given.numa_node_resources:
         capacity, requested = {}, {}
-        available = available_amounts(state)
+        available = available_amounts(state, lent)
         for entry in given.numa_node_resources:
             for name, amount in node.capacity.get(entry.node, NO_RESOURCES).items():
                 capacity[name] = capacity.get(name, 0) + amount
                 requested[name] = requested.get(name, 0) + amount - available[entry.node].get(name, 0)
     if given.cpuset:
         # Upstream counts every CPU that is handed out anywhere on the node, and nothing else.
-        bound = 1000 * state.usage.holdings.held.bit_count()
-        requested[CPU] = amplify(bound, node.cpu_ratio or 1.0)
+        holdings = state.usage.holdings
+        if lent.preferred_cpus & ~given.cpuset:
+            holdings = holdings.giving_back(lent.preferred_cpus & ~given.cpuset)
+        requested[CPU] = amplify(1000 * holdings.held.bit_count(), node.cpu_ratio or 1.0)
     return score_amounts(args.scoring, args.weights, capacity, requested, pod_request(demand, state))

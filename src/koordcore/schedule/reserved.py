@@ -408,10 +408,15 @@ class Lending:
         ``(M,)``: those that the pods may use.
     together
         The pods ignore reservations: all of a node lend together.
+    required
+        The pods may go nowhere but into a reservation.
     """
 
-    def __init__(self, ledger: ReservationLedger, matched: BoolVector, *, together: bool) -> None:
+    def __init__(
+        self, ledger: ReservationLedger, matched: BoolVector, *, together: bool, required: bool = False
+    ) -> None:
         self.ledger = ledger
+        self.required = required
         self.matched = matched
         self.together = together
         self.chosen: IntVector | None = None
@@ -433,6 +438,21 @@ class Lending:
             holders=(self.ledger.holders[number],),
             together=False,
         )
+
+    def drawn_from(self, row: int) -> Room | None:
+        """Give what the pods would draw from on a node: one reservation, or all that they ignore."""
+        if not self.together:
+            return self.room_of(row)
+        rooms = self.rooms(slice(row, row + 1))
+        return rooms.room(0) if len(rooms.rows) else None
+
+    def beside(self, room: Room) -> tuple[Room, ...]:
+        """Give the other rooms of its node; none where all lend together, or running pods do."""
+        if room.together or room.over:
+            return ()
+        rooms = self.rooms(slice(room.row, room.row + 1))
+        every = (rooms.room(index) for index in range(len(rooms.rows)))
+        return tuple(one for one in every if one.holders != room.holders)
 
     def _numbers(self, rows: Rows) -> IntVector:
         """Give the reservations on some nodes that are open to the pods."""

@@ -71,15 +71,13 @@ def exact_reservation_score(requests: Resources, state: ReservationState) -> Fra
 def rank_of(state: ReservationState, requests: Resources, score: int) -> tuple[object, ...]:
     """Give the sort key under which the first reservation is the best.
 
-    Those with an order come first, by it; then by the integer score of all that scores; then by the exact
-    share, the name and the uid.
+    Those with an order come first, by it; then, and among equal orders, by the integer score of all that
+    scores; then by the exact share, the name and the uid.
     """
     order = reservation_order(state.reservation.labels)
     one = state.reservation
     exact = exact_reservation_score(requests, state)
-    if order:
-        return (0, order, 0, 0, one.name, one.uid)
-    return (1, 0, -score, -exact, one.name, one.uid)
+    return (0 if order else 1, order, -score, -exact, one.name, one.uid)
 
 
 def nominate(

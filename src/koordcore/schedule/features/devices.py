@@ -107,6 +107,9 @@ class Aligning(Protocol):
     def masks_for(self, pod: Pod) -> Masks | None:
         """Open the answers to pods like this one; ``None`` where it has no say in them."""
 
+    def mask_from(self, pod: Pod, room: Room, others: Sequence[Room]) -> int:
+        """Give the NUMA nodes that a pod is held to out of a room, with others beside it; -1 for none."""
+
 
 class Alignment:
     """Where the features of one workspace find the one that aligns devices with CPUs, if there is one."""
@@ -118,6 +121,10 @@ class Alignment:
     def masks_for(self, pod: Pod) -> Masks | None:
         """Ask the aligning feature."""
         return None if self.feature is None else self.feature.masks_for(pod)
+
+    def mask_from(self, pod: Pod, room: Room, others: Sequence[Room]) -> int:
+        """Ask the aligning feature about a room."""
+        return -1 if self.feature is None else self.feature.mask_from(pod, room, others)
 
 
 def holds_devices(state: NodeDevices, room: Room) -> bool:
@@ -172,8 +179,19 @@ class DeviceEvaluator(Evaluator):
         fitting = self.fits_outside(rows)
         if self.lending is not None:
             rooms = self.lending.rooms(rows)
+            if self.lending.required:
+                # Cards of the node are no help where a reservation has to give them.
+                fitting &= ~rooms.any_at(self._with_devices(rooms), len(self._feature.states))[rows]
             fitting |= rooms.any_at(self.fits_from(rooms), len(self._feature.states))[rows]
         return fitting
+
+    def _with_devices(self, rooms: Rooms) -> BoolVector:
+        """Tell which rooms have devices of their own."""
+        found = np.zeros(len(rooms.rows), bool)
+        for index in range(len(rooms.rows)):
+            state = self._feature.states[int(rooms.rows[index])]
+            found[index] = state is not None and holds_devices(state, rooms.room(index))
+        return found
 
     def fits_outside(self, rows: Rows) -> BoolVector:
         return self._raw(rows) >= 0
@@ -215,18 +233,48 @@ class DeviceEvaluator(Evaluator):
         return found
 
     def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        masks: dict[str, BoolVector] = {}
+        masks: dict[tuple[str, int], BoolVector] = {}
+        reserved = self._reserved_refusals(rows)
+        shape = self._feature.numbers()[rows].shape
+        plain = np.array([not one for one in reserved], bool)
         for refusal, mask in self._each_refusal(rows):
             for reason in refusal.reasons:
-                masks[reason] = masks[reason] | mask if reason in masks else mask
-        return list(masks.items())
+                there = masks.setdefault((reason, 0), np.zeros(shape, bool))
+                there |= mask & plain
+        for position, told in enumerate(reserved):
+            for place, reason in enumerate(told):
+                # Each reservation counts, also those that say the same.
+                key = reason, told[:place].count(reason)
+                masks.setdefault(key, np.zeros(shape, bool))[position] = True
+        return [(reason, mask) for (reason, _), mask in masks.items()]
 
     def unresolvable(self, rows: Rows) -> BoolVector:
         hopeless = np.zeros(self._feature.numbers()[rows].shape, bool)
         for refusal, mask in self._each_refusal(rows):
             if not refusal.resolvable:
                 hopeless |= mask
+        hopeless &= [not one for one in self._reserved_refusals(rows)]
         return hopeless
+
+    def _reserved_refusals(self, rows: Rows) -> list[list[str]]:
+        """Say for each node why its reservations do not serve a pod that must sit in one of them."""
+        feature = self._feature
+        numbers = np.arange(len(feature.states))[rows].tolist()
+        lending = self.lending
+        if lending is None or not lending.required:
+            return [[]] * len(numbers)
+        told: dict[int, list[str]] = {}
+        rooms = lending.rooms(rows)
+        for index in range(len(rooms.rows)):
+            room = rooms.room(index)
+            state = feature.states[room.row]
+            if state is None or not holds_devices(state, room):
+                continue
+            terms = device_terms(state, room)
+            found = refusal_of(state, self._request, policy=feature.policy, terms=terms)
+            if found is not None:
+                told.setdefault(room.row, []).extend(f"Reservation(s) {one}" for one in found.reasons)
+        return [told.get(row, []) for row in numbers]
 
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
         refusal = self._refusal(row)
@@ -258,28 +306,34 @@ class DeviceEvaluator(Evaluator):
         return raw
 
     def _score_lent(self, lending: Lending, raw: IntVector, rows: Rows, masks: IntVector | None) -> None:
-        """Score nodes out of the reservation that would serve the pod, or else as if all had left."""
+        """Score nodes out of the reservation that would serve the pod, or else as if all had left.
+
+        One that holds no devices scores 0, as upstream has it, although the node gives the devices.
+        """
         feature = self._feature
         rooms = lending.rooms(rows)
-        lent: dict[int, list[Room]] = {}
+        lent: dict[int, list[Room]] = {row: [] for row in rooms.rows.tolist()}
         for index in range(len(rooms.rows)):
             room = rooms.room(index)
             state = feature.states[room.row]
             if state is not None and holds_devices(state, room):
-                lent.setdefault(room.row, []).append(room)
-        if not lent:
-            return
-        for position, row in enumerate(np.arange(len(feature.states))[rows].tolist()):
+                lent[room.row].append(room)
+        for position, row in enumerate(np.arange(len(feature.states))[rows].tolist() if lent else ()):
             state = feature.states[row]
             if row not in lent or state is None:
                 continue
             nominated = lending.room_of(row)
-            if nominated is not None and holds_devices(state, nominated):
-                terms = device_terms(state, nominated)
-            else:
-                terms = terms_for(state, [one for room in lent[row] for one in _reservations(room)])
             held = int(masks[position]) if masks is not None else -1
-            raw[position] = self._score_on(state, terms, held)
+            if nominated is None:
+                if lent[row]:
+                    terms = terms_for(state, [one for room in lent[row] for one in _reservations(room)])
+                    raw[position] = self._score_on(state, terms, held)
+            elif not holds_devices(state, nominated):
+                raw[position] = 0
+            else:
+                alignment = feature.workspace.once(Alignment)
+                held = alignment.mask_from(self._pod, nominated, lending.beside(nominated))
+                raw[position] = self._score_on(state, device_terms(state, nominated), held)
 
     def _score_on(self, state: NodeDevices, terms: Terms, held: int) -> int:
         """Score one node on some terms; ``held`` are the NUMA nodes that a policy holds the pod to, or -1."""

@@ -17,16 +17,13 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._workspace import Workspace
-from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, PLAIN_TERMS, DevicePolicy, device_request_of
+from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, device_request_of
 from koordcore.allocators.device.request import DEVICE_RESOURCES
-from koordcore.allocators.device.state import NodeDevices
-from koordcore.allocators.node import NodeAllocation, NodeRequest, fit_node
+from koordcore.allocators.node import NodeAllocation, NodeRequest
 from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
-from koordcore.allocators.numa import NodeAmounts
-from koordcore.allocators.numa_align import PLAIN_ROOM, NUMARoom
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of, demand_on
-from koordcore.allocators.numa_reservation import NUMAReservation, ReservationUse, remaining_cpus, room_of
+from koordcore.allocators.numa_reservation import remaining_cpus
 from koordcore.allocators.numa_state import (
     NUMAState,
     allocation_of,
@@ -34,35 +31,39 @@ from koordcore.allocators.numa_state import (
     numa_node_of,
     numa_state_of,
 )
-from koordcore.allocators.over_pods import including_numa, numa_nodes_of, numa_room_over
 from koordcore.model.decisions import Shortfall
-from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall
+from koordcore.model.devices import DeviceRequest
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUAllocation, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
-from koordcore.model.resources import make_resources, total
+from koordcore.model.reservations import Reservation
+from koordcore.model.resources import CPU
 from koordcore.protocol.fields import load_json
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
+from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
 from koordcore.schedule.feature import Evaluator, Feature, Holding, Refusal, Scope
 from koordcore.schedule.features.devices import (
     Alignment,
     Masks,
     describe_allocation,
     device_state,
-    device_terms,
     holds_devices,
-    with_what_is_held,
 )
+from koordcore.schedule.features.numa_rooms import HELD, NUMARooms, uid_of
 from koordcore.schedule.features.numa_whole import WholeNode, WholeNodeEvaluator, whole_node
-from koordcore.schedule.reserved import Room, Rooms, concerns_reservations, ended_holders, holders_by_user
+from koordcore.schedule.reserved import (
+    Lending,
+    Room,
+    Rooms,
+    concerns_reservations,
+    ended_holders,
+    holders_by_user,
+)
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
 
 __all__ = ["NUMAFeature", "numa_state"]
-
-
-NOT_HELD: Final = "Insufficient NUMA cpu"
 
 
 def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
@@ -76,17 +77,13 @@ def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
     by_uid = {one.uid: one for one in known.allocations}
     ended = ended_holders(snapshot, state.pods)
     for pod in state.pods:
-        held = by_uid.get(_uid(pod)) if pod.key in using else None
+        held = by_uid.get(uid_of(pod)) if pod.key in using else None
         if held is not None:
-            users = (by_uid.get(_uid(user)) for user in using[pod.key])
+            users = (by_uid.get(uid_of(user)) for user in using[pod.key])
             by_uid[held.uid] = remaining_cpus(held, [one for one in users if one is not None])
             if pod.key in ended:
                 del by_uid[held.uid]
     return NUMAState.of(known.node, by_uid.values())
-
-
-def _uid(pod: Pod) -> str:
-    return pod.uid or str(pod.key)
 
 
 def describe_numa(given: NodeAllocation) -> str:
@@ -124,19 +121,22 @@ class NUMAEvaluator(Evaluator):
         self._joint: NodeVerdicts | None = None
         if asked.devices is not None:
             self._joint = feature.verdicts(NodeRequest(cpu=asked.cpu, devices=asked.devices))
-        self._aligned: dict[int, bool] = {}
+        self._policies: dict[int, NUMATopologyPolicy] = {}
 
-    def _under_policy(self, rows: Rows) -> BoolVector:
-        """Tell at which nodes a topology policy applies to the pod."""
-        table = self._plain.table
-        ids = table.ids[rows]
-        for number in np.unique(ids).tolist():
-            if number not in self._aligned:
-                demand = demand_on(self._cpu, table.states[number].node)
-                self._aligned[number] = (
-                    not isinstance(demand, NUMARefusal) and demand.policy is not NUMATopologyPolicy.NONE
-                )
-        return np.array([self._aligned[number] for number in ids.tolist()], bool)
+    def _held(self, rows: Rows) -> BoolVector:
+        """Tell which nodes hold all of the pod to some NUMA nodes; there devices are asked for here."""
+        ids = self._plain.table.ids[rows]
+        held = {number: self._policy_of(number) in HELD for number in np.unique(ids).tolist()}
+        return np.array([held[number] for number in ids.tolist()], bool)
+
+    def _policy_of(self, number: int) -> NUMATopologyPolicy:
+        """Give the topology policy for the pod in one of the distinct states of the nodes."""
+        known = self._policies.get(number)
+        if known is None:
+            demand = demand_on(self._cpu, self._plain.table.states[number].node)
+            known = NUMATopologyPolicy.NONE if isinstance(demand, NUMARefusal) else demand.policy
+            self._policies[number] = known
+        return known
 
     def fits(self, rows: Rows) -> BoolVector:
         fitting = self.fits_outside(rows)
@@ -146,7 +146,7 @@ class NUMAEvaluator(Evaluator):
         return fitting
 
     def fits_from(self, rooms: Rooms) -> BoolVector:
-        served = self.fits_outside(rooms.rows)
+        served = self._fits(rooms.rows, rooms.lent[self._feature.workspace.layout.index[CPU]])
         for index in range(len(rooms.rows)):
             room = rooms.room(index)
             if self._feature.holds(room):
@@ -154,37 +154,24 @@ class NUMAEvaluator(Evaluator):
         return served
 
     def _from_room(self, room: Room) -> NodeAllocation | NUMARefusal:
-        """Ask for everything out of a room."""
-        verdicts = self._verdicts_at(room.row)
-        table = verdicts.table
-        devices = table.devices_of(room.row)
-        given = fit_node(
-            table.state_of(room.row),
-            devices,
-            verdicts.request,
-            self._feature.amounts(room),
-            args=self._feature.args,
-            room=self._feature.numa_room(room),
-            policy=self._feature.device_policy,
-            terms=PLAIN_TERMS if devices is None else device_terms(devices, room),
-            covers=self._feature.covers(room, devices),
-        )
-        if not room.over or isinstance(given, NUMARefusal):
-            return given
-        return self._feature.including(given, room, devices)
+        others = () if self.lending is None else self.lending.beside(room)
+        return self._feature.rooms.fit(self._verdicts_at(room.row), room, others)
 
     def fits_outside(self, rows: Rows) -> BoolVector:
+        return self._fits(rows, None)
+
+    def _fits(self, rows: Rows, lent: IntVector | None) -> BoolVector:
         self._feature.update()
-        plain = self._plain.fits(rows)
+        plain = self._plain.fits(rows, lent)
         if self._joint is None:
             return plain
-        return np.where(self._under_policy(rows), self._joint.fits(rows), plain)
+        return np.where(self._held(rows), self._joint.fits(rows, lent), plain)
 
     def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
         self._feature.update()
         if self._joint is None:
             return self._plain.reasons(rows)
-        aligned = self._under_policy(rows)
+        aligned = self._held(rows)
         found = [(reason, mask & ~aligned) for reason, mask in self._plain.reasons(rows)]
         return found + [(reason, mask & aligned) for reason, mask in self._joint.reasons(rows)]
 
@@ -193,20 +180,26 @@ class NUMAEvaluator(Evaluator):
         plain = self._plain.unresolvable(rows)
         if self._joint is None:
             return plain
-        return np.where(self._under_policy(rows), self._joint.unresolvable(rows), plain)
+        return np.where(self._held(rows), self._joint.unresolvable(rows), plain)
 
-    def _verdicts_at(self, row: int) -> NodeVerdicts:
+    def _verdicts_at(self, row: int, *, filtered: bool = False) -> NodeVerdicts:
+        """Give whom to ask for an allocation on a node, or about its filter.
+
+        BestEffort allocates everything together, but who refuses there is who lacks something.
+        """
         self._feature.update()
-        if self._joint is not None and self._under_policy(slice(row, row + 1))[0]:
-            return self._joint
-        return self._plain
+        if self._joint is None:
+            return self._plain
+        policy = self._policy_of(int(self._plain.table.ids[row]))
+        together = policy in HELD if filtered else policy is not NUMATopologyPolicy.NONE
+        return self._joint if together else self._plain
 
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        answer = self._verdicts_at(row).answer(row)
+        answer = self._verdicts_at(row, filtered=True).answer(row)
         return answer.shortfalls if isinstance(answer, NUMARefusal) else ()
 
     def details(self, row: int) -> tuple[str, ...]:
-        verdicts = self._verdicts_at(row)
+        verdicts = self._verdicts_at(row, filtered=True)
         if not isinstance(verdicts.answer(row), NUMARefusal):
             return ()
         table = verdicts.table
@@ -222,10 +215,26 @@ class NUMAEvaluator(Evaluator):
     def scores(self, rows: Rows) -> IntVector:
         self._feature.update()
         off = self._lifted(rows)
-        plain = self._plain.scores(rows, off)
-        if self._joint is None:
-            return plain
-        return np.where(self._under_policy(rows), self._joint.scores(rows, off), plain)
+        scores = self._plain.scores(rows, off)
+        if self._joint is not None:
+            scores = np.where(self._held(rows), self._joint.scores(rows, off), scores)
+        if self.lending is not None:
+            self._score_lent(self.lending, scores, rows)
+        return scores
+
+    def _score_lent(self, lending: Lending, scores: IntVector, rows: Rows) -> None:
+        """Score nodes under a topology policy by what the pod gets there out of its reservation."""
+        concerned = set(lending.rooms(rows).rows.tolist())
+        if not concerned:
+            return
+        for position, row in enumerate(np.arange(len(self._feature.states))[rows].tolist()):
+            room = lending.drawn_from(row) if row in concerned else None
+            if room is None or not self._feature.holds(room):
+                continue
+            verdicts = self._verdicts_at(row)
+            if self._policy_of(int(self._plain.table.ids[row])) is not NUMATopologyPolicy.NONE:
+                lifted = lending.lifted(slice(row, row + 1))
+                scores[position] = self._feature.rooms.score(verdicts, room, lifted, lending.beside(room))
 
     def _lifted(self, rows: Rows) -> dict[str, IntVector] | None:
         """What reservations that the pod may use take of the nodes, by resource."""
@@ -238,8 +247,6 @@ class NUMAEvaluator(Evaluator):
         return self._write(pod, row, self._verdicts_at(row).answer(row))
 
     def allocate_from(self, pod: Pod, row: int, room: Room) -> Holding | Shortfall | None:
-        if not self._feature.holds(room):
-            return self.allocate(pod, row)
         return self._write(pod, row, self._from_room(room))
 
     def _write(self, pod: Pod, row: int, given: NodeAllocation | NUMARefusal) -> Holding | Shortfall:
@@ -247,12 +254,13 @@ class NUMAEvaluator(Evaluator):
         if isinstance(given, NUMARefusal):
             return given.shortfalls[0]
         node = verdicts.table.state_of(row).node
-        annotations = given.annotations(verdicts.request, node, pod.annotations)
+        before = self._feature.written_on(pod)
+        annotations = given.annotations(verdicts.request, node, before)
         self._feature.take(pod, row, given)
         notes = [describe_numa(given)]
         if given.devices is not None and given.devices.devices:
             notes.append(describe_allocation(given.devices))
-        return Holding(_changed(annotations, pod.annotations), notes=tuple(note for note in notes if note))
+        return Holding(_changed(annotations, before), notes=tuple(note for note in notes if note))
 
 
 def _changed(annotations: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
@@ -265,8 +273,6 @@ def _changed(annotations: Mapping[str, str], before: Mapping[str, str]) -> dict[
 
 
 _UNKNOWN: Final = -2
-_HELD: Final = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
-"""Policies whose NUMA nodes are known before nodes are scored."""
 
 
 class NUMAFeature(Feature):
@@ -285,6 +291,7 @@ class NUMAFeature(Feature):
         self._states: list[NUMAState] | None = None
         self._tables: dict[bool, NodeTable] = {}
         self._read = 0
+        self.rooms = NUMARooms(self)
         workspace.once(Alignment).feature = self
 
     @property
@@ -348,15 +355,22 @@ class NUMAFeature(Feature):
             return None
         return _Held(self, asked).masks
 
-    def mask_at(self, asked: _Asked, row: int) -> int:
-        """Give the NUMA nodes that a pod would be held to on one node; -1 for none."""
+    def mask_at(self, asked: _Asked, row: int, room: Room | None = None, others: Sequence[Room] = ()) -> int:
+        """Give the NUMA nodes that a pod would be held to on one node, or out of a room; -1 for none."""
         verdicts = self.verdicts(NodeRequest(cpu=asked.cpu, devices=asked.devices))
         demand = demand_on(asked.cpu, verdicts.table.state_of(row).node)
-        if isinstance(demand, NUMARefusal) or demand.policy not in _HELD:
+        if isinstance(demand, NUMARefusal) or demand.policy not in HELD:
             return -1
-        answer = verdicts.answer(row)
+        answer = verdicts.answer(row) if room is None else self.rooms.fit(verdicts, room, others)
         mask = None if isinstance(answer, NUMARefusal) else answer.numa.mask
         return -1 if mask is None else mask
+
+    def mask_from(self, pod: Pod, room: Room, others: Sequence[Room]) -> int:
+        """Give the NUMA nodes that a device pod would be held to out of a room; -1 for none."""
+        asked = self.request_of(pod)
+        if not isinstance(asked, _Asked) or asked.devices is None:
+            return -1
+        return self.mask_at(asked, room.row, room if self.holds(room) else None, others)
 
     def table(self, *, with_devices: bool) -> NodeTable:
         """Give the distinct states of the nodes, up to date; where no pod asks for devices without them."""
@@ -404,75 +418,18 @@ class NUMAFeature(Feature):
 
     def holds(self, room: Room) -> bool:
         """Tell whether a room has CPUs, NUMA amounts or devices of its own."""
-        uids = {_uid(pod) for pod in room.holders}
+        uids = {uid_of(pod) for pod in room.holders}
         if any(one.uid in uids for one in self.states[room.row].allocations):
             return True
         devices = self.workspace.values(device_state)[room.row] if True in self._tables else None
         return devices is not None and holds_devices(devices, room)
 
-    def amounts(self, room: Room) -> NodeAmounts:
-        """Give a node's amounts as a whole, with what a room lends taken off."""
-        workspace, row = self.workspace, room.row
-        index = workspace.layout.index
-        lent = total(one.available for one in room.states)
-        if room.over:
-            lent = total(pod.requests for pod in room.holders)
-        return NodeAmounts(
-            make_resources({name: int(workspace.layout.allocatable[at, row]) for name, at in index.items()}),
-            make_resources(
-                {name: int(workspace.requested[at, row]) - lent.get(name, 0) for name, at in index.items()}
-            ),
-        )
-
-    def numa_room(self, room: Room) -> NUMARoom:
-        """Say where out of a room a pod may find CPUs and amounts."""
-        if room.over:
-            return numa_room_over(self._held(room))
-        held = {one.uid: one for one in self.states[room.row].allocations}
-        found = []
-        for pod, one in zip(room.holders, room.states, strict=True):
-            allocation = held.get(_uid(pod))
-            if allocation is not None:
-                found.append(
-                    NUMAReservation(
-                        name=one.reservation.name,
-                        uid=_uid(pod),
-                        matched=True,
-                        restricted=one.restricted,
-                        allocation=allocation,
-                    )
-                )
-        if not found:
-            return PLAIN_ROOM
-        if room.together:
-            return room_of(found, use=ReservationUse.IGNORED)
-        return room_of(found, nominated=found[0].uid)
-
-    def _held(self, room: Room) -> list[CPUAllocation]:
-        """Give what the holders of a room hold of CPUs and NUMA nodes."""
-        uids = {_uid(pod) for pod in room.holders}
-        return [one for one in self.states[room.row].allocations if one.uid in uids]
-
-    def covers(self, room: Room, devices: NodeDevices | None) -> int:
-        """Give the NUMA nodes on which pods hold anything that a reservation is placed over, as a mask."""
-        if not room.over:
-            return 0
-        holders = [str(pod.key) for pod in room.holders]
-        return numa_nodes_of(self.states[room.row], self._held(room), devices, holders)
-
-    def including(
-        self, given: NodeAllocation, room: Room, devices: NodeDevices | None
-    ) -> NodeAllocation | NUMARefusal:
-        """Give what a reservation gets with what the pods hold over which it is placed."""
-        status = including_numa(given.numa.status, self._held(room))
-        if status is None:
-            return NUMARefusal.because(NOT_HELD)
-        cards: DeviceAllocation | DeviceShortfall | None = given.devices
-        if devices is not None and given.devices is not None:
-            cards = with_what_is_held(devices, room, given.devices)
-        if isinstance(cards, DeviceShortfall):
-            return NUMARefusal(cards.shortfalls)
-        return attrs.evolve(given, numa=attrs.evolve(given.numa, status=status), devices=cards)
+    def written_on(self, pod: Pod) -> Mapping[str, str]:
+        """Give the annotations that stand on the object itself: those of a template do not."""
+        one = None
+        if is_reserve_pod(pod):
+            one = self.workspace.snapshot.find(Reservation, pod.annotations.get(RESERVATION_NAME, ""))
+        return pod.annotations if one is None else one.annotations
 
     def placed(self, pod: Pod, row: int) -> None:
         if concerns_reservations(pod) and ANNOTATION_RESOURCE_STATUS in pod.annotations:

@@ -91,7 +91,9 @@ class ReservationEvaluator(Evaluator):
         self._required = wanted.wish.affinity is not None
         matched = np.zeros(len(self._ledger.states), bool)
         matched[list(wanted.matched)] = True
-        self._lent = Lending(self._ledger, matched, together=wanted.wish.ignored)
+        self._lent = Lending(
+            self._ledger, matched, together=wanted.wish.ignored, required=wanted.wish.affinity is not None
+        )
         self._partners: list[Evaluator] = []
         self._scoring: list[Evaluator] = []
         index = feature.workspace.layout.index
@@ -192,9 +194,8 @@ class ReservationEvaluator(Evaluator):
         scores, exact = self._scores(numbers)
         order = ledger.order[numbers]
         # With an order first, by it; then by score, by the exact share, and by name (numbers go by name).
-        no_order = order == 0
         summed = scores + self._further_scores(rooms, picked)
-        keys = (numbers, np.where(no_order, -exact, 0), np.where(no_order, -summed, 0), order, no_order, rows)
+        keys = (numbers, -exact, -summed, order, order == 0, rows)
         ranked = np.lexsort(keys)
         _, firsts = np.unique(rows[ranked], return_index=True)
         best = ranked[firsts]

@@ -1,0 +1,139 @@
+"""One cycle of a pod that reservations concern: who is blamed, and how nodes are scored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from koordcore.explain.cycle import Cycle, explain_cycle
+from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION
+from koordcore.manifests.scheduler_config import policies_from_manifest
+from koordcore.model.pods import PodKey
+from koordcore.model.reservations import Reservation
+from koordcore.snapshot import ClusterSnapshot
+from tests.reservations.test_fine import OWNER, checked, held, owner, reservation
+from tests.schedule.test_numa import cluster, node, pod
+
+SPEC = "scheduling.koordinator.sh/resource-spec"
+PARTITIONED = {"scheduling.koordinator.sh/gpu-partition-spec": "{}"}
+SHIPPED = policies_from_manifest(KOORDINATOR_CONFIGURATION)[0]
+NO_TABLE = "node(s) missing GPU Partition Table"
+
+
+def cycle_of(snapshot: ClusterSnapshot, name: str) -> Cycle:
+    """Lay the cycle of a waiting pod open."""
+    waiting = snapshot.pod(PodKey("default", name))
+    assert waiting is not None
+    return explain_cycle(snapshot, waiting, policy=SHIPPED)
+
+
+def may(made: dict[str, Any]) -> dict[str, Any]:
+    """Let a pod use reservations without having to."""
+    made["metadata"]["labels"] = {**made["metadata"]["labels"], **OWNER}
+    return made
+
+
+def ordered(one: dict[str, Any], order: int) -> dict[str, Any]:
+    """Put a reservation in its place in line."""
+    one["metadata"]["labels"] = {"scheduling.koordinator.sh/reservation-order": str(order)}
+    return one
+
+
+def test_numa_nodes_are_scored_as_the_reservation_leaves_them() -> None:
+    snapshot = held(
+        *node("n1", policy="SingleNUMANode"),
+        reservation("r1", pod("t", 2), allocatePolicy="Restricted"),
+        *node("n2", policy="SingleNUMANode"),
+        may(pod("o", 2)),
+    )
+    scores = cycle_of(snapshot, "o").scores
+    # The memory is given back; the two CPUs are those that the pod takes, and count twice: 0 and 93 of 100.
+    assert scores["n1"]["NodeNUMAResource"] == 46
+    assert scores["n2"]["NodeNUMAResource"] == 71
+
+
+def test_cards_are_scored_as_the_reservation_holds_them() -> None:
+    without = held(
+        *node("n1", cards=(0, 1)),
+        reservation("r1", pod("t", 2, bound=False)),
+        *node("n2", cards=(0, 1)),
+        may(pod("o", 2, gpus=1, bound=False)),
+    )
+    scores = cycle_of(without, "o").scores
+    assert (scores["n1"]["DeviceShare"], scores["n2"]["DeviceShare"]) == (0, 100)
+    holding = held(
+        *node("n1", cards=(0, 1)),
+        reservation("r1", pod("t", 2, gpus=1, bound=False)),
+        *node("n2", cards=(0, 1)),
+        may(pod("o", 2, gpus=1, bound=False)),
+    )
+    scores = cycle_of(holding, "o").scores
+    assert scores["n1"]["DeviceShare"] == scores["n2"]["DeviceShare"] == 100
+
+
+@pytest.mark.parametrize(
+    ("policy", "feature", "resolvable"),
+    [
+        ("", "DeviceShare", False),
+        ("BestEffort", "DeviceShare", False),
+        ("Restricted", "NodeNUMAResource", True),
+    ],
+)
+def test_who_lacks_cards_is_named_after_the_policy(policy: str, feature: str, resolvable: bool) -> None:
+    snapshot = cluster(*node("n1", policy=policy, cards=(0, 1)), pod("p", 2, gpus=1, annotations=PARTITIONED))
+    verdict = cycle_of(snapshot, "p").filters["n1"]
+    assert (verdict.feature, verdict.reasons, verdict.resolvable) == (feature, (NO_TABLE,), resolvable)
+
+
+def test_a_pod_that_must_use_a_reservation_is_told_of_each_that_has_cards() -> None:
+    snapshot = held(
+        *node("n1", cards=(0, 0, 1, 1)),
+        reservation("r1", pod("t", 2, gpus=1, bound=False)),
+        reservation("r2", pod("t", 2, gpus=1, bound=False)),
+        owner("o", 2, gpus=1, bound=False, annotations=PARTITIONED),
+    )
+    verdict = cycle_of(snapshot, "o").filters["n1"]
+    assert verdict.feature == "DeviceShare"
+    assert verdict.reasons == (f"Reservation(s) {NO_TABLE}",) * 2
+    assert verdict.resolvable
+
+
+def test_amplified_cpu_counts_without_what_the_reservation_gives() -> None:
+    objects = node("n1")
+    objects[0]["metadata"]["annotations"] = {
+        "node.koordinator.sh/resource-amplification-ratio": '{"cpu":1.25}',
+        "node.koordinator.sh/raw-allocatable": '{"cpu":"8"}',
+    }
+    objects[0]["status"]["allocatable"]["cpu"] = "10"
+    running = pod("w", 3, bound=False)
+    running["spec"]["nodeName"] = "n1"
+    # Four bound CPUs count five of ten: beside three that run they fit once the four that are held are gone.
+    snapshot = held(
+        *objects,
+        running,
+        reservation("r1", pod("t", 4, bound=False)),
+        may(pod("o", 4)),
+        pod("stranger", 4),
+    )
+    result = checked(snapshot)
+    assert {(one.pod.name, one.reservation) for one in result.bound} == {("o", "r1")}
+    assert cycle_of(snapshot, "stranger").filters["n1"].reasons == ("Insufficient cpu",)
+
+
+def test_what_the_template_says_is_written_on_the_reservation_as_well() -> None:
+    template = pod("t", 2, annotations={SPEC: '{"preferredCPUBindPolicy":"FullPCPUs"}'})
+    (one,) = held(*node("n1"), reservation("r1", template)).of(Reservation)
+    assert json.loads(one.annotations[SPEC]) == {"preferredCPUBindPolicy": "FullPCPUs"}
+
+
+def test_of_equal_orders_the_better_filled_reservation_serves() -> None:
+    for first, second, expected in ((4, 2, "r2"), (2, 4, "r1")):
+        snapshot = held(
+            *node("n1"),
+            ordered(reservation("r1", pod("t", first, bound=False)), 1),
+            ordered(reservation("r2", pod("t", second, bound=False)), 1),
+            may(pod("o", 2, bound=False)),
+        )
+        assert [one.reservation for one in checked(snapshot).bound] == [expected]
