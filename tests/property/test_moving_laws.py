@@ -20,6 +20,7 @@ from koordcore.model.moves import Move
 from koordcore.model.resources import make_resources
 from koordcore.protocol.device import DEVICE_ALLOCATED
 from koordcore.rebalance.defrag import Wanted
+from koordcore.schedule.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
 from koordcore.schedule.moving import MoveRules, Moving, plan_cooling, plan_empty_nodes, plan_room
 from koordcore.schedule.rebalance import Plan
 from koordcore.snapshot import ClusterSnapshot, bind
@@ -113,3 +114,15 @@ def test_every_step_of_emptying_is_legal(seed: int) -> None:
     if moving.legal:
         left = carried_out(snapshot, moving.plan.moves, moving.checked.bound)
         assert all(not left.node(name).pods for name in moving.plan.emptied)
+
+
+@few
+@given(seeds)
+def test_every_step_of_tidying_cards_is_legal(seed: int) -> None:
+    snapshot, rules = random_world(seed)
+    aim = fragments_of(snapshot, worth=300)
+    moving = plan_less_fragmentation(snapshot, aim, rules=rules, budget=BUDGET)
+    assert_legal(snapshot, moving, rules)
+    assert moving.plan.before == fragmented_milli(snapshot, aim.mix)
+    if moving.legal and all(not aim.demands[move.pod].shared for move in moving.plan.moves):
+        assert moving.plan.after == fragmented_milli(moving.checked.snapshot, aim.mix)

@@ -18,9 +18,14 @@ from koordcore.model.pods import PodKey
 from koordcore.model.resources import make_resources
 from koordcore.rebalance.anomaly import Detector, DetectorState
 from koordcore.rebalance.defrag import Wanted, plan_defragmentation
+from koordcore.rebalance.fragments import Fragments, FragmentsPlan, plan_fragments
+from koordcore.rebalance.load_problem import spared
 from koordcore.rebalance.migration.max_unavailable import max_unavailable
 from koordcore.rebalance.moves import Group, Host, Movable, MoveProblem, covering_sets, fewest_leaving
 from koordcore.rebalance.plan import plan_rebalance
+from koordcore.scoring.gpu_share import first_free_slots
+from tests.rebalance.fragment_worlds import random_cards
+from tests.reference.rebalance_fragments import least_fragments
 from tests.reference.rebalance_moves import amounts, fewest_to_cool, fewest_to_fit, hot
 
 CAPACITY = 10
@@ -119,9 +124,10 @@ def after(problem: MoveProblem, moves: Sequence[Move]) -> MoveProblem:
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems())
-def test_cooling_is_optimal_legal_and_finished(problem: MoveProblem) -> None:
+@given(problems(), st.booleans())
+def test_cooling_is_optimal_legal_and_finished(problem: MoveProblem, sparing: bool) -> None:
     """The plan is the best of all, can be carried out, and leaves nothing to do within the same limits."""
+    problem = spared(problem) if sparing else problem
     plan = plan_rebalance(problem)
     assert plan.certificate.proven
     assert plan.certificate.objective == fewest_to_cool(problem)
@@ -207,3 +213,45 @@ def test_a_detector_needs_enough_sightings(steps: list[tuple[bool, int]]) -> Non
         if before is DetectorState.OK and detector.state is DetectorState.ANOMALY:
             assert abnormal
             assert row > detector.condition.consecutive_abnormalities
+
+
+def with_moves_done(aim: Fragments, plan: FragmentsPlan) -> Fragments:
+    """Give the cards once the moves are done, each pod on the lowest cards that are free."""
+    nodes = {node.name: node for node in aim.nodes}
+    slots = dict(aim.slots)
+    for move in plan.moves:
+        nodes[move.source] = nodes[move.source].give_back(aim.demands[move.pod], slots[move.pod])
+    for move in plan.moves:
+        demand = aim.demands[move.pod]
+        slots[move.pod] = first_free_slots(nodes[move.target], demand)
+        nodes[move.target] = nodes[move.target].take(demand, slots[move.pod])
+    return attrs.evolve(aim, nodes=tuple(nodes.values()), slots=slots)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_fewer_fragments_are_optimal_legal_and_finished(seed: int) -> None:
+    """For whole cards nothing beats the plan, and planning on the result moves nothing."""
+    problem, aim = random_cards(seed, shares=False)
+    plan = plan_fragments(problem, aim)
+    assert plan.certificate.proven
+    assert plan.certificate.objective == least_fragments(problem, aim)
+    assert plan == plan_fragments(problem, aim)
+    replay(problem, plan.moves)
+    if aim.most is None:
+        again = plan_fragments(after(problem, plan.moves), with_moves_done(aim, plan))
+        assert (again.moves, again.before) == ((), plan.after)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_shares_of_cards_move_only_for_a_gain(seed: int) -> None:
+    """Every move is paid for, the bound holds, and the gains end where the plan says."""
+    problem, aim = random_cards(seed, shares=True)
+    plan = plan_fragments(problem, aim)
+    replay(problem, plan.moves)
+    assert plan == plan_fragments(problem, aim)
+    assert plan.certificate.bound <= plan.certificate.objective
+    assert plan.before - plan.after >= aim.worth * len(plan.moves)
+    assert sum(plan.prices) == len(plan.moves)
+    assert not plan.gains or plan.gains[-1] == plan.before - plan.after

@@ -7,7 +7,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod, PodPhase
 from koordcore.model.rebalance import EvictorArgs, LowNodeLoadArgs, NodePool, Thresholds
 from koordcore.rebalance.evict import CycleEvictor
-from koordcore.rebalance.load_problem import problem_of_load, prod_usage, resource_of
+from koordcore.rebalance.load_problem import problem_of_load, prod_usage, resource_of, spared
 from koordcore.rebalance.moves import MoveProblem
 from koordcore.rebalance.plan import plan_rebalance
 
@@ -84,3 +84,13 @@ def test_names_of_prod_usage() -> None:
     host = problem({"a": [(PROD, 15), (BATCH, 5)]}, 65, 40).hosts[0]
     assert dict(host.usage) == {"cpu": 20_000, prod_usage("cpu"): 15_000}
     assert dict(host.high)[prod_usage("cpu")] == 40_000
+
+
+def test_no_node_is_given_up_for_others() -> None:
+    """Of two hot nodes one could be cooled by heating the other; that is done only where it is allowed."""
+    nodes = {"a": [(BATCH, 40), (BATCH, 40)], "b": [(BATCH, 40), (BATCH, 40)]}
+    asked = problem(nodes, 65, None)
+    assert len(plan_rebalance(asked).after) == 1
+    plan = plan_rebalance(spared(asked))
+    assert (len(plan.after), plan.moves) == (2, ())
+    assert plan.certificate.proven

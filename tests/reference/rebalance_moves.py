@@ -65,8 +65,14 @@ def hot(problem: MoveProblem, moved: Mapping[PodKey, str]) -> set[str]:
 
 
 def heats_nobody(problem: MoveProblem, moved: Mapping[PodKey, str]) -> bool:
-    """Tell whether no node becomes hot."""
-    return hot(problem, moved) <= hot(problem, {})
+    """Tell whether no node becomes hot, and none that was passes its ceiling."""
+    after, before = amounts(problem, moved, "usage"), hot(problem, {})
+    return hot(problem, moved) <= before and all(
+        after[host.name].get(name, 0) <= host.ceiling.get(name, after[host.name].get(name, 0))
+        for host in problem.hosts
+        if host.name in before
+        for name in host.high
+    )
 
 
 def fewest_to_cool(problem: MoveProblem) -> tuple[int, int, int]:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from typing import Final
 
 from koordcore.cli.inputs import add_paths, load_paths
-from koordcore.cli.moves import add_plan_options, certificate_text, moves_table, print_plan
+from koordcore.cli.moves import add_plan_options, certificate_text, moves_table, print_plan, waves_table
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.errors import ModelError
+from koordcore.manifests import load
 from koordcore.model.certificates import Limits
 from koordcore.model.resources import PODS, Resources, make_resources, parse_resources
 from koordcore.rebalance.defrag import DefragmentationPlan, Wanted
+from koordcore.schedule.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
+from koordcore.schedule.features.gpu_share import mix_of
 from koordcore.schedule.moving import MoveRules, plan_empty_nodes, plan_room
+from koordcore.scoring.gpu_share import CARD
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["register", "run"]
@@ -25,6 +30,7 @@ examples:
   koordcore defrag cluster.yaml --want 32x:nvidia.com/gpu=8 --per-node 1 --block example.com/block
   koordcore defrag cluster.yaml --want nvidia.com/gpu=4 -o patches
   koordcore defrag cluster.yaml --empty 3
+  koordcore defrag cluster.yaml --fragments --worth 0.5 --most 20
 """
 REASON: Final = "defragmentation"
 _WANT: Final = re.compile(r"(?:([1-9][0-9]{0,5})x:)?(.+)\Z", re.DOTALL)
@@ -46,6 +52,16 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     aim.add_argument(
         "--empty", type=int, nargs="?", const=0, metavar="N", help="empty N nodes, or as many as possible"
     )
+    aim.add_argument(
+        "--fragments", action="store_true", help="fewer idle cards that the expected work cannot use"
+    )
+    parser.add_argument(
+        "--worth", type=float, default=0.1, metavar="CARDS", help="what a move must win (0.1 cards)"
+    )
+    parser.add_argument("--most", type=int, metavar="N", help="with --fragments: moves at most")
+    parser.add_argument(
+        "--mix", metavar="PATH", help="with --fragments: pods to be expected (those of the dump)"
+    )
     parser.add_argument("--per-node", type=int, metavar="N", help="slots on one node at most")
     parser.add_argument(
         "--block", metavar="LABEL", help="all slots on nodes with the same value of this label"
@@ -60,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     rules = MoveRules(policy=read_policy(arguments))
     if arguments.empty is not None:
         return _empty(arguments, snapshot, rules)
+    if arguments.fragments:
+        return _fragments(arguments, snapshot, rules)
     wanted = _wanted(arguments, snapshot)
     with working(f"making room on {len(snapshot.nodes)} nodes"):
         moving = plan_room(snapshot, wanted, rules=rules, budget=Limits(arguments.effort))
@@ -68,7 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
         arguments,
         snapshot,
         moving,
-        won={"missing": done.missing, "places": dict(done.places), "gains": list(done.gains)},
+        won={
+            "missing": done.missing,
+            "places": dict(done.places),
+            "gains": list(done.gains),
+            "prices": list(done.prices),
+        },
         tables=lambda: _print_tables(wanted, done),
         reason=REASON,
     )
@@ -89,6 +112,36 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
     won = {"emptied": list(done.emptied)}
     print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
     return 0 if moving.legal and len(done.emptied) >= max(1, arguments.empty) else 1
+
+
+def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
+    """Plan to lower fragmentation; 1 only when the plan could not be confirmed."""
+    expected = load([arguments.mix], sys.stdin).snapshot if arguments.mix else snapshot
+    aim = fragments_of(snapshot, mix=mix_of(expected), worth=int(arguments.worth * CARD), most=arguments.most)
+    if not aim.nodes:
+        raise ModelError("no node of the dump has cards")
+    with working(f"tidying {len(aim.nodes)} nodes"):
+        moving = plan_less_fragmentation(snapshot, aim, rules=rules, budget=Limits(arguments.effort))
+    done = moving.plan
+    left = fragmented_milli(moving.checked.snapshot, aim.mix)
+
+    def tables() -> None:
+        if done.moves:
+            text = certificate_text(done.certificate, "is worth more for its price")
+            show(moves_table(done.moves, text))
+            show(
+                waves_table(done.moves, done.prices, "CARDS WON", [f"{one / CARD:.2f}" for one in done.gains])
+            )
+        shown = f"{done.before / CARD:.2f} idle cards in vain before, {left / CARD:.2f} after"
+        print(f"{shown}, {len(done.moves)} moves")
+
+    won = {
+        "fragmentedMilli": {"before": done.before, "planned": done.after, "after": left},
+        "gains": list(done.gains),
+        "prices": list(done.prices),
+    }
+    print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
+    return 0 if moving.legal else 1
 
 
 def _wanted(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Wanted:
@@ -117,16 +170,8 @@ def _requests(text: str) -> Resources:
 def _print_tables(wanted: Wanted, plan: DefragmentationPlan) -> None:
     if plan.moves:
         show(moves_table(plan.moves, certificate_text(plan.certificate, "makes more room with fewer moves")))
-        columns = (
-            Column("WAVE", number=True),
-            Column("MOVES", number=True),
-            Column("SLOTS FREE", number=True),
-        )
-        rows = [
-            (str(wave + 1), str(sum(move.arrives == wave for move in plan.moves)), f"{slots}/{wanted.count}")
-            for wave, slots in enumerate(plan.gains)
-        ]
-        show(Table(title="Waves", columns=columns, rows=rows))
+        slots = [f"{one}/{wanted.count}" for one in plan.gains]
+        show(waves_table(plan.moves, plan.prices, "SLOTS FREE", slots))
     if plan.places:
         heads = (Column("NODE", tone=Tone.NAME), Column("SLOTS", number=True))
         show(Table(title="Room", columns=heads, rows=[(name, str(slots)) for name, slots in plan.places]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from koordcore.cli.tables import Column, Table, Tone
@@ -22,7 +22,7 @@ from koordcore.snapshot import ClusterSnapshot
 
 P = TypeVar("P", bound=Plan)
 
-__all__ = ["add_plan_options", "certificate_text", "moves_table", "print_plan"]
+__all__ = ["add_plan_options", "certificate_text", "moves_table", "print_plan", "waves_table"]
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
@@ -108,6 +108,21 @@ def moves_table(moves: tuple[Move, ...], note: str) -> Table:
         for move in moves
     ]
     return Table(title="Moves", columns=columns, rows=rows, note=note)
+
+
+def waves_table(moves: Sequence[Move], prices: Sequence[int], heading: str, gains: Sequence[str]) -> Table:
+    """Show what each wave costs, and what is won once it is over."""
+    columns = (
+        Column("WAVE", number=True),
+        Column("MOVES", number=True),
+        Column("PRICE", number=True),
+        Column(heading, number=True),
+    )
+    rows = [
+        (str(wave + 1), str(sum(move.arrives == wave for move in moves)), str(price), gain)
+        for wave, (price, gain) in enumerate(zip(prices, gains, strict=True))
+    ]
+    return Table(title="Waves", columns=columns, rows=rows)
 
 
 def move_objects(snapshot: ClusterSnapshot, moves: tuple[Move, ...], reason: str) -> list[dict[str, Any]]:

@@ -141,7 +141,7 @@ def _print_tables(problem: MoveProblem, plan: RebalancePlan) -> None:
             room = host.allocatable.get(resource_of(name), 0)
             used = host.usage.get(name, 0)
             after = used + away.get(host.name, {}).get(name, 0)
-            if room:
+            if room and max(used, after) > limit:
                 shares = [f"{value * 100 / room:.1f}%" for value in (used, after, limit)]
                 rows.append((host.name, name, *shares))
     columns = (

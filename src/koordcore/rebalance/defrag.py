@@ -30,7 +30,7 @@ from koordcore.rebalance.moves import (
 )
 from koordcore.rebalance.placing import Room
 from koordcore.rebalance.program import add_pairs, bind_amounts
-from koordcore.rebalance.waves import in_waves
+from koordcore.rebalance.waves import in_waves, wave_prices
 
 __all__ = ["DefragmentationPlan", "Wanted", "free_slots", "plan_defragmentation"]
 
@@ -85,6 +85,8 @@ class DefragmentationPlan:
         Slots that no place was found for.
     gains
         Slots of the places that are free after each wave, counted up to what is wanted.
+    prices
+        Cost of the moves that arrive in each wave.
     certificate
         Objective: missing slots, moves, cost of the moves.
     """
@@ -93,6 +95,7 @@ class DefragmentationPlan:
     places: tuple[tuple[str, int], ...]
     missing: int
     gains: tuple[int, ...]
+    prices: tuple[int, ...]
     certificate: Certificate
 
 
@@ -157,6 +160,7 @@ def plan_defragmentation(
         places=tuple(sorted(choice.places.items())),
         missing=objective[0],
         gains=_gains(problem, wanted, choice, moves),
+        prices=wave_prices(problem, moves),
         certificate=Certificate(status, objective, bound),
     )
 

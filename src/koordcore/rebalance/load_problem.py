@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.metrics import NodeMetric, rounded
@@ -16,9 +17,9 @@ from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import PriorityClass
 from koordcore.rebalance.classify import NodeLoad, classify_pool
 from koordcore.rebalance.evict import Evictor, admitted
-from koordcore.rebalance.moves import Allows, Group, Host, Movable, MoveProblem, anywhere
+from koordcore.rebalance.moves import Allows, Group, Host, Movable, MoveProblem, anywhere, hot_hosts
 
-__all__ = ["problem_of_load", "problem_of_requests", "prod_usage", "resource_of"]
+__all__ = ["problem_of_load", "problem_of_requests", "prod_usage", "resource_of", "spared"]
 
 _PROD: Final = "prod "
 """No resource of Kubernetes has a space in its name."""
@@ -139,6 +140,19 @@ def problem_of_requests(
         at_once=tuple(at_once),
         allows=allows,
     )
+
+
+def spared(problem: MoveProblem) -> MoveProblem:
+    """Keep nodes that stay hot from getting hotter: none is given up to spare others."""
+    hot = {host.name for host in hot_hosts(problem.hosts)}
+
+    def host(one: Host) -> Host:
+        if one.name not in hot:
+            return one
+        ceiling = {name: max(limit, one.usage.get(name, 0)) for name, limit in one.high.items()}
+        return attrs.evolve(one, ceiling=ceiling)
+
+    return attrs.evolve(problem, hosts=tuple(map(host, problem.hosts)))
 
 
 def _by_name(pod: Pod) -> tuple[str, str]:

@@ -71,6 +71,9 @@ class Host:
     usage, high
         The node is hot while it uses more than ``high`` of something; a resource without a limit never
         makes it hot.
+    ceiling
+        What a node that stays hot may use after the moves, at least what it uses now; a resource without one
+        may grow there, so that a plan can give one node up to spare others.
     receives
         Pods may move here.
     """
@@ -80,6 +83,7 @@ class Host:
     allocatable: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     usage: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     high: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    ceiling: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     receives: bool = True
 
 

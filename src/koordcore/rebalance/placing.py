@@ -62,12 +62,17 @@ class Room:
         used = np.array([one.usage.get(name, 0) for name in self._used], dtype=np.int64)
         return asked, used
 
+    def fits(self, one: Movable) -> NDArray[np.bool_]:
+        """Tell which hosts can take a pod and stay cool; its own is not left out."""
+        asked, used = self._vectors(one)
+        # What a pod does not ask for may be overdrawn already.
+        fits: NDArray[np.bool_] = ((self.free >= asked) | (asked == 0)).all(axis=1)
+        return fits & (self.cool >= used).all(axis=1) & self.receives
+
     def candidates(self, one: Movable, barred: Iterable[str] = ()) -> Iterator[str]:
         """Give the hosts that can take a pod and stay cool, tightest first, then by name."""
         asked, used = self._vectors(one)
-        # What a pod does not ask for may be overdrawn already.
-        fits = ((self.free >= asked) | (asked == 0)).all(axis=1) & (self.cool >= used).all(axis=1)
-        fits &= self.receives
+        fits = self.fits(one)
         fits[self.row[one.node]] = False
         for name in barred:
             fits[self.row[name]] = False

@@ -62,7 +62,10 @@ def bind_amounts(
         for name, limit in host.high.items():
             terms = [(variable, -one.usage.get(name, 0)) for one, variable in out]
             terms += [(variable, one.usage.get(name, 0)) for one, variable in into]
-            program.require(terms, at_most=limit - host.usage.get(name, 0), unless=stays)
+            used = host.usage.get(name, 0)
+            program.require(terms, at_most=limit - used, unless=stays)
+            if stays and name in host.ceiling:
+                program.require(terms, at_most=host.ceiling[name] - used)
         kept = (slots or {}).get(host.name)
         asked = {name for one, _ in into for name, amount in one.requests.items() if amount}
         for name in sorted(asked if kept is None else {*asked, *slot}):

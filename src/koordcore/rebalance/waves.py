@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from koordcore.errors import ModelError
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
 from koordcore.rebalance.moves import Movable, MoveProblem
 
-__all__ = ["in_waves"]
+__all__ = ["in_waves", "wave_prices"]
 
 
 def in_waves(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[Move, ...] | None:
@@ -43,6 +43,15 @@ def in_waves(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[Move,
             return None
         steps.wave += 1
     return tuple(sorted(steps.moves, key=lambda move: (move.arrives, move.pod)))
+
+
+def wave_prices(problem: MoveProblem, moves: Sequence[Move]) -> tuple[int, ...]:
+    """Give the cost of the moves that arrive in each wave."""
+    costs = {one.pod: one.cost for one in problem.movable}
+    prices = [0] * (max((move.arrives for move in moves), default=-1) + 1)
+    for move in moves:
+        prices[move.arrives] += costs[move.pod]
+    return tuple(prices)
 
 
 class _Steps:

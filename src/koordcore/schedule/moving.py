@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import attrs
 
@@ -22,13 +22,22 @@ from koordcore.model.rebalance import (
 from koordcore.rebalance.defrag import DefragmentationPlan, Wanted, plan_defragmentation
 from koordcore.rebalance.emptying import EmptyingPlan, plan_emptying
 from koordcore.rebalance.evict import CycleEvictor
-from koordcore.rebalance.load_problem import problem_of_load, problem_of_requests
+from koordcore.rebalance.load_problem import problem_of_load, problem_of_requests, spared
 from koordcore.rebalance.moves import Allows, MoveProblem
 from koordcore.rebalance.plan import RebalancePlan, plan_rebalance
 from koordcore.schedule.rebalance import CheckedMoves, Plan, checked_plan, limits_of
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["MoveRules", "Moving", "plan_cooling", "plan_empty_nodes", "plan_room"]
+__all__ = [
+    "DEFAULT_RULES",
+    "MoveRules",
+    "Moving",
+    "confirmed",
+    "plan_cooling",
+    "plan_empty_nodes",
+    "plan_room",
+    "problem_of_rooms",
+]
 
 P = TypeVar("P", bound=Plan)
 
@@ -58,6 +67,10 @@ class MoveRules:
     def evictor(self) -> EvictorArgs:
         """Which pods may be evicted at all."""
         return self.migration.evictor
+
+
+DEFAULT_RULES: Final = MoveRules()
+"""The stock features, and upstream's defaults."""
 
 
 @attrs.frozen
@@ -90,10 +103,10 @@ def plan_cooling(
     *,
     now: int,
     metrics: Mapping[str, NodeMetric] | None = None,
-    rules: MoveRules = MoveRules(),
+    rules: MoveRules = DEFAULT_RULES,
     budget: Limits = DEFAULT_LIMITS,
 ) -> Moving[RebalancePlan]:
-    """Plan the fewest moves that leave the fewest nodes hot.
+    """Plan the fewest moves that leave the fewest nodes hot, and none hotter than it is.
 
     Parameters
     ----------
@@ -124,14 +137,14 @@ def plan_cooling(
         at_once=at_once,
         costs=rules.costs,
     )
-    return _moving(snapshot, problem, lambda asked: plan_rebalance(asked, limits=budget), rules)
+    return confirmed(snapshot, spared(problem), lambda asked: plan_rebalance(asked, limits=budget), rules)
 
 
 def plan_room(
     snapshot: ClusterSnapshot,
     wanted: Wanted,
     *,
-    rules: MoveRules = MoveRules(),
+    rules: MoveRules = DEFAULT_RULES,
     budget: Limits = DEFAULT_LIMITS,
 ) -> Moving[DefragmentationPlan]:
     """Plan the fewest moves after which a shape fits.
@@ -147,12 +160,14 @@ def plan_room(
     budget
         Of the solver.
     """
-    problem = _requests(snapshot, rules)
-    return _moving(snapshot, problem, lambda asked: plan_defragmentation(asked, wanted, limits=budget), rules)
+    problem = problem_of_rooms(snapshot, rules)
+    return confirmed(
+        snapshot, problem, lambda asked: plan_defragmentation(asked, wanted, limits=budget), rules
+    )
 
 
 def plan_empty_nodes(
-    snapshot: ClusterSnapshot, *, most: int | None = None, rules: MoveRules = MoveRules()
+    snapshot: ClusterSnapshot, *, most: int | None = None, rules: MoveRules = DEFAULT_RULES
 ) -> Moving[EmptyingPlan]:
     """Plan to empty nodes, those with the cheapest pods first.
 
@@ -165,10 +180,13 @@ def plan_empty_nodes(
     rules
         Where pods may run, and limits.
     """
-    return _moving(snapshot, _requests(snapshot, rules), lambda asked: plan_emptying(asked, most=most), rules)
+    return confirmed(
+        snapshot, problem_of_rooms(snapshot, rules), lambda asked: plan_emptying(asked, most=most), rules
+    )
 
 
-def _requests(snapshot: ClusterSnapshot, rules: MoveRules) -> MoveProblem:
+def problem_of_rooms(snapshot: ClusterSnapshot, rules: MoveRules) -> MoveProblem:
+    """Set up moves that look at requests alone."""
     groups, at_once = limits_of(snapshot, args=rules.migration, limits=rules.limits)
     return problem_of_requests(
         [state.node for state in snapshot.nodes],
@@ -180,9 +198,11 @@ def _requests(snapshot: ClusterSnapshot, rules: MoveRules) -> MoveProblem:
     )
 
 
-def _moving(
+def confirmed(
     snapshot: ClusterSnapshot, problem: MoveProblem, plan: Callable[[MoveProblem], P], rules: MoveRules
 ) -> Moving[P]:
+    """Make a plan with everything that features and checker refuse left out."""
+
     def with_places(allows: Allows) -> P:
         return plan(attrs.evolve(problem, allows=allows))
 

@@ -68,6 +68,8 @@ class CheckedMoves:
     ----------
     bound
         One decision per move, in the order of the moves that could be carried out.
+    snapshot
+        The cluster once the last of these waves is over.
     refused
         The first pair of pod and node that a feature or the checker refuses; ``None`` when all agree.
     violations
@@ -75,6 +77,7 @@ class CheckedMoves:
     """
 
     bound: tuple[Bound, ...]
+    snapshot: ClusterSnapshot
     refused: tuple[PodKey, str] | None = None
     violations: tuple[Violation, ...] = ()
 
@@ -166,10 +169,10 @@ def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy
             assert pod is not None, f"{move.pod} is not in the snapshot"
             decision = place_there(workspace, features, _unbound(pod), rows[move.target])
             if decision is None:
-                return CheckedMoves(tuple(bound), (move.pod, move.target))
+                return CheckedMoves(tuple(bound), snapshot, (move.pod, move.target))
             bound.append(decision)
         snapshot = workspace.freeze()
-    return CheckedMoves(tuple(bound))
+    return CheckedMoves(tuple(bound), snapshot)
 
 
 def _unbound(pod: Pod) -> Pod:

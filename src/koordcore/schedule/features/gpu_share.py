@@ -36,9 +36,11 @@ __all__ = [
     "GPU_MILLI",
     "GpuShare",
     "GpuShareArgs",
+    "annotated_slots",
     "demand_of",
     "empty_node",
     "gpu_node",
+    "mix_of",
 ]
 
 GPU_COUNT: Final = "alibabacloud.com/gpu-count"
@@ -111,7 +113,8 @@ def demand_of(pod: Pod) -> GpuDemand:
     return GpuDemand(cpu=cpu, memory=memory, gpus=gpu.count, milli=min(CARD, max(1, milli)))
 
 
-def _indices(pod: Pod) -> tuple[int, ...]:
+def annotated_slots(pod: Pod) -> tuple[int, ...]:
+    """Give the minors that Alibaba's annotation names."""
     parts = pod.annotations.get(GPU_INDEX, "").split("-")
     return tuple(int(part) for part in parts if part.isascii() and part.isdigit())
 
@@ -124,7 +127,7 @@ def annotated_cards(snapshot: ClusterSnapshot, state: NodeState) -> _Cards:
     for pod in state.pods:
         if _asks_by_annotation(pod):
             demand = demand_of(pod)
-            slots = [slot for slot in _indices(pod) if slot < len(idle)]
+            slots = [slot for slot in annotated_slots(pod) if slot < len(idle)]
             for slot in slots:
                 idle[slot] = max(0, idle[slot] - demand.milli)
             if slots:
@@ -291,7 +294,7 @@ class GpuShare(Feature):
         settings: GpuShareArgs = args or GpuShareArgs()
         snapshot = workspace.snapshot
         empty = [empty_node(snapshot, state) for state in snapshot.nodes]
-        mix = settings.mix or _mix_of(snapshot)
+        mix = settings.mix or mix_of(snapshot)
         self.policy: GpuPolicy = make_policy(settings.policy, mix, nodes=empty, seed=settings.seed)
         self._ranked = settings.policy is PolicyName.FORESIGHT
         self.models = [node.model for node in empty]
@@ -340,12 +343,12 @@ class GpuShare(Feature):
         return kind(self, demand, annotated)
 
     def removed(self, pod: Pod, row: int) -> None:
-        slots = _indices(pod)
+        slots = annotated_slots(pod)
         if slots and _asks_by_annotation(pod):
             self.put(row, self.node(row).give_back(demand_of(pod), slots))
 
 
-def _mix_of(snapshot: ClusterSnapshot) -> WorkloadMix:
+def mix_of(snapshot: ClusterSnapshot) -> WorkloadMix:
     """Take the pods that are there for the work to be expected."""
     demands = []
     for pod in (*snapshot.bound_pods(), *snapshot.pending):
