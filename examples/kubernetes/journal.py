@@ -75,6 +75,7 @@ class Journal:
                 _log.warning("journal: %s", error)
                 time.sleep(0.5)
         if not self._mirror.wait(self._settled, self._patience):  # its author may be at it
+            self._left = [one for one in self._left if not self._effect_seen(one)]
             _log.info("finishing %d calls of a batch that its author has left", len(self._left))
             self.carry_out()
 

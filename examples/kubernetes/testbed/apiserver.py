@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -75,6 +76,7 @@ def _tool(name: str, *further: str) -> str:
 def running(cache: Path) -> Iterator[Path]:
     """Run etcd and kube-apiserver for as long as the block lasts; gives the path of a kubeconfig."""
     binary, etcd = build(cache), _tool("etcd", "/usr/sbin", "/usr/local/bin")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # or the servers would outlive us
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koordcore-")))
         clients, peers, port = _free_ports(3)

@@ -158,12 +158,12 @@ class Bed:
         """How many pods have a node."""
         return len(self.kubelets.running(prefix))
 
-    def until(self, *, pods: int, seconds: float, prefix: str = "", binds: int | None = None) -> None:
-        """Wait until so many pods have a node, so many more have been bound, or the time is over."""
-        before = self.kubelets.binds
+    def until(self, *, pods: int, seconds: float, prefix: str = "", moves: int | None = None) -> None:
+        """Wait until so many pods have a node, so many more have come or gone, or the time is over."""
+        before = self.kubelets.moves
 
         def reached() -> bool:
-            enough = binds is not None and self.kubelets.binds - before >= binds
+            enough = moves is not None and self.kubelets.moves - before >= moves
             return enough or self.running(prefix) >= pods
 
         self.kubelets.wait(reached, seconds)

@@ -36,7 +36,8 @@ class Kubelets:
         self.pods: dict[str, Object] = {}
         """Latest state of every pod, by name."""
         self.complaints: list[str] = []
-        self.binds = 0
+        self.moves = 0
+        """Counts pods that got a node, and pods that went."""
         self.last_bind = 0.0
 
     def start(self) -> None:
@@ -80,6 +81,7 @@ class Kubelets:
                 self.complaints.append(f"{name}: there twice")
             if what == "DELETED":
                 self.pods.pop(name, None)
+                self.moves += 1
                 if before is not None and "nodeName" in before["spec"]:
                     self._used[before["spec"]["nodeName"]].subtract(_claims(before))
             else:
@@ -100,7 +102,7 @@ class Kubelets:
             if _given(before) != _given(item):
                 self.complaints.append(f"{name}: its cards changed while it ran")
         elif node is not None:
-            self.binds += 1
+            self.moves += 1
             self.last_bind = time.monotonic()
             used = self._used[node]
             used.update(_claims(item))
