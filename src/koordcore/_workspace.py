@@ -6,7 +6,8 @@ checkpoint; ``freeze`` turns the end state into a snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 
@@ -16,14 +17,15 @@ import numpy as np
 from koordcore._arrays import PODS_ROW, ClusterColumns, ClusterLayout, IntCube, IntMatrix, Rows, freeze
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.resources import counted
+from koordcore.model.resources import PODS, counted
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["FREE", "REQUESTED", "SCORED", "Workspace"]
+__all__ = ["FREE", "REQUESTED", "SCORED", "SPARE", "Workspace"]
 
 REQUESTED: Final = 0
 SCORED: Final = 1
 FREE: Final = 2
+SPARE: Final = 3
 
 T = TypeVar("T")
 
@@ -38,11 +40,13 @@ class Workspace:
     layout
         The static columns, shared with the snapshot.
     amounts
-        ``(3, R, N)``: the three matrices below in one block, because whoever looks at some nodes gathers all.
+        ``(4, R, N)``: the four matrices below in one block, because whoever looks at some nodes gathers all.
     requested, scored
         ``(R, N)`` working copies of the dynamic columns, views of ``amounts``.
     free
         ``(R, N)``: allocatable less requested; negative where a node is overcommitted.
+    spare
+        ``(R, N)``: allocatable less scored.
     touched
         Row of each change, appended only: a reader remembers how far it has read and refreshes those rows.
     journal
@@ -56,11 +60,14 @@ class Workspace:
         self.snapshot = snapshot
         self.now = now
         self.layout: ClusterLayout = snapshot.layout
-        columns = snapshot.columns
-        free = snapshot.layout.allocatable - columns.requested
-        self.amounts: IntCube = np.stack([columns.requested, columns.scored, free])
-        self.requested, self.scored, self.free = self.amounts
-        self.touched: list[int] = []
+        taken, scored, whole = (
+            snapshot.columns.requested,
+            snapshot.columns.scored,
+            snapshot.layout.allocatable,
+        )
+        self.amounts: IntCube = np.stack([taken, scored, whole - taken, whole - scored])
+        self.requested, self.scored, self.free, self.spare = self.amounts
+        self.touched: array[int] = array("q")
         self.journal: list[tuple[Pod, int, int]] = []
         self._made: dict[Callable[[Workspace], Any], Any] = {}
         self._pods: dict[int, dict[PodKey, Pod]] = {}
@@ -76,10 +83,10 @@ class Workspace:
         self._gathered: IntCube = self.amounts
 
     def at(self, rows: Rows) -> IntCube:
-        """Give the amounts of some nodes, ``(3, R, n)``, to be read only.
+        """Give the amounts of some nodes, ``(4, R, n)``, to be read only.
 
-        ``REQUESTED``, ``SCORED`` and ``FREE`` tell them apart. Several evaluators look at the same few nodes
-        one after another: what was gathered for the last selection is kept until anything changes.
+        ``REQUESTED``, ``SCORED``, ``FREE`` and ``SPARE`` tell them apart. Several evaluators look at the same
+        few nodes one after another: what was gathered for the last selection is kept until anything changes.
         """
         if isinstance(rows, slice):
             return self.amounts[:, :, rows]
@@ -130,6 +137,7 @@ class Workspace:
         change = self._changes.get(key)
         if change is None:
             change = self._changes[key] = self._change(*key)
+            change[:, PODS_ROW] = (1, 1, -1, -1)
         column = self.amounts[:, :, row]
         if sign > 0:
             column += change
@@ -138,17 +146,20 @@ class Workspace:
         self.touched.append(row)
         self.journal.append((pod, row, sign))
 
-    def _change(self, *amounts: tuple[tuple[str, int], ...]) -> IntMatrix:
-        """What a pod's requests, and those that scores read, add to its node's amounts: ``(3, R)``."""
+    def _change(self, requested: Iterable[tuple[str, int]], scored: Iterable[tuple[str, int]]) -> IntMatrix:
+        """What requests, and those that scores read, add to a node's amounts, pods apart: ``(4, R)``."""
         index = self.layout.index
         change = np.zeros(self.amounts.shape[:2], np.int64)
-        for which, asked in zip((REQUESTED, SCORED), amounts, strict=True):
+        for which, asked in ((REQUESTED, requested), (SCORED, scored)):
             for name, amount in asked:
-                if name in index:
+                if name in index and name != PODS:
                     change[which, index[name]] = amount
-            change[which, PODS_ROW] = 1
-        change[FREE] = -change[REQUESTED]
+        np.negative(change[:2], out=change[2:])
         return change
+
+    def shift(self, row: int, requested: Mapping[str, int], scored: Mapping[str, int], sign: int) -> None:
+        """Count amounts on a node that no pod stands for, or take them off; undoing it is the caller's."""
+        self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items())
 
     def bind(self, pod: Pod, row: int) -> None:
         """Put a pod, with its node and annotations set, on its node; room is not checked."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
@@ -44,7 +45,7 @@ def _by_name(states: Iterable[NodeState | Node]) -> tuple[NodeState, ...]:
 
 
 def _by_key(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    return tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
+    return tuple(sorted(pods, key=attrgetter("key")))
 
 
 def _record_key(record: ClusterRecord) -> tuple[str, str, str, str]:
@@ -86,7 +87,7 @@ class ClusterSnapshot:
         for pod in self.pending:
             if pod.node_name is not None:
                 raise ModelError(f"pod {pod.key} is bound to {pod.node_name} and cannot be pending")
-        _unique([(pod.namespace, pod.name) for pod in self.pending], "pending pod")
+        _unique([pod.key for pod in self.pending], "pending pod")
 
     # -- reading ---------------------------------------------------------------------------------------
 

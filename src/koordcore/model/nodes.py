@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 import attrs
@@ -59,7 +60,7 @@ class Node:
 
 
 def _by_key(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
-    return tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
+    return tuple(sorted(pods, key=attrgetter("key")))
 
 
 @attrs.frozen

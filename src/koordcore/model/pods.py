@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import attrs
 from immutabledict import immutabledict
@@ -316,8 +315,7 @@ class Pod:
         Does what ``attrs.evolve`` does, in a quarter of its time, because the loop binds every pod once.
         """
         made = object.__new__(Pod)
-        for put, value in zip(_PUT, _values(self), strict=True):
-            put(made, value)
+        _copy_fields(self, made)
         object.__setattr__(made, "node_name", node)
         object.__setattr__(made, "nominated_node", None)
         if annotations:
@@ -364,6 +362,13 @@ class Pod:
         return self.controller is not None and self.controller.kind == "DaemonSet"
 
 
-_FIELDS: Final = tuple(field.name for field in attrs.fields(Pod))
-_PUT: Final = tuple(getattr(Pod, name).__set__ for name in _FIELDS)
-_values = attrgetter(*_FIELDS)
+def _field_copier() -> Callable[[Pod, Pod], None]:
+    """Compile the copying of every field, as attrs compiles ``__init__``; a loop takes twice as long."""
+    names = [field.name for field in attrs.fields(Pod)]
+    lines = [f"    put_{name}(made, pod.{name})" for name in names]
+    setters: dict[str, Any] = {f"put_{name}": getattr(Pod, name).__set__ for name in names}
+    exec("\n".join(["def copy_fields(pod, made):", *lines]), setters)
+    return cast("Callable[[Pod, Pod], None]", setters["copy_fields"])
+
+
+_copy_fields: Final = _field_copier()

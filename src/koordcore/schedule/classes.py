@@ -154,6 +154,8 @@ class FeatureSet:
                 self._static[number, request] = evaluator
             parts.append(_Part(feature, self.settings[number], evaluator))
         for part in parts:
+            if not _says(part, "lend_to"):
+                continue
             others = [one for one in parts if one is not part and one.evaluator.scope is not Scope.STATIC]
             here = [one for one in others if one.evaluator.scope is Scope.NODE and one.setting.filters]
             part.evaluator.lend_to([one.evaluator for one in others], [one.evaluator for one in here])
@@ -166,6 +168,8 @@ class FeatureSet:
 
     def preferred(self, pod: Pod) -> Sequence[int]:
         """Give rows of nodes that some feature wants tried first."""
+        if not self._preferring:
+            return ()
         row_of = self.workspace.layout.row_of
         names = [name for feature in self._preferring for name in feature.preferred(pod)]
         return [row_of[name] for name in names if name in row_of]
@@ -223,13 +227,18 @@ class PodClass:
             if mask is not None:
                 feasible = mask if feasible is np.True_ else feasible & mask
         self._feasible[rows] = feasible
-        score: IntVector | int = flat if flat is not None else self._ground.score[rows]
+        base: IntVector | int = flat if flat is not None else self._ground.score[rows]
+        score = base
         for part in self._node_scorers:
             one = part.evaluator.scores(rows)
             if one is not None:
                 score = score + (one if part.setting.weight == 1 else part.setting.weight * one)
         # Scores are never negative, so -1 keeps a node that does not fit behind all others.
-        self._score[rows] = np.where(feasible, score, -1)
+        if score is base or isinstance(score, int):
+            score = np.where(feasible, base, -1)
+        else:
+            score[~feasible] = -1
+        self._score[rows] = score
 
     def update(self) -> None:
         """Bring the nodes that changed since the last call up to date."""
@@ -244,7 +253,7 @@ class PodClass:
         elif len(stale) == 1:
             self._refresh(slice(stale[0], stale[0] + 1))
         else:
-            self._refresh(np.array(stale, np.int64))
+            self._refresh(np.frombuffer(stale, np.int64))
 
     def refuse(self) -> tuple[Feature, Refusal] | None:
         """Give the first feature that refuses the pod whatever the node."""

@@ -277,14 +277,7 @@ class ReservationLedger:
             self.account[PODS_ROW, number] = state.allocatable[PODS] - len(state.assigned)
 
     def _give_back(self, row: int, back: _Back, sign: int) -> None:
-        workspace, index = self.workspace, self._index
-        for name, amount in back[0].items():
-            if name in index and name != PODS:
-                workspace.requested[index[name], row] -= sign * amount
-                workspace.free[index[name], row] += sign * amount
-        for name, amount in back[1].items():
-            if name in index and name != PODS:
-                workspace.scored[index[name], row] -= sign * amount
+        self.workspace.shift(row, back[0], back[1], -sign)
 
     def _replace(self, number: int, state: ReservationState, row: int) -> None:
         before, holder, old_row = self.states[number], self.holders[number], int(self.row[number])

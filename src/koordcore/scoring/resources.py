@@ -95,7 +95,10 @@ class Capacity:
     def percent(self, part: IntMatrix) -> IntMatrix:
         """Compute ``100 * part // whole`` for parts up to the whole; negative parts give 0."""
         if self.exact:
-            quotient: IntMatrix = ((part * 100.0) / self.divisor).astype(np.int64)
+            # Arrays of one type each: a mixed operation converts piece by piece and takes twice as long.
+            share = (part * MAX_SCORE).astype(np.float64)
+            share /= self.divisor
+            quotient: IntMatrix = share.astype(np.int64)
         else:
             quotient = np.floor_divide(part * MAX_SCORE, self.divisor, dtype=np.int64)
         return np.maximum(quotient, 0, out=quotient)
@@ -181,7 +184,8 @@ def score_balanced(used: IntMatrix, capacity: Capacity) -> IntVector:
     used
         ``(K, N)``, the pod included.
     """
-    fractions: FloatMatrix = used / capacity.divisor
+    fractions: FloatMatrix = used.astype(np.float64)
+    fractions /= capacity.divisor
     np.minimum(fractions, 1.0, out=fractions)
     if len(used) == 2 and capacity.everywhere:
         score: FloatMatrix = fractions[0] - fractions[1]

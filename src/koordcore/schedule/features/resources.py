@@ -5,7 +5,7 @@ Filter and formulas as in the Kubernetes 1.35 scheduler libraries and Koordinato
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +20,11 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
-from koordcore._workspace import FREE, REQUESTED, SCORED, Workspace
+from koordcore._workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.policy import BalancedArgs, FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
-from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, counted
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.schedule.feature import Evaluator, Feature, Scope
 from koordcore.scoring.resources import (
     MAX_SCORE,
@@ -50,31 +50,49 @@ def _ignored(args: FitArgs, name: str) -> bool:
     return name not in NATIVE and (name in args.ignored or name.split("/", 1)[0] in args.ignored_groups)
 
 
+def _looked_at(
+    resources: Iterable[tuple[str, int]], requests: Mapping[str, int]
+) -> tuple[tuple[str, int], ...]:
+    """Leave out, with its weight, a scalar that the pod does not ask for."""
+    return tuple([one for one in resources if one[0] in NATIVE or requests.get(one[0], 0) > 0])
+
+
+def _amounts(requests: Mapping[str, int], names: Iterable[str]) -> IntMatrix:
+    """Give a pod's amounts of some resources as a column: ``(K, 1)``."""
+    return np.array([[min(requests.get(name, 0), AMOUNT_LIMIT)] for name in names], np.int64).reshape(-1, 1)
+
+
 class FitEvaluator(Evaluator):
     """Filter and score of one pod class."""
 
     scope = Scope.NODE
 
-    def __init__(self, workspace: Workspace, pod: Pod, args: FitArgs, scored: ScoredResources) -> None:
-        layout = workspace.layout
+    def __init__(
+        self,
+        workspace: Workspace,
+        requests: Mapping[str, int],
+        scored_requests: Mapping[str, int],
+        args: FitArgs,
+        scored: ScoredResources,
+    ) -> None:
+        index = workspace.layout.index
         self._workspace = workspace
         self._args = args
-        asked = {
-            name: min(amount, AMOUNT_LIMIT)
-            for name, amount in pod.requests.items()
-            if amount > 0 and name != PODS and counted(name) and not _ignored(args, name)
-        }
-        self._absent = {name: amount for name, amount in asked.items() if name not in layout.index}
+        self._absent = {}
         self._asked = [(PODS, PODS_ROW, 1)]
-        self._asked += [(name, layout.index[name], asked[name]) for name in asked if name in layout.index]
+        for name, amount in requests.items():
+            if amount > 0 and name != PODS and counted(name) and not _ignored(args, name):
+                if name in index:
+                    self._asked.append((name, index[name], min(amount, AMOUNT_LIMIT)))
+                else:
+                    self._absent[name] = min(amount, AMOUNT_LIMIT)
         # One comparison of a block is cheaper than one for each resource; what is not asked for always fits.
-        needed = [-(2**63)] * (1 + max(resource for _, resource, _ in self._asked))
+        needed = [[-(2**63)] for _ in range(1 + max(resource for _, resource, _ in self._asked))]
         for _, resource, amount in self._asked:
-            needed[resource] = amount
-        self._needed = np.array(needed, np.int64)[:, None]
+            needed[resource][0] = amount
+        self._needed = np.array(needed, np.int64)
         self._scored = scored
-        own = [min(pod.scored_requests.get(name, 0), AMOUNT_LIMIT) for name in scored.names]
-        self._own = np.array(own, np.int64)[:, None]
+        self._own = _amounts(scored_requests, scored.names)
 
     def _free(self, rows: Rows) -> IntMatrix:
         """What is free once the reservations that the pod may use are gone."""
@@ -153,14 +171,18 @@ class FitEvaluator(Evaluator):
 
     def scores(self, rows: Rows) -> IntVector:
         scored = self._scored
-        used = self._workspace.at(rows)[SCORED][scored.index] + self._own
+        amounts = self._workspace.at(rows)
         lifted = None if self.lending is None else self.lending.lifted(rows, scored=True)
+        capacity = scored.capacity.at(rows)
+        if self._args.strategy is ScoringStrategy.LEAST_ALLOCATED:
+            spare = amounts[SPARE][scored.index] - self._own
+            if lifted is not None:
+                spare += lifted[scored.index]
+            return scored.mean(capacity.percent(spare), rows)
+        used = amounts[SCORED][scored.index] + self._own
         if lifted is not None:
             used -= lifted[scored.index]
-        capacity = scored.capacity.at(rows)
         match self._args.strategy:
-            case ScoringStrategy.LEAST_ALLOCATED:
-                return scored.mean(least_percent(used, capacity), rows)
             case ScoringStrategy.MOST_ALLOCATED:
                 return scored.mean(most_percent(used, capacity), rows)
             case ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
@@ -214,7 +236,9 @@ class ScoredResources:
         """Average by weight, leaving out what a node does not have."""
         if not self._even:
             return weighted_mean(scores, self.weights[:, rows])
-        total: IntVector = np.add.reduce(scores)
+        total: IntVector = scores[0]
+        for more in scores[1:]:
+            total = total + more
         return total // len(self.names)
 
 
@@ -232,16 +256,12 @@ class ResourceFit(Feature):
         return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        # A scalar that the pod does not ask for is left out with its weight.
-        names = tuple(
-            (name, weight)
-            for name, weight in self._settings.resources
-            if name in NATIVE or pod.requests.get(name, 0) > 0
-        )
+        requests, scored_requests = dict(request[0]), dict(request[1])
+        names = _looked_at(self._settings.resources, requests)
         scored = self._scored.get(names)
         if scored is None:
             scored = self._scored[names] = ScoredResources(self.workspace, names, self._settings)
-        return FitEvaluator(self.workspace, pod, self._settings, scored)
+        return FitEvaluator(self.workspace, requests, scored_requests, self._settings, scored)
 
 
 class BalancedEvaluator(Evaluator):
@@ -249,11 +269,10 @@ class BalancedEvaluator(Evaluator):
 
     scope = Scope.NODE
 
-    def __init__(self, workspace: Workspace, requests: Resources, scored: ScoredResources) -> None:
+    def __init__(self, workspace: Workspace, requests: Mapping[str, int], scored: ScoredResources) -> None:
         self._workspace = workspace
         self._scored = scored
-        own = [min(requests.get(name, 0), AMOUNT_LIMIT) for name in scored.names]
-        self._own = np.array(own, np.int64)[:, None]
+        self._own = _amounts(requests, scored.names)
 
     def scores(self, rows: Rows) -> IntVector:
         used = self._workspace.at(rows)[REQUESTED][self._scored.index] + self._own
@@ -282,15 +301,12 @@ class BalancedAllocation(Feature):
         return None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        names = tuple(
-            (name, 1)
-            for name, _ in self._settings.resources
-            if name in NATIVE or pod.requests.get(name, 0) > 0
-        )
+        requests = dict(request)
+        names = _looked_at([(name, 1) for name in self._names], requests)
         scored = self._scored.get(names)
         if scored is None:
             scored = self._scored[names] = ScoredResources(self.workspace, names, FitArgs())
-        return BalancedEvaluator(self.workspace, pod.requests, scored)
+        return BalancedEvaluator(self.workspace, requests, scored)
 
 
 class FitPlusEvaluator(Evaluator):
