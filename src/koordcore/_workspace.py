@@ -14,7 +14,16 @@ from typing import Any, Final, TypeVar, cast
 import attrs
 import numpy as np
 
-from koordcore._arrays import PODS_ROW, ClusterColumns, ClusterLayout, IntCube, IntMatrix, Rows, freeze
+from koordcore._arrays import (
+    PODS_ROW,
+    ClusterColumns,
+    ClusterLayout,
+    IntCube,
+    IntMatrix,
+    Rows,
+    freeze,
+    node_columns,
+)
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import PODS, counted
@@ -52,6 +61,8 @@ class Workspace:
     journal
         ``(pod, row, +1 or -1)`` for every pod that came to or left a node, undone changes included; appended
         only. A ledger that reads it needs no undo of its own.
+    corrected
+        Rows whose columns are not the sum of the node's pods; :meth:`freeze` counts these anew.
     now
         The clock of the call; ``None`` where the caller gave none.
     """
@@ -69,6 +80,7 @@ class Workspace:
         self.requested, self.scored, self.free, self.spare = self.amounts
         self.touched: array[int] = array("q")
         self.journal: list[tuple[Pod, int, int]] = []
+        self.corrected: set[int] = set()
         self._made: dict[Callable[[Workspace], Any], Any] = {}
         self._pods: dict[int, dict[PodKey, Pod]] = {}
         self._values: dict[Callable[..., Any], list[Any]] = {}
@@ -236,6 +248,9 @@ class Workspace:
             for name in pod.requests
         ):
             return end
+        for row in sorted(self.corrected):
+            node = nodes[row]
+            self.requested[:, row], self.scored[:, row] = node_columns(self.layout, node.name, node.pods)
         columns = ClusterColumns(
             layout=self.layout, requested=freeze(self.requested), scored=freeze(self.scored)
         )

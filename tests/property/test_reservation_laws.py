@@ -30,6 +30,7 @@ from koordcore.schedule.reserved import ReservationLedger
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from tests.reference.reservations import held_amounts
+from tests.reservations.test_operating_pods import acting
 from tests.reservations.test_preallocated_fine import over, running
 from tests.reservations.worlds import IGNORES, POLICY, must, node, pod, reservation
 from tests.schedule.test_numa import node as node_with
@@ -245,3 +246,30 @@ def test_over_running_pods_a_reservation_finds_its_cards_exactly_where_some_set_
     taken = [one for one in result.snapshot.bound_pods() if allocated_reservation(one.annotations)]
     assert len(taken) == min(possible, default=0)
     assert bool(result.bound) == bool(possible)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    worlds(),
+    st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 4), st.booleans()), min_size=1, max_size=3),
+)
+def test_pods_that_act_as_reservations_hold_with_their_owners_no_more_than_there_is(
+    world: tuple[ClusterSnapshot, list[Pod]], pods: list[tuple[str, int, bool]]
+) -> None:
+    snapshot, waiting = world
+    waiting = [one for one in waiting if not one.labels.keys() & IGNORES.keys()]
+    for number, (on, cpu, ready) in enumerate(pods):
+        held = sum(one.requests["cpu"] for one in snapshot.node(on).pods)
+        held += sum(one.requests["cpu"] for one in snapshot.of(Reservation) if one.status.node_name == on)
+        if held + 1000 * cpu <= 8000:
+            snapshot = snapshot.assume(acting(f"op{number}", cpu, on, ready=ready))
+    at_once = schedule(snapshot, [*waiting], policy=POLICY)
+    assert verify(snapshot, at_once) == ()
+    step = snapshot
+    for decision in at_once.decisions:
+        one = next(pod for pod in waiting if pod.key == decision.pod)
+        step = schedule(step, [one], policy=POLICY).snapshot
+    assert step == at_once.snapshot
+    fresh = ClusterSnapshot(nodes=at_once.snapshot.nodes, records=at_once.snapshot.records)
+    assert (fresh.columns.requested == at_once.snapshot.columns.requested).all()
+    assert (fresh.columns.scored == at_once.snapshot.columns.scored).all()

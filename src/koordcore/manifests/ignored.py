@@ -58,6 +58,7 @@ from koordcore.protocol.numa_nodes import (
     LABEL_NODE_NUMA_ALLOCATE_STRATEGY,
     LABEL_NODE_NUMA_TOPOLOGY_POLICY,
 )
+from koordcore.protocol.operating_pod import RESERVATION_OWNERS, parse_owners
 from koordcore.protocol.pod_qos import ANNOTATION_CPU_QOS, ANNOTATION_RESCTRL, parse_cpu_qos, parse_resctrl
 from koordcore.protocol.qos import (
     LABEL_PRIORITY,
@@ -214,6 +215,7 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
     ),
     "scheduling.koordinator.sh/exact-match-reservation": readable(_exact_match),
     "scheduling.koordinator.sh/reservation-affinity": readable(_object),
+    RESERVATION_OWNERS: readable(parse_owners),
     ANNOTATION_SCHEDULING_HINT: keyed(parse_scheduling_hint),
     ANNOTATION_SCALING_FACTORS: readable(parse_scaling_factors),
     ANNOTATION_RESCTRL: readable(parse_resctrl),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,8 +13,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.reservations import (
     AllocatePolicy,
     ConditionStatus,
-    ControllerReference,
-    ObjectReference,
     PreAllocationMode,
     PreAllocationPolicy,
     Reservation,
@@ -31,13 +28,13 @@ from koordcore.protocol.reservation import (
     resized_allocatable,
     restricted_resources,
 )
-from koordcore.protocol.selectors import as_label_selector, as_taints
+from koordcore.protocol.reservation_owners import as_object_reference, as_owner, owners_error
+from koordcore.protocol.selectors import as_taints
 from koordcore.protocol.times import parse_duration
 
 __all__ = ["read_reservation", "reservation_from_manifest"]
 
 _DEFAULT_TTL: Final = 24 * HOUR
-_SELECTOR_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 _policy: Final = choice(AllocatePolicy)
 _phase: Final = choice(ReservationPhase)
@@ -79,7 +76,7 @@ def read_reservation(reading: Reading, raw: Mapping[str, Json]) -> Reservation:
     meta = read_metadata(reading, raw, namespaced=False)
     spec = section(reading, raw, "spec")
     template, priority = _template(reading, spec, meta.name)
-    owners, owners_error = _owners(reading, spec)
+    owners, unreadable = _owners(reading, spec)
     ttl = reading.take(spec, "ttl", "spec", _duration, None)
     expires = reading.take(spec, "expires", "spec", as_time, None)
     if not meta.uid and ttl is None and expires is None:
@@ -89,8 +86,8 @@ def read_reservation(reading: Reading, raw: Mapping[str, Json]) -> Reservation:
             read(meta.annotations)
         except ManifestError as error:
             reading.warn(f"metadata.annotations[{key}]", f"cannot be read: {error.problems[0].message}")
-    if owners_error:
-        reading.warn("spec.owners", f"matches nobody: {owners_error}")
+    if unreadable:
+        reading.warn("spec.owners", f"matches nobody: {unreadable}")
     return Reservation(
         name=meta.name,
         uid=meta.uid,
@@ -99,7 +96,7 @@ def read_reservation(reading: Reading, raw: Mapping[str, Json]) -> Reservation:
         template=template,
         template_priority=priority,
         owners=owners,
-        owners_error=owners_error,
+        owners_error=unreadable,
         ttl=ttl,
         expires=expires,
         allocate_once=reading.take(spec, "allocateOnce", "spec", as_bool, True),
@@ -135,65 +132,10 @@ def _duration(value: Json) -> int:
     return parse_duration(as_str(value))
 
 
-def _object(value: Json) -> ObjectReference:
-    raw = as_mapping(value)
-    return ObjectReference(
-        namespace=optional(raw, "namespace", as_str, ""),
-        name=optional(raw, "name", as_str, ""),
-        uid=optional(raw, "uid", as_str, ""),
-        api_version=optional(raw, "apiVersion", as_str, ""),
-        kind=optional(raw, "kind", as_str, ""),
-    )
-
-
-def _controller(value: Json) -> ControllerReference:
-    raw = as_mapping(value)
-    return ControllerReference(
-        namespace=optional(raw, "namespace", as_str, ""),
-        kind=optional(raw, "kind", as_str, ""),
-        name=optional(raw, "name", as_str, ""),
-        uid=optional(raw, "uid", as_str, ""),
-        api_version=optional(raw, "apiVersion", as_str, ""),
-        controller=optional(raw, "controller", as_bool, None),
-    )
-
-
-def _owner(value: Json) -> ReservationOwner:
-    raw = as_mapping(value)
-    return ReservationOwner(
-        object=optional(raw, "object", _object, None),
-        controller=optional(raw, "controller", _controller, None),
-        selector=optional(raw, "labelSelector", as_label_selector, None),
-    )
-
-
 def _owners(reading: Reading, spec: Mapping[str, Json]) -> tuple[tuple[ReservationOwner, ...], str]:
     """Read the owners; a selector that is none spoils them all, as upstream has it."""
-    listed = reading.take(spec, "owners", "spec", as_list, [])
-    for index, value in enumerate(listed):
-        selector = value.get("labelSelector") if isinstance(value, Mapping) else None
-        wrong = _selector_error(selector) if isinstance(selector, Mapping) else ""
-        if wrong:
-            shown = json.dumps(selector, separators=(",", ":"), ensure_ascii=False)
-            return (), f"owners[{index}]: Invalid value: {shown}: {wrong}"
-    return reading.take(spec, "owners", "spec", list_of(_owner), ()), ""
-
-
-def _selector_error(selector: Mapping[str, Json]) -> str:
-    """Word what is wrong with a label selector as its conversion upstream does; empty for nothing."""
-    expressions = selector.get("matchExpressions")
-    for one in expressions if isinstance(expressions, list) else ():
-        if not isinstance(one, Mapping):
-            return ""
-        operator, values = one.get("operator", ""), one.get("values") or []
-        if operator not in _SELECTOR_OPERATORS:
-            return f"{json.dumps(operator)} is not a valid label selector operator"
-        shown = "[" + ",".join(json.dumps(text) for text in values) + "]"
-        if operator in ("In", "NotIn") and not values:
-            return f"values: Invalid value: {shown}: for 'in', 'notin' operators, values set can't be empty"
-        if operator in ("Exists", "DoesNotExist") and values:
-            return f"values: Invalid value: {shown}: values set must be empty for exists and does not exist"
-    return ""
+    wrong = owners_error(reading.take(spec, "owners", "spec", as_list, []))
+    return ((), wrong) if wrong else (reading.take(spec, "owners", "spec", list_of(as_owner), ()), "")
 
 
 def _pre_allocation(value: Json) -> PreAllocationPolicy:
@@ -226,6 +168,6 @@ def _status(reading: Reading, raw: Mapping[str, Json]) -> ReservationStatus:
         node_name=reading.take(raw, "nodeName", "status", as_str, ""),
         allocatable=reading.take(raw, "allocatable", "status", as_resources, None),
         allocated=reading.take(raw, "allocated", "status", as_resources, None),
-        current_owners=reading.take(raw, "currentOwners", "status", list_of(_object), ()),
+        current_owners=reading.take(raw, "currentOwners", "status", list_of(as_object_reference), ()),
         conditions=reading.take(raw, "conditions", "status", list_of(_condition), ()),
     )

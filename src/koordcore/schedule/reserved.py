@@ -21,6 +21,7 @@ from koordcore.allocators.reservation.match import judge_match
 from koordcore.allocators.reservation.state import (
     ReservationState,
     assigned_pod,
+    operating_state,
     owners_of,
     reservation_state,
     reserve_pod,
@@ -28,10 +29,13 @@ from koordcore.allocators.reservation.state import (
     used_reservations,
 )
 from koordcore.model.decisions import Bound, Nominated, PodDecision
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import HostPort, Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
+from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
 from koordcore.protocol.reservation import (
+    OPERATING_MODE,
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
     ReservationWish,
@@ -69,6 +73,13 @@ def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         if one.active and one.status.node_name in snapshot.layout.row_of
     ]
     return snapshot.assume(*holders) if holders else snapshot
+
+
+def operating_pods(snapshot: ClusterSnapshot, state: NodeState) -> tuple[Pod, ...]:
+    """Give the pods of one node that act as reservations."""
+    del snapshot
+    marked = [pod for pod in state.pods if OPERATING_MODE in pod.labels]  # among many pods, quickly
+    return tuple(pod for pod in marked if is_operating_pod(pod) and not pod.finished)
 
 
 def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
@@ -144,8 +155,9 @@ class Room:
 
     @property
     def ports(self) -> tuple[HostPort, ...]:
-        """Host ports that its holders keep."""
-        return tuple(port for pod in self.holders for port in pod.host_ports)
+        """Host ports that its holders keep free; a pod that acts as a reservation uses its own."""
+        keeping = (pod for pod in self.holders if self.over or not is_operating_pod(pod))
+        return tuple(port for pod in keeping for port in pod.host_ports)
 
 
 @attrs.frozen(eq=False)
@@ -207,10 +219,17 @@ class ReservationLedger:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._index = workspace.layout.index
+        self._operating = workspace.values(operating_pods)
         known = [one for one in workspace.snapshot.of(Reservation) if not one.over]
-        users = used_reservations(workspace.snapshot.bound_pods()) if known else {}
+        acting = [pod for pods in self._operating for pod in pods]
+        users = used_reservations(workspace.snapshot.bound_pods()) if known or acting else {}
         self.states = [reservation_state(one, owners_of(one, users)) for one in known]
-        self.holders = [reserve_pod(one) for one in known]
+        if acting:
+            views = ((pod, operating_reservation(pod)) for pod in acting)
+            self.states += [operating_state(pod, owners_of(one, users)) for pod, one in views]
+            self.states.sort(key=lambda one: (one.reservation.name, one.reservation.namespace))
+            known = [one.reservation for one in self.states]
+        self.holders = [one.holder for one in self.states]
         self.number_of = {pod.key: number for number, pod in enumerate(self.holders)}
         self._by_uid = {one.uid or one.name: number for number, one in enumerate(known)}
         number, resources = len(known), len(workspace.layout.resources)
@@ -251,13 +270,15 @@ class ReservationLedger:
         self.open[number] = row >= 0 and state.matchable
         scored = dict(zip((CPU, MEMORY), state.scored, strict=True))
         back: _Back = (state.returned, {**state.returned, **scored})
-        if state.taken:
+        if state.ended:
             # It is over with its first user: at the controller's next turn only that one counts.
             back = (holder.requests, holder.scored_requests)
         back = _NOTHING if row < 0 else back
         if row >= 0:
             self._give_back(row, self._back[number], -1)
             self._give_back(row, back, 1)
+            if state.pod is not None:
+                self.workspace.corrected.add(row)  # it stays when all that only stand for one are gone
         self._back[number] = back
         names, allocated = self.workspace.layout.resources, state.allocated
         self.lift[:, number] = [holder.requests.get(name, 0) - back[0].get(name, 0) for name in names]
@@ -272,7 +293,8 @@ class ReservationLedger:
             if resource is not None and name != PODS:
                 kept = state.reserved.get(name, 0) + allocated.get(name, 0)
                 self.account[resource, number] = state.allocatable[name] - kept
-        self.lift[PODS_ROW, number] = self.lift_scored[PODS_ROW, number] = 1
+        # What stands for an object is no pod; one that acts as a reservation stays beside its user.
+        self.lift[PODS_ROW, number] = self.lift_scored[PODS_ROW, number] = state.pod is None
         if state.restricted and PODS in state.allocatable:
             self.account[PODS_ROW, number] = state.allocatable[PODS] - len(state.assigned)
 
@@ -296,11 +318,13 @@ class ReservationLedger:
             self._recount(number)
             self.workspace.touched.extend({place, old_row, row} - {-1})
 
-        put(state, reserve_pod(state.reservation) if row != old_row else holder, row)
+        put(state, state.holder if row != old_row else holder, row)
         self.workspace.log(lambda: put(before, holder, old_row))
 
     def placed(self, pod: Pod, row: int) -> None:
         """Take note of a pod: a reservation that got its node, or a user of one."""
+        if is_operating_pod(pod):
+            self._act(pod, row, comes=True)
         if is_reserve_pod(pod):
             number = self.number_of.get(pod.key)
             if number is not None and self.row[number] < 0:
@@ -314,10 +338,20 @@ class ReservationLedger:
             self._replace(number, self.states[number].with_user(assigned_pod(pod)), row)
 
     def removed(self, pod: Pod, row: int) -> None:
-        """Take note of a user that is gone."""
+        """Take note of a user that is gone, or of a pod that acted as a reservation."""
+        if is_operating_pod(pod):
+            self._act(pod, row, comes=False)
         number = self._used_by(pod, row)
         if number is not None and not is_reserve_pod(pod):
             self._replace(number, self.states[number].without_user(uid_of(pod)), row)
+
+    def _act(self, pod: Pod, row: int, *, comes: bool) -> None:
+        """Take note of an operating pod; one that is new lends nothing before it runs, in a later call."""
+        others = tuple(one for one in self._operating[row] if one.key != pod.key)
+        self.workspace.put(self._operating, row, (*others, pod) if comes else others)
+        number = self.number_of.get(pod.key)
+        if number is not None:
+            self._replace(number, self.states[number], row if comes else -1)
 
     def _used_by(self, pod: Pod, row: int) -> int | None:
         used = allocated_reservation(pod.annotations)
@@ -478,8 +512,9 @@ class Lending:
         at = ledger.row[numbers]
         if not self.together:
             lent = ledger.left[:, numbers].copy()
-            counts = np.bincount(at, minlength=1)
-            lent[PODS_ROW] = counts[at] if len(at) else 0
+            counts = np.zeros(len(ledger.workspace.layout.names), np.int64)
+            np.add.at(counts, at, ledger.lift[PODS_ROW, numbers])
+            lent[PODS_ROW] = counts[at]
             return Rooms(at, lent, tuple((one,) for one in numbers.tolist()), ledger)
         by_row: dict[int, list[int]] = {}
         for one, row in zip(numbers.tolist(), at.tolist(), strict=True):
@@ -501,9 +536,9 @@ def ended_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[P
 
 
 def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:
-    """Give, for each pod of a node that stands for a reservation, the pods of the node that use it."""
+    """Give, for each pod of a node that is or stands for a reservation, the pods of the node that use it."""
     there = list(pods)
-    holders = [pod for pod in there if is_reserve_pod(pod)]
+    holders = [pod for pod in there if is_reserve_pod(pod) or is_operating_pod(pod)]
     if not holders:
         return {}
     users: dict[str, list[Pod]] = {}
@@ -511,10 +546,10 @@ def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:
         used = None if is_reserve_pod(pod) else allocated_reservation(pod.annotations)
         if used is not None:
             users.setdefault(used.uid or used.name, []).append(pod)
-    named = {pod.key: pod.uid or pod.annotations.get(RESERVATION_NAME, "") for pod in holders}
+    named = {pod.key: pod.uid or pod.annotations.get(RESERVATION_NAME, pod.name) for pod in holders}
     return {key: users[name] for key, name in named.items() if name in users}
 
 
 def concerns_reservations(pod: Pod) -> bool:
-    """Tell whether a pod stands for a reservation or uses one."""
-    return RESERVATION_ALLOCATED in pod.annotations or is_reserve_pod(pod)
+    """Tell whether a pod is or stands for a reservation, or uses one."""
+    return RESERVATION_ALLOCATED in pod.annotations or is_reserve_pod(pod) or is_operating_pod(pod)

@@ -21,6 +21,7 @@ from koordcore.model.reservations import (
     ReservationOwner,
 )
 from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
+from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.cpus import STATUS, cpulist
 from koordcore.verify.devices import ALLOCATED as DEVICES
@@ -58,7 +59,8 @@ def _id(one: Reservation) -> str:
 def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """Put a pod on the node of each reservation that holds what is left of it, and let pending ones wait.
 
-    Left is what neither its users nor pods that ignore reservations have taken.
+    Left is what neither its users nor pods that ignore reservations have taken. Of pods that act as
+    reservations likewise only that is left.
     """
     names = {state.name for state in snapshot.nodes}
     holders = [
@@ -72,7 +74,9 @@ def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         if not one.status.node_name and not one.over
     ]
     known = {pod.key for pod in snapshot.pending}
-    held = snapshot.assume(*holders) if holders else snapshot
+    acting = [_what_is_left_of(snapshot, pod) for pod in snapshot.bound_pods() if is_operating_pod(pod)]
+    held = snapshot.forget(*(pod.key for pod in acting)) if acting else snapshot
+    held = held.assume(*holders, *acting) if holders or acting else held
     added = [pod for pod in waiting if pod.key not in known]
     return held.with_pending(*added) if added else held
 
@@ -113,6 +117,24 @@ def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
     if one.allocate_once and users:  # it is over with its first user
         bare = {key: text for key, text in holder.annotations.items() if key not in (DEVICES, STATUS)}
         return attrs.evolve(holder, requests={}, annotations=bare, host_ports=())
+    ports = [port for pod in takers if pod.key in users for port in pod.host_ports]
+    free = tuple(port for port in holder.host_ports if port not in ports)
+    return attrs.evolve(_less(holder, takers), host_ports=free)
+
+
+def _what_is_left_of(snapshot: ClusterSnapshot, pod: Pod) -> Pod:
+    """Give a pod that acts as a reservation without what others have of it; its ports are its own."""
+    one = operating_reservation(pod)
+    takers = [
+        other
+        for other in snapshot.node(one.status.node_name).pods
+        if other.key != pod.key and (_used(other) == _id(one) or other.labels.get(IGNORED) == "true")
+    ]
+    return _less(pod, takers) if takers else pod
+
+
+def _less(holder: Pod, takers: list[Pod]) -> Pod:
+    """Give a pod without what others took of what it holds."""
     left = dict(holder.requests)
     for pod in takers:
         for name, amount in pod.requests.items():
@@ -125,13 +147,7 @@ def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
             annotations[STATUS] = _cpus_left(annotations[STATUS], takers)
     except (ValueError, TypeError, AttributeError, KoordcoreError):
         pass  # what cannot be read holds nothing
-    ports = [port for pod in takers if pod.key in users for port in pod.host_ports]
-    return attrs.evolve(
-        holder,
-        requests=left,
-        annotations=annotations,
-        host_ports=tuple(port for port in holder.host_ports if port not in ports),
-    )
+    return attrs.evolve(holder, requests=left, annotations=annotations)
 
 
 def _devices_left(text: str, takers: list[Pod]) -> str:
@@ -221,6 +237,8 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
             yield from _check_over(new, result.snapshot)
     users: dict[str, list[Pod]] = defaultdict(list)
     known = {_id(one): one for one in after.values()}
+    acting = (pod for pod in result.snapshot.bound_pods() if is_operating_pod(pod))
+    known.update((_id(one), one) for one in map(operating_reservation, acting))
     for state in result.snapshot.nodes:
         for pod in state.pods:
             if _used(pod):

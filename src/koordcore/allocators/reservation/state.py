@@ -29,6 +29,7 @@ from koordcore.model.resources import (
     make_resources,
     total,
 )
+from koordcore.protocol.operating_pod import current_owner, operating_reservation
 from koordcore.protocol.reservation import (
     IS_PRE_ALLOCATION,
     NOMINATED_NODE,
@@ -44,6 +45,7 @@ from koordcore.protocol.reservation import (
 __all__ = [
     "AssignedPod",
     "ReservationState",
+    "operating_state",
     "owners_of",
     "reservation_state",
     "reserve_pod",
@@ -73,13 +75,15 @@ class ReservationState:
         What it was granted once it is available, and what its template asks for before.
     names
         Resources of which it keeps account, sorted: those of ``allocatable``, narrowed for a Restricted one
-        by its options; options that leave none are no options.
+        and for an operating pod by its options; options that leave none are no options.
     reserved
         Of these, what it keeps even from its owners.
     assigned
         The pods that use it, each uid once.
     unreadable
         Its owners or its options cannot be read; it matches nobody.
+    pod
+        The running pod that acts as it; ``None`` for a Reservation object.
     """
 
     reservation: Reservation
@@ -88,6 +92,7 @@ class ReservationState:
     reserved: Resources
     assigned: tuple[AssignedPod, ...] = ()
     unreadable: bool = False
+    pod: Pod | None = None
 
     @cached_property
     def allocated(self) -> Resources:
@@ -135,6 +140,16 @@ class ReservationState:
         return self.reservation.allocate_once and bool(self.assigned)
 
     @property
+    def ended(self) -> bool:
+        """It is over with its user: what is held is held by that one alone. A pod that acts as it goes on."""
+        return self.taken and self.pod is None
+
+    @cached_property
+    def holder(self) -> Pod:
+        """The pod that holds its room."""
+        return reserve_pod(self.reservation) if self.pod is None else self.pod
+
+    @property
     def matchable(self) -> bool:
         """Pods may be held against it: available, readable, and not used up."""
         return self.reservation.available and not self.unreadable and not self.taken
@@ -170,9 +185,32 @@ def reservation_state(reservation: Reservation, users: Iterable[Pod] = ()) -> Re
     """
     granted = reservation.status.allocatable
     allocatable = granted if reservation.available and granted is not None else reservation.requests
+    restricted = reservation.allocate_policy is AllocatePolicy.RESTRICTED
+    return _state(reservation, allocatable, users, narrows=restricted)
+
+
+def operating_state(pod: Pod, users: Iterable[Pod] = ()) -> ReservationState:
+    """Derive what an operating pod offers as a reservation.
+
+    Parameters
+    ----------
+    users
+        The pods that use it; the one that its annotation names as well counts once.
+    """
+    state = _state(operating_reservation(pod), pod.requests, users, narrows=True)
+    named = current_owner(pod.annotations)
+    if named is not None:
+        user = AssignedPod(named.uid or f"{named.namespace}/{named.name}", NO_RESOURCES)
+        state = state.with_user(user)
+    return attrs.evolve(state, pod=pod)
+
+
+def _state(
+    reservation: Reservation, allocatable: Resources, users: Iterable[Pod], *, narrows: bool
+) -> ReservationState:
     unreadable = bool(reservation.owners_error)
     names = tuple(sorted(allocatable))
-    if reservation.allocate_policy is AllocatePolicy.RESTRICTED:
+    if narrows:
         try:
             narrowed = restricted_resources(reservation.annotations)
         except ManifestError:

@@ -35,6 +35,7 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import DEFAULT_RESERVATION_ARGS, AllocatePolicy, ReservationArgs
 from koordcore.model.resources import PODS, counted
+from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
     RESERVATION_NODE,
@@ -66,6 +67,8 @@ class _Wanted:
     wish: ReservationWish
     matched: tuple[int, ...]
     requests: tuple[tuple[str, int], ...]
+    acts: bool = False
+    """It will act as a reservation, beside such as do not go with that on one node."""
 
 
 @attrs.frozen
@@ -89,6 +92,7 @@ class ReservationEvaluator(Evaluator):
         self._ledger = feature.ledger
         self._wish = wanted.wish
         self._required = wanted.wish.affinity is not None
+        self._acts = wanted.acts
         matched = np.zeros(len(self._ledger.states), bool)
         matched[list(wanted.matched)] = True
         self._lent = Lending(
@@ -162,6 +166,12 @@ class ReservationEvaluator(Evaluator):
         return fits
 
     def fits(self, rows: Rows) -> BoolVector:
+        served = self._served(rows)
+        if self._acts:
+            served &= _agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
+        return served
+
+    def _served(self, rows: Rows) -> BoolVector:
         self._chosen[rows], self._raw[rows], self._order[rows] = _NO_ROOM, 0, 0
         rooms = self._lent.rooms(rows)
         if not len(rooms.rows):
@@ -235,6 +245,8 @@ class ReservationEvaluator(Evaluator):
         rooms = self._lent.rooms(rows)
         concerned = rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw))[rows]
         found: list[tuple[str, BoolVector]] = []
+        if self._acts:
+            found.append((POLICY_CONFLICT, ~_agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)))
         if self._required:
             found.append((AFFINITY_REFUSED, ~concerned))
         names = self._feature.workspace.layout.resources
@@ -292,7 +304,10 @@ class ReservationEvaluator(Evaluator):
     def unresolvable(self, rows: Rows) -> BoolVector:
         rooms = self._lent.rooms(rows)
         concerned = rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw))[rows]
-        return ~concerned if self._required else np.zeros_like(concerned)
+        hopeless = ~concerned if self._required else np.zeros_like(concerned)
+        if self._acts:
+            hopeless |= ~_agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
+        return hopeless
 
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
         at = slice(row, row + 1)
@@ -334,6 +349,15 @@ class ReservationEvaluator(Evaluator):
         return None
 
 
+def _agreeing(ledger: ReservationLedger, policy: AllocatePolicy, rows: Rows) -> BoolVector:
+    """Tell on which nodes a policy goes with those of the reservations there."""
+    agrees = np.ones(len(ledger.workspace.layout.names), bool)
+    for row in ledger.by_row:
+        others = ledger.policies_on(row)
+        agrees[row] = not any(one != policy and AllocatePolicy.DEFAULT in (one, policy) for one in others)
+    return agrees[rows]
+
+
 class HolderEvaluator(Evaluator):
     """Where a reservation that waits for a node may be placed."""
 
@@ -356,12 +380,7 @@ class HolderEvaluator(Evaluator):
         return np.array([name == self._holder.node for name in self._names], bool)[rows]
 
     def _agrees(self, rows: Rows) -> BoolVector:
-        agrees = np.ones(len(self._names), bool)
-        policy = self._holder.policy
-        for row in self._ledger.by_row:
-            others = self._ledger.policies_on(row)
-            agrees[row] = not any(one != policy and AllocatePolicy.DEFAULT in (one, policy) for one in others)
-        return agrees[rows]
+        return _agreeing(self._ledger, self._holder.policy, rows)
 
     def lend_to(self, others: Sequence[Evaluator], filters: Sequence[Evaluator]) -> None:
         if self._over is not None:
@@ -432,9 +451,10 @@ class ReservationFeature(Feature):
         if not self.ledger.states:
             return _Wanted(wish, (), ()) if wish.affinity is not None else None
         matched = self.ledger.matches(pod, wish)
-        if not matched and wish.affinity is None and (wish.ignored or not self.ledger.in_use):
+        acts = is_operating_pod(pod)
+        if not acts and not matched and wish.affinity is None and (wish.ignored or not self.ledger.in_use):
             return None
-        return _Wanted(wish, matched, tuple(pod.requests.items()))
+        return _Wanted(wish, matched, tuple(pod.requests.items()), acts)
 
     def _holder_of(self, pod: Pod) -> Hashable | Refusal | None:
         number = self.ledger.number_of.get(pod.key)
