@@ -154,6 +154,8 @@ def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
         "VolumeBinding",
         "VolumeZone",
         "PodTopologySpread",
@@ -267,7 +269,7 @@ def score(*enabled: tuple[str, int], bare: bool = False) -> dict[str, Any]:
     ("profile", "text"),
     [
         ({"plugins": {"filter": {"enabled": [{"name": "Mystery"}]}}}, "Mystery: unknown plugin"),
-        ({}, "NodeVolumeLimits: not modelled"),
+        ({}, "DynamicResources: not modelled"),
         (
             {"plugins": {"score": score(("Reservation", 5000))}},
             "Reservation: weight 5000: one point outweighs",

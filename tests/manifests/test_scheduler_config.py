@@ -37,6 +37,8 @@ STOCK = (
     FeatureSetting(name="NodeAffinity", weight=2),
     FeatureSetting(name="NodePorts", scores=False),
     FeatureSetting(name="NodeResourcesFit"),
+    FeatureSetting(name="VolumeRestrictions", scores=False),
+    FeatureSetting(name="NodeVolumeLimits", scores=False),
     FeatureSetting(name="VolumeBinding"),
     FeatureSetting(name="VolumeZone", scores=False),
     FeatureSetting(name="PodTopologySpread", weight=2),

@@ -21,12 +21,14 @@ from koordcore.manifests.koordinator import KOORDINATOR, Policies
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
 from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.sources import read_sources
+from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import ClusterRecord, PriorityClass, RawObject
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
+from koordcore.model.volumes import PersistentVolumeClaim
 from koordcore.protocol.fields import Json, show
 from koordcore.protocol.quota import PARENT
 from koordcore.snapshot import ClusterSnapshot
@@ -302,6 +304,9 @@ class _Bundle:
         on_node: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
         pending: list[Pod] = []
         checked: set[int] = set()
+        claims = {
+            (one.namespace, one.name): one for one in self.records if isinstance(one, PersistentVolumeClaim)
+        }
         for read, source in self.pods:
             reading = Reading(self.memory)
             pod = resolve_priority(reading, read, classes)
@@ -309,6 +314,7 @@ class _Bundle:
                 self.records.append(pod)
             elif pod.node_name is None:
                 pending.append(pod)
+                warn_of_volumes(reading, pod, claims)
             elif pod.node_name in on_node:
                 on_node[pod.node_name].append(pod)
                 if id(pod.requests) not in checked:

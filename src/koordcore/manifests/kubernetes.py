@@ -9,7 +9,7 @@ from koordcore.manifests._reading import Reading
 from koordcore.manifests.configurations import read_config_map
 from koordcore.manifests.nodes import read_node
 from koordcore.manifests.pods import read_pod
-from koordcore.manifests.volumes import read_claim, read_volume
+from koordcore.manifests.volumes import read_claim, read_csi_node, read_storage_class, read_volume
 from koordcore.manifests.workloads import (
     read_budget,
     read_namespace,
@@ -36,6 +36,8 @@ KUBERNETES: Final[Mapping[tuple[str, str], Decoder]] = {
     ("", "ReplicationController"): read_workload,
     ("", "PersistentVolume"): read_volume,
     ("", "PersistentVolumeClaim"): read_claim,
+    ("storage.k8s.io", "StorageClass"): read_storage_class,
+    ("storage.k8s.io", "CSINode"): read_csi_node,
     ("scheduling.k8s.io", "PriorityClass"): read_priority_class,
     ("policy", "PodDisruptionBudget"): read_budget,
     ("apps", "Deployment"): read_workload,

@@ -165,9 +165,9 @@ MODELLED: Final = frozenset(
     | {"NodeResourcesBalancedAllocation", "PodTopologySpread", "InterPodAffinity", "ImageLocality"}
     | {"NodeResourcesFitPlus", "ScarceResourceAvoidance", "LoadAwareScheduling", "NodeNUMAResource"}
     | {"DeviceShare", "Reservation", "ElasticQuota", "Coscheduling", "SchedulingHint"}
-    | {"VolumeBinding", "VolumeZone"}
+    | {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
 )
-"""Plugins that have their like in this library; the others are about volumes, claims, queue and bind."""
+"""Plugins that have their like in this library; the others are about claims, queue and bind."""
 
 
 def _enabled(*names: str, **weights: int) -> dict[str, Any]:

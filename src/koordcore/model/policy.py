@@ -216,6 +216,8 @@ DEFAULT_FEATURES: Final = (
     FeatureSetting(name="NodeAffinity", weight=2),
     FeatureSetting(name="NodePorts", scores=False),
     FeatureSetting(name="NodeResourcesFit"),
+    FeatureSetting(name="VolumeRestrictions", scores=False),
+    FeatureSetting(name="NodeVolumeLimits", scores=False),
     FeatureSetting(name="VolumeBinding", scores=False),
     FeatureSetting(name="VolumeZone", scores=False),
     FeatureSetting(name="NodeResourcesBalancedAllocation", filters=False),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
 
-__all__ = ["PersistentVolume", "PersistentVolumeClaim"]
+__all__ = ["ONE_POD_ONLY", "CSINode", "PersistentVolume", "PersistentVolumeClaim", "StorageClass"]
+
+ONE_POD_ONLY: Final = "ReadWriteOncePod"
+"""The access mode of a claim that one pod may use at a time."""
 
 
 @attrs.frozen(kw_only=True)
@@ -21,12 +26,18 @@ class PersistentVolumeClaim:
         The volume that it is bound to; empty while it waits for one.
     terminating
         It is being deleted.
+    storage_class
+        Name of its :class:`StorageClass`; empty for none.
+    one_pod
+        One pod at a time may use it (access mode ``ReadWriteOncePod``).
     """
 
     name: str
     namespace: str = "default"
     volume: str = ""
     terminating: bool = False
+    storage_class: str = ""
+    one_pod: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -39,9 +50,48 @@ class PersistentVolume:
         Labels of the object; those of zone and region bind it to nodes with the same.
     node_affinity
         Which nodes can reach it; ``None`` for all.
+    driver, handle
+        The CSI driver that attaches it, and what the driver calls it; empty for a volume of another kind.
     """
 
     name: str
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     node_affinity: NodeSelector | None = None
+    driver: str = ""
+    handle: str = ""
+    namespace: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class StorageClass:
+    """Where the volumes of a claim come from.
+
+    Parameters
+    ----------
+    provisioner
+        The driver that makes them.
+    immediate
+        A claim gets its volume at once; otherwise when the first pod that uses it has a node.
+    """
+
+    name: str
+    provisioner: str = ""
+    immediate: bool = True
+    namespace: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class CSINode:
+    """What the storage drivers say of a node.
+
+    Parameters
+    ----------
+    name
+        Of the node.
+    limits
+        Driver to how many volumes it can attach there; a driver that gives no number is not named.
+    """
+
+    name: str
+    limits: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     namespace: str = ""

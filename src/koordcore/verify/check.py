@@ -30,11 +30,13 @@ def _checks() -> tuple[Check, ...]:
     from koordcore.verify.placement import check_placements
     from koordcore.verify.quotas import check_quotas
     from koordcore.verify.victims import check_victims
+    from koordcore.verify.volumes import check_volumes
 
     return (
         check_nodes,
         check_placements,
         check_neighbours,
+        check_volumes,
         check_devices,
         check_cpus,
         check_quotas,

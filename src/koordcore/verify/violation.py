@@ -25,6 +25,7 @@ class ViolationKind(StrEnum):
     CORDON = "cordon"
     AFFINITY = "node affinity"
     PORT = "host port"
+    VOLUME = "volume"
     SPREAD = "topology spread"
     POD_AFFINITY = "pod affinity"
     DEVICE = "device"

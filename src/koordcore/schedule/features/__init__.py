@@ -26,6 +26,8 @@ FEATURES: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
         "NodeResourcesBalancedAllocation": ("resources", "BalancedAllocation"),
         "NodeResourcesFitPlus": ("resources", "FitPlus"),
         "ScarceResourceAvoidance": ("resources", "ScarceAvoidance"),
+        "VolumeRestrictions": ("volume_use", "VolumeRestrictions"),
+        "NodeVolumeLimits": ("volume_use", "NodeVolumeLimits"),
         "VolumeBinding": ("volumes", "VolumeBinding"),
         "VolumeZone": ("volumes", "VolumeZone"),
         "PodTopologySpread": ("spread", "TopologySpread"),
