@@ -146,6 +146,30 @@ def test_taking_away_undoes_placing(
     assert plain.describe(0) == used.describe(0)
 
 
+@given(cases(), arguments(), pods("new"), st.integers(0, 4))
+def test_a_fork_goes_its_own_way(
+    case: tuple[list[Node], dict[str, NodeMetric], list[tuple[Pod, int]]],
+    args: LoadAwareArgs,
+    pod: Pod,
+    early: int,
+) -> None:
+    """Some pods before the fork, the others after it: together as compiled anew, and the origin as before."""
+    nodes, measured, placed = case
+    origin = LoadState(nodes, measured, args, NOW * SECOND)
+    origin.place_all(placed[:early])
+    request = origin.request_of(pod)
+    before = origin.fit(request).tolist(), origin.score(request).tolist()
+    fork = origin.fork()
+    fork.read([(one, row, 1) for one, row in placed[early:]])
+    whole = LoadState(nodes, measured, args, NOW * SECOND)
+    whole.place_all(placed)
+    for row in range(len(nodes)):
+        assert fork.describe(row) == whole.describe(row)
+    assert_array_equal(fork.fit(fork.request_of(pod)), whole.fit(whole.request_of(pod)))
+    assert_array_equal(fork.score(fork.request_of(pod)), whole.score(whole.request_of(pod)))
+    assert before == (origin.fit(request).tolist(), origin.score(request).tolist())
+
+
 @given(cases(), arguments(), pods("new"))
 def test_without_metrics_the_filter_is_neutral(
     case: tuple[list[Node], dict[str, NodeMetric], list[tuple[Pod, int]]], args: LoadAwareArgs, pod: Pod

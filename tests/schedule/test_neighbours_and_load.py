@@ -160,6 +160,23 @@ def test_the_clock_is_an_argument(age: int, fits: bool) -> None:
     assert isinstance(unsaid, Bound)
 
 
+def test_one_snapshot_answers_at_several_moments() -> None:
+    """What was compiled for one moment or policy is not taken for another, and a call leaves no traces."""
+    snapshot = loaded(10, 20)
+    late = datetime.fromtimestamp(NOW.timestamp() + 999, UTC)
+    heavy = LOAD.with_feature(
+        FeatureSetting(name="LoadAwareScheduling", args=LoadAwareArgs(usage_thresholds={"cpu": 15}))
+    )
+    first = schedule(snapshot, web(4), policy=LOAD, now=NOW)
+    assert len(first.bound) == 4
+    assert not schedule(snapshot, web(4), policy=LOAD, now=late).bound
+    assert {one.node for one in schedule(snapshot, web(4), policy=heavy, now=NOW).bound} == {"n0"}
+    assert schedule(snapshot, web(4), policy=LOAD, now=NOW).decisions == first.decisions
+    after = schedule(first.snapshot, web(8)[4:], policy=LOAD, now=NOW)
+    fresh = ClusterSnapshot(nodes=first.snapshot.nodes, records=first.snapshot.records)
+    assert after.decisions == schedule(fresh, web(8)[4:], policy=LOAD, now=NOW).decisions
+
+
 def test_arguments_of_the_policy_count() -> None:
     args = LoadAwareArgs(usage_thresholds={"cpu": 0})
     policy = Policy().with_feature(FeatureSetting(name="LoadAwareScheduling", args=args))

@@ -16,6 +16,7 @@ from koordcore.model.pods import Pod
 from koordcore.protocol.times import moment_of
 from koordcore.schedule.feature import Evaluator, Feature, Scope
 from koordcore.scoring.load import LoadState
+from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["LoadAware"]
 
@@ -26,6 +27,22 @@ def clock(workspace: Workspace) -> int:
         return moment_of(workspace.now)
     metrics = workspace.snapshot.of(NodeMetric)
     return max((one.update_time for one in metrics if one.update_time is not None), default=0)
+
+
+def _latest(snapshot: ClusterSnapshot, args: LoadAwareArgs) -> list[LoadState]:
+    """The place of the state that was compiled last; one only, since the clock moves on."""
+    del snapshot, args
+    return []
+
+
+def load_state(snapshot: ClusterSnapshot, args: LoadAwareArgs, now: int) -> LoadState:
+    """Give the load of a snapshot at a moment, to be changed at will; compiled once for equal questions."""
+    latest = snapshot.once_for_nodes(_latest, args)
+    state = latest[0] if latest else None
+    if state is None or state.now != now:
+        state = LoadState.of_snapshot(snapshot, args, now)
+        latest[:] = [state]
+    return state.fork()
 
 
 class LoadEvaluator(Evaluator):
@@ -79,7 +96,7 @@ class LoadAware(Feature):
         """The load of every node now."""
         if self._state is None:
             args = self.args or LoadAwareArgs()
-            self._state = LoadState.of_snapshot(self.workspace.snapshot, args, clock(self.workspace))
+            self._state = load_state(self.workspace.snapshot, args, clock(self.workspace))
         self._state.read(self.workspace.journal)
         return self._state
 
