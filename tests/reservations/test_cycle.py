@@ -137,3 +137,16 @@ def test_of_equal_orders_the_better_filled_reservation_serves() -> None:
             may(pod("o", 2, bound=False)),
         )
         assert [one.reservation for one in checked(snapshot).bound] == [expected]
+
+
+def test_who_cannot_draw_from_a_restricted_reservation_does_not_use_it() -> None:
+    """It holds amounts and no CPUs; a pod that is bound to CPUs is served by the node."""
+    snapshot = held(
+        *node("n1", policy="BestEffort"),
+        reservation("r1", pod("t", 4, bound=False), allocatePolicy="Restricted"),
+        may(pod("o", 4)),
+    )
+    (bound,) = checked(snapshot).bound
+    assert (bound.node, bound.reservation) == ("n1", "")
+    status = json.loads(bound.annotations["scheduling.koordinator.sh/resource-status"])
+    assert [entry["node"] for entry in status["numaNodeResources"]] == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +24,13 @@ from koordcore.snapshot import ClusterSnapshot, bind
 from tests.conformance import Case, Verdict, equality, subject
 from tests.conformance.adapters.cycle import shipped_policy
 from tests.conformance.core import difference
+from tests.conformance.cycles import (
+    Scene,
+    decided,
+    judge_step,
+    quota_refusals_differ,
+    why_worded,
+)
 
 
 def written(decision: Bound, marks: dict[str, str]) -> dict[str, Any]:
@@ -169,47 +177,123 @@ def gang_of(raw: dict[str, Any]) -> str:
     return gang_name(marks, marks)
 
 
-def judge(case: Case, answer: Any) -> tuple[Verdict, str]:
-    """Equal, or different only where a ruling says so.
+def open_stream(case: Case) -> Stream:
+    """Start with the cluster of a case, everything that waits included."""
+    given = case.input
+    override = None if given["config"] == "default" else case.tables["configs"][given["config"]]
+    snapshot = snapshot_from_objects([*objects_of(case), *given["pods"]]).snapshot
+    return Stream(snapshot, shipped_policy(override), datetime.fromisoformat(given["now"]))
 
-    Ruling 5 words refusals by NUMA nodes differently; by ruling 23 a pending Reservation counts in the
-    request of its quota, so that it is placed where the reference refuses it, and what follows may differ.
-    """
+
+def objects_of(case: Case) -> list[dict[str, Any]]:
+    """Give the wire objects that are there from the beginning."""
+    return [*case.tables["clusters"][case.input["cluster"]], *case.input.get("objects", ())]
+
+
+def advance(stream: Stream, pods: Sequence[dict[str, Any]], index: int) -> dict[str, Any]:
+    """Handle one item."""
+    raw = pods[index]
+    metadata = raw["metadata"]
+    if raw["kind"] == "Reservation":
+        return stream.reserve(metadata["name"])
+    after = pods[index + 1] if index + 1 < len(pods) else None
+    last = after is None or gang_of(after) != gang_of(raw)
+    return stream.step(PodKey(metadata["namespace"], metadata["name"]), last)
+
+
+def scene_of(case: Case, stream: Stream, raw: Mapping[str, Any]) -> Scene:
+    """Show what stands before an item is handled."""
+    metadata = raw["metadata"]
+    if raw["kind"] == "Reservation":
+        one = stream.snapshot.find(Reservation, metadata["name"])
+        pod = None if one is None else reserve_pod(one)
+    else:
+        pod = stream.snapshot.pod(PodKey(metadata["namespace"], metadata["name"]))
+    assert pod is not None
+    return Scene(stream.snapshot, pod, stream.policy, stream.now, objects_of(case))
+
+
+def completed(steps: Sequence[Mapping[str, Any]], index: int) -> dict[str, Any]:
+    """Give a step with what is written on its pod, also where that is told only when its gang is released."""
+    step = dict(steps[index])
+    if step.get("permit") == "Wait":
+        later = (
+            one["released"][step["pod"]] for one in steps[index:] if step["pod"] in one.get("released", ())
+        )
+        step |= {key: value for key, value in next(later, {}).items() if key != "node"}
+    if "annotations" in step:
+        kept = {key: value for key, value in step["annotations"].items() if "/bind-gang-" not in key}
+        step["annotations"] = kept
+    return step
+
+
+def placed(steps: Sequence[Mapping[str, Any]]) -> int:
+    """Count who has a node in the end."""
+    lost = {name for step in steps for name in step.get("rejected", ())}
+    return sum(step["node"] is not None and step["pod"] not in lost for step in steps)
+
+
+def judge(case: Case, answer: Any) -> tuple[Verdict, str]:
+    """Equal, or different only where ours is better or a ruling says so; then legal to the end."""
     verdict, detail = equality(case, answer)
     if verdict is not Verdict.WRONG:
         return verdict, detail
-    expected = case.expectations[0]
-    for mine, theirs in zip(answer, expected, strict=True):
-        if not difference(theirs, mine):
-            continue
-        refusal = str(theirs.get("message", ""))
-        if theirs["node"] is None and mine["node"] is None:
-            if "5" not in case.raw.get("touches", ()) or "NUMA" not in refusal + mine["message"]:
-                return verdict, detail
-        elif theirs["pod"].startswith("reservation/") and theirs["node"] is None and "quota" in refusal:
-            placed = sum(step["node"] is not None for step in answer)
-            better = placed > sum(step["node"] is not None for step in expected)
-            return (Verdict.RULED, "23: a pending Reservation counts") if better else (verdict, detail)
-        else:
-            return verdict, detail
-    return Verdict.RULED, "5: one joint answer, so refusals by NUMA nodes are worded differently"
+    reports = [judge_steps(case, answer, expected) for expected in case.expectations]
+    return next((one for one in reports if one is not None), (verdict, detail))
+
+
+def judge_steps(case: Case, answer: Any, expected: Any) -> tuple[Verdict, str] | None:
+    """Walk along both, side by side until they part; ``None`` where nothing speaks for ours."""
+    stream, pods = open_stream(case), case.input["pods"]
+    notes: list[tuple[Verdict, str]] = []
+    parted, owes = False, False
+    for index, raw in enumerate(pods):
+        mine, theirs = completed(answer, index), completed(expected, index)
+        scene = scene_of(case, stream, raw)
+        told = {key: value for key, value in mine.items() if key not in ("released", "rejected")}
+        said = {key: value for key, value in theirs.items() if key not in ("released", "rejected")}
+        if parted and mine["node"] is not None:
+            decision = scene.cycle().decision
+            faults = ["no decision"] if decision is None else scene.faults(decision)
+            if faults:
+                return Verdict.WRONG, f"[{index}] illegal: {faults}"
+        elif not parted and difference(said, told):
+            found = judge_item(case, scene, mine, theirs)
+            if found is None or found[0] is Verdict.WRONG:
+                return found
+            notes.append((found[0], f"[{index}] {found[1]}"))
+            parted = decided(scene.pod, mine) != decided(scene.pod, theirs)
+            owes = owes or found[0] is Verdict.BETTER or theirs["node"] is None
+        advance(stream, pods, index)
+    if not notes or (owes and placed(answer) < placed(expected)):
+        return None
+    kinds = [kind for kind, _ in notes]
+    return (Verdict.RULED if Verdict.RULED in kinds else Verdict.BETTER), "\n".join(text for _, text in notes)
+
+
+def judge_item(
+    case: Case, scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> tuple[Verdict, str] | None:
+    """Judge one step.
+
+    Ruling 23 lets a pending Reservation count in the request of its quota, and knows no refusal after the
+    filter; rulings 5 and 10 change the words of refusals.
+    """
+    refusal = str(theirs.get("message", ""))
+    if theirs["node"] is None and mine["node"] is None:
+        if "5" in case.raw.get("touches", ()) and "NUMA" in refusal + mine["message"]:
+            return Verdict.RULED, "5: one joint answer, so refusals by NUMA nodes are worded differently"
+        why = quota_refusals_differ(scene, mine["message"], refusal)
+        why = why or why_worded(scene, mine["message"], refusal)
+        return (Verdict.RULED, why) if why else None
+    if theirs["node"] is None and "quota" in refusal and theirs["pod"].startswith("reservation/"):
+        return Verdict.RULED, "23: a pending Reservation counts"
+    if theirs.get("stage") == "reserve":
+        return Verdict.RULED, "23: nothing is refused after the filter"
+    return judge_step(scene, mine, theirs)
 
 
 @subject("cycle.sequence", judge=judge)
 def sequence(case: Case) -> Any:
-    given = case.input
-    objects = [*case.tables["clusters"][given["cluster"]], *given.get("objects", ())]
-    override = None if given["config"] == "default" else case.tables["configs"][given["config"]]
-    snapshot = snapshot_from_objects([*objects, *given["pods"]]).snapshot
-    policy = shipped_policy(override)
-    stream = Stream(snapshot, policy, datetime.fromisoformat(given["now"]))
-    steps = []
-    following = [*given["pods"][1:], None]
-    for raw, after in zip(given["pods"], following, strict=True):
-        metadata = raw["metadata"]
-        if raw["kind"] == "Reservation":
-            steps.append(stream.reserve(metadata["name"]))
-            continue
-        last = after is None or gang_of(after) != gang_of(raw)
-        steps.append(stream.step(PodKey(metadata["namespace"], metadata["name"]), last))
-    return steps
+    stream, pods = open_stream(case), case.input["pods"]
+    return [advance(stream, pods, index) for index in range(len(pods))]

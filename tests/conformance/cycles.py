@@ -1,0 +1,465 @@
+"""Judge a step of a whole cycle that came out differently: it has to be better, or a ruling's doing.
+
+Nothing is excused by its name. A placement of ours is held to the independent checker, a placement of the
+reference that the checker refuses is no measure, and a node that only one side refuses is looked at with the
+slow references.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import attrs
+
+from koordcore.allocators.numa_request import CPUDemand, CPURequest, cpu_request_of, demand_on
+from koordcore.explain.cycle import Cycle, FilterVerdict, explain_cycle
+from koordcore.model.decisions import Bound
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
+from koordcore.model.reservations import AllocatePolicy, Reservation
+from koordcore.model.resources import CPU, MEMORY, PODS, make_resources, parse_resources
+from koordcore.protocol.reservation import allocated_reservation, is_reserve_pod
+from koordcore.schedule.classes import FeatureSet
+from koordcore.schedule.features.numa import numa_state
+from koordcore.schedule.features.quota import snapshot_ledger
+from koordcore.schedule.loop import open_workspace
+from koordcore.schedule.place import place_there
+from koordcore.schedule.reserved import with_holders
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
+from koordcore.topology.numa import NUMATopologyPolicy
+from koordcore.verify import verify
+from koordcore.verify.violation import ViolationKind
+from tests.conformance.core import Verdict, difference
+from tests.reference import devices as checker
+from tests.reference.numa_placement import Ground
+from tests.reference.quota_runtime import SlowTree
+
+PREFIX: Final = "scheduling.koordinator.sh/"
+DEVICES, STATUS, USED = (
+    PREFIX + name for name in ("device-allocated", "resource-status", "reservation-allocated")
+)
+HELD: Final = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
+PHYSICAL: Final = (
+    ViolationKind.RESOURCE,
+    ViolationKind.POD_COUNT,
+    ViolationKind.DEVICE,
+    ViolationKind.CPU,
+    ViolationKind.NUMA,
+    ViolationKind.TAINT,
+    ViolationKind.CORDON,
+    ViolationKind.AFFINITY,
+    ViolationKind.PORT,
+    ViolationKind.POD_AFFINITY,
+)
+Found = tuple[Verdict, str]
+
+
+@attrs.frozen
+class Scene:
+    """What stands when a pod has its turn.
+
+    Parameters
+    ----------
+    objects
+        The wire objects of the case, of which nodes and devices matter.
+    """
+
+    snapshot: ClusterSnapshot
+    pod: Pod
+    policy: Policy
+    now: datetime
+    objects: Sequence[Mapping[str, Any]]
+
+    def cycle(self) -> Cycle:
+        """Run the cycle once more."""
+        return explain_cycle(self.snapshot, self.pod, policy=self.policy, now=self.now)
+
+    def faults(self, decision: Bound) -> list[str]:
+        """Say what is physically wrong about placing the pod so, as the independent checker sees it."""
+        known = self.snapshot if self.snapshot.pod(self.pod.key) else self.snapshot.with_pending(self.pod)
+        after = known.assume(bind(self.pod, decision))
+        result = ScheduleResult(decisions=(decision,), snapshot=after, policy=self.policy)
+        found = [str(one) for one in verify(known, result) if one.kind in PHYSICAL]
+        return found + list(self._outside(decision))
+
+    def _outside(self, decision: Bound) -> Iterator[str]:
+        """CPUs and amounts that a Restricted reservation does not hold on the NUMA nodes it holds any on."""
+        one = self._used(decision.annotations)
+        if (
+            one is None
+            or one.allocate_policy is not AllocatePolicy.RESTRICTED
+            or STATUS not in one.annotations
+        ):
+            return
+        held, taken = (json.loads(each.get(STATUS, "{}")) for each in (one.annotations, decision.annotations))
+        nodes = {entry["node"] for entry in held.get("numaNodeResources", ())}
+        for entry in taken.get("numaNodeResources", ()):
+            if nodes and entry["node"] not in nodes:
+                yield f"NUMA node {entry['node']} is not what the Restricted reservation {one.name} holds"
+
+    def _used(self, annotations: Mapping[str, str]) -> Reservation | None:
+        used = allocated_reservation(annotations)
+        return None if used is None else self.snapshot.find(Reservation, used.name)
+
+    def devices_case(self, node: str, annotations: Mapping[str, str]) -> dict[str, Any]:
+        """Put the node and what is held there in the form that the device checker reads."""
+
+        def raw(kind: str) -> Mapping[str, Any] | None:
+            found = (one for one in self.objects if one["kind"] == kind and one["metadata"]["name"] == node)
+            return next(found, None)
+
+        own = self._used(annotations)
+        entries = []
+        for one in self.snapshot.of(Reservation):
+            if one.active and one.status.node_name == node:
+                users = [
+                    str(pod.key)
+                    for pod in self.snapshot.node(node).pods
+                    if (used := allocated_reservation(pod.annotations)) is not None and used.name == one.name
+                ]
+                wire = {
+                    "metadata": {"name": one.name, "annotations": dict(one.annotations)},
+                    "spec": {"allocatePolicy": str(one.allocate_policy)},
+                }
+                entries.append({"reservation": wire, "matched": one is own, "owners": users})
+        return {
+            "node": raw("Node"),
+            "device": raw("Device"),
+            "pods": [_wire(pod) for pod in self.snapshot.node(node).pods if not is_reserve_pod(pod)],
+            "reservations": entries,
+            "nominated": None if own is None else own.name,
+            "pod": _wire(self.pod),
+        }
+
+
+def _wire(pod: Pod) -> dict[str, Any]:
+    requests = {name: _text(name, amount) for name, amount in pod.requests.items()}
+    return {
+        "metadata": {"name": pod.name, "namespace": pod.namespace, "annotations": dict(pod.annotations)},
+        "spec": {"nodeName": pod.node_name, "containers": [{"resources": {"requests": requests}}]},
+    }
+
+
+def _text(name: str, amount: int) -> str:
+    return f"{amount}m" if name == CPU else str(amount)
+
+
+def decided(pod: Pod, step: Mapping[str, Any]) -> Bound | None:
+    """Read a placement out of a step; ``None`` for none."""
+    if not step.get("node"):
+        return None
+    written = {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in (step.get("annotations") or {}).items()
+        if value is not None
+    }
+    used = written.get(USED)
+    name = "" if used is None else json.loads(used)["name"]
+    return Bound(
+        pod=pod.key, node=step["node"], annotations=written, labels=step.get("labels") or {}, reservation=name
+    )
+
+
+# --- a node that only one side takes -------------------------------------------------------------------
+
+
+def really_held(snapshot: ClusterSnapshot, node: str) -> dict[str, int]:
+    """Count what is held on a node: of a reservation and its users the larger, resource by resource."""
+    users: dict[str, dict[str, int]] = {}
+    held: dict[str, int] = {PODS: 0}
+
+    def add(into: dict[str, int], amounts: Mapping[str, int]) -> None:
+        for name, amount in amounts.items():
+            into[name] = into.get(name, 0) + amount
+
+    for pod in snapshot.node(node).pods:
+        used = allocated_reservation(pod.annotations)
+        add(held if used is None else users.setdefault(used.name, {}), pod.requests)
+        held[PODS] += 1
+    for one in snapshot.of(Reservation):
+        taken = users.pop(one.name, {})
+        if one.active and one.status.node_name == node:
+            for name, amount in (one.status.allocatable or {}).items():
+                taken[name] = max(amount, taken.get(name, 0))
+        add(held, taken)
+    for taken in users.values():
+        add(held, taken)
+    return held
+
+
+def overdrawn(snapshot: ClusterSnapshot, node: str) -> set[str]:
+    """Give the resources of which users of some reservation of the node hold more than it does."""
+    found: set[str] = set()
+    for one in snapshot.of(Reservation):
+        if not one.active or one.status.node_name != node:
+            continue
+        taken: dict[str, int] = {}
+        for pod in snapshot.node(node).pods:
+            used = allocated_reservation(pod.annotations)
+            if used is not None and used.name == one.name:
+                for name, amount in pod.requests.items():
+                    taken[name] = taken.get(name, 0) + amount
+        allocatable: Mapping[str, int] = one.status.allocatable or {}
+        found |= {
+            name for name, amount in taken.items() if name in allocatable and amount > allocatable[name]
+        }
+    return found
+
+
+def truly_full(scene: Scene, node: str, verdict: FilterVerdict) -> str:
+    """Say why a node that refuses for amounts is full although the reference sees room: RSV-1."""
+    lacking = {
+        reason.removeprefix("Insufficient ").removesuffix(" by node")
+        for reason in verdict.reasons
+        if reason.startswith("Insufficient ")
+    }
+    drawn = overdrawn(scene.snapshot, node)
+    held = really_held(scene.snapshot, node)
+    allocatable = scene.snapshot.node(node).node.allocatable
+    for name in sorted(lacking & drawn):
+        if held.get(name, 0) + scene.pod.requests.get(name, 0) > allocatable.get(name, 0):
+            return f"users of a reservation on {node} hold more {name} than it does, and the node is full"
+    return ""
+
+
+def found_late(scene: Scene, node: str) -> str:
+    """Say why a node is refused that the reference lets pass its filter only to refuse it at Reserve."""
+    state = scene.snapshot.once(with_holders).node(node)
+    known = numa_state(scene.snapshot.once(with_holders), state)
+    asked = cpu_request_of(scene.pod)
+    demand = demand_on(asked, known.node) if isinstance(asked, CPURequest) else None
+    if not isinstance(demand, CPUDemand) or demand.policy in HELD:
+        return ""
+    matched = [one for one in scene.snapshot.of(Reservation) if one.active and one.status.node_name == node]
+    if matched and not is_reserve_pod(scene.pod):
+        return ""
+    ground = Ground(known.node, known.allocations, demand)
+    if demand.policy is NUMATopologyPolicy.BEST_EFFORT and not ground.exists(list(known.node.zone_ids)):
+        return f"no CPUs and amounts for the pod exist on the NUMA nodes of {node} (rulings 5, 23)"
+    if demand.bind and len(ground.free) < demand.request.cpus_needed:
+        return f"{len(ground.free)} CPUs are free on {node} (ruling 23)"
+    return ""
+
+
+def served_jointly(scene: Scene, node: str) -> str:
+    """Say why a node serves that separate hints refuse: there is a legal placement under its policy."""
+    workspace = open_workspace(scene.snapshot, scene.policy, scene.now)
+    row = workspace.layout.row_of[node]
+    policy = _policy_on(scene, node)
+    if policy not in HELD:
+        return ""
+    decision = place_there(workspace, FeatureSet(workspace, scene.policy), scene.pod, row)
+    if decision is None or scene.faults(decision):
+        return ""
+    return f"{node} serves everything together under {policy} (ruling 5)"
+
+
+def _policy_on(scene: Scene, node: str) -> NUMATopologyPolicy:
+    known = numa_state(scene.snapshot, scene.snapshot.node(node))
+    asked = cpu_request_of(scene.pod)
+    demand = demand_on(asked, known.node) if isinstance(asked, CPURequest) else None
+    return demand.policy if isinstance(demand, CPUDemand) else NUMATopologyPolicy.NONE
+
+
+def why_refused(scene: Scene, node: str, verdict: FilterVerdict) -> str:
+    """Say why our refusal of a node is right although the reference has another answer; empty if unclear."""
+    return truly_full(scene, node, verdict) or found_late(scene, node)
+
+
+def why_worded(scene: Scene, mine: str, theirs: str) -> str:
+    """Say why a refusal is worded differently: a node is full of which the reference gives back too much."""
+    cycle = scene.cycle()
+    notes = [
+        note
+        for node, one in cycle.filters.items()
+        if not one.passed and (note := truly_full(scene, node, one))
+    ]
+    # Each such node may move one count from our reason to one of theirs, and nothing else may differ.
+    return "; ".join(notes) if notes and _distance(mine, theirs) <= len(notes) else ""
+
+
+def _distance(mine: str, theirs: str) -> int:
+    """Count the nodes that two FailedScheduling texts tell apart."""
+    left, right = _counts(mine), _counts(theirs)
+    return max(sum((left - right).values()), sum((right - left).values()))
+
+
+def _counts(message: str) -> Counter[str]:
+    parts = message.partition("available: ")[2].removesuffix(".").split(", ")
+    found: Counter[str] = Counter()
+    for part in parts:
+        number, _, reason = part.partition(" ")
+        found[reason if number.isdigit() else part] += int(number) if number.isdigit() else 1
+    return found
+
+
+# --- a whole step --------------------------------------------------------------------------------------
+
+
+def judge_step(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Found | None:
+    """Judge one step that differs; ``None`` where nothing speaks for ours."""
+    ours, other = decided(scene.pod, mine), decided(scene.pod, theirs)
+    if ours is not None and (wrong := scene.faults(ours)):
+        return Verdict.WRONG, f"illegal: {wrong}"
+    if other is not None:
+        unsound = [] if theirs.get("permit") == "Wait" and not other.annotations else scene.faults(other)
+        unsound = unsound or _overfull(scene, other)
+        if unsound:
+            return Verdict.RULED, f"the reference places illegally: {unsound}"
+    notes = _feasible_alike(scene, mine, theirs)
+    if notes is None:
+        return None
+    if ours is None or other is None or ours.node != other.node:
+        return Verdict.RULED, "; ".join(notes)
+    found = _compare(scene, ours, other)
+    if found is None or not found[1]:
+        return (Verdict.RULED, "; ".join(notes)) if found is not None and notes else None
+    return found[0], "; ".join([*notes, found[1]])
+
+
+def _feasible_alike(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str] | None:
+    """Say why other nodes are feasible, as far as a step shows them; ``None`` where that is not clear.
+
+    Empty where both show the same.
+    """
+    if _choice(mine) == _choice(theirs):
+        return []
+    cycle = scene.cycle()
+    taken = [node for node, verdict in cycle.filters.items() if verdict.passed]
+    refused = {node: verdict for node, verdict in cycle.filters.items() if not verdict.passed}
+    first, second = mine.get("node"), theirs.get("node")
+    alone = bool(theirs.get("onlyOne")) or second is None
+    if second in refused:
+        return [note] if (note := why_refused(scene, str(second), refused[str(second)])) else None
+    if first != second:
+        # Only where the reference has no other node at all it is clear that it refuses ours.
+        return [note] if alone and first and (note := served_jointly(scene, str(first))) else None
+    if alone:
+        notes = [served_jointly(scene, node) for node in taken if node != second]
+        return notes if notes and all(notes) else None
+    more = set(mine.get("best", ())) - set(theirs.get("best", ()))
+    fewer = [note for node, one in refused.items() if (note := why_refused(scene, node, one))]
+    joint = [served_jointly(scene, node) for node in sorted(more)]
+    return [*fewer, *joint] if fewer and all(joint) else None
+
+
+def _choice(step: Mapping[str, Any]) -> tuple[Any, ...]:
+    return step.get("node"), step.get("onlyOne"), step.get("best")
+
+
+def judge_cycle(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Found | None:
+    """Judge one cycle laid open; ``None`` where nothing speaks for ours.
+
+    Where both look at the same feasible nodes their scores have to be equal.
+    """
+    if difference(theirs.get("preFilter"), mine.get("preFilter")):
+        return None
+    notes: list[str] = []
+    feasible = True
+    verdicts = scene.cycle().filters
+    for node, other in theirs.get("filter", {}).items():
+        own = mine.get("filter", {}).get(node)
+        if own is None or not difference(other, own):
+            if own is None:
+                return None
+            continue
+        passes = own["code"] == "Success"
+        feasible = feasible and passes == (other["code"] == "Success")
+        why = served_jointly(scene, node) if passes else why_refused(scene, node, verdicts[node])
+        if not why:
+            return None
+        notes.append(why)
+    if feasible and any(difference(theirs.get(key), mine.get(key)) for key in ("scores", "total", "best")):
+        return None
+    ours, other_one = decided(scene.pod, mine), decided(scene.pod, theirs)
+    if ours is None or other_one is None:
+        return (Verdict.RULED, "; ".join(notes)) if notes else None
+    found = judge_step(scene, {**mine, "best": None}, {**theirs, "best": None}) if ours != other_one else None
+    if found is not None:
+        return found[0], "; ".join([*notes, found[1]])
+    same = not difference(_parsed(other_one.annotations), _parsed(ours.annotations))
+    return (Verdict.RULED, "; ".join(notes)) if notes and same and ours.node == other_one.node else None
+
+
+def _overfull(scene: Scene, decision: Bound) -> list[str]:
+    """Say whether a placement overfills a node whose reservations gave back more than they hold."""
+    held, node = really_held(scene.snapshot, decision.node), scene.snapshot.node(decision.node).node
+    drawn = overdrawn(scene.snapshot, decision.node)
+    if decision.annotations.get(USED):
+        return []
+    return [
+        f"{name} of {node.name}: {held.get(name, 0)} held, {amount} asked of {node.allocatable.get(name, 0)}"
+        for name, amount in scene.pod.requests.items()
+        if name in drawn and held.get(name, 0) + amount > node.allocatable.get(name, 0)
+    ]
+
+
+def _compare(scene: Scene, ours: Bound, other: Bound) -> Found | None:
+    """Compare two placements on one node; an empty text where they are the same."""
+    left, right = dict(ours.annotations), dict(other.annotations)
+    if not difference(_parsed(right), _parsed(left)):
+        return Verdict.RULED, ""
+    mine, theirs = (json.loads(one.pop(DEVICES, "null")) for one in (left, right))
+    if difference(_parsed(right), _parsed(left)) or not mine or not theirs:
+        return None
+    case = scene.devices_case(ours.node, ours.annotations)
+    wrong = checker.violations(case, mine)
+    if wrong:
+        return Verdict.WRONG, f"illegal: {wrong}"
+    unsound = checker.violations(case, theirs)
+    if unsound:
+        return Verdict.RULED, f"the reference places illegally: {unsound}"
+    before, after = checker.objective(case, theirs), checker.objective(case, mine)
+    return (Verdict.BETTER, f"{after} before {before}") if after < before else None
+
+
+def _parsed(annotations: Mapping[str, str]) -> dict[str, Any]:
+    found = {}
+    for key, text in annotations.items():
+        try:
+            found[key] = json.loads(text)
+        except ValueError:
+            found[key] = text
+    return found
+
+
+# --- refusals of quotas --------------------------------------------------------------------------------
+
+
+def runtime_with_default_quota(scene: Scene, quota: str) -> dict[str, int]:
+    """Compute the runtime of a quota as the reference does once its default quota competes (ruling 10)."""
+    ledger = snapshot_ledger(scene.snapshot, QuotaPolicy())
+    named = [one for one in scene.snapshot.of(ElasticQuota) if not one.tree]
+    largest = 2**63 // 5
+    # Its max is its weight; in milli-CPU that leaves 64 bits and comes back below zero.
+    weight = make_resources({CPU: -600, MEMORY: largest})
+    default = ElasticQuota(
+        name=DEFAULT_QUOTA, max=make_resources({CPU: 1000 * largest, MEMORY: largest}), shared_weight=weight
+    )
+    usage = {name: ledger.own_of(name) for name in (*(one.name for one in named), DEFAULT_QUOTA)}
+    return SlowTree([*named, default], usage).runtimes(ledger.pool_of())[quota]
+
+
+def quota_refusals_differ(scene: Scene, mine: str, theirs: str) -> str:
+    """Say why two refusals of a quota differ in the runtime alone; empty where that is not so."""
+    ours, other = _RUNTIME.search(mine), _RUNTIME.search(theirs)
+    if ours is None or other is None or mine.replace(ours[2], other[2]) != theirs:
+        return ""
+    told = dict(part.rsplit(":", 1) for part in other[2].split(","))
+    expected = runtime_with_default_quota(scene, ours[1])
+    read = {name: _amount(name, text) for name, text in told.items()}
+    same = all(expected.get(name, amount) == amount for name, amount in read.items())
+    return "10: the default quota does not compete" if same else ""
+
+
+_RUNTIME: Final = re.compile(r"Insufficient quotas, quotaName: ([^,]+), runtime: (.*?), used: ")
+
+
+def _amount(name: str, text: str) -> int:
+    return int(parse_resources({name: text})[name])
