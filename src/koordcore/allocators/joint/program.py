@@ -1,10 +1,7 @@
-"""Devices for many pods on many nodes at once, with a proof of how good the answer is.
+"""A batch of device pods as one integer program over pods and cards, for batches too large to enumerate.
 
-One pod on one node is decided by enumeration (:mod:`koordcore.allocators.device`). A batch is not: which
-pod goes where decides what is left for the others. Here the whole question is one integer program: a
-boolean per (pod, node, card) and per switch and NUMA node touched, counts per NIC, a row for every amount
-of every device. A greedy answer is found first and handed to the solver, so the answer is never worse than
-greedy.
+A boolean per (pod, node, card) and per switch and NUMA node touched, counts per NIC, a row for every amount
+of every device.
 """
 
 from __future__ import annotations
@@ -14,93 +11,51 @@ from copy import copy
 from itertools import pairwise
 
 import attrs
-from immutabledict import immutabledict
 
-from koordcore._cpsat import Program, Stage, solve
+from koordcore._cpsat import Outcome, Program, Stage, solve
 from koordcore.allocators.device.allocate import allocate_devices, write_allocation
 from koordcore.allocators.device.followers import Picked
 from koordcore.allocators.device.shape import Partition, scope_of
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import TypeView, view_of
 from koordcore.allocators.device.wants import wants_of
-from koordcore.errors import ModelError, SolverError
-from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
-from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.allocators.joint.cells import vf_classes
+from koordcore.allocators.joint.greedy import Placed
+from koordcore.model.certificates import Limits
+from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceHolding,
     DeviceRequest,
     DeviceShortfall,
     DeviceType,
-    ExclusivePolicy,
     PartitionAllocatePolicy,
 )
 from koordcore.topology.devices import TopologyScope, bits, lowest
 
-__all__ = ["DeviceBatch", "place_devices_jointly"]
+__all__ = ["place_by_pods"]
 
 
-@attrs.frozen(kw_only=True)
-class DeviceBatch:
-    """Where the pods of a batch go.
+def place_by_pods(
+    nodes: Mapping[str, NodeDevices],
+    requests: Mapping[str, DeviceRequest],
+    policy: DevicePolicy,
+    greedy: Placed,
+    limits: Limits,
+) -> tuple[Placed, Outcome]:
+    """Place a batch; see :func:`koordcore.allocators.joint.place.place_devices_jointly`.
 
     Parameters
     ----------
     nodes
-        Pod to node, for those that are placed.
-    allocations
-        Pod to its devices, for the same pods.
-    unplaced
-        The others, in the order given.
-    certificate
-        Objective and bound, smaller is better: pods left out; whole-card pods outside a partition of the
-        node's table; partition scores (negated); NUMA nodes of other pods; remote followers; switches;
-        switches left partly used.
+        Node to its devices, by name.
+    greedy
+        An answer to start from.
     """
-
-    nodes: immutabledict[str, str]
-    allocations: immutabledict[str, DeviceAllocation]
-    unplaced: tuple[str, ...]
-    certificate: Certificate
-
-
-def place_devices_jointly(
-    states: Mapping[str, NodeDevices],
-    requests: Mapping[str, DeviceRequest],
-    *,
-    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
-    limits: Limits = DEFAULT_LIMITS,
-) -> DeviceBatch:
-    """Place as many pods as possible, each near what it needs.
-
-    Where a pod wants NICs beside its cards, it gets as many as it asks for and at least one on each of its
-    switches if they must be the same; the optional extra NICs of a single allocation are not taken in a
-    batch.
-
-    Parameters
-    ----------
-    states
-        Node to its devices.
-    requests
-        Pod to what it asks for.
-    limits
-        Budget of the solver.
-
-    Raises
-    ------
-    ModelError
-        When a pod asks for exclusive or designated devices: those are decided one by one.
-    SolverError
-        When the answer does not fit the nodes: a defect, never the caller's input.
-    """
-    for pod, request in requests.items():
-        exclusive = any(hint.exclusive is not ExclusivePolicy.NONE for hint in request.hints.values())
-        if exclusive or request.designated is not None:
-            raise ModelError(f"{pod}: exclusive and designated devices are decided one by one")
-    batch = _Batch(states, requests, policy)
-    hint = batch.greedy()
+    batch = _Batch(nodes, requests, policy)
+    hint = batch.hint(greedy)
     outcome = solve(batch.program, batch.stages(hint), hint=hint, limits=limits)
-    return batch.read(outcome.values, outcome.certificate())
+    return batch.read(outcome.values), outcome
 
 
 @attrs.define(eq=False)
@@ -115,12 +70,15 @@ class _Following:
         ``(minor, VFs that are equal to all pods)`` to how many of them are taken.
     beside
         Minor to how many of its shares sit beside a card of the pod; only where nearness counts.
+    near
+        Nearness counts: shares elsewhere are remote.
     """
 
     view: TypeView
     shares: dict[int, int]
     classes: dict[tuple[int, int], int]
     beside: dict[int, int]
+    near: bool
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -166,32 +124,13 @@ def _fewest(sizes: Iterable[int], count: int) -> int:
     return needed if count <= 0 else 0
 
 
-def _worth(state: NodeDevices, request: DeviceRequest, found: DeviceAllocation) -> tuple[int, ...]:
-    """Rank a placement for the greedy start: near first, then where fewest idle cards are left."""
-    shape = state.shape.types.get(DeviceType.GPU)
-    minors = found.minors(DeviceType.GPU)
-    if shape is None or not minors:
-        return ()
-    mask = sum(1 << minor for minor in minors)
-    near = shape.layout.pcies(mask)
-    remote = 0
-    for kind in request.joint.types if request.joint is not None else ():
-        if kind is not DeviceType.GPU:
-            pcie_of = state.shape.types[kind].layout.pcie_of
-            remote += sum(1 for minor in found.minors(kind) if pcie_of.get(minor) not in near)
-    numas, switches = shape.layout.spread(mask)
-    idle = shape.healthy & ~state.busy[DeviceType.GPU]
-    cut = sum(1 for switch in shape.layout.switches if 0 < (switch.mask & idle & ~mask) < switch.mask & idle)
-    return numas, remote, switches, cut, idle.bit_count()
-
-
 class _Batch:
     """The integer program of a batch, with the way from and to allocations."""
 
     def __init__(
         self, states: Mapping[str, NodeDevices], requests: Mapping[str, DeviceRequest], policy: DevicePolicy
     ) -> None:
-        self.states = {node: states[node] for node in sorted(states)}
+        self.states = states
         self.requests = requests
         self.policy = policy
         self.program = Program()
@@ -328,10 +267,10 @@ class _Batch:
     def _add_following(self, place: _Place, request: DeviceRequest, kind: DeviceType, view: TypeView) -> None:
         program, count = self.program, view.want.count
         shares = {minor: program.integer(0, view.slots(minor)) for minor in bits(view.usable)}
-        following = place.following[kind] = _Following(view, shares, {}, {})
         joint = request.joint
         near = joint is not None and kind in joint.types and DeviceType.GPU in joint.types
         same = near and joint is not None and joint.same_pcie
+        following = place.following[kind] = _Following(view, shares, {}, {}, near and not same)
         grows = same and joint is not None and joint.types[0] is DeviceType.GPU
         total = [(share, 1) for share in shares.values()]
         if grows:
@@ -344,7 +283,9 @@ class _Batch:
             for minor, share in shares.items():
                 own = {
                     mask: program.integer(0, mask.bit_count())
-                    for mask in self._equal_vfs(place.node, kind, minor)
+                    for mask in vf_classes(
+                        self.states[place.node], kind, minor, tuple(self.requests.values())
+                    )
                     if not mask & ~view.vfs[minor]
                 }
                 following.classes |= {(minor, mask): variable for mask, variable in own.items()}
@@ -366,19 +307,6 @@ class _Batch:
             for pcie, switch in place.switches.items():
                 here = [(share, 1) for minor, share in shares.items() if pcie_of.get(minor) == pcie]
                 program.require([*here, (switch, -1)], at_least=0)
-
-    def _equal_vfs(self, node: str, kind: DeviceType, minor: int) -> list[int]:
-        """Split a device's free VFs into classes that no pod of the batch tells apart."""
-        state = self.states[node]
-        shape = state.shape.types[kind]
-        labels = shape.vf_labels.get(minor, ())
-        free = ((1 << len(labels)) - 1) & ~state.use(kind).vfs[shape.position[minor]]
-        classes = [free] if free else []
-        selectors = {request.hint(kind).vf_selector for request in self.requests.values()}
-        for selector in sorted(filter(None, selectors), key=repr):
-            chosen = sum(1 << rank for rank, own in enumerate(labels) if selector.matches(own))
-            classes = [part for mask in classes for part in (mask & chosen, mask & ~chosen) if part]
-        return classes
 
     # --- all pods on one node ----------------------------------------------------------------------------
 
@@ -451,7 +379,7 @@ class _Batch:
         remote: list[tuple[int, int]] = []
         for place in self.places:
             for one in place.following.values():
-                if one.beside:
+                if one.near:
                     remote.extend((share, 1) for share in one.shares.values())
                     remote.extend((beside, -1) for beside in one.beside.values())
         places = self.places
@@ -472,30 +400,11 @@ class _Batch:
 
     # --- greedy start -------------------------------------------------------------------------------------
 
-    def greedy(self) -> list[int]:
-        """Place the pods one by one, those with most cards first, and write that as an assignment."""
-        states = dict(self.states)
-        placed: dict[str, tuple[str, DeviceAllocation]] = {}
-
-        def size(pod: str) -> int:
-            gpu = self.requests[pod].gpu
-            return -(gpu.count * (1 if gpu.shared else 2)) if gpu is not None else 0
-
-        for pod in sorted(self.requests, key=size):
-            best: tuple[tuple[int, ...], str, DeviceAllocation] | None = None
-            for node, state in states.items():
-                found = allocate_devices(state, self.requests[pod], policy=self.policy)
-                if isinstance(found, DeviceAllocation):
-                    rank = _worth(state, self.requests[pod], found)
-                    if best is None or rank < best[0]:
-                        best = rank, node, found
-            if best is not None:
-                _, node, found = best
-                states[node] = states[node].assume(f"batch/{pod}", found)
-                placed[pod] = node, found
+    def hint(self, greedy: Placed) -> list[int]:
+        """Write an answer as an assignment, pods that ask for the same in the order of nodes."""
+        placed = dict(greedy)
+        order = {node: index for index, node in enumerate(self.states)}
         for pods in self.twins:
-            # The program wants pods that ask for the same in the order of nodes.
-            order = {node: index for index, node in enumerate(self.states)}
             found_for = sorted(
                 (placed.pop(pod) for pod in pods if pod in placed), key=lambda one: order[one[0]]
             )
@@ -538,7 +447,7 @@ class _Batch:
     ) -> None:
         kind, state = one.view.want.kind, self.states[place.node]
         # Optional extra devices of a single allocation are not taken in a batch.
-        left = one.view.want.count if one.beside or not place.switches else len(one.shares) * len(holdings)
+        left = one.view.want.count if one.near or not place.switches else len(one.shares) * len(holdings)
         for holding in holdings:
             mask = state.vf_mask(kind, holding)
             often = min(left, max(1, mask.bit_count()))
@@ -551,28 +460,18 @@ class _Batch:
 
     # --- the answer ---------------------------------------------------------------------------------------
 
-    def read(self, values: Sequence[int], certificate: Certificate) -> DeviceBatch:
-        """Turn an assignment into allocations, and check that the nodes can really give them."""
-        nodes: dict[str, str] = {}
-        allocations: dict[str, DeviceAllocation] = {}
+    def read(self, values: Sequence[int]) -> Placed:
+        """Turn an assignment into allocations."""
+        placed: dict[str, tuple[str, DeviceAllocation]] = {}
         states = dict(self.states)
         # Pods of single cards first: what is left of a group of idle cards then goes to the others.
         taken = [place for place in self.places if values[place.placed]]
         for place in sorted(taken, key=lambda place: any(mask.bit_count() > 1 for mask in place.groups)):
             state, request = states[place.node], self.requests[place.pod]
-            before = len(state.conflicts)
             allocation = self._allocation(place, state, request, values)
-            state = state.assume(f"batch/{place.pod}", allocation)
-            if len(state.conflicts) > before:
-                raise SolverError(f"{place.pod} on {place.node}: {state.conflicts}")
-            states[place.node] = state
-            nodes[place.pod], allocations[place.pod] = place.node, allocation
-        return DeviceBatch(
-            nodes=immutabledict(nodes),
-            allocations=immutabledict(allocations),
-            unplaced=tuple(pod for pod in self.requests if pod not in nodes),
-            certificate=certificate,
-        )
+            states[place.node] = state.assume(f"batch/{place.pod}", allocation)
+            placed[place.pod] = place.node, allocation
+        return placed
 
     def _allocation(
         self, place: _Place, state: NodeDevices, request: DeviceRequest, values: Sequence[int]
