@@ -24,7 +24,7 @@ from koordcore._arrays import (
 )
 from koordcore.errors import ModelError
 from koordcore.model.cluster import ClusterRecord
-from koordcore.model.decisions import Bound, JobPlan, PodDecision
+from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -375,6 +375,8 @@ class ScheduleResult:
         The cluster afterwards.
     jobs
         One plan per gang group, in the order in which they were taken.
+    together
+        Runs of gang groups that were planned as one, where the policy asks for that.
     preemptions
         Who leaves for whom, where preemption was asked for; the members are nominated, nobody has left yet.
     policy
@@ -386,6 +388,7 @@ class ScheduleResult:
     decisions: tuple[PodDecision, ...]
     snapshot: ClusterSnapshot
     jobs: tuple[JobPlan, ...] = ()
+    together: tuple[JointPlan, ...] = ()
     preemptions: tuple[PreemptionPlan, ...] = ()
     policy: Policy = Policy()
     stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)

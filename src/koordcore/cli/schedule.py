@@ -19,6 +19,7 @@ from koordcore.manifests.patches import patches
 from koordcore.manifests.records import result_record
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod
+from koordcore.model.policy import GangTurns
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import Reservation
 from koordcore.schedule import schedule
@@ -34,6 +35,7 @@ examples:
   koordcore schedule - -o json < dump.json        for programs
   koordcore schedule cluster.yaml -o patches      what a controller would send, a call per line
   koordcore schedule cluster.yaml --policy conf.yaml
+  koordcore schedule cluster.yaml --joint-gangs   gangs of the queue together instead of one by one
   koordcore schedule cluster.yaml --preempt       also who would have to go for whoever finds no place
 """
 
@@ -54,6 +56,11 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         action="store_true",
         help="plan who has to go for jobs that find no place, and show whose job it is and what it costs",
     )
+    parser.add_argument(
+        "--joint-gangs",
+        action="store_true",
+        help="plan gangs that follow each other in the queue as one, so that most of them start",
+    )
     parser.add_argument("-o", "--output", choices=tuple(PRINTERS), default="table")
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write the call down, for `koordcore simulate FILE`"
@@ -68,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Schedule, verify, print; 1 when a pod found no node."""
     loaded = load_paths(arguments)
     policy = read_policy(arguments)
+    if arguments.joint_gangs:
+        policy = attrs.evolve(policy, gangs=GangTurns.TOGETHER)
     snapshot = loaded.snapshot
     rules = PreemptionRules() if arguments.preempt else None
     with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
@@ -119,6 +128,8 @@ def print_tables(result: ScheduleResult, limit: int) -> None:
             placed.append(row if held is None else (f"reservation/{held.name}", *row[1:]))
     if result.jobs:
         show(_cut(_jobs_table(result), limit))
+    if result.together:
+        show(_cut(_joint_table(result), limit))
     if placed:
         extra = any(row[4] for row in placed)
         columns = [
@@ -183,6 +194,28 @@ def _jobs_table(result: ScheduleResult) -> Table:
         columns.pop()
         rows = [row[:-1] for row in rows]
     return Table(title="Gangs", columns=tuple(columns), rows=rows)
+
+
+def _joint_table(result: ScheduleResult) -> Table:
+    """One row per run of gangs that were planned as one: what that brings, and what is known of it."""
+    columns = (
+        Column("GANGS", tone=Tone.NAME),
+        Column("START", number=True, tone=Tone.GOOD),
+        Column("ONE BY ONE", number=True),
+        Column("OBJECTIVE"),
+        Column("BOUND"),
+        Column("CERTIFICATE"),
+    )
+    rows = []
+    for plan in result.together:
+        known = plan.certificate
+        objective, bound = (" ".join(map(str, part)) for part in (known.objective, known.bound))
+        names = f"{plan.jobs[0]} to {plan.jobs[-1]}, {len(plan.jobs)}"
+        rows.append(
+            (names, str(len(plan.started)), str(plan.one_by_one), objective, bound, known.status.lower())
+        )
+    note = "gangs per priority and members (negated), then domains per layer from the top down"
+    return Table(title="Planned together", columns=columns, rows=rows, note=note)
 
 
 def _cut(table: Table, limit: int) -> Table:

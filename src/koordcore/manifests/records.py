@@ -13,6 +13,7 @@ from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.decisions import (
     Bound,
     JobPlan,
+    JointPlan,
     NearMiss,
     Nominated,
     PodDecision,
@@ -53,6 +54,7 @@ def result_record(result: ScheduleResult) -> dict[str, Any]:
         "policy": result.policy.name,
         "decisions": [decision_record(one) for one in result.decisions],
         "jobs": [job_record(one) for one in result.jobs],
+        **({"together": [joint_record(one) for one in result.together]} if result.together else {}),
         **(
             {"preemptions": [preemption_record(one) for one in result.preemptions]}
             if result.preemptions
@@ -109,6 +111,26 @@ def job_record(plan: JobPlan) -> dict[str, Any]:
         "detail": plan.detail,
     }
     return record | {key: value for key, value in extras.items() if value}
+
+
+def joint_record(plan: JointPlan) -> dict[str, Any]:
+    """Write the plan of a run of gang groups as JSON values."""
+    return {
+        "jobs": list(plan.jobs),
+        "started": list(plan.started),
+        "oneByOne": plan.one_by_one,
+        "certificate": _certificate_record(plan.certificate),
+    }
+
+
+def _joint(value: Json) -> JointPlan:
+    raw = as_mapping(value)
+    return JointPlan(
+        jobs=required(raw, "jobs", list_of(as_str)),
+        started=required(raw, "started", list_of(as_str)),
+        one_by_one=required(raw, "oneByOne", as_int),
+        certificate=required(raw, "certificate", _certificate),
+    )
 
 
 def _job(value: Json) -> JobPlan:
@@ -266,6 +288,7 @@ def result_from_record(
         decisions=decisions,
         snapshot=after.with_records(*used) if used else after,
         jobs=optional(raw, "jobs", list_of(_job), ()),
+        together=optional(raw, "together", list_of(_joint), ()),
         preemptions=optional(raw, "preemptions", list_of(_preemption), ()),
         policy=policy,
         stats=optional(raw, "stats", _counts, {}),

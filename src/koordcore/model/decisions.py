@@ -14,6 +14,7 @@ from koordcore.model.pods import PodKey
 __all__ = [
     "Bound",
     "JobPlan",
+    "JointPlan",
     "NearMiss",
     "Nominated",
     "PodDecision",
@@ -158,7 +159,7 @@ class JobPlan:
         Domains used per network layer, from the top down to the nodes; empty where nobody was placed.
     certificate
         How good the plan is known to be; ``None`` where members were placed one by one without a wish for
-        gathering, and where no node was asked.
+        gathering, and where no node was asked. Of a job that was planned with others it is that of all.
     message, detail
         Why there is no plan: upstream's text, and the smallest reason in plain words.
     """
@@ -172,6 +173,29 @@ class JobPlan:
     certificate: Certificate | None = None
     message: str = ""
     detail: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class JointPlan:
+    """Jobs whose turns came one after the other and that were planned as one.
+
+    Parameters
+    ----------
+    jobs
+        Their names, in queue order.
+    started
+        Those of them that the plan places, in queue order; the others take their own turns afterwards.
+    one_by_one
+        How many would have been placed one after the other.
+    certificate
+        Jobs started per priority from the highest down and members placed, both negated, then domains used
+        per network layer above the nodes from the top down, summed over the jobs.
+    """
+
+    jobs: tuple[str, ...]
+    started: tuple[str, ...]
+    one_by_one: int
+    certificate: Certificate
 
 
 @attrs.frozen

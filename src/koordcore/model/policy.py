@@ -20,6 +20,7 @@ __all__ = [
     "FeatureSetting",
     "FitArgs",
     "FitPlusArgs",
+    "GangTurns",
     "InterPodArgs",
     "NodeAffinityArgs",
     "Policy",
@@ -232,6 +233,15 @@ DEFAULT_FEATURES: Final = (
 )
 
 
+class GangTurns(StrEnum):
+    """How gangs whose turns come one after the other are planned."""
+
+    ONE_BY_ONE = "OneByOne"
+    """Each on what the earlier ones left, as upstream."""
+    TOGETHER = "Together"
+    """As one: most gangs of the highest priority, then of the next, then most members, then gathered best."""
+
+
 @attrs.frozen(kw_only=True)
 class Policy:
     """Which features decide, in the order in which they filter.
@@ -245,11 +255,14 @@ class Policy:
     percentage_of_nodes
         Share of feasible nodes after which the search stops, as upstream samples; 100 looks at all, 0 is
         upstream's adaptive share.
+    gangs
+        How gangs that follow each other in the queue are planned.
     """
 
     name: str = "default-scheduler"
     features: tuple[FeatureSetting, ...] = DEFAULT_FEATURES
     percentage_of_nodes: int = 100
+    gangs: GangTurns = attrs.field(default=GangTurns.ONE_BY_ONE, converter=GangTurns)
 
     def __attrs_post_init__(self) -> None:
         names = [feature.name for feature in self.features]

@@ -13,18 +13,13 @@ from collections.abc import Mapping
 from typing import Final
 
 import attrs
-import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._arrays import IntMatrix, IntVector
 from koordcore._workspace import Workspace
 from koordcore.allocators.gang.demand import (
-    GangDemand,
     GangPlacement,
     GangShortfall,
     Member,
-    Role,
-    Shape,
     rank_order,
 )
 from koordcore.allocators.gang.planner import place_gang
@@ -33,13 +28,13 @@ from koordcore.model.decisions import Bound, JobPlan, PodDecision, Unschedulable
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import binding_annotations
-from koordcore.schedule.classes import FeatureSet, PodClass
-from koordcore.schedule.feature import Refusal
+from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.jobs import Job, network_tree, rank_of
+from koordcore.schedule.outline import bind_plan, demand_of, fit_error, offers_of, outline_of
 from koordcore.schedule.place import place_pod, place_there, refuse_pod
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
-__all__ = ["place_job"]
+__all__ = ["finish", "flat_tree", "marked", "place_job"]
 
 _REPLANS: Final = 64
 """Each replan takes an offer away that did not hold; features that count by node need none."""
@@ -64,19 +59,19 @@ def place_job(
     spec, tree = job.spec, workspace.snapshot.once(network_tree)
     kept = _as_nominated(workspace, features, job)
     if kept is not None:
-        return _kept(job, _marked(workspace, job, kept))
+        return _kept(job, marked(workspace, job, kept))
     if spec is not None and tree is not None:
         return _planned(workspace, features, job, spec, tree, limits)
     mark = workspace.checkpoint()
     decisions = {pod.key: place_pod(workspace, features, pod) for pod in _in_order(job)}
     short = [name for name in job.members if _placed(job, name, decisions) < job.least(name)]
     if not short:
-        return _kept(job, _marked(workspace, job, decisions))
+        return _kept(job, marked(workspace, job, decisions))
     if not job.strict:
         return _held(job, decisions)
     workspace.rollback(mark)
     if len({features.key_of(pod) for pod in job.pods}) > 1:
-        return _planned(workspace, features, job, NetworkTopologySpec(), _flat_tree(workspace), limits)
+        return _planned(workspace, features, job, NetworkTopologySpec(), flat_tree(workspace), limits)
     return _give_up(workspace, job, decisions, "")
 
 
@@ -122,7 +117,7 @@ def _placed(job: Job, gang_id: str, decisions: Mapping[PodKey, PodDecision]) -> 
     return sum(isinstance(decisions[pod.key], Bound) for pod in job.members[gang_id])
 
 
-def _flat_tree(workspace: Workspace) -> NetworkTopology:
+def flat_tree(workspace: Workspace) -> NetworkTopology:
     """Give the tree of a cluster without a network: all nodes under the root."""
     return build_tree([LayerSpec(NODE_LAYER)], {name: {} for name in workspace.layout.names})
 
@@ -136,7 +131,7 @@ def _plan_of(job: Job, **changes: object) -> JobPlan:
     return attrs.evolve(plan, **changes)  # type: ignore[arg-type]  # fields of the record
 
 
-def _marked(
+def marked(
     workspace: Workspace, job: Job, decisions: Mapping[PodKey, PodDecision]
 ) -> dict[PodKey, PodDecision]:
     """Write on members that start together who they are, as upstream does for two or more."""
@@ -200,17 +195,6 @@ def _give_up(
 # -- planning ------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
-class _Outline:
-    """A job as the planner takes it, apart from the offers of the nodes."""
-
-    members: tuple[Pod, ...]
-    classes: tuple[PodClass, ...]
-    shape_of: Mapping[str, int]
-    rows: IntVector
-    """Row of each node of the tree."""
-
-
 def _planned(
     workspace: Workspace,
     features: FeatureSet,
@@ -219,22 +203,22 @@ def _planned(
     tree: NetworkTopology,
     limits: Limits,
 ) -> tuple[list[PodDecision], JobPlan]:
-    outline = _outline(workspace, features, job, tree)
+    outline = outline_of(workspace, features, job.pods, tree)
     if isinstance(outline, Unschedulable):
         return _give_up(workspace, job, {outline.pod: outline}, "")
-    offers = _offers(workspace, outline)
+    offers = offers_of(outline)
     cut = False
     for _ in range(_REPLANS):
-        demand = _demand(workspace, job, spec, tree, outline, offers)
-        answer = place_gang(tree, demand, fit_error=_fit_error(outline), limits=limits)
+        demand = demand_of(workspace, job, spec, tree, outline, offers)
+        answer = place_gang(tree, demand, fit_error=fit_error(outline), limits=limits)
         if isinstance(answer, GangShortfall):
             decisions, plan = _give_up(workspace, job, {}, answer.message)
             certificate = _weakened(answer.certificate) if cut else answer.certificate
             return decisions, attrs.evolve(plan, detail=answer.detail, certificate=certificate)
         mark = workspace.checkpoint()
-        bound = _bind_all(workspace, features, outline, answer)
+        bound = bind_plan(workspace, features, outline, answer.nodes)
         if isinstance(bound, dict):
-            return _finish(job, _marked(workspace, job, bound), answer, cut=cut)
+            return finish(job, marked(workspace, job, bound), answer, cut=cut)
         workspace.rollback(mark)
         if isinstance(bound, Unschedulable):
             return _give_up(workspace, job, {bound.pod: bound}, "")
@@ -245,111 +229,10 @@ def _planned(
     return _give_up(workspace, job, {}, "no plan was found whose members can all be bound")
 
 
-def _outline(
-    workspace: Workspace, features: FeatureSet, job: Job, tree: NetworkTopology
-) -> _Outline | Unschedulable:
-    classes: dict[int, PodClass] = {}
-    numbers: dict[int, int] = {}
-    shape_of: dict[str, int] = {}
-    nodes = len(workspace.layout.names)
-    for pod in job.pods:
-        pod_class = features.class_of(pod)
-        if isinstance(pod_class, Refusal):
-            return Unschedulable(pod=pod.key, nodes=nodes, refusal=pod_class.reason)
-        refused = pod_class.refuse()
-        if refused is not None:
-            return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
-        shape_of[str(pod.key)] = numbers.setdefault(id(pod_class), len(numbers))
-        classes[id(pod_class)] = pod_class
-    rows = np.array([workspace.layout.row_of[name] for name in tree.nodes], np.int64)
-    return _Outline(job.pods, tuple(classes.values()), shape_of, rows)
-
-
-def _offers(workspace: Workspace, outline: _Outline) -> IntMatrix:
-    """How many members of each shape every node of the tree takes: ``(shapes, nodes)``."""
-    most = len(outline.members)
-    return np.stack([one.slots(most)[outline.rows] for one in outline.classes])
-
-
-def _demand(
-    workspace: Workspace,
-    job: Job,
-    spec: NetworkTopologySpec,
-    tree: NetworkTopology,
-    outline: _Outline,
-    offers: IntMatrix,
-) -> GangDemand:
-    roles = tuple(
-        Role(
-            name=name,
-            members=tuple(Member(str(pod.key), outline.shape_of[str(pod.key)], rank_of(pod)) for pod in pods),
-            min_available=job.least(name),
-        )
-        for name, pods in job.members.items()
-    )
-    requests = [_amounts(workspace, pod_class) for pod_class in outline.classes]
-    bound = np.zeros(len(tree.nodes), np.int64)
-    for nodes in job.bound.values():
-        for node in nodes:
-            if node in tree.node_index:
-                bound[tree.node_index[node]] += 1
-    return GangDemand(
-        roles=roles,
-        shapes=tuple(
-            Shape(slots=slots, request=request) for slots, request in zip(offers, requests, strict=True)
-        ),
-        free=workspace.free[:, outline.rows],
-        spec=spec,
-        bound=bound,
-    )
-
-
-def _amounts(workspace: Workspace, pod_class: PodClass) -> IntVector:
-    index = workspace.layout.index
-    request = np.zeros(len(workspace.layout.resources), np.int64)
-    for name, amount in pod_class.pod.requests.items():
-        if name in index:
-            request[index[name]] = amount
-    request[index["pods"]] = 1
-    return request
-
-
-def _fit_error(outline: _Outline) -> str:
-    """What the filters say about the first member over all nodes."""
-    pod_class = outline.classes[0]
-    return "" if pod_class.feasible().all() else pod_class.failure(outline.members[0]).message
-
-
-def _bind_all(
-    workspace: Workspace, features: FeatureSet, outline: _Outline, answer: GangPlacement
-) -> dict[PodKey, PodDecision] | Unschedulable | tuple[int, int, int]:
-    """Bind the plan member by member.
-
-    Or say which offer did not hold (shape, position in the tree, members taken there), or which member is
-    refused wherever it would go, such as by its quota.
-    """
-    by_key = {str(pod.key): pod for pod in outline.members}
-    taken: dict[tuple[int, int], int] = {}
-    decisions: dict[PodKey, PodDecision] = {}
-    positions = {int(row): position for position, row in enumerate(outline.rows)}
-    for key, node in answer.nodes.items():
-        pod, row = by_key[key], workspace.layout.row_of[node]
-        place = (outline.shape_of[key], positions[row])
-        refused = outline.classes[place[0]].refuse()
-        if refused is not None:
-            nodes = len(workspace.layout.names)
-            return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
-        decision = place_there(workspace, features, pod, row)
-        if decision is None:
-            return (*place, taken.get(place, 0))
-        taken[place] = taken.get(place, 0) + 1
-        decisions[pod.key] = decision
-    return decisions
-
-
-def _finish(
+def finish(
     job: Job, bound: Mapping[PodKey, PodDecision], answer: GangPlacement, *, cut: bool
 ) -> tuple[list[PodDecision], JobPlan]:
+    """Write down a plan whose members are bound; ``cut`` says that an offer was lowered more than proven."""
     left_out = 'no place is left for more than the minimum of gang "{}"'
     decisions = [
         bound.get(pod.key, Unschedulable(pod=pod.key, refusal=left_out.format(name)))

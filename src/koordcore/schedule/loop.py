@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -15,12 +15,15 @@ from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, JobPlan, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.policy import Policy
+from koordcore.model.policy import GangTurns, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.holds import hold, let_go
 from koordcore.schedule.place import place_pod
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+
+if TYPE_CHECKING:
+    from koordcore.schedule.jobs import Job
 
 __all__ = ["open_workspace", "queue_order", "schedule"]
 
@@ -110,8 +113,15 @@ def schedule(
         from koordcore.schedule.preempt import Preemptor
 
         preemptor = Preemptor(workspace, features, table, preempt, limits)
+    turns: Iterable[Pod | Job] = table.turns(asked)
+    together = None
+    if policy.gangs is GangTurns.TOGETHER:
+        from koordcore.schedule.together import JointTurns
+
+        together = JointTurns(workspace, features, limits, evicting=preempt is not None)
+        turns = together.turns(turns)
     held: list[Pod] = []
-    for turn in table.turns(asked):
+    for turn in turns:
         if isinstance(turn, Pod):
             decision = place_pod(workspace, features, turn)
             workspace.commit()
@@ -122,7 +132,8 @@ def schedule(
             if preemptor is not None and isinstance(decision, Unschedulable):
                 members = list(preemptor.for_pod(turn) or members)
         else:
-            members, plan = place_job(workspace, features, turn, limits)
+            settled = None if together is None else together.settled(turn)
+            members, plan = settled or place_job(workspace, features, turn, limits)
             if preemptor is not None and not plan.placed and not plan.held and not turn.refusal:
                 members = _with_nominations(members, preemptor.for_job(turn))
             plans.append(plan)
@@ -150,6 +161,7 @@ def schedule(
         decisions=tuple(decisions),
         snapshot=end,
         jobs=tuple(plans),
+        together=() if together is None else tuple(together.plans),
         preemptions=tuple(preemptor.plans) if preemptor is not None else (),
         policy=policy,
         stats=counts,

@@ -164,6 +164,8 @@ def _answer(result: ScheduleResult) -> dict[str, Json]:
         "decisions": [to_json(one) for one in result.decisions],
         "jobs": [to_json(one) for one in result.jobs],
     }
+    if result.together:
+        answer["together"] = [to_json(one) for one in result.together]
     if result.preemptions:
         answer["preemptions"] = [to_json(one) for one in result.preemptions]
     return answer

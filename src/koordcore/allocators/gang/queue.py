@@ -19,7 +19,7 @@ from koordcore.allocators.gang.mixed import class_counts, combined_slots, name_m
 from koordcore.allocators.gang.model import GangModel
 from koordcore.allocators.gang.objective import Terms, terms_of
 from koordcore.allocators.gang.planner import place_gang
-from koordcore.allocators.gang.regather import gather_again
+from koordcore.allocators.gang.regather import gather_again, let_in
 from koordcore.allocators.gang.rivals import QueuedGang, after_members, count_members, queue_objective
 from koordcore.errors import ModelError, SolverError
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
@@ -41,11 +41,18 @@ class QueuePlan:
     certificate
         Gangs placed per priority from the highest down (negated), members placed (negated), then domains used
         per layer above the nodes from the top down, summed over the gangs.
+    in_order
+        Gangs that start one by one.
     """
 
     placements: immutabledict[str, immutabledict[str, str]]
     waiting: tuple[str, ...]
     certificate: Certificate
+    in_order: tuple[str, ...]
+
+    def settles_who_starts(self, tiers: int) -> bool:
+        """Tell whether no plan starts more gangs, with so many priorities in the queue."""
+        return self.certificate.bound[:tiers] == self.certificate.objective[:tiers]
 
 
 def plan_in_order(tree: NetworkTopology, gangs: Sequence[QueuedGang]) -> QueuePlan:
@@ -58,7 +65,7 @@ def plan_in_order(tree: NetworkTopology, gangs: Sequence[QueuedGang]) -> QueuePl
         if isinstance(placed, GangPlacement):
             placements[gang.name] = placed.nodes
             count_members(tree, gang.demand, placed.nodes, used)
-    return _plan(tree, gangs, placements, None)
+    return _plan(tree, gangs, placements, None, tuple(placements))
 
 
 def plan_queue(
@@ -67,7 +74,9 @@ def plan_queue(
     """Place as many gangs as possible, high priorities first, then as many members, then gathered best.
 
     Each gang that starts gets its minimum at least and keeps all its rules. The number of gangs and the
-    gathering are proven as far as the budget goes; the certificate says how far that was.
+    gathering are proven as far as the budget goes; the certificate says how far that was. Whatever the
+    budget, no fewer gangs of a priority start than one by one, unless more of a higher one do, and no gang
+    waits for room that one of a lower priority has got.
 
     Raises
     ------
@@ -130,7 +139,9 @@ class _Queue:
         proven = first.status is OutcomeStatus.OPTIMAL
         further = second.bound if proven else tuple(self._model.program.span(s.terms)[0] for s in gathering)
         final = gather_again(self._tree, self._gangs, self._placements(second.values), loose)
-        return _plan(self._tree, self._gangs, final, (*first.bound, *further))
+        if not proven:
+            final = let_in(self._tree, self._gangs, final)
+        return _plan(self._tree, self._gangs, final, (*first.bound, *further), start.in_order)
 
     def _solve(
         self, stages: Sequence[Stage], known: Mapping[str, Mapping[str, str]], limits: Limits
@@ -273,6 +284,7 @@ def _plan(
     gangs: Sequence[QueuedGang],
     placements: Mapping[str, Mapping[str, str]],
     bound: tuple[int, ...] | None,
+    in_order: tuple[str, ...],
 ) -> QueuePlan:
     """Check a plan gang by gang on what the others leave, and write it down."""
     used = np.zeros((len(gangs[0].demand.shapes) if gangs else 0, len(tree.nodes)), dtype=np.int64)
@@ -292,4 +304,4 @@ def _plan(
     else:
         certificate = Certificate.make_bounded(objective, min(bound, objective))
     waiting = tuple(gang.name for gang in gangs if gang.name not in kept)
-    return QueuePlan(placements=kept, waiting=waiting, certificate=certificate)
+    return QueuePlan(placements=kept, waiting=waiting, certificate=certificate, in_order=in_order)

@@ -12,12 +12,13 @@ from typing import Final, TypeAlias
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import GangPlacement, IntMatrix
 from koordcore.allocators.gang.planner import place_gang
 from koordcore.allocators.gang.rivals import QueuedGang, after_members, count_members, queue_objective
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["gather_again"]
+__all__ = ["gather_again", "let_in"]
 
 Placements: TypeAlias = Mapping[str, Mapping[str, str]]
 
@@ -89,4 +90,34 @@ def _improved(
             count_members(tree, gang.demand, plan[gang.name], used)
         if not gained:
             break
+    return plan
+
+
+def let_in(
+    tree: NetworkTopology, gangs: Sequence[QueuedGang], placements: Placements
+) -> dict[str, Mapping[str, str]]:
+    """Start whoever waits for room that gangs of a lower priority have got, and place those anew."""
+    plan = {name: nodes for name, nodes in placements.items() if nodes}
+    waiting = [gang for gang in gangs if gang.name not in plan]
+    for gang in sorted(waiting, key=lambda one: -one.priority):
+        if gang.name in plan:
+            continue
+        higher = [one for one in gangs if one.priority >= gang.priority and one.name in plan]
+        kept = {one.name: plan[one.name] for one in higher}
+        used = _used(tree, gangs, kept)
+        placed = place_gang(tree, after_members(gang.demand, used))
+        if not isinstance(placed, GangPlacement) or not placed.nodes:
+            continue
+        kept[gang.name] = placed.nodes
+        count_members(tree, gang.demand, placed.nodes, used)
+        for lower in (one for one in gangs if one.priority < gang.priority):
+            nodes = plan.get(lower.name, {})
+            left = after_members(lower.demand, used)
+            if not nodes or placement_violations(tree, left, nodes):
+                anew = place_gang(tree, left)
+                nodes = anew.nodes if isinstance(anew, GangPlacement) else {}
+            if nodes:
+                kept[lower.name] = nodes
+                count_members(tree, lower.demand, nodes, used)
+        plan = kept
     return plan

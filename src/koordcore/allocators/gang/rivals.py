@@ -47,7 +47,7 @@ def queue_objective(
         bound = tree.sum_up(gang.demand.bound) if len(gang.demand.bound) else None
         for depth in range(1, len(tree.layers)):
             used = {int(domain) for domain in tree.ancestors[depth, rows]}
-            domains[depth - 1] += sum(bound is None or bound[domain] == 0 for domain in used)
+            domains[depth - 1] += sum(bound is None or int(bound[domain]) == 0 for domain in used)
     return (*placed, members, *domains)
 
 
