@@ -20,6 +20,7 @@ from koordcore.model.resources import make_resources
 from koordcore.schedule.feature import Evaluator, Holding
 from koordcore.schedule.features.numa import NUMAFeature
 from koordcore.schedule.features.numa_whole import WholeNode, WholeNodeEvaluator
+from koordcore.schedule.reserved import Rooms
 
 NAMES = ("cpu", "memory", "ephemeral-storage", "example.com/card", "kubernetes.io/batch-cpu")
 amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 20_000), max_size=5)
@@ -49,6 +50,11 @@ class Lending:
     def lifted(self, rows: Rows, *, scored: bool = False) -> IntMatrix:
         del scored
         return self._lent[:, rows]
+
+    def rooms(self, rows: Rows) -> Rooms:
+        """No room holds CPUs or NUMA amounts of its own."""
+        none = np.zeros(0, np.int64)
+        return Rooms(none, np.zeros((len(self._lent), 0), np.int64), (), None)  # type: ignore[arg-type]
 
 
 @given(

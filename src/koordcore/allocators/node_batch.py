@@ -37,6 +37,7 @@ from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import CPU, NO_RESOURCES, make_resources
 from koordcore.protocol.numa import NO_STATUS
 from koordcore.protocol.numa_nodes import amplify
+from koordcore.scoring.resources import Capacity, least_percent, most_percent, weighted_mean
 from koordcore.topology.numa import NUMATopologyPolicy
 
 __all__ = ["NodeTable", "NodeVerdicts"]
@@ -186,8 +187,18 @@ class NodeVerdicts:
         self._verdicts: list[_Verdict | None] = []
         self._open = 0
         self._fits: BoolVector = np.zeros(0, dtype=np.bool_)
-        self._scores: dict[int, _Score] = {}
         self._zone_scores: IntVector = np.zeros(0, dtype=np.int64)
+        self._cpu_terms: IntVector = np.zeros((3, 0), dtype=np.int64)
+        self._numbers: IntVector = np.arange(len(table), dtype=np.int64)
+        rated = {
+            name: weight
+            for name, weight in args.weights
+            if name in self._allocatable and (not is_scalar(name) or self._cpu.requests.get(name))
+        }
+        self._rated = tuple(rated)
+        self._weights: IntVector = np.array([*rated.values()], dtype=np.int64)[:, None]
+        none: IntVector = np.zeros((0, len(table)), dtype=np.int64)
+        self._room = Capacity(np.stack([self._allocatable[name] for name in rated]) if rated else none)
         self._amplified = False
 
     def fits(self, rows: Rows = _ALL, lent: IntVector | None = None) -> BoolVector:
@@ -277,16 +288,20 @@ class NodeVerdicts:
         unknown = scores == _UNKNOWN
         if unknown.any():
             for state_id in np.unique(ids[unknown]).tolist():
-                self._zone_scores[state_id] = self._score(state_id).score
+                rated = self._rate(state_id)
+                self._zone_scores[state_id] = rated.score
+                self._cpu_terms[:, state_id] = rated.request_cpu, rated.more_cpu, rated.instead_cpu
             scores = self._zone_scores[ids]
         plain = scores < 0
+        if plain.all():
+            return self._score_nodes(ids, self._rows(rows), lifted or {})
         if plain.any():
             off = {name: column[plain] for name, column in (lifted or {}).items()}
             scores[plain] = self._score_nodes(ids[plain], self._rows(rows)[plain], off)
         return scores
 
     def _rows(self, rows: Rows) -> IntVector:
-        return np.arange(len(self.table), dtype=np.int64)[rows]
+        return self._numbers[rows]
 
     def _amounts(self, row: int) -> NodeAmounts:
         return NodeAmounts(
@@ -298,11 +313,6 @@ class NodeVerdicts:
         values = [0 if verdict is None else getattr(verdict, field) for verdict in self._verdicts]
         return np.array(values, dtype=np.int64)[ids]
 
-    def _score_column(self, ids: IntVector, field: str) -> IntVector:
-        there, inverse = np.unique(ids, return_inverse=True)
-        values = [getattr(self._score(state_id), field) for state_id in there.tolist()]
-        return np.array(values, dtype=np.int64)[inverse]
-
     def _known_ids(self, rows: Rows) -> IntVector:
         """Ids of some nodes, each with its verdict worked out."""
         ids: IntVector = self.table.ids[rows]
@@ -313,6 +323,7 @@ class NodeVerdicts:
             self._open += more
             self._fits = np.concatenate([self._fits, np.zeros(more, dtype=np.bool_)])
             self._zone_scores = np.concatenate([self._zone_scores, np.full(more, _UNKNOWN)])
+            self._cpu_terms = np.hstack([self._cpu_terms, np.zeros((3, more), dtype=np.int64)])
         if self._open:
             for state_id in np.unique(ids).tolist():
                 self._verdict(state_id)
@@ -354,12 +365,6 @@ class NodeVerdicts:
             return ()
         return (DeviceProvider(devices, self.request.devices, policy=self.policy, memo=self._memo),)
 
-    def _score(self, state_id: int) -> _Score:
-        known = self._scores.get(state_id)
-        if known is None:
-            known = self._scores[state_id] = self._rate(state_id)
-        return known
-
     def _rate(self, state_id: int) -> _Score:
         state, verdict = self.table.states[state_id], self._verdict(state_id)
         demand = demand_on(self._cpu, state.node)
@@ -400,28 +405,22 @@ class NodeVerdicts:
 
     def _score_nodes(self, ids: IntVector, rows: IntVector, lifted: Mapping[str, IntVector]) -> IntVector:
         """Score nodes as a whole: the formula of :func:`score_amounts` on columns."""
-        total = np.zeros(len(ids), dtype=np.int64)
-        weights = np.zeros(len(ids), dtype=np.int64)
-        for name, weight in self.args.weights:
-            if name not in self._allocatable or (is_scalar(name) and not self._cpu.requests.get(name)):
-                continue
-            room = self._allocatable[name][rows]
-            used = self._requested[name][rows] if name in self._requested else np.zeros_like(room)
+        if not self._rated:
+            return np.zeros(len(ids), dtype=np.int64)
+        used = np.zeros((len(self._rated), len(rows)), dtype=np.int64)
+        for place, name in enumerate(self._rated):
+            if name in self._requested:
+                used[place] = self._requested[name][rows]
             if name in lifted:
-                used = used - lifted[name]
+                used[place] -= lifted[name]
             if name == CPU:
-                instead = self._score_column(ids, "instead_cpu")
-                used = np.where(instead >= 0, instead, used + self._score_column(ids, "more_cpu"))
-                used = used + self._score_column(ids, "request_cpu")
+                request, more, instead = self._cpu_terms[:, ids]
+                used[place] = np.where(instead >= 0, instead, used[place] + more) + request
             else:
-                used = used + self._cpu.requests.get(name, 0)
-            there = room != 0
-            divisor = np.where(there, room, 1)
-            if self.args.scoring is ScoringStrategy.MOST_ALLOCATED:
-                part = np.minimum(used, room) * 100 // divisor
-            else:
-                part = np.where(used > room, 0, (room - used) * 100 // divisor)
-            total += np.where(there, weight * part, 0)
-            weights += np.where(there, weight, 0)
-        scores: IntVector = np.where(weights > 0, total // np.where(weights > 0, weights, 1), 0)
-        return scores
+                used[place] += self._cpu.requests.get(name, 0)
+        most = self.args.scoring is ScoringStrategy.MOST_ALLOCATED
+        parts = (most_percent if most else least_percent)(used, self._room.at(rows))
+        if self._room.everywhere and len(self._rated) == sum(self._weights[:, 0]):
+            mean: IntVector = np.add.reduce(parts) // len(parts)
+            return mean
+        return weighted_mean(parts, np.where(self._room.present[:, rows], self._weights, 0))
