@@ -144,3 +144,62 @@ def test_what_prod_pods_use_has_thresholds_of_its_own(
     assert "prod cpu" in shown
     assert "1 hot nodes before, 0 after, 1 moves" in shown
     assert main(["rebalance", str(path), "--prod-high", "cpu"]) == 2
+
+
+def cards(path: Path, held: dict[str, list[int]]) -> Path:
+    """Write nodes of eight cards with one pod for each number of cards."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs"}
+    objects: list[dict[str, Any]] = []
+    for node, pods in held.items():
+        allocatable = {"cpu": "64", "memory": "64Gi", "pods": "20", "nvidia.com/gpu": "8"}
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": node},
+                "status": {"allocatable": allocatable},
+            }
+        )
+        for index, count in enumerate(pods):
+            amounts = {"cpu": "1", "nvidia.com/gpu": str(count)}
+            container = {"name": "c", "resources": {"requests": amounts, "limits": amounts}}
+            name = f"{node}-{index}"
+            objects.append(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": name, "namespace": "d", "uid": name, "ownerReferences": [owner]},
+                    "spec": {"nodeName": node, "containers": [container]},
+                    "status": {"phase": "Running"},
+                }
+            )
+    path.write_text(json.dumps(objects), encoding="utf-8")
+    return path
+
+
+def test_fragments_are_lowered(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Where pods of eight cards are to be expected, seven and four idle ones are in vain."""
+    path = cards(tmp_path / "c.json", {"a": [1], "b": [3, 1], "c": [8]})
+    mix = cards(tmp_path / "mix.json", {"z": [8]})
+    assert main(["defrag", str(path), "--fragments", "--mix", str(mix), "-o", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert [(one["pod"], one["to"]) for one in plan["moves"]] == [("d/a-0", "b")]
+    assert plan["fragmentedMilli"] == {"before": 11_000, "planned": 3000, "after": 3000}
+    assert (plan["gains"], plan["prices"]) == ([8000], [1])
+    file = tmp_path / "moves.json"
+    file.write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["verify", str(path), "--plan", str(file)]) == 0
+    capsys.readouterr()
+    assert main(["defrag", str(path), "--fragments", "--mix", str(mix)]) == 0
+    shown = capsys.readouterr().out
+    assert "CARDS WON" in shown
+    assert "11.00 idle cards in vain before, 3.00 after, 1 moves" in shown
+    assert main(["defrag", str(path), "--fragments", "--mix", str(mix), "--worth", "8"]) == 0
+    assert "0 moves" in capsys.readouterr().out
+
+
+def test_fragments_need_cards(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A dump without cards ends in a message."""
+    path = dump(tmp_path / "c.json", cores={"a": [2]})
+    assert main(["defrag", str(path), "--fragments"]) == 2
+    assert "no node of the dump has cards" in capsys.readouterr().err
