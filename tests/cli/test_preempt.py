@@ -120,3 +120,19 @@ def test_a_plan_is_checked_from_its_json(
     plan.write_text(text.replace("default/cheap", "default/dear"), "utf-8")
     assert main(["verify", dump, "--plan", str(plan)]) == 1
     assert "does not run on n1" in capsys.readouterr().out
+
+
+def test_who_can_move_does_not_have_to_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`want` needs n1 whole; `cheap` fits on n2."""
+    items = objects()
+    items[2]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
+    items[3]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    items[4]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4"
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), "utf-8")
+    assert main(["schedule", str(path), "--preempt", "--relocate"]) == 0
+    shown = capsys.readouterr().out
+    assert "moves to n2" in shown
+    assert "1 move" in shown
+    assert main(["schedule", str(path), "--relocate"]) == 2
+    assert "--preempt" in capsys.readouterr().err

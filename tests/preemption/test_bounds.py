@@ -35,4 +35,4 @@ def test_fewest_pods_counts_at_the_best_rate() -> None:
 def test_room_that_is_free_needs_nobody() -> None:
     problem = problem_of([[4]], [(0, (2,), 7, "")], [(3,)])
     everywhere = Domains(np.zeros(1, dtype=np.int64), 1)
-    assert floor_of(problem, everywhere, Members.ALL).vector == (0, NO_PRIORITY, 0, 0, 0, 0)
+    assert floor_of(problem, everywhere, Members.ALL).vector == (0, NO_PRIORITY, 0, 0, 0, 0, 0)

@@ -212,6 +212,66 @@ def test_a_victim_that_fits_elsewhere_is_moved_where_that_is_asked_for() -> None
     assert [(move.victim.pod.name, move.node) for move in plan.moves] == [("a", "n2")]
 
 
+MOVING = PreemptionRules(relocation=Relocation.FIRST)
+
+
+def labelled(state: NodeState, size: str) -> NodeState:
+    return attrs.evolve(state, node=attrs.evolve(state.node, labels={"size": size}))
+
+
+LARGE = immutabledict(size="large")
+
+
+def test_a_move_of_the_more_important_pod_costs_less_than_an_eviction() -> None:
+    """`a` has nowhere to go; `b` has."""
+    kept = pod("c", 2000, 5, labels={DISABLE_PREEMPTIBLE: "true"})
+    snapshot = ClusterSnapshot(
+        nodes=[
+            labelled(node("n1", 4000, pod("a", 4000)), "large"),
+            labelled(node("n2", 4000, pod("b", 2000, 5), kept), "large"),
+            labelled(node("n3", 2000), "small"),
+        ],
+        pending=[pod("p", 2000, 10, node_selector=LARGE)],
+    )
+    assert victims(schedule(snapshot, preempt=RULES)) == ["a"]
+    result = schedule(snapshot, preempt=MOVING)
+    assert verify(snapshot, result) == ()
+    (plan,) = result.preemptions
+    assert [(move.victim.pod.name, move.node) for move in plan.moves] == [("b", "n3")]
+    assert victims(result) == ["b"]
+    assert (plan.damage.pods, plan.damage.moves) == (0, 1)
+    assert plan.certificate.proven
+
+
+def test_the_room_of_who_moves_is_not_given_away() -> None:
+    """`q` comes later in the queue and would fit on n2, where `a` goes."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 8000, pod("a", 3000)), node("n2", 4000, pod("b", 1000, 50))],
+        pending=[pod("p", 8000, 20), pod("q", 3000, 10)],
+    )
+    result = schedule(snapshot, preempt=MOVING)
+    assert [type(one) for one in result.decisions] == [Nominated, Unschedulable]
+    assert verify(snapshot, result) == ()
+
+
+@pytest.mark.parametrize(("room", "moves", "pods"), [(2000, 0, 2), (3000, 2, 0)])
+def test_a_gang_that_breaks_moves_whole_or_not_at_all(room: int, moves: int, pods: int) -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[
+            labelled(node("n1", 4000, pod("a", 3000, 0, "g")), "large"),
+            labelled(node("n2", 4000, pod("b", 3000, 0, "g")), "large"),
+            labelled(node("n3", room), "small"),
+        ],
+        pending=[pod("p", 4000, 10, node_selector=LARGE)],
+        records=[PodGroup(namespace="default", name="g", min_member=2)],
+    )
+    result = schedule(snapshot, preempt=MOVING)
+    assert verify(snapshot, result) == ()
+    (plan,) = result.preemptions
+    assert (plan.damage.moves, plan.damage.pods) == (moves, pods)
+    assert plan.broken == ("default/g",)
+
+
 def test_the_checker_sees_a_victim_that_may_not_leave() -> None:
     snapshot = ClusterSnapshot(nodes=[node("n1", 4000, pod("a", 3000))], pending=[pod("p", 3000, 10)])
     result = schedule(snapshot, preempt=RULES)

@@ -153,7 +153,7 @@ def test_what_a_dry_run_finds_out_is_planned_around() -> None:
     pods = [(0, (4,), 0, ""), (0, (4,), 0, ""), (1, (8,), 5, "")]
     problem = problem_of([[0], [0]], pods, [(4,)])
 
-    def dry_run(counts: np.ndarray, chosen: np.ndarray) -> Conflict | None:
+    def dry_run(counts: np.ndarray, chosen: np.ndarray, moves: np.ndarray) -> Conflict | None:
         if counts[0, 0] and not chosen[:2].all():
             return Conflict(0, counts[:, 0], chosen)
         return None

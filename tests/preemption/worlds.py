@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 
 from koordcore.allocators.gang.demand import Member, Role
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
-from koordcore.preemption.problem import Candidates, Jobs, MemberShape, PreemptionProblem
+from koordcore.preemption.problem import Candidates, Jobs, MemberShape, PreemptionProblem, Refuges
 from koordcore.topology.network import LayerSpec, build_tree
 
-__all__ = ["problem_of", "random_problem"]
+__all__ = ["problem_of", "random_problem", "with_refuges"]
 
 LAYERS = (LayerSpec("BlockLayer", ("block",)), LayerSpec("NodeTopologyLayer", (), "BlockLayer"))
 
@@ -139,3 +140,20 @@ def random_problem(seed: int, *, most: int = 8) -> PreemptionProblem:
         rules=rules,
         allowed=[[rng.random() < 0.9 for _ in range(nodes)] for _ in range(len(set(members)))],
     )
+
+
+def with_refuges(problem: PreemptionProblem, seed: int) -> PreemptionProblem:
+    """Let most candidates move to some of the nodes."""
+    rng = random.Random(seed)
+    table = problem.candidates
+    kinds = sorted({tuple(column) for column in table.amounts.T.tolist()})
+    shapes = tuple(
+        MemberShape(
+            request=np.array(kind, dtype=np.int64),
+            allowed=np.array([rng.random() < 0.7 for _ in problem.nodes], dtype=np.bool_),
+        )
+        for kind in kinds
+    )
+    kind = [kinds.index(tuple(column)) if rng.random() < 0.8 else -1 for column in table.amounts.T.tolist()]
+    refuges = Refuges(np.array(kind, dtype=np.int64), shapes)
+    return attrs.evolve(problem, refuges=refuges)

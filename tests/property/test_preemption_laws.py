@@ -12,8 +12,8 @@ from koordcore.model.preemption import Gather, Members, NotHelpful, PreemptionPl
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import PreemptionProblem
 from tests.preemption.test_flow import RULES, after, random_cluster
-from tests.preemption.worlds import random_problem
-from tests.reference.preemption_brute import Mask, best_by_enumeration, holds, is_legal
+from tests.preemption.worlds import random_problem, with_refuges
+from tests.reference.preemption_brute import Mask, best_by_enumeration, best_with_moves, holds, is_legal
 
 seeds = st.integers(0, 10**6)
 few = settings(max_examples=25, deadline=None)
@@ -40,6 +40,16 @@ def test_no_set_of_victims_is_cheaper(seed: int, members: Members) -> None:
     else:
         assert plan.damage == best.damage
         assert is_legal(problem, mask_of(problem, plan))
+
+
+@few
+@given(seeds, st.sampled_from(Members))
+def test_no_set_of_victims_and_moves_is_cheaper(seed: int, members: Members) -> None:
+    problem = with_refuges(random_problem(seed, most=5), seed)
+    best = best_with_moves(problem, members)
+    plan = cheapest(problem, members)
+    assert plan.certificate.proven
+    assert best.damage == (None if isinstance(plan, NotHelpful) else plan.damage)
 
 
 @few

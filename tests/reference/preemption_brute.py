@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore.model.preemption import Damage, Members
+from koordcore.preemption.bounds import holding, usable_up_to, widest_slots
 from koordcore.preemption.cost import broken_jobs, close, damage_of
-from koordcore.preemption.problem import PreemptionProblem
+from koordcore.preemption.problem import Domains, PreemptionProblem
 
-__all__ = ["Best", "best_by_enumeration", "holds", "is_legal"]
+__all__ = ["Best", "best_by_enumeration", "best_with_moves", "holds", "is_legal"]
 
 Mask = NDArray[np.bool_]
 
@@ -34,8 +35,8 @@ def _rooms(problem: PreemptionProblem, chosen: Mask) -> list[list[int]]:
     return room
 
 
-def holds(problem: PreemptionProblem, chosen: Mask, members: Members) -> bool:
-    """Place member after member on any node that takes it, going back where that fails."""
+def holds(problem: PreemptionProblem, chosen: Mask, members: Members, moved: Mask | None = None) -> bool:
+    """Place who moves and member after member on any node that takes it, going back where that fails."""
     room = _rooms(problem, chosen)
     tree, bases = problem.tree, range(len(problem.nodes))
     queue = [(index, member) for index, role in enumerate(problem.roles) for member in role.members]
@@ -59,6 +60,26 @@ def holds(problem: PreemptionProblem, chosen: Mask, members: Members) -> bool:
             if any(homes.count(home) % multiple for home in homes):
                 return False
         return True
+
+    movers = [] if moved is None else np.flatnonzero(moved).tolist()
+
+    def move(position: int) -> bool:
+        if position == len(movers):
+            return place(0, [0] * len(problem.roles), [])
+        shape = problem.all_shapes[int(problem.shape_of_kind[movers[position]])]
+        ask = [int(amount) for amount in shape.request]
+        for node in bases:
+            if shape.allowed[node] and all(
+                a <= 0 or a <= left for a, left in zip(ask, room[node], strict=True)
+            ):
+                for r, amount in enumerate(ask):
+                    room[node][r] -= amount
+                found = move(position + 1)
+                for r, amount in enumerate(ask):
+                    room[node][r] += amount
+                if found:
+                    return True
+        return False
 
     def place(position: int, counts: list[int], where: list[int]) -> bool:
         if position == len(queue):
@@ -84,7 +105,7 @@ def holds(problem: PreemptionProblem, chosen: Mask, members: Members) -> bool:
             return place(position + 1, counts, where)
         return False
 
-    return place(0, [0] * len(problem.roles), [])
+    return move(0)
 
 
 def best_by_enumeration(problem: PreemptionProblem, members: Members) -> Best:
@@ -97,6 +118,44 @@ def best_by_enumeration(problem: PreemptionProblem, members: Members) -> Best:
             sets.append((damage_of(problem, chosen), flags))
     for damage, flags in sorted(sets):
         if holds(problem, np.array(flags, dtype=np.bool_), members):
+            return Best(damage)
+    return Best(None)
+
+
+def best_with_moves(problem: PreemptionProblem, members: Members) -> Best:
+    """Try every set of victims, and everybody who may move or not; a broken gang moves whole or not at all.
+
+    Pods leave only nodes that take a member once everybody has left, in a domain that may hold the job, or
+    with their gang.
+    """
+    table = problem.candidates
+    slots = widest_slots(problem, usable_up_to(problem, None))
+    target: Mask = np.asarray(slots.any(axis=0))
+    tree = problem.tree
+    must = problem.spec.must_layer(tree.layers) if tree is not None else ""
+    if tree is not None and must:
+        names = [int(tree.ancestors[tree.depth_of(must) or 0][place]) for place in problem.place]
+        home = [sorted(set(names)).index(name) for name in names]
+        fits = holding(problem, slots, Domains(np.array(home), max(home) + 1), members)
+        target &= [bool(fits[one]) for one in home]
+    concerned = {int(job) for job, node in zip(table.job, table.node, strict=True) if target[node]}
+    fine = np.array([int(job) in concerned for job in table.job], dtype=np.bool_)
+    sets = []
+    for flags in product((False, True), repeat=len(table)):
+        chosen = np.array(flags, dtype=np.bool_)
+        closed = close(problem, chosen)
+        if closed is None or (closed != chosen).any() or (chosen & ~fine).any():
+            continue
+        broken = broken_jobs(problem, chosen)
+        movable = np.flatnonzero(chosen & (problem.shape_of_kind >= 0)).tolist()
+        for some in product((False, True), repeat=len(movable)):
+            moved = np.zeros(len(table), dtype=np.bool_)
+            moved[movable] = some
+            parts = [moved[table.job == job] for job in np.flatnonzero(broken)]
+            if all(part.all() or not part.any() for part in parts):
+                sets.append((damage_of(problem, chosen, moved), flags, tuple(moved.tolist())))
+    for damage, flags, going in sorted(sets):
+        if holds(problem, np.array(flags, np.bool_), members, np.array(going, np.bool_)):
             return Best(damage)
     return Best(None)
 

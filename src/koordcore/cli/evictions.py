@@ -18,15 +18,19 @@ def describe_damage(damage: Damage) -> str:
     >>> describe_damage(Damage(jobs=1, pods=2, highest=100))
     '2 pods of 1 job, up to priority 100'
     """
-    if not damage.pods:
-        return "nobody leaves"
-    parts = [f"{damage.pods} pod{'s' * (damage.pods != 1)} of {damage.jobs} job{'s' * (damage.jobs != 1)}"]
-    parts.append(f"up to priority {damage.highest}")
+    parts = []
+    if damage.pods:
+        parts.append(
+            f"{damage.pods} pod{'s' * (damage.pods != 1)} of {damage.jobs} job{'s' * (damage.jobs != 1)}"
+        )
+        parts.append(f"up to priority {damage.highest}")
+    if damage.moves:
+        parts.append(f"{damage.moves} move{'s' * (damage.moves != 1)}")
     if damage.violations:
         parts.append(f"{damage.violations} beyond disruption budgets")
     if damage.restarts:
         parts.append(f"restart cost {damage.restarts}")
-    return ", ".join(parts)
+    return ", ".join(parts) or "nobody leaves"
 
 
 def preemption_table(result: ScheduleResult) -> Table:

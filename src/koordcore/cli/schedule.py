@@ -20,7 +20,7 @@ from koordcore.manifests.records import result_record
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod
 from koordcore.model.policy import GangTurns
-from koordcore.model.preemption import PreemptionRules
+from koordcore.model.preemption import PreemptionRules, Relocation
 from koordcore.model.reservations import Reservation
 from koordcore.schedule import schedule
 from koordcore.simulate.record import write_record
@@ -37,6 +37,7 @@ examples:
   koordcore schedule cluster.yaml --policy conf.yaml
   koordcore schedule cluster.yaml --joint-gangs   gangs of the queue together instead of one by one
   koordcore schedule cluster.yaml --preempt       also who would have to go for whoever finds no place
+  koordcore schedule cluster.yaml --preempt --relocate    and who of them could move instead
 """
 
 
@@ -61,6 +62,11 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         action="store_true",
         help="plan gangs that follow each other in the queue as one, so that most of them start",
     )
+    parser.add_argument(
+        "--relocate",
+        action="store_true",
+        help="with --preempt: move pods that fit elsewhere instead, and prefer those who can move",
+    )
     parser.add_argument("-o", "--output", choices=tuple(PRINTERS), default="table")
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write the call down, for `koordcore simulate FILE`"
@@ -73,12 +79,16 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Schedule, verify, print; 1 when a pod found no node."""
+    if arguments.relocate and not arguments.preempt:
+        print("koordcore: --relocate: pods move only for a job that preempts; add --preempt", file=sys.stderr)
+        return 2
     loaded = load_paths(arguments)
     policy = read_policy(arguments)
     if arguments.joint_gangs:
         policy = attrs.evolve(policy, gangs=GangTurns.TOGETHER)
     snapshot = loaded.snapshot
-    rules = PreemptionRules() if arguments.preempt else None
+    relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
+    rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
     with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
         result = schedule(snapshot, policy=policy, preempt=rules)
         violations = verify(snapshot, result)

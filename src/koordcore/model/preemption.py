@@ -62,7 +62,8 @@ class Relocation(StrEnum):
 
     NEVER = "never"
     FIRST = "first"
-    """A victim that fits elsewhere under its own constraints is moved there instead of being evicted."""
+    """A victim that fits elsewhere under its own constraints is moved there instead of being evicted; whoever
+    can move is preferred to whoever cannot."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,20 +88,25 @@ class PreemptionRules:
 class Damage:
     """What evictions cost; compared field by field, smaller is better.
 
+    Whoever leaves its node is evicted, or moved to another one. A move uses disruption budgets up and is a
+    restart; beyond that it weighs less than any eviction.
+
     Parameters
     ----------
     violations
-        Over all disruption budgets, evicted pods beyond what the budget allows.
+        Over all disruption budgets, pods that leave beyond what the budget allows.
     highest
-        Highest priority of a victim; ``NO_PRIORITY`` without victims.
+        Highest priority of an evicted pod; ``NO_PRIORITY`` without any.
     jobs
-        Jobs lost: gangs that fall below their minimum, and victims without a gang.
+        Jobs lost: gangs that fall below their minimum and do not move whole, and evicted pods without a gang.
     pods
         Evicted pods, those of broken gangs that run elsewhere included.
     priorities
-        Sum of the victims' priorities.
+        Sum of the evicted pods' priorities.
     restarts
-        Sum of what the caller says that restarting each victim costs.
+        Sum of what the caller says that restarting each pod that leaves costs.
+    moves
+        Pods that are moved.
     """
 
     violations: int = 0
@@ -109,6 +115,7 @@ class Damage:
     pods: int = 0
     priorities: int = 0
     restarts: int = 0
+    moves: int = 0
 
     @property
     def vector(self) -> tuple[int, ...]:

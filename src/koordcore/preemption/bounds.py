@@ -116,7 +116,7 @@ def floor_of(problem: PreemptionProblem, domains: Domains, members: Members) -> 
         else:
             low = middle + 1
     least = levels[low]
-    vector = (0, least, 0, 0, 0, 0) if least == NO_PRIORITY else (0, least)
+    vector = (0, least, 0, 0, 0, 0, 0) if least == NO_PRIORITY else (0, least)
     return Floor(vector, holds(low))
 
 

@@ -42,18 +42,29 @@ def close(problem: PreemptionProblem, chosen: BoolVector) -> BoolVector | None:
     return closed
 
 
-def damage_of(problem: PreemptionProblem, chosen: BoolVector) -> Damage:
-    """Add up what a closed set of victims costs; see :class:`Damage` for the order."""
+def damage_of(problem: PreemptionProblem, chosen: BoolVector, moved: BoolVector | None = None) -> Damage:
+    """Add up what a closed set of victims costs; see :class:`Damage` for the order.
+
+    Parameters
+    ----------
+    chosen
+        Candidates that leave, shape (V,).
+    moved
+        Those of them that run on elsewhere, shape (V,); nobody when left out.
+    """
     table = problem.candidates
     if not chosen.any():
         return Damage()
     over = problem.covered[:, chosen].sum(axis=1) - problem.budgets if len(problem.budgets) else np.zeros(0)
-    priorities = table.priority[chosen]
+    evicted = chosen if moved is None else chosen & ~moved
+    priorities = table.priority[evicted]
+    lost = broken_jobs(problem, chosen) & (_evicted(problem, evicted) > 0)
     return Damage(
         violations=int(np.maximum(0, over).sum()),
-        highest=max(NO_PRIORITY, int(priorities.max())),
-        jobs=int(broken_jobs(problem, chosen).sum()),
-        pods=int(chosen.sum()),
+        highest=max(NO_PRIORITY, int(priorities.max())) if len(priorities) else NO_PRIORITY,
+        jobs=int(lost.sum()),
+        pods=int(evicted.sum()),
         priorities=int(priorities.sum()),
         restarts=int(problem.restart[chosen].sum()),
+        moves=int(chosen.sum()) - int(evicted.sum()),
     )

@@ -17,6 +17,7 @@ from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore._cpsat import Outcome, OutcomeStatus, Presolve, Program, Relaxation, Stage, solve
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.preemption import NO_PRIORITY, Members
+from koordcore.preemption.moves import Arrivals, Unit, nobody_moves, with_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
 __all__ = ["ExactAnswer", "Scope", "solve_exact"]
@@ -57,35 +58,16 @@ class ExactAnswer:
         Members per class and node, shape (C, N).
     chosen
         Who leaves, shape (V,).
+    moves
+        Row of the node to which each of them moves, -1 for none, shape (V,).
     certificate
         Over the fields of the damage.
     """
 
     counts: IntMatrix
     chosen: BoolVector
+    moves: IntVector
     certificate: Certificate
-
-
-@attrs.frozen(eq=False)
-class _Unit:
-    """What leaves together: one step of the variable takes ``step`` more of the candidates.
-
-    Parameters
-    ----------
-    variable
-        How many steps are taken.
-    ones
-        Candidates in the order in which they are taken.
-    step
-        1 for candidates that are alike and counted; all of them for a gang that cannot spare anybody.
-    job
-        The gang; -1 where each candidate is a job of its own.
-    """
-
-    variable: int
-    ones: tuple[int, ...]
-    step: int
-    job: int
 
 
 class _Model:
@@ -96,11 +78,13 @@ class _Model:
         self.program = Program()
         self.rows: list[int] = np.flatnonzero(scope.domains.home >= 0).tolist()
         self.place: dict[tuple[int, int], int] = {}
-        self.units: list[_Unit] = []
+        self.units: list[Unit] = []
         self.broken: dict[int, int] = {}
         self._follow: list[tuple[int, Callable[[list[int]], int]]] = []
+        self.moved_whole: dict[int, int] = {}
         self._members()
         self._victims()
+        self._moves()
         self._gangs()
         self._room()
         self._domains()
@@ -126,7 +110,7 @@ class _Model:
                     self.place[number, int(row)] = program.integer(0, upper)
         self._at: dict[int, list[tuple[int, int]]] = {}
         for (number, row), variable in self.place.items():
-            self._at.setdefault(row, []).append((number, variable))
+            self._at.setdefault(row, []).append((problem.classes[number][1], variable))
         for index, role in enumerate(problem.roles):
             total = []
             for number, (of_role, _) in enumerate(problem.classes):
@@ -164,7 +148,7 @@ class _Model:
         self._whole = (jobs.least > 0) & jobs.breakable & (found == jobs.running)
         # Where a dry run said that amounts are not all, candidates of equal amounts are told apart.
         apart = {conflict.node for conflict in self.scope.conflicts}
-        alike: dict[tuple[int, int, int, bytes, int, bytes, int], list[int]] = {}
+        alike: dict[tuple[int, int, int, bytes, int, bytes, int, int], list[int]] = {}
         together: dict[int, list[int]] = {}
         for one in np.flatnonzero(useful).tolist():
             job = int(table.job[one])
@@ -180,15 +164,33 @@ class _Model:
                 table.amounts[:, one].tobytes(),
                 int(problem.restart[one]),
                 problem.covered[:, one].tobytes(),
+                int(problem.shape_of_kind[one]),
                 one if apart & {-1, int(table.node[one])} else -1,
             )
             alike.setdefault(key, []).append(one)
         for key, ones in alike.items():
             ordered = tuple(sorted(ones, key=lambda one: table.keys[one]))
-            self.units.append(_Unit(self.program.integer(0, len(ones)), ordered, 1, key[1]))
+            self.units.append(Unit(self.program.integer(0, len(ones)), ordered, 1, key[1]))
         for job, ones in together.items():
             variable = self.broken[job] = self.program.boolean()
-            self.units.append(_Unit(variable, tuple(ones), len(ones), job))
+            self.units.append(Unit(variable, tuple(ones), len(ones), job))
+
+    def _moves(self) -> None:
+        """Who leaves may go on elsewhere; only nodes to which members may go lose pods for that."""
+        problem = self.problem
+        self.arrivals: Arrivals | None = None
+        if problem.refuges is None:
+            return
+        self.units = with_moves(self.program, problem, self.units)
+        for unit in self.units:
+            if unit.step > 1 and unit.moved >= 0:
+                self.moved_whole[unit.job] = unit.moved
+        losing = np.zeros(len(problem.nodes), dtype=bool)
+        losing[[int(problem.candidates.node[one]) for unit in self.units for one in unit.ones]] = True
+        room = np.where(losing, self._widest, problem.free)
+        self.arrivals = Arrivals(self.program, problem, self.units, room)
+        for (shape, row), variable in self.arrivals.at.items():
+            self._at.setdefault(row, []).append((shape, variable))
 
     def _useful(self) -> BoolVector:
         """Candidates that make room where a member may go, and their gangs."""
@@ -206,7 +208,7 @@ class _Model:
     def _gangs(self) -> None:
         """Gangs that can spare somebody: up to that many leave, or all of them."""
         program, jobs = self.program, self.problem.jobs
-        of_job: dict[int, list[_Unit]] = {}
+        of_job: dict[int, list[Unit]] = {}
         for unit in self.units:
             if unit.job >= 0 and unit.job not in self.broken:
                 of_job.setdefault(unit.job, []).append(unit)
@@ -226,6 +228,25 @@ class _Model:
                 program.require([(unit.variable, 1), (broken, -size)], at_least=0)
                 few = min(size, slack)
                 program.require([(unit.variable, 1), (broken, -(size - few))], at_most=few)
+            self._moved_or_not(job, units, broken)
+
+    def _moved_or_not(self, job: int, units: list[Unit], broken: int) -> None:
+        """A gang that breaks moves whole or not at all."""
+        program = self.program
+        moving = [(unit.moved, len(unit.ones)) for unit in units if unit.moved >= 0]
+        if len(moving) < len(units):
+            for moved, size in moving:
+                program.require([(moved, 1), (broken, size)], at_most=size)
+            return
+        total, every = [(moved, 1) for moved, _ in moving], sum(size for _, size in moving)
+        whole = self._following(
+            program.boolean(), lambda values: int(values[broken] and _total(total, values) == every)
+        )
+        self.moved_whole[job] = whole
+        program.require([(whole, 1), (broken, -1)], at_most=0)
+        for moved, size in moving:
+            program.require([(moved, 1), (whole, -size)], at_least=0)
+            program.require([(moved, 1), (broken, size), (whole, -size)], at_most=size)
 
     # -- room ------------------------------------------------------------------------------------------
 
@@ -238,10 +259,7 @@ class _Model:
                 leaving.setdefault(int(table.node[one]), []).append((unit.variable, one))
         for row, placed in self._at.items():
             for resource in range(problem.free.shape[0]):
-                asked = [
-                    (variable, int(problem.requests[problem.classes[number][1], resource]))
-                    for number, variable in placed
-                ]
+                asked = [(variable, int(problem.requests[shape, resource])) for shape, variable in placed]
                 asked = [(variable, amount) for variable, amount in asked if amount > 0]
                 if not asked:
                     continue
@@ -321,6 +339,8 @@ class _Model:
                     (variable, int(pool.uses[problem.classes[number][1], row]))
                     for (number, _), variable in self.place.items()
                 ]
+                coming = self.arrivals.at.items() if self.arrivals is not None else ()
+                asked += [(variable, int(pool.uses[shape, row])) for (shape, _), variable in coming]
                 asked = [(variable, amount) for variable, amount in asked if amount > 0]
                 given = [
                     (unit.variable, -int(pool.gives[row, list(unit.ones[: unit.step])].sum()))
@@ -331,7 +351,7 @@ class _Model:
 
     def _conflicts(self) -> None:
         """More members than fitted, or as many with somebody else gone as well."""
-        program, classes = self.program, self.problem.classes
+        program = self.program
         for conflict in self.scope.conflicts:
             more = []
             for unit in self.units:
@@ -352,13 +372,12 @@ class _Model:
                 more.append((extra, 1))
             full = []
             for shape, count in enumerate(conflict.counts.tolist()):
-                if not count or conflict.node < 0:
+                if not count:
                     continue
-                terms = [
-                    (variable, 1)
-                    for number, variable in self._at.get(conflict.node, ())
-                    if classes[number][1] == shape
-                ]
+                if conflict.node >= 0:
+                    terms = [(one, 1) for number, one in self._at.get(conflict.node, ()) if number == shape]
+                else:
+                    terms = self.arrivals.of(shape) if self.arrivals is not None else []
                 short = self._following(program.boolean(), _below(terms, count))
                 top = program.span(terms)[1]
                 program.require([*terms, (short, max(0, top - count + 1))], at_most=max(top, count - 1))
@@ -382,19 +401,32 @@ class _Model:
                 over = self._following(program.integer(0, top - allowed), _excess(terms, allowed))
                 program.require([*terms, (over, -1)], at_most=allowed)
                 violations.append((over, 1))
-        lone = [(unit.variable, 1) for unit in self.units if unit.job < 0]
+        lone = [term for unit in self.units if unit.job < 0 for term in unit.lost]
         parts = [
             violations,
             self._heights(),
-            [*lone, *((variable, 1) for variable in self.broken.values())],
-            [(unit.variable, unit.step) for unit in self.units],
-            [(unit.variable, int(table.priority[list(unit.ones[: unit.step])].sum())) for unit in self.units],
+            [
+                *lone,
+                *((variable, 1) for variable in self.broken.values()),
+                *((variable, -1) for variable in self.moved_whole.values()),
+            ],
+            self._lost([unit.step for unit in self.units]),
+            self._lost([int(table.priority[list(unit.ones[: unit.step])].sum()) for unit in self.units]),
             [
                 (unit.variable, int(problem.restart[list(unit.ones[: unit.step])].sum()))
                 for unit in self.units
             ],
+            [(unit.moved, unit.step) for unit in self.units if unit.moved >= 0],
         ]
         self.stages = [self._stage(number, terms) for number, terms in enumerate(parts)]
+
+    def _lost(self, weights: Sequence[int]) -> list[tuple[int, int]]:
+        """Weigh the steps that are evictions."""
+        return [
+            (variable, sign * weight)
+            for unit, weight in zip(self.units, weights, strict=True)
+            for variable, sign in unit.lost
+        ]
 
     def _heights(self) -> list[tuple[int, int]]:
         """The highest priority that is hit, as a rank among those that occur."""
@@ -408,9 +440,8 @@ class _Model:
         height = program.integer(0, len(self.levels))
         hits = []
         for number, priority in enumerate(self.levels):
-            terms = [
-                (unit.variable, 1) for unit, top in zip(self.units, tops, strict=True) if top == priority
-            ]
+            lost = (unit.lost for unit, top in zip(self.units, tops, strict=True) if top == priority)
+            terms = [term for one in lost for term in one]
             hit = self._following(program.boolean(), _above(terms, 0))
             hits.append((hit, number + 1))
             program.require([*terms, (hit, -program.span(terms)[1])], at_most=0)
@@ -437,13 +468,15 @@ class _Model:
 
     # -- to and from answers ---------------------------------------------------------------------------
 
-    def hint(self, counts: IntMatrix, chosen: BoolVector) -> tuple[int, ...]:
+    def hint(self, counts: IntMatrix, chosen: BoolVector, moves: IntVector) -> tuple[int, ...]:
         """Write a plan as an assignment; auxiliary variables follow from the others."""
         values = [0] * len(self.program)
         for (number, row), variable in self.place.items():
             values[variable] = int(counts[number, row])
         for unit in self.units:
             values[unit.variable] = int(chosen[list(unit.ones)].sum()) // unit.step
+        if self.arrivals is not None:
+            self.arrivals.hint(values, chosen, moves)
         for variable, value in self._follow:
             values[variable] = value(values)
         return tuple(values)
@@ -457,10 +490,13 @@ class _Model:
         chosen = np.zeros(len(problem.candidates), dtype=bool)
         for unit in self.units:
             chosen[list(unit.ones[: unit.step * outcome.values[unit.variable]])] = True
+        moves = nobody_moves(problem)
+        if self.arrivals is not None:
+            moves = self.arrivals.read(outcome.values, chosen)
         objective = self._priority_for(outcome.objective[: len(self.stages)])
         bound = self._priority_for(outcome.bound[: len(self.stages)])
         certificate = Certificate.make_bounded(objective, min(bound, objective))
-        return ExactAnswer(counts=counts, chosen=chosen, certificate=certificate)
+        return ExactAnswer(counts=counts, chosen=chosen, moves=moves, certificate=certificate)
 
     def _priority_for(self, values: tuple[int, ...]) -> tuple[int, ...]:
         level = values[1]
@@ -471,7 +507,7 @@ def solve_exact(
     problem: PreemptionProblem,
     scope: Scope,
     *,
-    start: tuple[IntMatrix, BoolVector] | None = None,
+    start: tuple[IntMatrix, BoolVector, IntVector] | None = None,
     limits: Limits,
 ) -> ExactAnswer | CertificateStatus:
     """Find the cheapest plan within a scope.
@@ -479,7 +515,7 @@ def solve_exact(
     Parameters
     ----------
     start
-        Counts and victims of a legal plan; the answer is never worse.
+        Counts, victims and moves of a legal plan; the answer is never worse.
     limits
         Budget and seed.
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntMatrix
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.model.preemption import NO_DAMAGE, Damage, Members
 from koordcore.preemption.bounds import Floor, usable_up_to, widest_slots
 from koordcore.preemption.cost import close, damage_of
@@ -270,8 +270,10 @@ class _Greedy:
 _FREE: Cost = (0, -(2**62), 0, 0, 0)
 
 
-def spare(problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector) -> BoolVector:
-    """Let everybody stay who is not needed for the members where they are, dearest first.
+def spare(
+    problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector, moves: IntVector | None = None
+) -> BoolVector:
+    """Let everybody stay who is not needed for those who come to be where they are, dearest first.
 
     Gangs that are broken stay whole or leave whole; one that has left too far is given back down to what it
     can spare.
@@ -282,6 +284,11 @@ def spare(problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector) -> 
     for number, (_, shape) in enumerate(problem.classes):
         room -= problem.requests[shape][:, None] * counts[number]
     wanted = _wanted(problem, counts)
+    for one, row in enumerate(moves.tolist() if moves is not None else ()):
+        if row >= 0:
+            request = problem.requests[problem.shape_of_kind[one]]
+            room[:, row] -= request
+            wanted[request > 0, row] = True
     evicted = np.bincount(table.job[kept], minlength=len(jobs.names))
     broken = (evicted > 0) & (jobs.running - evicted < jobs.least)
 

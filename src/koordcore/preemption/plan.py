@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 import numpy as np
@@ -13,7 +13,16 @@ from koordcore.allocators.gang.demand import natural_key, rank_order
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import Victim
 from koordcore.model.pods import PodKey
-from koordcore.model.preemption import Alternative, Damage, Gather, Members, NotHelpful, PreemptionPlan
+from koordcore.model.preemption import (
+    NO_PRIORITY,
+    Alternative,
+    Damage,
+    Gather,
+    Members,
+    Move,
+    NotHelpful,
+    PreemptionPlan,
+)
 from koordcore.preemption.bounds import (
     Floor,
     fewest_pods,
@@ -27,6 +36,7 @@ from koordcore.preemption.cost import broken_jobs, close, damage_of
 from koordcore.preemption.exact import ExactAnswer, Scope, solve_exact
 from koordcore.preemption.greedy import Draft, draft_plan, spare
 from koordcore.preemption.lone import one_member
+from koordcore.preemption.moves import nobody_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
 __all__ = ["DryRun", "deal_members", "plan_preemption", "rejected_alternative", "victims_of"]
@@ -38,10 +48,14 @@ _NO_SEARCH: Final = 1e-5
 """With a budget so small the solver would give the draft back after it had written the program down."""
 
 
+Start: TypeAlias = tuple[IntMatrix, BoolVector, IntVector]
+"""A plan in counts: members per class and node, who leaves, and where to."""
+
+
 class DryRun(Protocol):
     """Tries a plan with every filter and allocator; given by whoever owns them."""
 
-    def __call__(self, counts: IntMatrix, chosen: BoolVector) -> Conflict | None:
+    def __call__(self, counts: IntMatrix, chosen: BoolVector, moves: IntVector) -> Conflict | None:
         """Say where the plan does not hold, or None.
 
         Parameters
@@ -50,6 +64,8 @@ class DryRun(Protocol):
             Members per class and node, shape (C, N).
         chosen
             Candidates that have left, shape (V,).
+        moves
+            Row of the node to which each of them moves, -1 for none, shape (V,).
         """
 
 
@@ -59,6 +75,7 @@ class _Found:
 
     counts: IntMatrix
     chosen: BoolVector
+    moves: IntVector
     damage: Damage
     certificate: Certificate
     depth: int
@@ -71,6 +88,7 @@ def plan_preemption(
     gather: Gather = Gather.DEEPEST,
     limits: Limits = DEFAULT_LIMITS,
     dry_run: DryRun | None = None,
+    start: PreemptionPlan | None = None,
 ) -> PreemptionPlan | NotHelpful:
     """Find who has to leave so that a whole job fits, at the least damage.
 
@@ -84,6 +102,8 @@ def plan_preemption(
         Budget and seed of the solver. When it ends the best plan so far is returned with its bound.
     dry_run
         Tries each plan; what does not hold is learnt and planned again.
+    start
+        A plan that holds, where candidates may move; the answer is never worse.
 
     Returns
     -------
@@ -91,10 +111,11 @@ def plan_preemption(
         Nobody is named where that would not help, and nobody who is not needed.
     """
     depths = _depths(problem)
+    given = None if start is None else _arrays_of(problem, start)
     proven = True
     best: _Found | None = None
     for depth in depths:
-        found = _at_depth(problem, depth, members, limits, dry_run)
+        found = _at_depth(problem, depth, members, limits, dry_run, given)
         if isinstance(found, CertificateStatus):
             proven = proven and found is CertificateStatus.INFEASIBLE
             continue
@@ -144,8 +165,30 @@ def _domains(problem: PreemptionProblem, depth: int) -> Domains:
     return domains.only(kept)
 
 
+def _arrays_of(problem: PreemptionProblem, plan: PreemptionPlan) -> Start:
+    """Write a plan in counts."""
+    row_of = {name: row for row, name in enumerate(problem.nodes)}
+    number = {pair: position for position, pair in enumerate(problem.classes)}
+    role_of = {member.key: index for index, role in enumerate(problem.roles) for member in role.members}
+    counts = np.zeros((len(number), len(row_of)), dtype=np.int64)
+    for member in problem.members:
+        if member.key in plan.nominations:
+            counts[number[role_of[member.key], member.shape], row_of[plan.nominations[member.key]]] += 1
+    at = {key: one for one, key in enumerate(problem.candidates.keys)}
+    chosen, moves = np.zeros(len(at), dtype=bool), nobody_moves(problem)
+    chosen[[at[str(victim.pod)] for victim in plan.victims]] = True
+    for move in plan.moves:
+        moves[at[str(move.victim.pod)]] = row_of[move.node]
+    return counts, chosen, moves
+
+
 def _at_depth(
-    problem: PreemptionProblem, depth: int, members: Members, limits: Limits, dry_run: DryRun | None
+    problem: PreemptionProblem,
+    depth: int,
+    members: Members,
+    limits: Limits,
+    dry_run: DryRun | None,
+    given: Start | None,
 ) -> _Found | CertificateStatus:
     """Find the cheapest plan that gathers in one domain of a depth."""
     domains = _domains(problem, depth)
@@ -155,10 +198,13 @@ def _at_depth(
         return CertificateStatus.INFEASIBLE
     conflicts: list[Conflict] = []
     for _ in range(_ROUNDS):
-        answer = _cheapest(problem, domains, members, tuple(conflicts), limits)
+        if problem.refuges is None:
+            answer = _cheapest(problem, domains, members, tuple(conflicts), limits)
+        else:
+            answer = _cheapest_with_moves(problem, domains, members, tuple(conflicts), limits, given)
         if isinstance(answer, CertificateStatus):
             return answer
-        conflict = dry_run(answer.counts, answer.chosen) if dry_run is not None else None
+        conflict = dry_run(answer.counts, answer.chosen, answer.moves) if dry_run is not None else None
         if conflict is None:
             return _found(problem, answer, depth)
         conflicts.append(conflict)
@@ -179,17 +225,51 @@ def _cheapest(
         draft, floor = one_member(problem, domains, floor) or (None, floor)
         draft = draft or draft_plan(problem, domains, members, floor)
     if draft is not None:
-        settled = _settled(draft, _raised(problem, domains, floor, draft))
+        settled = _settled(problem, draft, _raised(problem, domains, floor, draft))
         if settled is not None:
             return settled
         if limits.deterministic_time <= _NO_SEARCH:
-            return _bounded(draft, floor)
+            return _bounded(problem, draft, floor)
     scope = _scope(problem, domains, members, conflicts, floor, draft)
-    start = None if draft is None else (draft.counts, draft.chosen)
+    start = None if draft is None else (draft.counts, draft.chosen, nobody_moves(problem))
     answer = solve_exact(problem, scope, start=start, limits=limits)
     if answer is CertificateStatus.FEASIBLE and draft is not None:
-        return _bounded(draft, floor)
+        return _bounded(problem, draft, floor)
     return answer
+
+
+def _cheapest_with_moves(
+    problem: PreemptionProblem,
+    domains: Domains,
+    members: Members,
+    conflicts: tuple[Conflict, ...],
+    limits: Limits,
+    given: Start | None,
+) -> ExactAnswer | CertificateStatus:
+    """Ask the solver where nobody needs to be evicted for good, or whom it hurts least.
+
+    Bounds on priorities do not hold here: a more important pod may be the one that can move.
+    """
+    usable = usable_up_to(problem, None)
+    if given is not None and not conflicts:
+        counts, chosen, moves = given
+        damage = damage_of(problem, chosen, moves >= 0)
+        if damage.vector == _least_with_moves(problem, domains, usable):
+            certificate = Certificate.make_proven(damage.vector)
+            return ExactAnswer(counts=counts, chosen=chosen, moves=moves, certificate=certificate)
+    scope = Scope(domains=domains, usable=usable, members=members, conflicts=conflicts, floor=(0,))
+    return solve_exact(problem, scope, start=given, limits=limits)
+
+
+def _least_with_moves(problem: PreemptionProblem, domains: Domains, usable: BoolVector) -> tuple[int, ...]:
+    """Bound the damage where all members are alike: nobody evicted, the fewest moves; empty for no bound."""
+    needed = sum(max(0, role.min_available) for role in problem.roles)
+    if len(problem.classes) != 1 or needed < len(problem.members):
+        return ()
+    slots = np.where(domains.home >= 0, widest_slots(problem, usable), 0)
+    if int(slots.sum()) < needed:
+        return ()
+    return (0, NO_PRIORITY, 0, 0, 0, 0, fewest_pods(problem, usable, slots, needed))
 
 
 def _raised(problem: PreemptionProblem, domains: Domains, floor: Floor, draft: Draft) -> Floor:
@@ -207,24 +287,29 @@ def _raised(problem: PreemptionProblem, domains: Domains, floor: Floor, draft: D
     priorities = least + (pods - 1) * lowest
     if pods != damage.pods or priorities != damage.priorities:
         return floor
-    return Floor((0, least, 0, pods, priorities, 0), floor.open)
+    return Floor((0, least, 0, pods, priorities, 0, 0), floor.open)
 
 
-def _settled(draft: Draft, floor: Floor) -> ExactAnswer | None:
+def _settled(problem: PreemptionProblem, draft: Draft, floor: Floor) -> ExactAnswer | None:
     """Take the draft where it reaches the bound."""
     if not draft.whole or draft.damage.vector[: len(floor.vector)] != floor.vector:
         return None
     if len(floor.vector) < len(draft.damage.vector):
         return None
     certificate = Certificate.make_proven(draft.damage.vector)
-    return ExactAnswer(counts=draft.counts, chosen=draft.chosen, certificate=certificate)
+    return _drafted(problem, draft, certificate)
 
 
-def _bounded(draft: Draft, floor: Floor) -> ExactAnswer:
+def _drafted(problem: PreemptionProblem, draft: Draft, certificate: Certificate) -> ExactAnswer:
+    moves = nobody_moves(problem)
+    return ExactAnswer(counts=draft.counts, chosen=draft.chosen, moves=moves, certificate=certificate)
+
+
+def _bounded(problem: PreemptionProblem, draft: Draft, floor: Floor) -> ExactAnswer:
     vector = draft.damage.vector
     bound = (*floor.vector, *[-(2**62)] * (len(vector) - len(floor.vector)))
     certificate = Certificate.make_bounded(vector, min(bound, vector))
-    return ExactAnswer(counts=draft.counts, chosen=draft.chosen, certificate=certificate)
+    return _drafted(problem, draft, certificate)
 
 
 def _scope(
@@ -245,16 +330,15 @@ def _scope(
 
 
 def _found(problem: PreemptionProblem, answer: ExactAnswer, depth: int) -> _Found:
-    damage = damage_of(problem, answer.chosen)
-    chosen = answer.chosen
-    if not answer.certificate.proven and not problem.pools:
-        chosen = spare(problem, answer.counts, chosen)
-        damage = damage_of(problem, chosen)
-    certificate = answer.certificate
+    chosen, moves, certificate = answer.chosen, answer.moves, answer.certificate
+    if not certificate.proven and not problem.pools:
+        chosen = spare(problem, answer.counts, chosen, moves)
+        moves = np.where(chosen, moves, -1)
+    damage = damage_of(problem, chosen, moves >= 0)
     if damage.vector != certificate.objective:
         bound = min(certificate.bound, damage.vector)
         certificate = Certificate.make_bounded(damage.vector, bound)
-    return _Found(answer.counts, chosen, damage, certificate, depth)
+    return _Found(answer.counts, chosen, moves, damage, certificate, depth)
 
 
 # -- writing the plan ----------------------------------------------------------------------------------------
@@ -303,10 +387,22 @@ def _leaf_order(problem: PreemptionProblem, rows: list[int]) -> list[int]:
 def _plan(problem: PreemptionProblem, found: _Found) -> PreemptionPlan:
     nodes, left_out = deal_members(problem, found.counts)
     layer, domain = _where(problem, found)
+    going = {problem.candidates.keys[one]: int(found.moves[one]) for one in np.flatnonzero(found.moves >= 0)}
+    victims = victims_of(problem, found.chosen)
     return PreemptionPlan(
         nominations=immutabledict(nodes),
         left_out=left_out,
-        victims=victims_of(problem, found.chosen),
+        victims=victims,
+        moves=tuple(
+            sorted(
+                (
+                    Move(victim, problem.nodes[going[str(victim.pod)]])
+                    for victim in victims
+                    if str(victim.pod) in going
+                ),
+                key=lambda move: move.victim.pod,
+            )
+        ),
         broken=tuple(
             problem.jobs.names[job]
             for job in np.flatnonzero(broken_jobs(problem, found.chosen)).tolist()

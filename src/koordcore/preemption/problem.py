@@ -15,7 +15,7 @@ from koordcore.errors import ModelError
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["Candidates", "Conflict", "Domains", "Jobs", "MemberShape", "Pool", "PreemptionProblem"]
+__all__ = ["Candidates", "Conflict", "Domains", "Jobs", "MemberShape", "Pool", "PreemptionProblem", "Refuges"]
 
 BoolMatrix = NDArray[np.bool_]
 
@@ -126,7 +126,8 @@ class Pool:
     room
         What is left of each of its resources, shape (Q,); may be negative.
     uses
-        What one member of each shape takes, shape (S, Q). Only resources that somebody asks for bind.
+        What one member of each shape takes, then one pod of each kind that moves, shape (S + K, Q). Only
+        resources that somebody asks for bind.
     gives
         What every candidate gives back, shape (Q, V).
     """
@@ -134,6 +135,23 @@ class Pool:
     room: IntVector
     uses: IntMatrix
     gives: IntMatrix
+
+
+@attrs.frozen(eq=False)
+class Refuges:
+    """Where candidates may run on instead of being evicted.
+
+    Parameters
+    ----------
+    kind
+        Kind of each candidate, -1 for those that cannot move, shape (V,). Those of one kind are
+        interchangeable for every filter.
+    shapes
+        Of each kind; K of them. They are numbered on from the members' shapes.
+    """
+
+    kind: IntVector
+    shapes: tuple[MemberShape, ...]
 
 
 @attrs.frozen(eq=False)
@@ -145,7 +163,7 @@ class Conflict:
     node
         Row of the node; -1 where somebody else has to leave, wherever that is.
     counts
-        Members per shape that did not fit there together, shape (S,).
+        Members per shape, and pods per kind that moves, that did not fit there together, shape (S + K,).
     gone
         Candidates that had left it, shape (V,).
     """
@@ -207,6 +225,8 @@ class PreemptionProblem:
         Members that run or wait already per node, shape (N,); they count for gathering. Empty for none.
     pools
         What members use up together beside the nodes.
+    refuges
+        Where candidates may move; None where whoever leaves is evicted.
 
     Raises
     ------
@@ -225,6 +245,7 @@ class PreemptionProblem:
     spec: NetworkTopologySpec = ANYWHERE
     bound: IntVector = attrs.field(factory=_no_counts)
     pools: tuple[Pool, ...] = ()
+    refuges: Refuges | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.free.shape[1] != len(self.nodes):
@@ -254,11 +275,23 @@ class PreemptionProblem:
         return tuple(member for role in self.roles for member in role.members)
 
     @cached_property
+    def all_shapes(self) -> tuple[MemberShape, ...]:
+        """Shapes of the members, then of the kinds that may move; S + K of them."""
+        return self.shapes if self.refuges is None else (*self.shapes, *self.refuges.shapes)
+
+    @cached_property
     def requests(self) -> IntMatrix:
-        """Amounts of each shape, shape (S, R)."""
-        if not self.shapes:
+        """Amounts of each of them, shape (S + K, R)."""
+        if not self.all_shapes:
             return np.zeros((0, self.free.shape[0]), dtype=np.int64)
-        return np.stack([shape.request for shape in self.shapes])
+        return np.stack([shape.request for shape in self.all_shapes])
+
+    @cached_property
+    def shape_of_kind(self) -> IntVector:
+        """Number of the shape that each candidate moves as, -1 for none, shape (V,)."""
+        if self.refuges is None:
+            return np.full(len(self.candidates), -1, dtype=np.int64)
+        return np.where(self.refuges.kind >= 0, self.refuges.kind + len(self.shapes), -1)
 
     @cached_property
     def by_job(self) -> tuple[IntVector, IntVector]:
@@ -318,7 +351,7 @@ class PreemptionProblem:
 
     def pools_hold(self, counts: IntMatrix, chosen: BoolVector) -> bool:
         """Tell whether a plan keeps within the pools; ``counts`` has shape (C, N)."""
-        placed = np.zeros(len(self.shapes), dtype=np.int64)
+        placed = np.zeros(len(self.all_shapes), dtype=np.int64)
         for (_, shape), row in zip(self.classes, counts, strict=True):
             placed[shape] += row.sum()
         for pool in self.pools:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import attrs
 import numpy as np
@@ -21,15 +22,16 @@ from koordcore.model.decisions import Bound, Nominated, Victim
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import Move, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
-from koordcore.model.quotas import ElasticQuota, QuotaPod
+from koordcore.model.quotas import ElasticQuota
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import Resources
+from koordcore.preemption.bounds import usable_up_to
+from koordcore.preemption.cost import damage_of
 from koordcore.preemption.eligible import check_eligible
 from koordcore.preemption.plan import deal_members, plan_preemption, rejected_alternative
-from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
+from koordcore.preemption.problem import Conflict, MemberShape, Pool, PreemptionProblem, Refuges
 from koordcore.preemption.setup import make_problem
 from koordcore.preemption.victims import amounts_of
-from koordcore.protocol.quota import quota_pod_of
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod, label_priority
 from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
@@ -38,12 +40,15 @@ from koordcore.schedule.feature import Refusal
 from koordcore.schedule.features.quota import QuotaFeature
 from koordcore.schedule.features.reservation import ReservationFeature
 from koordcore.schedule.features.resources import FitEvaluator
-from koordcore.schedule.holds import hold, let_go
+from koordcore.schedule.holds import hold, let_go, unbound
 from koordcore.schedule.jobs import Job, JobTable, network_tree
 from koordcore.schedule.place import place_pod, place_there
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.schedule.quota_pools import quota_pools
 
 __all__ = ["Preemptor"]
+
+_MOST_MOVABLE: Final = 5000
+"""Candidates among whom the planner looks for those who can move; beyond, only who leaves anyway moves."""
 
 
 @attrs.frozen(eq=False)
@@ -135,12 +140,14 @@ class Preemptor:
             job=name,
             alternative=rejected_alternative(problem, plan, members=self._rules.members),
         )
-        if self._rules.relocation is Relocation.FIRST:
-            plan = self._relocated(plan, pods)
+        if self._rules.relocation is Relocation.FIRST and plan.victims:
+            plan = self._relocated(problem, plan, pods)
         self._claim(plan, pods)
         return _nominated(plan)
 
-    def _plan(self, problem: PreemptionProblem, pods: Mapping[str, Pod]) -> PreemptionPlan | NotHelpful:
+    def _plan(
+        self, problem: PreemptionProblem, pods: Mapping[str, Pod], start: PreemptionPlan | None = None
+    ) -> PreemptionPlan | NotHelpful:
         """Plan within what the quotas may use now; if that fails, or may not be all, within their max.
 
         Evicting pods of other quotas may raise a runtime quota, by how much only the dry run knows.
@@ -153,7 +160,8 @@ class Preemptor:
                 members=self._rules.members,
                 gather=self._rules.gather,
                 limits=self._limits,
-                dry_run=lambda counts, chosen: self._try(asked, pods, counts, chosen),
+                dry_run=lambda *plan: self._try(asked, pods, *plan),
+                start=start,
             )
 
         now, most = self._pools(problem, pods, limit_of), self._pools(problem, pods, QuotaLedger.max_of)
@@ -253,17 +261,22 @@ class Preemptor:
         """
         by_shape = {member.shape: member.key for member in problem.members}
         pods = {str(pod.key): pod for pod in members}
-        classes = {shape: self._features.class_of(pods[key]) for shape, key in by_shape.items()}
-        if not any(isinstance(one, PodClass) and one.counts_beyond_amounts for one in classes.values()):
-            return problem
-        most = len(problem.members)
-        with self._without([PodKey(*key.split("/", 1)) for key in problem.candidates.keys]):
-            slots = {shape: one.slots(most) for shape, one in classes.items() if isinstance(one, PodClass)}
-        shapes = tuple(
-            attrs.evolve(shape, most=slots[number]) if number in slots else shape
-            for number, shape in enumerate(problem.shapes)
-        )
+        asked = [pods[by_shape[number]] for number in range(len(problem.shapes))]
+        shapes = self._counted(problem, problem.shapes, asked, len(problem.members))
         return attrs.evolve(problem, shapes=shapes)
+
+    def _counted(
+        self, problem: PreemptionProblem, shapes: Sequence[MemberShape], pods: Sequence[Pod], most: int
+    ) -> tuple[MemberShape, ...]:
+        """Add to each shape, of which a pod is given, how many the emptied nodes take."""
+        classes = [self._features.class_of(pod) for pod in pods]
+        if not any(isinstance(one, PodClass) and one.counts_beyond_amounts for one in classes):
+            return tuple(shapes)
+        with self._without([PodKey(*key.split("/", 1)) for key in problem.candidates.keys]):
+            return tuple(
+                attrs.evolve(shape, most=one.slots(most)) if isinstance(one, PodClass) else shape
+                for shape, one in zip(shapes, classes, strict=True)
+            )
 
     def _pools(
         self,
@@ -302,30 +315,76 @@ class Preemptor:
             workspace.rollback(mark)
 
     def _try(
-        self, problem: PreemptionProblem, pods: Mapping[str, Pod], counts: IntMatrix, chosen: BoolVector
+        self,
+        problem: PreemptionProblem,
+        pods: Mapping[str, Pod],
+        counts: IntMatrix,
+        chosen: BoolVector,
+        moves: IntVector,
     ) -> Conflict | None:
-        """Bind every member where the plan has it, without the victims."""
+        """Bind every member where the plan has it, without the victims, and then whoever moves."""
         keys = [PodKey(*problem.candidates.keys[one].split("/", 1)) for one in np.flatnonzero(chosen)]
         nodes, _ = deal_members(problem, counts)
         shape_of = {member.key: member.shape for member in problem.members}
+        row_of = self._workspace.layout.row_of
+        coming = [(pods[key], shape_of[key], row_of[node]) for key, node in nodes.items()]
+        for one in np.flatnonzero(moves >= 0).tolist():
+            pod = self._workspace.snapshot.pod(PodKey(*problem.candidates.keys[one].split("/", 1)))
+            assert pod is not None
+            coming.append((unbound(pod), int(problem.shape_of_kind[one]), int(moves[one])))
         with self._without(keys):
-            taken: Counter[tuple[int, int]] = Counter()
-            for key, node in nodes.items():
-                row = self._workspace.layout.row_of[node]
-                pod_class = self._features.class_of(pods[key])
+            taken = np.zeros((len(problem.all_shapes), len(row_of)), dtype=np.int64)
+            for pod, shape, row in coming:
+                taken[shape, row] += 1
+                pod_class = self._features.class_of(pod)
                 if isinstance(pod_class, Refusal) or pod_class.refuse() is not None:
                     # No node is at fault: somebody else has to leave, such as another pod of the quota.
-                    return Conflict(-1, np.zeros(len(problem.shapes), dtype=np.int64), chosen)
-                if place_there(self._workspace, self._features, pods[key], row) is None:
-                    held = np.array(
-                        [taken[row, shape] for shape in range(len(problem.shapes))], dtype=np.int64
-                    )
-                    held[shape_of[key]] += 1
-                    return Conflict(row, held, chosen)
-                taken[row, shape_of[key]] += 1
+                    nowhere = np.zeros(len(problem.all_shapes), dtype=np.int64)
+                    if shape >= len(problem.shapes):
+                        nowhere[shape] = taken[shape].sum()
+                    return Conflict(-1, nowhere, chosen)
+                if place_there(self._workspace, self._features, pod, row) is None:
+                    return Conflict(row, taken[:, row], chosen)
         return None
 
-    def _relocated(self, plan: PreemptionPlan, pods: Mapping[str, Pod]) -> PreemptionPlan:
+    def _relocated(
+        self, problem: PreemptionProblem, plan: PreemptionPlan, pods: Mapping[str, Pod]
+    ) -> PreemptionPlan:
+        """Move victims that fit elsewhere, and prefer those who can move to those who cannot.
+
+        First whoever leaves anyway is moved where possible; from there the planner goes on, with moves as
+        part of the question.
+        """
+        plan = self._moved(problem, plan, pods)
+        useful = int(usable_up_to(problem, None).sum())
+        aware = self._plan(self._with_refuges(problem), pods, plan) if useful <= _MOST_MOVABLE else None
+        if isinstance(aware, PreemptionPlan) and aware.damage <= plan.damage:
+            return attrs.evolve(aware, job=plan.job, alternative=plan.alternative)
+        return plan
+
+    def _with_refuges(self, problem: PreemptionProblem) -> PreemptionProblem:
+        """Say where each candidate may move by its own constraints."""
+        kinds: dict[Hashable, tuple[int, MemberShape, Pod]] = {}
+        kind = np.full(len(problem.candidates), -1, dtype=np.int64)
+        for one, key in enumerate(problem.candidates.keys):
+            pod = self._workspace.snapshot.pod(PodKey(*key.split("/", 1)))
+            if pod is None or pod.static or pod.daemon:
+                continue
+            free = unbound(pod)
+            if not isinstance(self._features.class_of(free), PodClass):
+                continue
+            number, allowed, amounts = self._mask(free)
+            known = (number, problem.candidates.amounts[:, one].tobytes())
+            if known not in kinds:
+                kinds[known] = (len(kinds), MemberShape(request=amounts, allowed=allowed), free)
+            kind[one] = kinds[known][0]
+        shapes, pods = [shape for _, shape, _ in kinds.values()], [pod for *_, pod in kinds.values()]
+        counted = self._counted(problem, shapes, pods, len(problem.candidates))
+        return attrs.evolve(problem, refuges=Refuges(kind, counted))
+
+    def _moved(
+        self, problem: PreemptionProblem, plan: PreemptionPlan, pods: Mapping[str, Pod]
+    ) -> PreemptionPlan:
         """Find other nodes for victims by their own constraints; a broken gang moves whole or not at all."""
         workspace = self._workspace
         moves: list[Move] = []
@@ -343,18 +402,23 @@ class Preemptor:
                     moves += [move for move in found if move is not None]
                 else:
                     workspace.rollback(mark)
-        moved = {move.victim.pod for move in moves}
-        return (
-            attrs.evolve(plan, moves=tuple(sorted(moves, key=lambda move: move.victim.pod)))
-            if moved
-            else plan
+        keys = problem.candidates.keys
+        gone, going = {str(one.pod) for one in plan.victims}, {str(one.victim.pod) for one in moves}
+        damage = damage_of(
+            problem, np.array([key in gone for key in keys]), np.array([key in going for key in keys])
+        )
+        return attrs.evolve(
+            plan,
+            moves=tuple(sorted(moves, key=lambda move: move.victim.pod)),
+            damage=damage,
+            certificate=Certificate(CertificateStatus.HEURISTIC, damage.vector),
         )
 
     def _elsewhere(self, victim: Victim) -> Move | None:
         pod = self._workspace.snapshot.pod(victim.pod)
         if pod is None or pod.static or pod.daemon:
             return None
-        decision = place_pod(self._workspace, self._features, pod.at(None))
+        decision = place_pod(self._workspace, self._features, unbound(pod))
         return Move(victim, decision.node) if isinstance(decision, Bound) else None
 
     # -- standing plans --------------------------------------------------------------------------------
@@ -365,6 +429,12 @@ class Preemptor:
         members = []
         for key, node in plan.nominations.items():
             members.append(hold(workspace, self._features, pods[key], node))
+        for move in plan.moves:
+            pod = workspace.snapshot.pod(move.victim.pod)
+            assert pod is not None
+            # It runs where it ran until it is made anew, under a name of its own.
+            anew = attrs.evolve(unbound(pod), name=f"{pod.name}~moved", uid="")
+            members.append(hold(workspace, self._features, anew, move.node))
         self._claims.append(_Claim(tuple(members), tuple(victim.pod for victim in plan.victims)))
         self.plans.append(plan)
 
@@ -388,62 +458,3 @@ def _nominated(plan: PreemptionPlan) -> list[Nominated]:
         Nominated(pod=PodKey(*key.split("/", 1)), node=node, victims=tuple(by_member.get(key, ())))
         for key, node in plan.nominations.items()
     ]
-
-
-def quota_pools(
-    ledger: QuotaLedger,
-    problem: PreemptionProblem,
-    members: Mapping[str, Pod],
-    snapshot: ClusterSnapshot,
-    limit_for: Callable[[QuotaLedger, str], Resources] = limit_of,
-) -> tuple[Pool, ...]:
-    """Write the limits of the members' quotas as pools.
-
-    Parameters
-    ----------
-    ledger
-        Use and limits now.
-    members
-        Pods of the job, by ``namespace/name``.
-    limit_for
-        What a quota may use: what it may use now, or at most.
-
-    Notes
-    -----
-    Runtime quotas move with what is asked for, so whoever uses this tries the plan in the end.
-    """
-    shape_of = {member.key: member.shape for member in problem.members}
-    chains = {key: _chain(ledger, quota_pod_of(pod)) for key, pod in members.items()}
-    leaving = [snapshot.pod(PodKey(*key.split("/", 1))) for key in problem.candidates.keys]
-    given = [(quota_pod_of(pod), pod) if pod is not None else None for pod in leaving]
-    homes = [_chain(ledger, one[0], whole=True) if one is not None else () for one in given]
-    pools = []
-    for quota in sorted({name for chain in chains.values() for name in chain}):
-        limit, used = limit_for(ledger, quota), ledger.used_of(quota)
-        names = sorted(limit)
-        uses = np.zeros((len(problem.shapes), len(names)), dtype=np.int64)
-        for key, chain in chains.items():
-            if quota in chain:
-                request = quota_pod_of(members[key]).request
-                uses[shape_of[key]] = [request.get(name, 0) for name in names]
-        gives = np.zeros((len(names), len(leaving)), dtype=np.int64)
-        for number, (one, home) in enumerate(zip(given, homes, strict=True)):
-            if one is not None and quota in home:
-                gives[:, number] = [one[0].request.get(name, 0) for name in names]
-        room = np.array([limit[name] - used.get(name, 0) for name in names], dtype=np.int64)
-        pools.append(Pool(room=room, uses=uses, gives=gives))
-    return tuple(pools)
-
-
-def _chain(ledger: QuotaLedger, pod: QuotaPod, *, whole: bool = False) -> tuple[str, ...]:
-    """The quota of a pod and, where they are asked (or always), those above it."""
-    name = ledger.resolve(pod)
-    if name is None:
-        return ()
-    chain = [name]
-    while (whole or ledger.policy.enable_check_parent_quota) and name in ledger.quotas:
-        name = ledger.quotas[name].parent
-        if name in chain or name not in ledger.quotas:
-            break
-        chain.append(name)
-    return tuple(chain)

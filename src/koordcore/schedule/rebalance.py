@@ -18,14 +18,13 @@ from koordcore.model.certificates import Certificate
 from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.decisions import Bound
 from koordcore.model.moves import Move
-from koordcore.model.pods import Pod, PodKey, PodPhase
+from koordcore.model.pods import PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
-from koordcore.protocol.device import DEVICE_ALLOCATED
-from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.rebalance.budgets import migrating_groups, move_groups
 from koordcore.rebalance.moves import Allows, Group
 from koordcore.schedule.classes import FeatureSet
+from koordcore.schedule.holds import unbound
 from koordcore.schedule.jobs import JobTable
 from koordcore.schedule.place import place_there
 from koordcore.snapshot import ClusterSnapshot
@@ -35,14 +34,6 @@ from koordcore.verify.moves import verify_moves
 __all__ = ["CheckedMoves", "Plan", "check_moves", "checked_plan", "limits_of", "static_allows"]
 
 _MOST_ROUNDS: Final = 20
-_HOLDINGS: Final = frozenset(
-    {
-        DEVICE_ALLOCATED,
-        ANNOTATION_RESOURCE_STATUS,
-        "scheduling.koordinator.sh/reservation-allocated",
-        "alibabacloud.com/gpu-index",
-    }
-)
 
 
 class Plan(Protocol):
@@ -167,20 +158,12 @@ def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy
         for move in sorted(arriving, key=lambda move: move.pod):
             pod = pods[move.pod]
             assert pod is not None, f"{move.pod} is not in the snapshot"
-            decision = place_there(workspace, features, _unbound(pod), rows[move.target])
+            decision = place_there(workspace, features, unbound(pod), rows[move.target])
             if decision is None:
                 return CheckedMoves(tuple(bound), snapshot, (move.pod, move.target))
             bound.append(decision)
         snapshot = workspace.freeze()
     return CheckedMoves(tuple(bound), snapshot)
-
-
-def _unbound(pod: Pod) -> Pod:
-    """Give the pod that its owner makes anew: without node and without what it held there."""
-    kept = {name: text for name, text in pod.annotations.items() if name not in _HOLDINGS}
-    return attrs.evolve(
-        pod, node_name=None, phase=PodPhase.PENDING, annotations=kept, ready=False, deleted=None
-    )
 
 
 def checked_plan(

@@ -34,7 +34,7 @@ def check_victims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator
     pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
     victims = {victim.pod: victim for one in nominated for victim in one.victims}
     yield from _check_rights(result, nominated, running, pods)
-    yield from _check_gangs(snapshot, running, victims, nominated)
+    yield from _check_gangs(snapshot, running, victims, nominated, result)
     yield from _check_room(result, nominated, pods, set(victims))
 
 
@@ -72,6 +72,7 @@ def _check_gangs(
     running: Mapping[PodKey, Pod],
     victims: Mapping[PodKey, Victim],
     nominated: list[Nominated],
+    result: ScheduleResult,
 ) -> Iterator[Violation]:
     """A gang keeps its minimum or leaves whole; other victims leave nodes to which somebody comes."""
     members: dict[str, list[Pod]] = defaultdict(list)
@@ -95,6 +96,7 @@ def _check_gangs(
     if snapshot.of(ElasticQuota):
         return  # a victim anywhere may give its quota back
     targets = {one.node for one in nominated}
+    targets.update(move.node for plan in result.preemptions for move in plan.moves)
     for key, victim in sorted(victims.items()):
         if victim.node not in targets and key not in broken:
             yield Violation(ViolationKind.VICTIM, str(key), f"nobody is nominated to {victim.node}")
