@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import attrs
 import numpy as np
 
 from koordcore.allocators.reservation.assign import ReservationAssignment, assign_reservations
@@ -16,18 +17,21 @@ from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.model.reservations import (
     AllocatePolicy,
     Reservation,
+    ReservationArgs,
+    ReservationMatching,
     ReservationOwner,
     ReservationPhase,
     ReservationStatus,
 )
 from koordcore.model.selectors import LabelSelector
+from koordcore.protocol.reservation import RESERVATION_AFFINITY
 from koordcore.schedule.classes import FeatureSet, PodClass
 from koordcore.schedule.future import EarliestStart, earliest_start
-from koordcore.schedule.loop import open_workspace
+from koordcore.schedule.loop import open_workspace, schedule
 from koordcore.schedule.place import place_pod
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Assignment", "EarliestGang", "ManyReservations"]
+__all__ = ["Assignment", "EarliestGang", "JointSchedule", "ManyReservations"]
 
 GIB = 2**30
 POLICY = Policy().with_feature(FeatureSetting(name="Reservation", weight=5000))
@@ -148,6 +152,53 @@ class Assignment:
                 left.remove(fitting[0])
                 placed += 1
         return placed
+
+
+class JointSchedule:
+    """1000 owners and 900 reservations through ``schedule``; every other pod wants one of five zones."""
+
+    params = ("Sequential", "Joint")
+    param_names = ("matching",)
+
+    def setup(self, matching: str) -> None:
+        """Build the cluster."""
+        random = np.random.default_rng(7)
+        nodes = [some_node(f"n{number:03}") for number in range(500)]
+        records = [
+            attrs.evolve(
+                some_reservation(f"r{number:03}", f"n{number % 500:03}", 4, f"a{number % 20}", once=True),
+                labels={"zone": f"z{int(random.integers(5))}"},
+            )
+            for number in range(900)
+        ]
+        pending = [
+            Pod(
+                name=f"p{number:04}",
+                labels={"app": f"a{int(random.integers(20))}"},
+                annotations={
+                    RESERVATION_AFFINITY: "{}"
+                    if number % 2
+                    else f'{{"reservationSelector":{{"zone":"z{int(random.integers(5))}"}}}}'
+                },
+                requests={"cpu": 4000, "memory": 4 * GIB},
+                priority=int(random.integers(3)),
+            )
+            for number in range(1000)
+        ]
+        self.snapshot = ClusterSnapshot(nodes=nodes, records=records, pending=pending)
+        args = ReservationArgs(matching=ReservationMatching(matching))
+        self.policy = Policy().with_feature(FeatureSetting(name="Reservation", weight=5000, args=args))
+        assert self.track_placed(matching) > 0
+
+    def time_schedule(self, matching: str) -> None:
+        """1000 pods."""
+        schedule(self.snapshot, policy=self.policy)
+
+    def track_placed(self, matching: str) -> int:
+        """Pods that got a reservation."""
+        result = schedule(self.snapshot, policy=self.policy)
+        assert all(one.reservation for one in result.bound)
+        return len(result.bound)
 
 
 class EarliestGang:

@@ -27,9 +27,10 @@ from koordcore.schedule.future import EarliestStart, backfill, earliest_start
 from koordcore.schedule.loop import open_workspace, schedule
 from koordcore.schedule.place import place_pod
 from koordcore.schedule.reserved import ReservationLedger
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify import verify
 from tests.reference.reservations import held_amounts
+from tests.reservations.test_joint import JOINT
 from tests.reservations.test_operating_pods import acting
 from tests.reservations.test_preallocated_fine import over, running
 from tests.reservations.worlds import IGNORES, POLICY, must, node, pod, reservation
@@ -273,3 +274,22 @@ def test_pods_that_act_as_reservations_hold_with_their_owners_no_more_than_there
     fresh = ClusterSnapshot(nodes=at_once.snapshot.nodes, records=at_once.snapshot.records)
     assert (fresh.columns.requested == at_once.snapshot.columns.requested).all()
     assert (fresh.columns.scored == at_once.snapshot.columns.scored).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(worlds(), st.lists(st.integers(0, 2), min_size=6, max_size=6))
+def test_matching_together_is_never_worse_in_the_order_of_priority(
+    world: tuple[ClusterSnapshot, list[Pod]], priorities: list[int]
+) -> None:
+    snapshot, waiting = world
+    pods = [attrs.evolve(one, priority=rank) for one, rank in zip(waiting, priorities, strict=False)]
+    sequential = schedule(snapshot, pods, policy=POLICY)
+    joint = schedule(snapshot, pods, policy=JOINT)
+    assert verify(snapshot, joint) == ()
+    assert schedule(snapshot, pods[::-1], policy=JOINT) == joint
+    rank_of = {one.key: one.priority for one in pods}
+
+    def placed(result: ScheduleResult) -> list[int]:
+        return [sum(rank_of.get(one.pod) == rank for one in result.bound) for rank in (2, 1, 0)]
+
+    assert placed(joint) >= placed(sequential)

@@ -220,6 +220,7 @@ def _reservations(args: ReservationArgs) -> Object:
             "gc_interval": "gcIntervalSeconds",
             "disable_garbage_collection": "disableGarbageCollection",
             "resync_interval": "resyncIntervalSeconds",
+            "matching": "matching",
         },
     )
     names = {

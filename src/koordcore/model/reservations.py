@@ -28,6 +28,7 @@ __all__ = [
     "Reservation",
     "ReservationArgs",
     "ReservationCondition",
+    "ReservationMatching",
     "ReservationOwner",
     "ReservationPhase",
     "ReservationStatus",
@@ -63,6 +64,15 @@ class PreAllocationMode(StrEnum):
     """Pods that its owners' label selectors select."""
     CLUSTER = "Cluster"
     """Pods that carry the cluster's label for it."""
+
+
+class ReservationMatching(StrEnum):
+    """How the pods of one call are matched with reservations that stand already."""
+
+    SEQUENTIAL = "Sequential"
+    """Pod by pod, in the order of the queue."""
+    JOINT = "Joint"
+    """All together, where that places more pods than one after another does."""
 
 
 class ConditionStatus(StrEnum):
@@ -340,6 +350,8 @@ class ReservationArgs:
         Extended resources, by name or by the part before the slash, that are not looked at.
     skip_fits_node
         The gate ``SkipReservationFitsNode``: a single match is not held against its node.
+    matching
+        Ours: how ``schedule`` matches pods with reservations.
     """
 
     enable_preemption: bool = False
@@ -354,6 +366,9 @@ class ReservationArgs:
     ignored_resources: tuple[str, ...] = ()
     ignored_groups: tuple[str, ...] = ()
     skip_fits_node: bool = False
+    matching: ReservationMatching = attrs.field(
+        default=ReservationMatching.SEQUENTIAL, converter=ReservationMatching
+    )
 
     def ignores(self, name: str) -> bool:
         """Tell whether an extended resource is not looked at; the others always are."""

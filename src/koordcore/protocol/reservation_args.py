@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from koordcore.errors import ManifestError, Problem
-from koordcore.model.reservations import PreAllocationArgs, ReservationArgs
-from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, as_strings, optional
+from koordcore.model.reservations import PreAllocationArgs, ReservationArgs, ReservationMatching
+from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, as_strings, optional, show
 
 __all__ = ["SKIP_FITS_NODE", "parse_reservation_args"]
 
@@ -79,11 +79,18 @@ def _pre_allocation(value: Json) -> PreAllocationArgs:
     )
 
 
+def _matching(value: Json) -> ReservationMatching:
+    text = as_str(value)
+    if text not in tuple(ReservationMatching):
+        raise ManifestError.at("", f"expected {' or '.join(ReservationMatching)}, got {show(value)}")
+    return ReservationMatching(text)
+
+
 def parse_reservation_args(raw: Mapping[str, Json], *, skip_fits_node: bool = False) -> ReservationArgs:
     """Read the arguments, fill in upstream's defaults and validate them.
 
     The index of selectors, which upstream can keep, changes how fast reservations are found and not which;
-    it is not read.
+    it is not read. ``matching`` is ours.
 
     Raises
     ------
@@ -108,6 +115,7 @@ def parse_reservation_args(raw: Mapping[str, Json], *, skip_fits_node: bool = Fa
         ignored_resources=optional(raw, "ignoredResources", as_strings, ()),
         ignored_groups=optional(raw, "ignoredResourceGroups", as_strings, ()),
         skip_fits_node=skip_fits_node,
+        matching=optional(raw, "matching", _matching, default.matching),
     )
     problems = tuple(_problems(args))
     if problems:

@@ -101,7 +101,7 @@ class FeatureSet:
             feature.scored = setting.scores
             self.features.append(feature)
         self._placing = [one for one in self.features if type(one).placed is not Feature.placed]
-        self._preferring = [one for one in self.features if type(one).preferred is not Feature.preferred]
+        self._preferring = [one for one in self.features if one.prefers]
         self._removing = [one for one in self.features if type(one).removed is not Feature.removed]
         self._classes: dict[RequestKey, PodClass] = {}
         self._static: dict[tuple[int, Hashable], Evaluator] = {}
@@ -173,6 +173,10 @@ class FeatureSet:
         row_of = self.workspace.layout.row_of
         names = [name for feature in self._preferring for name in feature.preferred(pod)]
         return [row_of[name] for name in names if name in row_of]
+
+    def ask_first(self, feature: Feature) -> None:
+        """Ask a feature for nodes to try first that did not know of any when it was made."""
+        self._preferring.append(feature)
 
     def placed(self, pod: Pod, row: int) -> None:
         """Tell every feature that keeps a ledger of a bound pod."""

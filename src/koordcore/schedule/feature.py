@@ -219,6 +219,11 @@ class Feature:
         """Make the evaluator of a pod class; ``pod`` is any pod of it."""
         return Evaluator()
 
+    @property
+    def prefers(self) -> bool:
+        """It may know of nodes to try first, and is asked before each choice."""
+        return type(self).preferred is not Feature.preferred
+
     def preferred(self, pod: Pod) -> tuple[str, ...]:
         """Give names of nodes to try first, in this order; the first that takes the pod gets it."""
         return ()

@@ -17,6 +17,7 @@ from koordcore.model.decisions import Bound, JobPlan, Nominated, PodDecision, Un
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.model.preemption import PreemptionRules
+from koordcore.model.reservations import ReservationArgs, ReservationMatching
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.holds import hold, let_go
 from koordcore.schedule.place import place_pod
@@ -24,6 +25,7 @@ from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 
 if TYPE_CHECKING:
     from koordcore.schedule.jobs import Job
+    from koordcore.schedule.joint_reservations import ReservationPlan
 
 __all__ = ["open_workspace", "queue_order", "schedule"]
 
@@ -79,7 +81,9 @@ def schedule(
     ScheduleResult
         One decision per pod in queue order, one plan per job, the cluster afterwards, and counts. The members
         of a gang take their turn together, when the first of them would. The same arguments give the same
-        bytes. Ties between nodes go to the first name.
+        bytes. Ties between nodes go to the first name. Where the Reservation feature's ``matching`` is
+        ``Joint``, the result is the better of two: pods one after another as ever, and pods that try first
+        what they were matched with all together.
 
     Raises
     ------
@@ -98,9 +102,43 @@ def schedule(
     reserving = policy.feature("Reservation") is not None
     asked = queue_order(_everybody(snapshot, reserving) if pods is None else pods)
     known = _take_in(snapshot, asked)
+    result = _decide(known, asked, policy, now, limits, preempt)
+    if _joins(policy):
+        from koordcore.schedule.joint_reservations import better_of, plan_reservations
+
+        features = FeatureSet(open_workspace(known, policy, now), policy)
+        plan = plan_reservations(features, asked, limits)
+        if plan.meant:
+            joint = _decide(known, plan.order(asked), policy, now, limits, preempt, plan)
+            result = better_of(result, joint, asked)
+    return result
+
+
+def _joins(policy: Policy) -> bool:
+    """Tell whether the policy wants pods and the reservations that stand already matched all together."""
+    setting = policy.feature("Reservation")
+    args = None if setting is None else setting.args
+    return isinstance(args, ReservationArgs) and args.matching is ReservationMatching.JOINT
+
+
+def _decide(
+    known: ClusterSnapshot,
+    asked: Sequence[Pod],
+    policy: Policy,
+    now: datetime | None,
+    limits: Limits,
+    preempt: PreemptionRules | None,
+    matched: ReservationPlan | None = None,
+) -> ScheduleResult:
+    """Decide about pods in the order given; ``matched`` tells what reservations some should try first."""
+    reserving = policy.feature("Reservation") is not None
     workspace = open_workspace(known, policy, now)
     snapshot = workspace.snapshot
     features = FeatureSet(workspace, policy)
+    if matched is not None:
+        from koordcore.schedule.joint_reservations import follow
+
+        follow(features, matched)
     # Gangs bring the solver's adapter and more; an import of the library alone should not pay for them.
     from koordcore.schedule.gangs import place_job
     from koordcore.schedule.jobs import JobTable

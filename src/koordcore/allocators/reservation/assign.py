@@ -1,8 +1,8 @@
 """Several pods to several reservations at once.
 
 Taken one after another, a pod that two reservations would serve may take the only one that serves another.
-Here all are matched together: as many pods as possible, then the reservations that are first in line, then
-the least that is left unused.
+Here all are matched together: as many pods as possible, those of higher priority first, then the reservations
+that are first in line, then the least that is left unused.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ __all__ = ["ReservationAssignment", "assign_reservations", "eligible_pairs"]
 BoolMatrix: TypeAlias = NDArray[np.bool_]
 BoolVector: TypeAlias = NDArray[np.bool_]
 IntMatrix: TypeAlias = NDArray[np.int64]
+IntVector: TypeAlias = NDArray[np.int64]
 
 _SHARE: Final = 1000
 """Unused shares are counted in thousandths."""
@@ -48,8 +49,10 @@ class ReservationAssignment:
     unassigned
         The others, in the order given.
     certificate
-        Objective: pods left over, sum of the places in line (1 for the smallest order, after all orders those
-        without one), unused thousandths of the reservations taken.
+        Objective where each reservation serves one pod: pods left over, each counting 1 or, where priorities
+        differ, the place of its priority from below; sum of the places in line (1 for the smallest order,
+        after all orders those without one); unused thousandths of the reservations taken. Otherwise: pods
+        left over of each priority, the highest first; the places in line.
     """
 
     reservations: immutabledict[PodKey, str] = attrs.field(converter=immutabledict)
@@ -69,12 +72,7 @@ def eligible_pairs(
     ManifestError
         When a pod's wishes cannot be read.
     """
-    names = sorted({name for pod in pods for name in pod.requests if name != PODS})
-    asked = np.array([[pod.requests.get(name, 0) for name in names] for pod in pods], np.int64)
-    left = np.array([[one.available.get(name, 0) for name in names] for one in states], np.int64)
-    found: BoolMatrix = np.ones((len(pods), len(states)), bool)
-    for column in range(len(names)):
-        found &= asked[:, column, None] <= left[None, :, column]
+    found = _with_room(pods, states)
     by_reference = any(term.object is not None for one in states for term in one.reservation.owners)
     groups: dict[tuple[bool, bool], _Groups] = {}
     verdicts: dict[tuple[object, ...], BoolVector] = {}
@@ -88,6 +86,17 @@ def eligible_pairs(
                 groups[kind] = _Groups(states, nodes, *kind)
             verdicts[key] = groups[kind].judge(pod, wish)
         found[row] &= verdicts[key]
+    return found
+
+
+def _with_room(pods: Sequence[Pod], states: Sequence[ReservationState]) -> BoolMatrix:
+    """Tell in which reservations all that a pod asks for is left."""
+    names = sorted({name for pod in pods for name in pod.requests if name != PODS})
+    asked = np.array([[pod.requests.get(name, 0) for name in names] for pod in pods], np.int64)
+    left = np.array([[one.available.get(name, 0) for name in names] for one in states], np.int64)
+    found: BoolMatrix = np.ones((len(pods), len(states)), bool)
+    for column in range(len(names)):
+        found &= asked[:, column, None] <= left[None, :, column]
     return found
 
 
@@ -164,6 +173,7 @@ def assign_reservations(
     states: Sequence[ReservationState],
     nodes: Mapping[str, Node],
     *,
+    eligible: BoolMatrix | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> ReservationAssignment:
     """Match pods with reservations, all together.
@@ -178,6 +188,10 @@ def assign_reservations(
         Who asks, and what there is; names and keys are unique.
     nodes
         By name; a reservation without a known node serves nobody.
+    eligible
+        ``(pods, reservations)`` in the order given: which reservation would serve which pod; left out,
+        :func:`eligible_pairs` says so. Reservations that serve several pods serve only those for which they
+        have everything left.
     limits
         Budget of the program.
 
@@ -196,8 +210,17 @@ def assign_reservations(
             raise ModelError(f"a {what} stands twice")
     ranked = sorted(range(len(pods)), key=lambda at: pods[at].key)
     ordered = [pods[at] for at in ranked]
-    stock = sorted(states, key=lambda one: one.reservation.name)
-    eligible = eligible_pairs(ordered, stock, nodes) if ordered else np.zeros((0, len(stock)), bool)
+    places = sorted(range(len(states)), key=lambda at: states[at].reservation.name)
+    stock = [states[at] for at in places]
+    if not ordered:
+        eligible = np.zeros((0, len(stock)), bool)
+    elif eligible is None:
+        eligible = eligible_pairs(ordered, stock, nodes)
+    else:
+        eligible = eligible[np.ix_(ranked, places)]
+        eligible &= np.array([one.reservation.allocate_once for one in stock], bool) | _with_room(
+            ordered, stock
+        )
     if all(one.reservation.allocate_once for one in stock):
         chosen, certificate = _one_each(ordered, stock, eligible)
     else:
@@ -207,6 +230,13 @@ def assign_reservations(
         unassigned=tuple(pod.key for pod in pods if pod.key not in {ordered[row].key for row, _ in chosen}),
         certificate=certificate,
     )
+
+
+def _weights(pods: Sequence[Pod]) -> IntVector:
+    """Give the place of each pod's priority from below, from 1."""
+    priorities = sorted({pod.priority for pod in pods})
+    place = {priority: at for at, priority in enumerate(priorities, 1)}
+    return np.array([place[pod.priority] for pod in pods], np.int64)
 
 
 def _one_each(
@@ -220,16 +250,21 @@ def _one_each(
     per_place = _SHARE * rows + 1
     edge = places[None, :] * per_place + unused
     left_over = (int(edge.max(initial=0)) + 1) * rows + 1
-    if left_over * rows >= _MOST:
+    # Sets of pods that can be served together are a matroid: what is best for any weights that rise with the
+    # priority serves the most pods, and of these sets the one with the most pods of each priority from above.
+    weights = _weights(pods)
+    most = left_over * (int(weights.max()) + 1)
+    if most * rows >= _MOST:
         raise ModelError(f"{rows} pods and {columns} reservations are too many to be assigned at once")
     # A column of its own for each pod that stays without; what is not eligible costs more than that.
-    costs = np.full((rows, columns + rows), 2 * left_over, np.int64)
+    costs = np.full((rows, columns + rows), most, np.int64)
     costs[:, :columns][eligible] = edge[eligible]
-    costs[:, columns:] = left_over
+    costs[:, columns:] = left_over * weights[:, None]
     found = assign_rows(costs)
     chosen = [(row, column) for row, column in enumerate(found.columns.tolist()) if column < columns]
+    served = [row for row, _ in chosen]
     objective = (
-        rows - len(chosen),
+        int(weights.sum() - weights[served].sum()),
         int(sum(places[column] for _, column in chosen)),
         int(sum(unused[row, column] for row, column in chosen)),
     )
@@ -241,9 +276,10 @@ def _one_each(
 def _packed(
     pods: Sequence[Pod], states: Sequence[ReservationState], eligible: BoolMatrix, limits: Limits
 ) -> tuple[list[tuple[int, int]], Certificate]:
-    kinds: dict[tuple[object, bytes], list[int]] = {}
+    kinds: dict[tuple[int, object, bytes], list[int]] = {}
+    weights = _weights(pods)
     for row, pod in enumerate(pods):
-        kinds.setdefault((pod.requests, eligible[row].tobytes()), []).append(row)
+        kinds.setdefault((pod.priority, pod.requests, eligible[row].tobytes()), []).append(row)
     places = _places(states)
     program = Program()
     variables: dict[tuple[int, int], int] = {}
@@ -268,7 +304,13 @@ def _packed(
             terms = [(variable, pods[members[kind][0]].requests.get(name, 0)) for kind, variable in here]
             program.require(terms, at_most=one.available.get(name, 0))
     stages = (
-        Stage([(variable, -1) for variable in variables.values()], len(pods)),
+        *(
+            Stage(
+                [(one, -1) for (kind, _), one in variables.items() if weights[members[kind][0]] == weight],
+                int((weights == weight).sum()),
+            )
+            for weight in sorted(set(weights.tolist()), reverse=True)
+        ),
         Stage([(variable, places[column]) for (_, column), variable in variables.items()]),
     )
     outcome = solve(program, stages, limits=limits)

@@ -8,7 +8,7 @@ if the reservations that the pod may use were gone; here it is decided whether o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -32,6 +32,7 @@ from koordcore.allocators.reservation.preallocation import (
 )
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Shortfall
+from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import DEFAULT_RESERVATION_ARGS, AllocatePolicy, ReservationArgs
 from koordcore.model.resources import PODS, counted
@@ -55,7 +56,7 @@ from koordcore.schedule.feature import (
 from koordcore.schedule.preallocated import PreAllocating
 from koordcore.schedule.reserved import Lending, ReservationLedger, Room, Rooms
 
-__all__ = ["ReservationFeature"]
+__all__ = ["ReservationEvaluator", "ReservationFeature"]
 
 _NO_ROOM: Final = -1
 
@@ -69,6 +70,8 @@ class _Wanted:
     requests: tuple[tuple[str, int], ...]
     acts: bool = False
     """It will act as a reservation, beside such as do not go with that on one node."""
+    planned: int | None = None
+    """The reservation that is meant for it, when all pods of a call are matched together."""
 
 
 @attrs.frozen
@@ -93,6 +96,7 @@ class ReservationEvaluator(Evaluator):
         self._wish = wanted.wish
         self._required = wanted.wish.affinity is not None
         self._acts = wanted.acts
+        self._planned = wanted.planned
         matched = np.zeros(len(self._ledger.states), bool)
         matched[list(wanted.matched)] = True
         self._lent = Lending(
@@ -156,6 +160,14 @@ class ReservationEvaluator(Evaluator):
             if serves.any():
                 serves &= one.fits_from(rooms)
         return serves
+
+    def serving(self) -> BoolVector:
+        """Tell which reservations would serve the pods now, each by itself: ``(M,)``."""
+        found = np.zeros(len(self._ledger.states), bool)
+        rooms = self._lent.rooms(slice(None))
+        if not self._lent.together and len(rooms.rows):
+            found[[ids[0] for ids in rooms.ids]] = self._serving(rooms)
+        return found
 
     def _outside(self, rows: Rows) -> BoolVector:
         fits = np.ones(self._raw[rows].shape, bool)
@@ -438,6 +450,8 @@ class ReservationFeature(Feature):
         super().__init__(workspace, args)
         self.args: ReservationArgs = args or DEFAULT_RESERVATION_ARGS
         self.ledger: ReservationLedger = workspace.once(ReservationLedger)
+        self.plan: Mapping[PodKey, int] = EMPTY
+        """Numbers of the reservations that are meant for pods."""
         # Running pods over which a reservation is being placed.
         self._taken_in: dict[PodKey, list[Pod]] = {}
 
@@ -454,7 +468,17 @@ class ReservationFeature(Feature):
         acts = is_operating_pod(pod)
         if not acts and not matched and wish.affinity is None and (wish.ignored or not self.ledger.in_use):
             return None
-        return _Wanted(wish, matched, tuple(pod.requests.items()), acts)
+        planned = self.plan.get(pod.key)
+        return _Wanted(wish, matched, tuple(pod.requests.items()), acts, planned)
+
+    @property
+    def prefers(self) -> bool:
+        return False  # only once there is a plan
+
+    def preferred(self, pod: Pod) -> tuple[str, ...]:
+        planned = self.plan.get(pod.key)
+        row = -1 if planned is None else int(self.ledger.row[planned])
+        return (self.workspace.layout.names[row],) if row >= 0 else ()
 
     def _holder_of(self, pod: Pod) -> Hashable | Refusal | None:
         number = self.ledger.number_of.get(pod.key)
