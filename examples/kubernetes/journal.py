@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import logging
 import time
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
@@ -61,8 +63,14 @@ class Journal:
         self._seen = 0
         self._left: list[Request] = []
 
-    def open(self) -> None:
-        """Read the journal and finish what stands in there; make it if there is none."""
+    def open(self) -> int:
+        """Read the journal and finish what stands in there; make it if there is none.
+
+        Returns
+        -------
+        int
+            How many calls were left to do.
+        """
         while True:
             try:
                 self._take(self._api.send("GET", f"{_COLLECTION}/{self._name}"))
@@ -74,18 +82,18 @@ class Journal:
             except UnreachableError as error:
                 _log.warning("journal: %s", error)
                 time.sleep(0.5)
-        if not self._mirror.wait(self._settled, self._patience):  # its author may be at it
-            self._left = [one for one in self._left if not self._effect_seen(one)]
-            _log.info("finishing %d calls of a batch that its author has left", len(self._left))
-            self.carry_out()
+        if self._mirror.wait(self._settled, self._patience):  # its author may be at it
+            return 0
+        self._left = [one for one in self._left if not self._effect_seen(one)]
+        found = len(self._left)
+        _log.info("finishing %d calls of a batch that its author has left", found)
+        self.carry_out()
+        return found
 
     def commit(self, requests: Sequence[Request]) -> bool:
         """Put a batch in; ``False`` when another one came first, which is finished then: decide anew."""
-        data = {
-            "seen": str(self._mirror.newest("Pod")),
-            "calls": json.dumps([attrs.asdict(one) for one in requests], separators=(",", ":")),
-        }
-        body = {"metadata": {"name": self._name, "resourceVersion": self._version}, "data": data}
+        metadata = {"name": self._name, "resourceVersion": self._version}
+        body = {"metadata": metadata, **_page(requests, self._mirror.newest("Pod"))}
         try:
             self._take(self._api.send("PUT", f"{_COLLECTION}/{self._name}", body))
         except RefusedError as error:
@@ -119,7 +127,7 @@ class Journal:
                 self._mirror.refresh("Pod")
 
     def _create(self) -> None:
-        body = {"metadata": {"name": self._name}, "data": {"seen": "0", "calls": "[]"}}
+        body = {"metadata": {"name": self._name}, **_page((), 0)}
         try:
             self._api.send("POST", _COLLECTION, body)
         except RefusedError as error:
@@ -129,7 +137,9 @@ class Journal:
     def _take(self, item: Object) -> None:
         self._version = item["metadata"]["resourceVersion"]
         self._seen = int(item["data"]["seen"])
-        self._left = [Request(**one) for one in json.loads(item["data"]["calls"])]
+        self._left = [
+            Request(**one) for one in json.loads(zlib.decompress(b64decode(item["binaryData"]["calls"])))
+        ]
 
     def _settled(self) -> bool:
         """Whether all effects are in the mirror, and all that the author knew as well."""
@@ -154,6 +164,13 @@ class Journal:
                 return "nodeName" in pod["spec"] or _covers(pod, request.body)
             case _:
                 return _covers(pod, request.body)
+
+
+def _page(requests: Sequence[Request], seen: int) -> Object:
+    """What the ConfigMap holds: the calls, compressed, since it is limited to a mebibyte."""
+    text = json.dumps([attrs.asdict(one) for one in requests], separators=(",", ":"))
+    calls = b64encode(zlib.compress(text.encode())).decode()
+    return {"data": {"seen": str(seen)}, "binaryData": {"calls": calls}}
 
 
 def _uid(request: Request) -> str:

@@ -41,6 +41,7 @@ class Overdue:
         self._half_since = {name: self._half_since.get(name, now) for name in half}
         for name, pods in half.items():
             if now - self._half_since[name] >= self._patience:
+                self._half_since[name] = now  # and once more if they do not go
                 going |= dict.fromkeys((pod.key for pod in pods), f"gang {name} did not start whole")
         plan = plan_revoke(
             cluster_ledger(snapshot, policy=self._quotas),

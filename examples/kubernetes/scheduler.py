@@ -24,7 +24,6 @@ from examples.kubernetes.turns import Turns
 from koordcore import ClusterSnapshot, FeatureSetting, Pod, PodKey, Policy, PreemptionRules, schedule, verify
 from koordcore.manifests.patches import patches
 from koordcore.model.quotas import QuotaPolicy
-from koordcore.schedule.reserved import pending_reserve_pods
 from koordcore.snapshot import ScheduleResult
 
 __all__ = ["Cycle", "Scheduler", "Settings"]
@@ -76,8 +75,12 @@ class Settings:
 
 @attrs.define(kw_only=True)
 class Cycle:
-    """What one turn did, and the seconds that each step took."""
+    """What one turn did, and the seconds that each step took.
 
+    ``finished`` counts calls of a batch that somebody had left; ``lost`` says that a rival's came first.
+    """
+
+    finished: int = 0
     asked: int = 0
     bound: int = 0
     nominated: int = 0
@@ -106,6 +109,7 @@ class Scheduler:
         self._pool = ThreadPoolExecutor(settings.threads)
         self.journal = Journal(api, self.mirror, self._pool, patience=settings.patience)
         self._turns = Turns(settings.name, limit=settings.batch, retry=settings.retry)
+        self._read: tuple[int, ClusterSnapshot] | None = None
         self._overdue = Overdue(patience=settings.patience, quotas=settings.quotas)
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> None:
@@ -122,17 +126,20 @@ class Scheduler:
     def open(self) -> None:
         """Look around, and finish what the journal says."""
         self.mirror.start()
-        self.journal.open()
+        if found := self.journal.open():
+            self._report(Cycle(finished=found))
 
     def turn(self) -> Cycle | None:
         """Take one turn; ``None`` where there is nothing to do."""
         cycle = Cycle()
         clock = _Clock(cycle)
-        news = self.mirror.news
-        snapshot = read(self.mirror.objects())
+        news, changes = self.mirror.news, self.mirror.changes
+        if self._read is None or self._read[0] != changes:
+            self._read = changes, read(self.mirror.objects())
+        snapshot = self._read[1]
         clock.took("read")
         going = self._overdue.look(snapshot, time.monotonic())
-        pods = [] if going else self._turns.take(snapshot, news, time.monotonic())
+        pods = self._turns.take(snapshot, news, time.monotonic())
         if not pods and not going:
             return None
         for key, reason in going.items():
@@ -154,7 +161,7 @@ class Scheduler:
     def _decide(self, snapshot: ClusterSnapshot, pods: list[Pod], clock: _Clock) -> ScheduleResult:
         result = schedule(
             snapshot,
-            [*pods, *pending_reserve_pods(snapshot)] if pods else [],
+            pods,
             policy=self._settings.policy,
             now=datetime.now(UTC),
             preempt=PreemptionRules(),
@@ -203,7 +210,10 @@ def _requests(
             one.subresource == "status" and set(one.body["status"]) == {"conditions"} and one.pod is not None
         )
         (remarks if said else requests).append(one)
+    leaving = {one.pod for one in requests if one.subresource == "eviction"}
     for key in going:
+        if (key.namespace, key.name) in leaving:
+            continue
         path = f"/api/v1/namespaces/{key.namespace}/pods/{key.name}/eviction"
         body: Object = {
             "apiVersion": "policy/v1",

@@ -8,6 +8,7 @@ from koordcore import ClusterSnapshot, Pod
 from koordcore.protocol.gang import gang_name
 from koordcore.schedule.jobs import gang_state
 from koordcore.schedule.loop import queue_order
+from koordcore.schedule.reserved import pending_reserve_pods
 
 __all__ = ["Turns"]
 
@@ -33,7 +34,7 @@ class Turns:
         self._since = 0.0
 
     def take(self, snapshot: ClusterSnapshot, news: int, now: float) -> list[Pod]:
-        """Give the pods that are decided next.
+        """Give the pods that are decided next; a pod may stand for a reservation that wants a node.
 
         Pods that were nominated come every time: while they are asked about, nobody else gets their room.
         """
@@ -41,6 +42,7 @@ class Turns:
             self._tried.clear()
             self._news, self._since = news, now
         mine = [pod for pod in snapshot.pending if pod.scheduler_name == self._name and pod.deleted is None]
+        mine += pending_reserve_pods(snapshot)
         fresh = queue_order(pod for pod in mine if pod.uid not in self._tried and not pod.gated)
         if not fresh:
             return []

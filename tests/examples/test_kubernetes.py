@@ -48,6 +48,8 @@ class Server:
         self.sent: list[tuple[str, str]] = []
         self.dies_after: int | None = None
         self.unanswered: set[str] = set()
+        self.guarded: set[str] = set()
+        """Pods that may not be evicted."""
 
     # -- what the scheduler may ask ----------------------------------------------------------------------
 
@@ -98,9 +100,11 @@ class Server:
             return self.put(collection, body)
         options = body.get("deleteOptions", {}).get("preconditions", {})
         uid = options.get("uid") or body.get("metadata", {}).get("uid")
-        if uid != item["metadata"]["uid"]:
+        if collection == RESOURCES["Pod"] and uid != item["metadata"]["uid"]:
             raise RefusedError(409, f"uid {uid} is not that of {name}")
         if subresource == "eviction":
+            if name in self.guarded:
+                raise RefusedError(429, "it would violate the pod's disruption budget")
             self.delete(collection, namespace, name)
             return {}
         if subresource == "binding":
@@ -184,6 +188,12 @@ def pod(name: str, cards: int = 1, *, gang: str = "", priority: int = 0, **label
 
 def pod_group(name: str, least: int) -> Object:
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {"minMember": least}}
+
+
+def reservation() -> Object:
+    template = {"spec": pod("x")["spec"]}
+    spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"app": "x"}}}], "ttl": "1h"}
+    return {"metadata": {"name": "room"}, "spec": spec}
 
 
 def server(*pods: Object, nodes: int = 2) -> Server:
@@ -323,6 +333,29 @@ def test_a_gang_that_lost_a_member_on_the_way_is_released() -> None:
     assert [key.name for key in overdue.look(seen(api), 12.0)] == ["w0"]
     settle(scheduler(api))
     assert api.pods() == {}
+
+
+def test_a_refused_eviction_holds_nobody_up() -> None:
+    """A budget keeps the half gang; others are scheduled all the same, and it is asked again later."""
+    api = server(pod_group("train", 2), *(pod(f"w{number}", gang="train") for number in range(2)))
+    settle(scheduler(api))
+    api.delete(RESOURCES["Pod"], "default", "w1")
+    api.guarded.add("w0")
+    api.put(RESOURCES["Pod"], pod("other"))
+    settle(scheduler(api), turns=3)
+    assert None not in api.pods().values()
+    api.guarded.clear()
+    settle(scheduler(api))
+    assert set(api.pods()) == {"other"}
+
+
+def test_a_reservation_gets_its_node() -> None:
+    """It becomes available there, by a patch of its status, although no pod waits."""
+    api = server()
+    api.put(RESOURCES["Reservation"], reservation())
+    settle(scheduler(api))
+    (item,) = api.items[RESOURCES["Reservation"]].values()
+    assert (item["status"]["phase"], item["status"]["nodeName"]) == ("Available", "n0")
 
 
 def test_who_was_tried_in_vain_waits_for_news() -> None:

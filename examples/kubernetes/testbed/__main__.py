@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -32,8 +33,7 @@ def main() -> int:
     only, cache, log = arguments.pop("only"), arguments.pop("cache"), arguments.pop("log")
     plan = Plan(**arguments)
     outcomes = []
-    with running(cache_folder(cache)) as kubeconfig:
-        bed = Bed(connect(str(kubeconfig)), kubeconfig, log)
+    with running(cache_folder(cache)) as config, closing(Bed(connect(str(config)), config, log)) as bed:
         bed.define(list(yaml.safe_load_all(_DEFINITIONS.read_text())))
         bed.open(cluster(plan.nodes, plan.gpu_nodes))
         for name in only or SCENARIOS:

@@ -137,6 +137,11 @@ class Bed:
         """Start a scheduler."""
         return Process(self._kubeconfig, self._log, **settings)
 
+    def close(self) -> None:
+        """Stop the kubelets."""
+        self.kubelets.stop()
+        self._pool.shutdown(cancel_futures=True)
+
     def clear(self) -> None:
         """Delete all pods, PodGroups and quotas, and wait until they are gone."""
         for kind in ("PodGroup", "ElasticQuota", "Pod"):

@@ -30,6 +30,7 @@ class Kubelets:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._pool = ThreadPoolExecutor(8)
+        self._stopped = False
         self._room: dict[str, Resources] = {}
         self._used: dict[str, Counter[str]] = defaultdict(Counter)
         self._changed = threading.Condition()
@@ -45,6 +46,11 @@ class Kubelets:
         for item in self._api.list_all(RESOURCES["Node"]).items:
             self._room[item["metadata"]["name"]] = parse_resources(item["status"]["allocatable"])
         threading.Thread(target=self._run, name="kubelets", daemon=True).start()
+
+    def stop(self) -> None:
+        """End before the server does."""
+        self._stopped = True
+        self._pool.shutdown(cancel_futures=True)
 
     def wait(self, done: Callable[[], bool], timeout: float) -> bool:
         """Wait until the pods are in some state."""
@@ -69,6 +75,8 @@ class Kubelets:
                     if event.what != "BOOKMARK":
                         self._see(event.what, event.object)
             except (UnreachableError, GoneError) as error:
+                if self._stopped:
+                    return
                 self.complaints.append(f"the kubelets lost their watch: {error}")
                 time.sleep(0.5)
                 version = self._api.list_all(path).version
@@ -88,7 +96,7 @@ class Kubelets:
                 self.pods[name] = item
                 self._placed(before, item)
             self._changed.notify_all()
-        if what != "DELETED" and "nodeName" in item["spec"]:
+        if what != "DELETED" and "nodeName" in item["spec"] and not self._stopped:
             if "deletionTimestamp" in item["metadata"]:
                 self._pool.submit(self._end, item)
             elif item["status"].get("phase") == "Pending":
@@ -130,7 +138,7 @@ class Kubelets:
         metadata = item["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}{subresource}"
         kind = "application/strategic-merge-patch+json" if method == "PATCH" else ""
-        while True:
+        while not self._stopped:
             try:
                 self._api.send(method, path, body, kind)
             except UnreachableError:
