@@ -73,15 +73,15 @@ class Journal:
         """
         while True:
             try:
-                self._take(self._api.send("GET", f"{_COLLECTION}/{self._name}"))
+                self._take(self._fetch())
                 break
             except RefusedError as error:
-                if error.status != 404:
+                if not error.passing and error.status != 409:
                     raise
-                self._create()
+                _log.warning("journal: %s", error)
             except UnreachableError as error:
                 _log.warning("journal: %s", error)
-                time.sleep(0.5)
+            time.sleep(0.5)
         if self._mirror.wait(self._settled, self._patience):  # its author may be at it
             return 0
         self._left = [one for one in self._left if not self._effect_seen(one)]
@@ -126,13 +126,13 @@ class Journal:
                 _log.warning("the watch does not show what was done; listing pods anew")
                 self._mirror.refresh("Pod")
 
-    def _create(self) -> None:
-        body = {"metadata": {"name": self._name}, **_page((), 0)}
+    def _fetch(self) -> Object:
         try:
-            self._api.send("POST", _COLLECTION, body)
+            return self._api.send("GET", f"{_COLLECTION}/{self._name}")
         except RefusedError as error:
-            if error.status != 409:
+            if error.status != 404:
                 raise
+        return self._api.send("POST", _COLLECTION, {"metadata": {"name": self._name}, **_page((), 0)})
 
     def _take(self, item: Object) -> None:
         self._version = item["metadata"]["resourceVersion"]

@@ -8,16 +8,47 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from examples.kubernetes.api import RESOURCES, Api, Object, RefusedError, UnreachableError
+from examples.kubernetes.api import RESOURCES, Api, Listing, Object, RefusedError, UnreachableError
 from examples.kubernetes.testbed.kubelets import Kubelets
 
-__all__ = ["Bed", "Process"]
+__all__ = ["Bed", "Patient", "Process"]
+
+T = TypeVar("T")
+
+
+class Patient:
+    """An API server that is asked again for as long as it does not answer, or is busy.
+
+    Not for schedulers: they have to get along with a server that fails them.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.watch = api.watch
+        self.closed = False
+
+    def list_all(self, path: str) -> Listing:
+        """List all objects under a path."""
+        return self._insist(lambda: self._api.list_all(path))
+
+    def send(self, method: str, path: str, body: Object | None = None, content_type: str = "") -> Object:
+        """Make one request, several times if need be, and give the answer."""
+        return self._insist(lambda: self._api.send(method, path, body, content_type))
+
+    def _insist(self, ask: Callable[[], T]) -> T:
+        while True:
+            try:
+                return ask()
+            except (UnreachableError, RefusedError) as error:
+                if self.closed or (isinstance(error, RefusedError) and not error.passing):
+                    raise
+                time.sleep(0.5)
 
 
 class Process:
@@ -89,9 +120,9 @@ class Bed:
     """
 
     def __init__(self, api: Api, kubeconfig: Path, log: Path) -> None:
-        self.api, self._kubeconfig, self._log = api, kubeconfig, log
+        self.api, self._kubeconfig, self._log = Patient(api), kubeconfig, log
         self._pool = ThreadPoolExecutor(16)
-        self.kubelets = Kubelets(api)
+        self.kubelets = Kubelets(self.api)
 
     def define(self, definitions: Iterable[Object]) -> None:
         """Make the kinds of Koordinator known, and wait until they can be listed."""
@@ -118,20 +149,11 @@ class Bed:
             list(self._pool.map(self._make, chosen))
 
     def _make(self, one: tuple[str, Object]) -> None:
-        """Make an object, however long the server takes; it may have been made without an answer."""
-        while True:
-            try:
-                self.api.send("POST", *one)
-            except UnreachableError:
-                time.sleep(0.5)
-            except RefusedError as error:
-                if error.status == 409:
-                    return
-                if not error.passing:
-                    raise
-                time.sleep(0.5)
-            else:
-                return
+        try:
+            self.api.send("POST", *one)
+        except RefusedError as error:
+            if error.status != 409:  # made before, and the answer was lost
+                raise
 
     def scheduler(self, **settings: Any) -> Process:
         """Start a scheduler."""
@@ -139,6 +161,7 @@ class Bed:
 
     def close(self) -> None:
         """Stop the kubelets."""
+        self.api.closed = True
         self.kubelets.stop()
         self._pool.shutdown(cancel_futures=True)
 

@@ -138,20 +138,11 @@ class Kubelets:
         metadata = item["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}{subresource}"
         kind = "application/strategic-merge-patch+json" if method == "PATCH" else ""
-        while not self._stopped:
-            try:
-                self._api.send(method, path, body, kind)
-            except UnreachableError:
-                time.sleep(0.5)
-            except RefusedError as error:
-                if error.passing:
-                    time.sleep(0.5)
-                    continue
-                if error.status not in (404, 409):
-                    self.complaints.append(f"{metadata['name']}: {error}")
-                return
-            else:
-                return
+        try:
+            self._api.send(method, path, body, kind)
+        except RefusedError as error:
+            if error.status not in (404, 409):
+                self.complaints.append(f"{metadata['name']}: {error}")
 
 
 def _given(item: Object) -> Any:
