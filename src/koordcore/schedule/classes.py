@@ -21,11 +21,13 @@ from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal, Scope
 from koordcore.schedule.features import FEATURES, feature_type
 from koordcore.schedule.sampling import NodeSample
+from koordcore.schedule.states import AmountStates
 
 __all__ = ["FeatureSet", "PodClass", "RequestKey"]
 
 RequestKey: TypeAlias = tuple[Hashable, ...]
 
+_UNKNOWN = -2
 _REFRESH_SHARE = 4
 """Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
 
@@ -205,44 +207,92 @@ class PodClass:
         self.pod = pod
         self.parts = parts
         self._ground = ground
-        filters = [part for part in parts if part.setting.filters]
-        scorers = [part for part in parts if part.setting.scores]
-        moving = [part for part in scorers if part.evaluator.scope is not Scope.STATIC]
-        self._node_filters = [part for part in filters if part.evaluator.scope is Scope.NODE]
-        self._cluster_filters = [part for part in filters if part.evaluator.scope is Scope.CLUSTER]
-        self._node_scorers = [
-            part for part in moving if part.evaluator.scope is Scope.NODE and not part.evaluator.normalises
-        ]
-        self._whole_scorers = [part for part in moving if part not in self._node_scorers]
+        self._amount_filters: list[_Part] = []
+        self._other_filters: list[_Part] = []
+        self._cluster_filters: list[_Part] = []
+        self._amount_scorers: list[_Part] = []
+        self._other_scorers: list[_Part] = []
+        self._whole_scorers: list[_Part] = []
+        self._refusing: list[_Part] = []
+        for part in parts:
+            evaluator, setting = part.evaluator, part.setting
+            scope = evaluator.scope
+            # Nodes with the same amounts get the same answers.
+            alike = evaluator.amounts_only and evaluator.lending is None
+            if setting.filters:
+                if _says(part, "refuse"):
+                    self._refusing.append(part)
+                if scope is Scope.NODE:
+                    (self._amount_filters if alike else self._other_filters).append(part)
+                elif scope is Scope.CLUSTER:
+                    self._cluster_filters.append(part)
+            if setting.scores and scope is not Scope.STATIC:
+                if scope is Scope.CLUSTER or evaluator.normalises:
+                    self._whole_scorers.append(part)
+                else:
+                    (self._amount_scorers if alike else self._other_scorers).append(part)
         self._whole_scorers += ground.uneven
-        self._refusing = [part for part in filters if _says(part, "refuse")]
         self._allocating = [part for part in parts if _says(part, "allocate")]
         self._lending = [part for part in parts if _says(part, "room_at")]
+        self._states = workspace.once(AmountStates)
+        self._known = np.full(0, _UNKNOWN)
         self._feasible = np.empty_like(ground.mask)
         self._score = np.empty_like(ground.score)
         self._read = len(workspace.touched)
         self._refresh(ALL_ROWS)
 
     def _refresh(self, rows: Rows) -> None:
-        flat = self._ground.flat
-        feasible: BoolVector | np.bool_ = np.True_ if flat is not None else self._ground.mask[rows]
-        for part in self._node_filters:
+        ground = self._ground
+        feasible: BoolVector | np.bool_ = np.True_ if ground.flat is not None else ground.mask[rows]
+        enough, score = self._by_state(rows)
+        if enough is not None:
+            feasible = feasible & enough
+        score += ground.flat if ground.flat is not None else ground.score[rows]
+        for part in self._other_filters:
             mask = part.evaluator.fits(rows)
             if mask is not None:
-                feasible = mask if feasible is np.True_ else feasible & mask
+                feasible = feasible & mask
+        for part in self._other_scorers:
+            more = part.evaluator.scores(rows)
+            if more is not None:
+                score += part.setting.weight * more
+        # Scores are never negative, so -1 keeps a node that does not fit behind all others.
+        score[~feasible] = -1
         self._feasible[rows] = feasible
-        base: IntVector | int = flat if flat is not None else self._ground.score[rows]
-        score = base
-        for part in self._node_scorers:
+        self._score[rows] = score
+
+    def _by_state(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
+        """Give what :meth:`_by_amounts` gives, looked up for nodes in a state that was met before."""
+        numbers = self._states.numbers() if rows is not ALL_ROWS else None
+        if numbers is None:
+            return self._by_amounts(rows)
+        known = self._known
+        if len(known) < self._states.count:
+            self._known = known = np.concatenate([known, np.full(2 * self._states.count, _UNKNOWN)])
+        here = numbers[rows]
+        found = known[here]
+        if found.min() == _UNKNOWN:
+            missing = np.flatnonzero(found == _UNKNOWN)
+            enough, score = self._by_amounts(rows if isinstance(rows, slice) else rows[missing])
+            if enough is not None:
+                score[~enough] = -1
+            found[missing] = known[here[missing]] = score
+        return found >= 0, found
+
+    def _by_amounts(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
+        """Tell where the amounts suffice, ``None`` for everywhere, with the weighted score by amounts."""
+        score: IntVector | None = None
+        for part in self._amount_scorers:
             one = part.evaluator.scores(rows)
             if one is not None:
-                score = score + (one if part.setting.weight == 1 else part.setting.weight * one)
-        # Scores are never negative, so -1 keeps a node that does not fit behind all others.
-        if score is base or isinstance(score, int):
-            score = np.where(feasible, base, -1)
-        else:
-            score[~feasible] = -1
-        self._score[rows] = score
+                one = one if part.setting.weight == 1 else part.setting.weight * one
+                score = one if score is None else score + one
+        enough: BoolVector | None = None
+        for part in self._amount_filters:
+            mask = part.evaluator.fits(rows)
+            if mask is not None:
+                enough = mask if enough is None else enough & mask
+        return enough, np.zeros_like(self._score[rows]) if score is None else score
 
     def update(self) -> None:
         """Bring the nodes that changed since the last call up to date."""
@@ -289,9 +339,8 @@ class PodClass:
     @property
     def counts_beyond_amounts(self) -> bool:
         """A filter other than that of amounts looks at what runs on a node or in the cluster."""
-        return any(part.feature.name != "NodeResourcesFit" for part in self._node_filters) or bool(
-            self._cluster_filters
-        )
+        local = self._amount_filters + self._other_filters
+        return bool(self._cluster_filters) or any(part.feature.name != "NodeResourcesFit" for part in local)
 
     def mendable(self) -> BoolVector:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
