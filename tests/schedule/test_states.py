@@ -50,15 +50,18 @@ def test_equal_nodes_share_a_number_until_one_is_used() -> None:
     workspace = Workspace(ClusterSnapshot(nodes=nodes(4)))
     table = AmountStates(workspace)
     numbers = table.numbers()
-    assert numbers is not None and numbers.tolist() == [0, 1, 0, 1]
+    assert numbers is not None
+    assert numbers.tolist() == [0, 1, 0, 1]
     pod = Pod(name="p", requests={"cpu": 1000})
     mark = workspace.checkpoint()
     workspace.bind(pod.at("n02"), 2)
     numbers = table.numbers()
-    assert numbers is not None and numbers.tolist() == [0, 1, 2, 1]
+    assert numbers is not None
+    assert numbers.tolist() == [0, 1, 2, 1]
     workspace.rollback(mark)
     numbers = table.numbers()
-    assert numbers is not None and numbers.tolist() == [0, 1, 0, 1]
+    assert numbers is not None
+    assert numbers.tolist() == [0, 1, 0, 1]
 
 
 def test_numbering_ends_for_good_when_nodes_are_too_different(monkeypatch: pytest.MonkeyPatch) -> None:
