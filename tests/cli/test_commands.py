@@ -257,6 +257,8 @@ def test_the_event_and_the_views_of_debug_endpoints(capsys: pytest.CaptureFixtur
     assert "preemption: 0/16 nodes are available: 16 Preemption is not helpful for scheduling." in out
     _, out, _ = run(capsys, "explain", "report", EXAMPLE, "--event", "-o", "json")
     assert json.loads(out)["event"].startswith("0/16 nodes are available: ")
+    code, out, _ = run(capsys, "explain", "report", EXAMPLE, "-o", "object")
+    assert (code, json.loads(out)["kind"]) == (1, "ScheduleExplanation")
     code, out, _ = run(capsys, "inspect", EXAMPLE, "--view", "/apis/v1/nodes/cpu-1")
     assert (code, json.loads(out)["node"]) == (0, "cpu-1")
     code, _, err = run(capsys, "inspect", EXAMPLE, "--view", "/apis/v1/gangs")

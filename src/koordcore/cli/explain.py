@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Final
 
 import attrs
@@ -14,17 +16,21 @@ from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
 from koordcore.explain import Explanation, NodeVerdict, explain
 from koordcore.explain.post_filter import failure_event
+from koordcore.explain.schedule_explanation import schedule_explanation
 from koordcore.model.decisions import Shortfall
+from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["register", "run"]
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EPILOG: Final = """\
 examples:
   koordcore explain default/trainer-0 cluster.yaml
   koordcore explain trainer-0 cluster.yaml --nodes 50
   koordcore explain trainer-0 cluster.yaml --event
+  koordcore explain trainer-0 cluster.yaml -o object     as a ScheduleExplanation, for its whole job
 """
 
 
@@ -47,7 +53,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "eviction helps; takes a while in a large cluster",
     )
     parser.add_argument("--nodes", type=int, default=10, metavar="N", help="how many nodes to show (10)")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("-o", "--output", choices=("table", "json", "object"), default="table")
     parser.set_defaults(run=run)
 
 
@@ -56,6 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
     snapshot = load_paths(arguments).snapshot
     pod = find_pod(snapshot, arguments.pod)
     policy = read_policy(arguments)
+    if arguments.output == "object":
+        answer = schedule_explanation(snapshot, pod, now=_moment(snapshot), policy=policy)
+        print(json.dumps(answer, indent=2))
+        return 0 if answer["status"].get("schedulable") else 1
     explanation = explain(snapshot, pod, policy=policy)
     asked = arguments.event and explanation.best is None and pod.node_name is None
     event = failure_event(snapshot, pod, policy=policy) if asked else ""
@@ -66,6 +76,15 @@ def run(arguments: argparse.Namespace) -> int:
         if event:
             print(f"Event: {event}")
     return 0 if explanation.best is not None else 1
+
+
+def _moment(snapshot: ClusterSnapshot) -> datetime:
+    """Give the time of the dump: that of its newest metric or pod."""
+    metrics = [one.update_time // 1000 for one in snapshot.of(NodeMetric) if one.update_time is not None]
+    pods = chain(snapshot.pending, snapshot.bound_pods())
+    times = [_EPOCH + timedelta(microseconds=one) for one in metrics]
+    times += [time for pod in pods for time in (pod.created, pod.scheduled) if time is not None]
+    return max(times, default=_EPOCH)
 
 
 def _record(explanation: Explanation) -> dict[str, object]:
