@@ -100,19 +100,27 @@ class Request:
     @property
     def about(self) -> str:
         """Path of the object, without the subresource; its writes keep their order."""
-        path, _, last = self.path.rpartition("/")
-        return path if last in ("binding", "eviction", "status") else self.path
+        return "/".join(self._parts[0])
 
     @property
     def subresource(self) -> str:
         """The part after the object's path."""
-        return self.path.removeprefix(self.about).removeprefix("/")
+        return "/".join(self._parts[1])
 
     @property
     def pod(self) -> tuple[str, str] | None:
         """Namespace and name of the pod that it is about; ``None`` for another object."""
-        parts = self.about.split("/")
-        return (parts[4], parts[6]) if len(parts) == 7 and parts[5] == "pods" else None
+        match self._parts[0]:
+            case ["", "api", "v1", "namespaces", namespace, "pods", name]:
+                return namespace, name
+            case _:
+                return None
+
+    @property
+    def _parts(self) -> tuple[list[str], list[str]]:
+        parts = self.path.split("/")
+        end = 7 if parts[3] == "namespaces" else 6
+        return parts[:end], parts[end:]
 
 
 class Api(Protocol):

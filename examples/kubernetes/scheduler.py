@@ -126,8 +126,7 @@ class Scheduler:
     def open(self) -> None:
         """Look around, and finish what the journal says."""
         self.mirror.start()
-        if found := self.journal.open():
-            self._report(Cycle(finished=found))
+        self._report(Cycle(finished=self.journal.open()))
 
     def turn(self) -> Cycle | None:
         """Take one turn; ``None`` where there is nothing to do."""

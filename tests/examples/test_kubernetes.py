@@ -237,7 +237,7 @@ def test_pods_are_bound_where_they_fit_and_told_why_they_wait() -> None:
     told = [path for method, path in api.sent if path.endswith("/status")]
     assert len(told) == 1
     api.put(RESOURCES["Node"], node("n2"))
-    assert one.mirror.wait(lambda: one.mirror.find("Node", "n2") is not None, 5)
+    assert one.mirror.wait(lambda: one.mirror.find("Node", "n2") is not None, 60)
     settle(one)
     assert api.pods()[waiting["metadata"]["name"]] == "n2"
 
@@ -311,7 +311,7 @@ def test_a_more_important_pod_gets_the_room_of_who_had_to_go() -> None:
     one = scheduler(api)
     settle(one)
     api.put(RESOURCES["Pod"], pod("high", 4, priority=10))
-    assert one.mirror.wait(lambda: one.mirror.find("Pod", "high", "default") is not None, 5)
+    assert one.mirror.wait(lambda: one.mirror.find("Pod", "high", "default") is not None, 60)
     cycles = settle(one)
     assert api.pods() == {"high": "n0"}
     assert [(cycle.nominated, cycle.evicted, cycle.bound) for cycle in cycles] == [(1, 1, 0), (0, 0, 1)]
@@ -333,6 +333,17 @@ def test_a_gang_that_lost_a_member_on_the_way_is_released() -> None:
     assert [key.name for key in overdue.look(seen(api), 12.0)] == ["w0"]
     settle(scheduler(api))
     assert api.pods() == {}
+
+
+def test_a_pod_may_be_called_like_a_subresource() -> None:
+    """What a request is about follows from its place in the path, not from its name."""
+    path = "/api/v1/namespaces/binding/pods/status"
+    plain = Request(method="PATCH", path=path, body={})
+    status = Request(method="PATCH", path=f"{path}/status", body={})
+    assert (plain.pod, plain.subresource) == (("binding", "status"), "")
+    assert (status.pod, status.subresource) == (("binding", "status"), "status")
+    room = Request(method="PATCH", path=f"{RESOURCES['Reservation']}/room/status", body={})
+    assert (room.pod, room.about, room.subresource) == (None, f"{RESOURCES['Reservation']}/room", "status")
 
 
 def test_a_refused_eviction_holds_nobody_up() -> None:
@@ -387,7 +398,7 @@ def test_the_mirror_lists_anew_when_its_version_is_gone() -> None:
     api = server(pod("old"))
     mirror = Mirror(api)
     mirror.start()
-    assert mirror.wait(lambda: len(api.watchers) == len(RESOURCES), 5)
+    assert mirror.wait(lambda: len(api.watchers) == len(RESOURCES), 60)
     news = mirror.news
     with api.lock:
         watchers, api.watchers = api.watchers, []
@@ -395,7 +406,7 @@ def test_the_mirror_lists_anew_when_its_version_is_gone() -> None:
         api.put(RESOURCES["Pod"], pod("new"))
         api.watchers = watchers
         api.compact()
-    assert mirror.wait(lambda: mirror.find("Pod", "new", "default") is not None, 5)
+    assert mirror.wait(lambda: mirror.find("Pod", "new", "default") is not None, 60)
     assert mirror.find("Pod", "old", "default") is None
     assert mirror.news > news
 

@@ -77,6 +77,7 @@ class Process:
         with log.open("ab") as out:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=out)
         self.cycles: list[dict[str, Any]] = []
+        self._ready = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -85,8 +86,13 @@ class Process:
         for line in self._process.stdout:
             try:
                 self.cycles.append(json.loads(line))
+                self._ready.set()
             except ValueError:  # cut off by a kill
                 return
+
+    def wait_ready(self, timeout: float) -> None:
+        """Wait until it has looked around and finished what it found; that is its first report."""
+        self._ready.wait(timeout)
 
     @property
     def dead(self) -> bool:

@@ -188,7 +188,8 @@ def _members(pods: Iterable[tuple[str, Object]]) -> int:
 def two(bed: Bed, plan: Plan, outcome: Outcome) -> None:
     """Two schedulers that know nothing of each other."""
     with bed.scheduler(batch=40) as one, bed.scheduler(batch=40) as other:
-        time.sleep(3.0)  # both have looked around
+        one.wait_ready(_PLENTY)
+        other.wait_ready(_PLENTY)
         for number in range(2):
             pods = _mixture(f"two{number}")
             _timed(bed, outcome, pods, _members(pods), f"two{number}-")
@@ -217,8 +218,10 @@ def kills(bed: Bed, plan: Plan, outcome: Outcome) -> None:
         bed.create(pods)
         while bed.running("kill") < wanted and time.monotonic() - begin < 10 * _PLENTY:
             with bed.scheduler(patience=0.5, batch=chance.choice((20, 60, 200))) as scheduler:
-                moves, seconds = chance.randrange(wanted), chance.uniform(0.8, 6.0)
-                bed.until(moves=moves, pods=wanted, prefix="kill", seconds=seconds)
+                moves, late = chance.randrange(40), chance.uniform(0.0, 3.0)
+                if chance.random() < 0.8:  # else while it starts, or looks around
+                    scheduler.wait_ready(30.0)
+                bed.until(moves=moves, pods=wanted, prefix="kill", seconds=late)
             outcome.kills += 1
             outcome.cycles += scheduler.cycles
         with bed.scheduler(patience=0.5) as scheduler:
