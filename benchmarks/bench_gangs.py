@@ -13,14 +13,17 @@ from typing import TypeAlias
 
 import numpy as np
 
+from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, IntVector, Member, Role, Shape
 from koordcore.allocators.gang.planner import place_gang
 from koordcore.allocators.gang.queue import QueuedGang, plan_in_order, plan_queue
-from koordcore.allocators.gang.slots import offer_slots
+from koordcore.allocators.gang.slots import offer_slots, shared_slots
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree, order_layers
+from tests.property.gang_strategies import demand_of, tree_of
 from tests.reference.gang_best_fit import best_fit
+from tests.reference.gang_placement import Instance, best_objective
 
 Totals: TypeAlias = Mapping[tuple[str, str], Mapping[str, float]]
 
@@ -258,3 +261,95 @@ class Fragments:
     track_blocks_per_gang.unit = "blocks"  # type: ignore[attr-defined]  # asv reads it
     track_nodes_per_gang.unit = "nodes"  # type: ignore[attr-defined]  # asv reads it
     track_largest_block_left.unit = "slots"  # type: ignore[attr-defined]  # asv reads it
+
+
+class Missed:
+    """5,000 small mixed gangs against trying everything, and against the reference's rule.
+
+    The rule counts the members that fit one after the other on each node by itself, and deals them out by
+    name: some feasible gangs are rejected, and some plans do not pass its own filter. Shares of the feasible.
+    """
+
+    instances = 5000
+    timeout = 1800
+
+    def setup_cache(self) -> dict[str, float]:
+        rng = np.random.default_rng(0)
+        found = dict.fromkeys(("feasible", "missed", "refused", "worse", "rule missed", "rule refused"), 0)
+        for _ in range(self.instances):
+            problem = self.instance(rng)
+            for key, yes in self.judge(problem).items():
+                found[key] += yes
+        feasible = found.pop("feasible")
+        return {key: 100.0 * number / feasible for key, number in found.items()}
+
+    def instance(self, rng: np.random.Generator) -> Instance:
+        """Draw two to six members of two or three sizes for up to five nodes; all of them are needed."""
+        depth, shapes = int(rng.integers(1, 4)), int(rng.integers(2, 4))
+        nodes = int(rng.integers(2, 6))
+        paths = []
+        for number in range(nodes):
+            spine, block = rng.integers(0, 2, size=2)
+            paths.append((f"s{spine}", f"s{spine}b{block}", f"n{number}")[3 - depth :])
+        sizes = rng.choice([1, 2, 3, 4, 5, 8], size=shapes, replace=False)
+        counts = tuple(int(n) for n in rng.integers(1, 3, size=shapes))
+        none = (0,) * nodes
+        return Instance(
+            paths=tuple(paths),
+            free=(tuple(int(n) for n in rng.integers(0, 9, size=nodes)),),
+            requests=tuple((int(size),) for size in sizes),
+            slots=((9,) * nodes,) * shapes,
+            roles=((counts, sum(counts), 0),),
+            must_depth=int(rng.integers(0, depth + 1)),
+            multiples=(1,) * (depth + 1),
+            bound=none,
+            near=none,
+        )
+
+    def judge(self, problem: Instance) -> dict[str, bool]:
+        """Compare one instance."""
+        best = best_objective(problem)
+        tree = tree_of(problem.paths)
+        demand = demand_of(problem, tree)
+        placed = place_gang(tree, demand)
+        legal = isinstance(placed, GangPlacement) and not placement_violations(tree, demand, placed.nodes)
+        members = sorted(demand.members, key=lambda member: member.key)
+        offers = shared_slots(
+            members,
+            [shape.request for shape in demand.shapes],
+            [shape.slots for shape in demand.shapes],
+            demand.free,
+        )
+        rule = best_fit(tree, offers, len(members), problem.must_depth)
+        places = [tree.nodes[node] for node, count in rule.items() for _ in range(count)]
+        dealt = {member.key: node for member, node in zip(members, places, strict=False)}
+        return {
+            "feasible": best is not None,
+            "missed": best is not None and not isinstance(placed, GangPlacement),
+            "refused": isinstance(placed, GangPlacement) and not legal,
+            "worse": isinstance(placed, GangPlacement) and placed.certificate.objective != best,
+            "rule missed": best is not None and not rule,
+            "rule refused": best is not None
+            and bool(rule)
+            and bool(placement_violations(tree, demand, dealt)),
+        }
+
+    def track_missed(self, shares: dict[str, float]) -> float:
+        return shares["missed"]
+
+    def track_refused(self, shares: dict[str, float]) -> float:
+        return shares["refused"]
+
+    def track_worse_than_the_best(self, shares: dict[str, float]) -> float:
+        return shares["worse"]
+
+    def track_missed_by_the_rule(self, shares: dict[str, float]) -> float:
+        return shares["rule missed"]
+
+    def track_refused_of_the_rule(self, shares: dict[str, float]) -> float:
+        return shares["rule refused"]
+
+    track_missed.unit = track_refused.unit = "%"  # type: ignore[attr-defined]  # asv reads it
+    track_worse_than_the_best.unit = "%"  # type: ignore[attr-defined]  # asv reads it
+    track_missed_by_the_rule.unit = "%"  # type: ignore[attr-defined]  # asv reads it
+    track_refused_of_the_rule.unit = "%"  # type: ignore[attr-defined]  # asv reads it

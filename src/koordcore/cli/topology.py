@@ -22,6 +22,10 @@ examples:
   koordcore topology cluster.yaml --plot racks.svg     blocks as tiles, a job in one colour
 """
 _FREE, _OTHER = "#eef1f4", "#b8c0c8"
+_GOLDEN: Final = 0.6180339887
+"""Steps of this part of the circle spread any number of hues evenly."""
+_NAMED: Final = 4
+"""Gangs named per domain; the picture shows all of them."""
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,7 +64,8 @@ def topology_table(rows: Sequence[DomainRow]) -> Table:
     """One row per domain, children under their parent."""
     cells = []
     for row in rows:
-        jobs = ", ".join(f"{name} ({count})" for name, count in row.jobs)
+        jobs = ", ".join(f"{name} ({count})" for name, count in row.jobs[:_NAMED])
+        jobs += f" and {len(row.jobs) - _NAMED} more" * (len(row.jobs) > _NAMED)
         bar = "·" * row.empty + "█" * (row.nodes - row.empty) if row.nodes <= 40 else ""
         name = "  " * row.depth + row.name
         cells.append((name, row.layer, str(row.nodes), str(row.empty), str(row.pods), bar, jobs))
@@ -115,10 +120,14 @@ def _columns(tree: NetworkTopology, blocks: Sequence[int]) -> int:
 
 
 def _colours(names: Sequence[str]) -> dict[str, Any]:
-    from matplotlib import colormaps
+    """Give every gang a colour of its own, neighbours far apart, none of them grey."""
+    from matplotlib.colors import hsv_to_rgb
 
-    palette = colormaps["tab20"]
-    return {name: palette(number % 20) for number, name in enumerate(names)}
+    shades = ((0.70, 0.85), (0.90, 0.55), (0.42, 0.97), (0.60, 0.70))
+    return {
+        name: tuple(hsv_to_rgb((number * _GOLDEN % 1.0, *shades[number % 4])).tolist())
+        for number, name in enumerate(names)
+    }
 
 
 def _patch(colour: Any, label: str) -> Any:
@@ -150,4 +159,5 @@ def _draw_block(
     axes.set_ylim(-((len(nodes) - 1) // width) - 0.1, 1)
     axes.set_aspect("equal")
     axes.set_axis_off()
-    axes.set_title(tree.names[block] or "cluster", fontsize=9)
+    above = [tree.names[domain] for domain in tree.path(block)[:-1]]
+    axes.set_title(" / ".join([*above, tree.names[block]]) or "cluster", fontsize=9)
