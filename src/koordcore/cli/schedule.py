@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
+from koordcore.explain.network import used_domains
 from koordcore.manifests.patches import patches
 from koordcore.manifests.records import result_record
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
@@ -28,6 +29,9 @@ from koordcore.snapshot import ScheduleResult
 from koordcore.verify import verify
 
 __all__ = ["register", "run"]
+
+_NAMED: Final = 3
+"""Domains of a layer that are named in a gang's row."""
 
 EPILOG: Final = """\
 examples:
@@ -178,9 +182,10 @@ def _jobs_table(result: ScheduleResult) -> Table:
     """One row per gang group: how much of it runs, over what it spreads, and what is known of the plan."""
     rows: list[tuple[str, ...]] = []
     preempting = {one.job for one in result.preemptions}
+    names = used_domains(result)
     for plan in result.jobs:
         domains = ", ".join(
-            f"{count} {layer.removesuffix('Layer').removesuffix('Topology').lower()}{'s' * (count != 1)}"
+            _domains_text(layer, count, names.get(plan.job, {}).get(layer, ()))
             for layer, count in plan.domains.items()
         )
         nowhere = "preempts" if plan.job in preempting else "no place"
@@ -198,12 +203,22 @@ def _jobs_table(result: ScheduleResult) -> Table:
                 why,
             )
         )
-    names = ("GANG", "MEMBERS", "AT LEAST", "OUTCOME", "OVER", "CERTIFICATE", "WHY NOT")
-    columns = [Column(name, number=name in ("MEMBERS", "AT LEAST")) for name in names]
+    titles = ("GANG", "MEMBERS", "AT LEAST", "OUTCOME", "OVER", "CERTIFICATE", "WHY NOT")
+    columns = [Column(name, number=name in ("MEMBERS", "AT LEAST")) for name in titles]
     if not any(row[-1] for row in rows):
         columns.pop()
         rows = [row[:-1] for row in rows]
     return Table(title="Gangs", columns=tuple(columns), rows=rows)
+
+
+def _domains_text(layer: str, count: int, names: Sequence[str]) -> str:
+    """Name the domains of one layer where they are few, and count them where they are many or nodes.
+
+    >>> _domains_text("BlockLayer", 2, ["b1", "b2"]), _domains_text("NodeTopologyLayer", 1, [])
+    ('blocks b1 b2', '1 node')
+    """
+    kind = layer.removesuffix("Layer").removesuffix("Topology").lower() + "s" * (count != 1)
+    return f"{kind} {' '.join(names)}" if 0 < len(names) <= _NAMED else f"{count} {kind}"
 
 
 def _joint_table(result: ScheduleResult) -> Table:

@@ -10,10 +10,10 @@ import numpy as np
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang import gang_name
 from koordcore.schedule.jobs import network_tree
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["DomainRow", "domain_rows", "job_of", "jobs_by_node"]
+__all__ = ["DomainRow", "domain_rows", "job_of", "jobs_by_node", "used_domains"]
 
 
 @attrs.frozen
@@ -54,6 +54,26 @@ def jobs_by_node(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
         jobs = Counter(job for pod in state.pods if (job := job_of(pod)))
         if jobs:
             found[state.name] = jobs
+    return found
+
+
+def used_domains(result: ScheduleResult) -> dict[str, dict[str, list[str]]]:
+    """Name the domains above the nodes in which each job's members were placed, by job and layer."""
+    tree = result.snapshot.once(network_tree)
+    if tree is None or not result.jobs:
+        return {}
+    plans = {gang: plan.job for plan in result.jobs for gang in plan.job.split(",")}
+    placed = {one.pod for one in result.bound}
+    used: dict[str, set[int]] = {}
+    for pod in result.snapshot.bound_pods():
+        job = plans.get(job_of(pod))
+        if job is not None and pod.key in placed and str(pod.node_name) in tree.node_index:
+            leaf = tree.first_node + tree.node_index[str(pod.node_name)]
+            used.setdefault(job, set()).update(tree.path(leaf)[:-1])
+    found: dict[str, dict[str, list[str]]] = {}
+    for job, domains in used.items():
+        for domain in sorted(domains):
+            found.setdefault(job, {}).setdefault(tree.layer_of(domain), []).append(tree.names[domain])
     return found
 
 
