@@ -115,20 +115,33 @@ class FragmentSearch:
                 return dict(self._room.targets)
 
     def _move_together(self, price: int) -> bool:
-        """Move the first of the most promising sets of pods of one node that is worth its price."""
+        """Move the most promising sets of pods of one node, those that are worth their price."""
         left = None if self._aim.most is None else self._aim.most - len(self._room.targets)
-        for pods in self._promising(price, left)[:_MOST_TRIES]:
-            before, done = self._total, []
-            for pod in sorted(pods, key=lambda pod: (-self._aim.demands[pod].total, pod)):
-                target = self._place_for(pod) if self._room.may_move([self._movable[pod]]) else None
-                if target is None:
-                    break
-                done.append((pod, self._move(pod, target)))
-            cost = sum(self._movable[pod].cost for pod in pods)
-            if len(done) == len(pods) and before - self._total > price * cost:
-                return True
-            for pod, slots in reversed(done):
-                self._take_back(pod, slots)
+        worth, failed = False, 0
+        for pods in self._promising(price, left):
+            if failed == _MOST_TRIES or (worth and left is not None):
+                break
+            if self._try(pods, price):
+                worth = True
+            else:
+                failed += 1
+        return worth
+
+    def _try(self, pods: Sequence[PodKey], price: int) -> bool:
+        """Move all of these where they win more than their price, or none."""
+        if any(pod in self._room.targets for pod in pods):
+            return False
+        before, done = self._total, []
+        for pod in sorted(pods, key=lambda pod: (-self._aim.demands[pod].total, pod)):
+            target = self._place_for(pod) if self._room.may_move([self._movable[pod]]) else None
+            if target is None:
+                break
+            done.append((pod, self._move(pod, target)))
+        cost = sum(self._movable[pod].cost for pod in pods)
+        if len(done) == len(pods) and before - self._total > price * cost:
+            return True
+        for pod, slots in reversed(done):
+            self._take_back(pod, slots)
         return False
 
     def _promising(self, price: int, left: int | None) -> list[tuple[PodKey, ...]]:
@@ -166,9 +179,11 @@ class FragmentSearch:
             if top == _NEVER:
                 continue
             ranked: list[int] | None = None
-            for pod in sorted(pods, key=lambda pod: (-self._leaving[pod], pod)):
-                hoped = self._leaving[pod] + top
-                if hoped <= price * kind.cost or (found and hoped * cost < most * kind.cost):
+            # Only who can win more than its price, and as much for its cost as the best so far.
+            least = max(price * kind.cost + 1, -(-most * kind.cost // cost)) - top
+            able = [pod for pod in pods if self._leaving[pod] >= least]
+            for pod in sorted(able, key=lambda pod: (-self._leaving[pod], pod)):
+                if (self._leaving[pod] + top) * cost < most * kind.cost:
                     break
                 moved = pod in self._room.targets
                 if (moved and not again) or (stopped and not moved):
