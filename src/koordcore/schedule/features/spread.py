@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -42,6 +42,8 @@ SYSTEM_CONSTRAINTS: Final = tuple(
 )
 """What the scheduler asks for pods that ask for nothing themselves (Kubernetes' built-in constraints)."""
 
+_MOST_TEMPLATES: Final = 4096
+
 _OWNERS: Final = ("ReplicationController", "ReplicaSet", "StatefulSet")
 
 
@@ -53,9 +55,12 @@ def _labels(value: Json) -> Mapping[str, str]:
     return as_str_mapping(value)
 
 
-def _service_selectors(snapshot: ClusterSnapshot) -> Mapping[str, Sequence[Mapping[str, str]]]:
-    """Give the selectors of the services of each namespace; services are kept as they came."""
-    found: dict[str, list[Mapping[str, str]]] = {}
+_Services: TypeAlias = Mapping[tuple[str, str, str], Sequence[Mapping[str, str]]]
+
+
+def _service_selectors(snapshot: ClusterSnapshot) -> _Services:
+    """Give the selectors of services by namespace and one of their labels; services are kept as they came."""
+    found: dict[tuple[str, str, str], list[Mapping[str, str]]] = {}
     for one in snapshot.of(RawObject):
         if one.kind != "Service" or not one.text:
             continue
@@ -65,7 +70,7 @@ def _service_selectors(snapshot: ClusterSnapshot) -> Mapping[str, Sequence[Mappi
         except ManifestError:
             continue
         if selector:
-            found.setdefault(one.namespace, []).append(selector)
+            found.setdefault((one.namespace, *min(selector.items())), []).append(selector)
     return found
 
 
@@ -86,9 +91,11 @@ def default_selector(snapshot: ClusterSnapshot, pod: Pod) -> LabelSelector | Non
         ``None`` where neither is known; the pod then has no default constraints.
     """
     labels: dict[str, str] = {}
-    for selector in snapshot.once(_service_selectors).get(pod.namespace, ()):
-        if all(pod.labels.get(key) == value for key, value in selector.items()):
-            labels.update(selector)
+    services: _Services = snapshot.once(_service_selectors)
+    for pair in pod.labels.items() if services else ():
+        for selector in services.get((pod.namespace, *pair), ()):
+            if all(pod.labels.get(key) == value for key, value in selector.items()):
+                labels.update(selector)
     owner = pod.controller
     known = None
     if owner is not None:
@@ -96,6 +103,13 @@ def default_selector(snapshot: ClusterSnapshot, pod: Pod) -> LabelSelector | Non
     if known is None:
         return LabelSelector(labels) if labels else None
     return LabelSelector({**labels, **known.match_labels}, known.requirements)
+
+
+def _completed(
+    pod: Pod, selector: LabelSelector, constraints: Sequence[TopologySpreadConstraint], built_in: bool
+) -> SpreadRequest | None:
+    completed = [attrs.evolve(one, selector=selector) for one in constraints]
+    return spread_request(pod, completed, require_all=not built_in)
 
 
 class SpreadEvaluator(Evaluator):
@@ -167,6 +181,11 @@ class TopologySpread(Feature):
 
     name = "PodTopologySpread"
 
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self._selectors: dict[Hashable, LabelSelector | None] = {}
+        self._defaults: dict[Hashable, SpreadRequest | None] = {}
+
     def request_of(self, pod: Pod) -> Hashable | None:
         if pod.spread_constraints:
             return spread_request(pod)
@@ -175,11 +194,33 @@ class TopologySpread(Feature):
         constraints = SYSTEM_CONSTRAINTS if built_in else args.default_constraints
         if not constraints:
             return None
-        selector = default_selector(self.workspace.snapshot, pod)
+        selector = self._selector_of(pod)
         if selector is None:
             return None
-        completed = [attrs.evolve(one, selector=selector) for one in constraints]
-        return spread_request(pod, completed, require_all=not built_in)
+        if any(one.match_label_keys for one in constraints):
+            return _completed(pod, selector, constraints, built_in)
+        # Pods of one workload differ in labels that no selector looks at; what they want is read once.
+        key = (
+            pod.namespace,
+            selector,
+            selector.matches(pod.labels),
+            pod.node_selector,
+            pod.affinity.node if pod.affinity else None,
+            pod.tolerations,
+        )
+        if key not in self._defaults:
+            self._defaults[key] = _completed(pod, selector, constraints, built_in)
+        return self._defaults[key]
+
+    def _selector_of(self, pod: Pod) -> LabelSelector | None:
+        """Give what :func:`default_selector` gives; most pods of a queue come out of few templates."""
+        owner = pod.controller
+        key = (pod.namespace, pod.labels, None if owner is None else (owner.kind, owner.name))
+        if key not in self._selectors:
+            if len(self._selectors) >= _MOST_TEMPLATES:
+                self._selectors.clear()
+            self._selectors[key] = default_selector(self.workspace.snapshot, pod)
+        return self._selectors[key]
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return SpreadEvaluator(self.workspace, request)

@@ -42,8 +42,6 @@ class VolumeFeature(Feature):
 
     def claims_of(self, pod: Pod) -> Iterator[PersistentVolumeClaim | str]:
         """Give the claims that a pod names; the name alone where there is no such claim."""
-        if not pod.claims:
-            return
         snapshot = self.workspace.snapshot
         known = snapshot.of(PersistentVolumeClaim)
         for name in pod.claims if known else ():
@@ -72,6 +70,8 @@ class VolumeBinding(VolumeFeature):
     name = "VolumeBinding"
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        if not pod.claims:
+            return None
         for one in self.claims_of(pod):
             if isinstance(one, str):
                 return Refusal(f'persistentvolumeclaim "{one}" not found')
@@ -131,6 +131,8 @@ class VolumeZone(VolumeFeature):
     name = "VolumeZone"
 
     def request_of(self, pod: Pod) -> Hashable | None:
+        if not pod.claims:
+            return None
         volumes = [self.volume(name) for name in self.volumes_of(pod)]
         return (
             tuple(one for one in volumes if one is not None and _ZONE_KEYS.keys() & one.labels.keys()) or None
