@@ -236,6 +236,63 @@ def test_k_of_n_replicas_are_enough() -> None:
     assert isinstance(place_gang(EIGHT, replicas(5, 2, free=4, needed=5)), GangShortfall)
 
 
+def three_blocks(big: int, small: int, *, free: int = 8, own: str = "") -> GangDemand:
+    """Members of 8 and of 2 cards; the big ones may have to share a domain of their own."""
+    network = EIGHT
+    cards = np.array([free] * 8)
+    members = tuple(Member(f"d/big-{n}", 0, n) for n in range(big))
+    others = tuple(Member(f"d/small-{n}", 1, n) for n in range(small))
+    return GangDemand(
+        roles=(
+            Role(name="train", members=members, min_available=big, must_layer=own),
+            Role(name="load", members=others, min_available=small),
+        ),
+        shapes=tuple(
+            Shape(slots=offer_slots(cards[None, :], np.array([size]), most=99), request=np.array([size]))
+            for size in (8, 2)
+        ),
+        free=np.tile(cards, (1, 1)).reshape(1, len(network.nodes)),
+        resources=("nvidia.com/gpu",),
+        spec=NetworkTopologySpec(() if own else (GatherRule("BlockLayer", "MustGather"),)),
+    )
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize(
+    ("demand", "detail"),
+    [
+        (three_blocks(1, 6), "the best BlockLayer, b1, has 16 of 20 nvidia.com/gpu; 4 more needed"),
+        (
+            three_blocks(1, 1, free=6),
+            "the best BlockLayer, b1, has 0 of 1 slots for members like d/big-0; 1 more needed",
+        ),
+        (
+            three_blocks(3, 1, own="BlockLayer"),
+            "train: the best BlockLayer, b1, has 16 of 24 nvidia.com/gpu; 8 more needed",
+        ),
+        (three_blocks(1, 1, own="Rack"), "train: the network topology has no layer Rack"),
+        (
+            replicas(5, 3, free=4, needed=3),
+            (
+                "0 of at least 3 roles can be placed; "
+                "r0: the best BlockLayer, b1, has 2 of 3 slots for members like d/r0-0; 1 more needed"
+            ),
+        ),
+    ],
+)
+def test_the_smallest_reason_of_a_mixed_gang(demand: GangDemand, detail: str) -> None:
+    answer = place_gang(EIGHT, demand)
+    assert isinstance(answer, GangShortfall)
+    assert answer.detail == detail
+
+
+def test_who_must_join_bound_members_is_told_about_their_block() -> None:
+    must = GatherRule("BlockLayer", "MustGather")
+    answer = place_gang(EIGHT, uniform(EIGHT, {"node-1": 9, "node-6": 1}, 3, must, bound={"node-6": 1}))
+    assert isinstance(answer, GangShortfall)
+    assert answer.detail == "the best BlockLayer, b3, has 1 of 3 slots; 2 more would do"
+
+
 @pytest.mark.solver
 def test_the_same_question_gets_the_same_bytes() -> None:
     demand = replicas(4, 2, free=4, needed=2)

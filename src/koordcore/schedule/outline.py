@@ -102,6 +102,7 @@ def demand_of(
         spec=spec,
         bound=bound,
         near=_near(workspace, job, tree),
+        resources=tuple(workspace.layout.resources),
     )
 
 

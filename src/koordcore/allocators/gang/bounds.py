@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from koordcore.allocators.gang.demand import IntVector
 from koordcore.allocators.gang.objective import Terms
 
-__all__ = ["BoolVector", "fewest_domains", "useful_nodes"]
+__all__ = ["BoolVector", "Need", "fewest_domains", "needs_of", "useful_nodes"]
 
 BoolVector: TypeAlias = NDArray[np.bool_]
 
@@ -27,14 +27,14 @@ _NOTHING: Final = -(1 << 60)
 
 
 @attrs.frozen(eq=False)
-class _Need:
+class Need:
     """What a placement of all members must gather: ``asked``, from ``per_node`` shape (nodes,)."""
 
     per_node: IntVector
     asked: int
 
 
-def _needs(terms: Terms) -> list[_Need]:
+def needs_of(terms: Terms) -> list[Need]:
     """List the slots per shape and the amounts per resource that all members ask for."""
     demand = terms.demand
     wanted = np.zeros(len(demand.shapes), dtype=np.int64)
@@ -43,12 +43,12 @@ def _needs(terms: Terms) -> list[_Need]:
             wanted[member.shape] += 1
     usable = np.stack([shape.slots > 0 for shape in demand.shapes]).any(axis=0)
     needs = [
-        _Need(np.minimum(shape.slots, count), int(count))
+        Need(np.minimum(shape.slots, count), int(count))
         for shape, count in zip(demand.shapes, wanted, strict=True)
     ]
     for row in range(demand.free.shape[0]):
         asked = sum(int(count) * int(s.request[row]) for count, s in zip(wanted, demand.shapes, strict=True))
-        needs.append(_Need(np.maximum(demand.free[row], 0) * usable, asked))
+        needs.append(Need(np.maximum(demand.free[row], 0) * usable, asked))
     return needs
 
 
@@ -61,7 +61,7 @@ def fewest_domains(terms: Terms, depth: int) -> int:
     span = slice(tree.layer_start[depth], tree.layer_start[depth + 1])
     held = terms.bound[span] > 0
     fewest = 0
-    for need in _needs(terms):
+    for need in needs_of(terms):
         amounts = tree.sum_up(need.per_node)[span]
         asked = need.asked - int(amounts[held].sum())
         if asked > 0:
@@ -86,7 +86,7 @@ def useful_nodes(terms: Terms, most: Mapping[int, int]) -> BoolVector:
         only, since what they use costs nothing.
     """
     tree, leaf = terms.tree, len(terms.tree.layers)
-    needs = _needs(terms)
+    needs = needs_of(terms)
     usable = np.zeros(len(tree.nodes), dtype=np.bool_)
     for shape in terms.demand.shapes:
         usable |= shape.slots > 0
@@ -119,7 +119,7 @@ def _groups(terms: Terms, depth: int, above: int) -> IntVector:
 
 
 def _useful(
-    terms: Terms, needs: Sequence[_Need], usable: BoolVector, depth: int, most: Mapping[int, int]
+    terms: Terms, needs: Sequence[Need], usable: BoolVector, depth: int, most: Mapping[int, int]
 ) -> BoolVector:
     """Mark the domains of one depth that cover every need together with the best others beside them."""
     tree = terms.tree
@@ -154,7 +154,7 @@ def _largest(amounts: IntVector, group: IntVector, number: int, groups: int) -> 
 
 
 def _useful_parents(
-    terms: Terms, needs: Sequence[_Need], usable: BoolVector, most: Mapping[int, int]
+    terms: Terms, needs: Sequence[Need], usable: BoolVector, most: Mapping[int, int]
 ) -> BoolVector:
     """Mark the domains above the nodes whose best nodes, with the best ones of few others, are enough."""
     tree, depth = terms.tree, len(terms.tree.layers) - 1

@@ -137,6 +137,8 @@ class GangDemand:
         Other pods that the members want to be near to, per node; empty for none.
     min_roles
         How many roles must reach their minimum; None for all. A role that does not gets nothing.
+    resources
+        Names of the rows of ``free``, for the texts of a failure.
 
     Raises
     ------
@@ -151,6 +153,7 @@ class GangDemand:
     bound: IntVector = attrs.field(factory=_no_count)
     near: IntVector = attrs.field(factory=_no_count)
     min_roles: int | None = None
+    resources: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         keys = [member.key for role in self.roles for member in role.members]
@@ -179,8 +182,9 @@ class GangDemand:
 
     @property
     def least(self) -> int:
-        """Members that must be placed when every role counts."""
-        return sum(max(0, role.min_available) for role in self.roles)
+        """Members that must be placed at least: of every role that has to take part, its minimum."""
+        minimums = sorted(max(0, role.min_available) for role in self.roles)
+        return sum(minimums if self.min_roles is None else minimums[: self.min_roles])
 
     @property
     def uniform(self) -> bool:

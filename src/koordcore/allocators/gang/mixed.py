@@ -25,9 +25,10 @@ from koordcore.allocators.gang.demand import (
     rank_order,
 )
 from koordcore.allocators.gang.greedy import greedy_places
+from koordcore.allocators.gang.lacking import lacking_of
 from koordcore.allocators.gang.model import GangModel
 from koordcore.allocators.gang.objective import Terms, domains_used, terms_of
-from koordcore.allocators.gang.shortfall import explain_shortfall
+from koordcore.allocators.gang.shortfall import INFEASIBLE, explain_shortfall
 from koordcore.allocators.gang.slots import shared_slots
 from koordcore.errors import SolverError
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
@@ -268,6 +269,11 @@ def _shortfall(terms: Terms, fit_error: str, *, placeable: int, proven: bool = T
         demand.free,
     )
     shown = terms_of(tree, demand, offered)
-    if proven:
-        return explain_shortfall(shown, fit_error=fit_error, placeable=placeable)
-    return explain_shortfall(shown, fit_error=fit_error, placeable=placeable, certificate=UNKNOWN)
+    lacking = lacking_of(terms) if proven else "no placement was found within the budget"
+    return explain_shortfall(
+        shown,
+        fit_error=fit_error,
+        placeable=placeable,
+        lacking=lacking,
+        certificate=INFEASIBLE if proven else UNKNOWN,
+    )

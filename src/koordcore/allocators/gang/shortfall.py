@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from koordcore.allocators.gang.demand import GangShortfall, IntVector
+from koordcore.allocators.gang.lacking import gather_roots, where_text
 from koordcore.allocators.gang.objective import Terms
 from koordcore.model.certificates import Certificate, CertificateStatus
-from koordcore.topology.network import CLUSTER_LAYER, NetworkTopology
+from koordcore.topology.network import NetworkTopology
 
 __all__ = ["explain_shortfall", "no_candidate_message"]
 
@@ -52,9 +53,22 @@ def no_candidate_message(
 
 
 def explain_shortfall(
-    terms: Terms, *, fit_error: str, placeable: int, certificate: Certificate = INFEASIBLE
+    terms: Terms,
+    *,
+    fit_error: str,
+    placeable: int,
+    lacking: str | None = None,
+    certificate: Certificate = INFEASIBLE,
 ) -> GangShortfall:
-    """Describe a gang without a place; ``placeable`` members would fit, -1 when that is not known."""
+    """Describe a gang without a place.
+
+    Parameters
+    ----------
+    placeable
+        Members that would fit, -1 when that is not known.
+    lacking
+        What is short, where members are of several shapes; empty where nothing is by itself.
+    """
     tree, demand = terms.tree, terms.demand
     must_layer = demand.spec.must_layer(tree.layers)
     message = no_candidate_message(
@@ -67,28 +81,32 @@ def explain_shortfall(
     )
     return GangShortfall(
         message=message,
-        detail=_detail(terms, must_layer, placeable),
+        detail=_detail(terms, must_layer, placeable, lacking),
         desired=demand.least,
         placeable=placeable,
         certificate=certificate,
     )
 
 
-def _detail(terms: Terms, must_layer: str, placeable: int) -> str:
+def _detail(terms: Terms, must_layer: str, placeable: int, lacking: str | None) -> str:
     tree, least = terms.tree, terms.demand.least
     depth = terms.must_depth
     if depth is None:
         return f"the network topology has no layer {must_layer}"
-    roots = tree.domains_at(depth)
-    if not len(roots):
+    roots = gather_roots(terms)
+    if not roots:
         return f"no node has a place in the network topology; {least} members must be placed"
+    if lacking:
+        return lacking
     best = max(roots, key=lambda root: int(terms.slots[root]))
     offer = int(terms.slots[best])
-    layer = tree.layer_of(best)
-    where = "the cluster" if layer == CLUSTER_LAYER else f"the best {layer}, {tree.names[best]},"
-    if offer < least:
+    where = where_text(tree, best)
+    if lacking is None and offer < least:
         return f"{where} has {offer} of {least} slots; {least - offer} more would do"
     short = f"at most {placeable} of {least} members fit" if placeable >= 0 else f"{least} members do not fit"
     rules = [f"{layer}={m}" for layer, m in sorted(terms.demand.spec.multiples.items())]
     why = f" with podCountMultiple {', '.join(rules)}" if rules else ""
-    return f"{where} has {offer} slots, yet {short} together{why}"
+    if lacking is None:
+        return f"{where} has {offer} slots, yet {short} together{why}"
+    room = "one domain" if depth else "the cluster"
+    return f"every kind of member has slots enough in {room}, yet {short} together{why}"
