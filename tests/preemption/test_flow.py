@@ -290,7 +290,7 @@ def test_the_checker_sees_that_too_few_leave() -> None:
     assert isinstance(decision, Nominated)
     forged = attrs.evolve(decision, victims=decision.victims[:1])
     found = verify(snapshot, attrs.evolve(result, decisions=(forged,)))
-    assert [one.kind for one in found] == [ViolationKind.RESOURCE]
+    assert [one.kind for one in found] == [ViolationKind.RESOURCE, ViolationKind.VICTIM]
 
 
 def random_cluster(seed: int) -> ClusterSnapshot:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from itertools import combinations
 from typing import TypeAlias
 
 import attrs
@@ -16,6 +18,8 @@ from koordcore.preemption.problem import Domains, PreemptionProblem
 
 __all__ = ["Draft", "draft_plan", "spare"]
 
+_MOST_TOGETHER = 10
+"""Pods of one gang on one node among whom subsets are tried."""
 _DOMAINS_TRIED = 4
 """Domains that may be won at the same highest priority; the solver looks at all of them."""
 
@@ -291,17 +295,33 @@ def spare(
             wanted[request > 0, row] = True
     evicted = np.bincount(table.job[kept], minlength=len(jobs.names))
     broken = (evicted > 0) & (jobs.running - evicted < jobs.least)
+    staying = np.zeros(len(table), dtype=bool) if moves is None else moves >= 0
 
-    def back(ones: list[int]) -> bool:
+    def back(ones: Sequence[int]) -> bool:
         for one in ones:
             room[:, table.node[one]] -= table.amounts[:, one]
         rows = sorted({int(table.node[one]) for one in ones})
         if all((room[:, row][wanted[:, row]] >= 0).all() for row in rows):
-            kept[ones] = False
-            return True
+            kept[list(ones)] = False
+            if not problem.pools or problem.pools_hold(counts, kept & ~staying):
+                return True
+            kept[list(ones)] = True
         for one in ones:
             room[:, table.node[one]] += table.amounts[:, one]
         return False
+
+    def most_back(job: int) -> None:
+        """Let a gang that breaks keep its minimum where it can spare as many as have to leave."""
+        ones = [one for one in problem.of_job(job).tolist() if kept[one]]
+        given: list[int] = []
+        for row in sorted({int(table.node[one]) for one in ones}):
+            here = [one for one in ones if table.node[one] == row][:_MOST_TOGETHER]
+            sets = (some for size in range(len(here), 0, -1) for some in combinations(here, size))
+            given += next((some for some in sets if back(some)), ())
+        if len(ones) - len(given) > jobs.slack[job]:
+            kept[given] = True
+            for one in given:
+                room[:, table.node[one]] += table.amounts[:, one]
 
     units: list[tuple[tuple[int, ...], list[int]]] = []
     for job in np.flatnonzero(broken).tolist():
@@ -311,8 +331,9 @@ def spare(
         if not broken[table.job[one]]:
             units.append(((1, -int(table.priority[one]), 0, one), [one]))
     units.sort(key=lambda unit: (unit[0][1], unit[0]))
-    for _, ones in units:
-        back(ones)
+    for (lone, _, _, job), ones in units:
+        if not back(ones) and not lone and jobs.slack[job]:
+            most_back(job)
     closed = close(problem, kept)
     return kept if closed is None else closed
 

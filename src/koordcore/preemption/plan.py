@@ -206,7 +206,7 @@ def _at_depth(
             return answer
         conflict = dry_run(answer.counts, answer.chosen, answer.moves) if dry_run is not None else None
         if conflict is None:
-            return _found(problem, answer, depth)
+            return _found(problem, answer, depth, dry_run)
         conflicts.append(conflict)
     return CertificateStatus.HEURISTIC
 
@@ -329,11 +329,14 @@ def _scope(
     return Scope(domains=domains, usable=usable, members=members, conflicts=conflicts, floor=floor.vector)
 
 
-def _found(problem: PreemptionProblem, answer: ExactAnswer, depth: int) -> _Found:
+def _found(problem: PreemptionProblem, answer: ExactAnswer, depth: int, dry_run: DryRun | None) -> _Found:
     chosen, moves, certificate = answer.chosen, answer.moves, answer.certificate
-    if not certificate.proven and not problem.pools:
-        chosen = spare(problem, answer.counts, chosen, moves)
-        moves = np.where(chosen, moves, -1)
+    if not certificate.proven:
+        fewer = spare(problem, answer.counts, chosen, moves)
+        stay = np.where(fewer, moves, -1)
+        # Amounts may not be the only reason why somebody leaves.
+        if (fewer == chosen).all() or dry_run is None or dry_run(answer.counts, fewer, stay) is None:
+            chosen, moves = fewer, stay
     damage = damage_of(problem, chosen, moves >= 0)
     if damage.vector != certificate.objective:
         bound = min(certificate.bound, damage.vector)

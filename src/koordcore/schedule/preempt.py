@@ -343,7 +343,8 @@ class Preemptor:
                     if shape >= len(problem.shapes):
                         nowhere[shape] = taken[shape].sum()
                     return Conflict(-1, nowhere, chosen)
-                if place_there(self._workspace, self._features, pod, row) is None:
+                placed = place_there(self._workspace, self._features, pod, row)
+                if placed is None or (placed.reservation and shape >= len(problem.shapes)):
                     return Conflict(row, taken[:, row], chosen)
         return None
 
@@ -397,7 +398,7 @@ class Preemptor:
                 groups.setdefault(name, []).append(victim)
             for name in sorted(groups):
                 mark = workspace.checkpoint()
-                found = [self._elsewhere(victim) for victim in groups[name]]
+                found = [self._elsewhere(one, whole=name in plan.broken) for one in groups[name]]
                 if all(found):
                     moves += [move for move in found if move is not None]
                 else:
@@ -414,12 +415,24 @@ class Preemptor:
             certificate=Certificate(CertificateStatus.HEURISTIC, damage.vector),
         )
 
-    def _elsewhere(self, victim: Victim) -> Move | None:
+    def _elsewhere(self, victim: Victim, *, whole: bool) -> Move | None:
+        """Find another node; one that moves with its gang may also start anew where it was.
+
+        What a reservation holds is not taken: it may be the very one for which the victim leaves.
+        """
         pod = self._workspace.snapshot.pod(victim.pod)
         if pod is None or pod.static or pod.daemon:
             return None
+        mark = self._workspace.checkpoint()
         decision = place_pod(self._workspace, self._features, unbound(pod))
-        return Move(victim, decision.node) if isinstance(decision, Bound) else None
+        if (
+            isinstance(decision, Bound)
+            and not decision.reservation
+            and (whole or decision.node != victim.node)
+        ):
+            return Move(victim, decision.node)
+        self._workspace.rollback(mark)
+        return None
 
     # -- standing plans --------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from koordcore.model.policy import Policy
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["check_placements"]
+__all__ = ["check_place", "check_placements"]
 
 
 def check_placements(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
@@ -21,10 +21,11 @@ def check_placements(snapshot: ClusterSnapshot, result: ScheduleResult) -> Itera
     pods = {pod.key: pod for state in result.snapshot.nodes for pod in state.pods}
     for decision in result.decisions:
         if isinstance(decision, Bound) and decision.pod in pods and decision.node in nodes:
-            yield from _check_pod(pods[decision.pod], nodes[decision.node], result.policy)
+            yield from check_place(pods[decision.pod], nodes[decision.node], result.policy)
 
 
-def _check_pod(pod: Pod, node: Node, policy: Policy) -> Iterator[Violation]:
+def check_place(pod: Pod, node: Node, policy: Policy) -> Iterator[Violation]:
+    """Tell what keeps a pod off a node."""
     subject = str(pod.key)
     if policy.filters("TaintToleration"):
         for taint in node.taints:

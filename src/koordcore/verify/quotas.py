@@ -18,7 +18,7 @@ from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.nodes import STANDS_FOR
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["check_quotas"]
+__all__ = ["check_quotas", "parents_of", "quota_of"]
 
 QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
 PREEMPTIBLE_LABEL = "quota.scheduling.koordinator.sh/preemptible"
@@ -39,8 +39,8 @@ def check_quotas(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
         for pod in state.pods:
             if pod.annotations.get(STANDS_FOR) == "true":
                 continue  # what a reservation holds is used by nobody yet
-            name = _quota_of(pod, quotas, spaces)
-            for member in (name, *(_parents(name, quotas) if policy.enable_check_parent_quota else ())):
+            name = quota_of(pod, quotas, spaces)
+            for member in (name, *(parents_of(name, quotas) if policy.enable_check_parent_quota else ())):
                 held[member].append(pod)
                 if pod.key in new:
                     grown.add(member)
@@ -48,7 +48,8 @@ def check_quotas(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
         yield from _check_quota(quotas[name], held[name])
 
 
-def _quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, str]) -> str:
+def quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, str]) -> str:
+    """Name the quota of a pod."""
     named = pod.labels.get(QUOTA_LABEL, "")
     if named:
         return named if named in quotas else DEFAULT_QUOTA
@@ -58,7 +59,8 @@ def _quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str,
     return spaces.get(pod.namespace, DEFAULT_QUOTA)
 
 
-def _parents(name: str, quotas: Mapping[str, ElasticQuota]) -> Iterator[str]:
+def parents_of(name: str, quotas: Mapping[str, ElasticQuota]) -> Iterator[str]:
+    """Name what is above a quota, the nearest first."""
     seen = {name}
     quota = quotas.get(name)
     while quota is not None and quota.parent not in seen:

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from koordcore.model.decisions import Nominated, Victim
 from koordcore.model.gangs import Gang, PodGroup
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.policy import FitArgs
 from koordcore.model.quotas import ElasticQuota
-from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
+from koordcore.model.resources import PODS
 from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
-from koordcore.protocol.numa_nodes import trimmed_allocatable
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.verify.needless import check_needed
 from koordcore.verify.nodes import STANDS_FOR
+from koordcore.verify.placement import check_place
+from koordcore.verify.room import overflow
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["check_victims", "gang_minimums"]
@@ -33,9 +34,30 @@ def check_victims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator
     running = {pod.key: pod for state in snapshot.nodes for pod in state.pods}
     pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
     victims = {victim.pod: victim for one in nominated for victim in one.victims}
+    yield from _check_plans(result, nominated)
     yield from _check_rights(result, nominated, running, pods)
     yield from _check_gangs(snapshot, running, victims, nominated, result)
-    yield from _check_room(result, nominated, pods, set(victims))
+    yield from _check_moves(snapshot, result, running)
+    gone = {key: running[key] for key in victims if key in running}
+    yield from _check_room(result, nominated, pods, gone)
+    members = _members(running)
+    yield from check_needed(snapshot, result, members, gang_minimums(snapshot, members))
+
+
+def _check_plans(result: ScheduleResult, nominated: list[Nominated]) -> Iterator[Violation]:
+    """The plans, where there are any, say the same as the decisions."""
+    if not result.preemptions:
+        return
+    planned = {key: node for plan in result.preemptions for key, node in plan.nominations.items()}
+    decided = {str(one.pod): one.node for one in nominated}
+    for key in sorted({*planned, *decided}):
+        if planned.get(key) != decided.get(key):
+            message = f"the plan says {planned.get(key)}, the decision {decided.get(key)}"
+            yield Violation(ViolationKind.VICTIM, key, message)
+    leaving = {victim.pod for plan in result.preemptions for victim in plan.victims}
+    named = {victim.pod for one in nominated for victim in one.victims}
+    for pod in sorted(leaving ^ named):
+        yield Violation(ViolationKind.VICTIM, str(pod), "is not in both, the plan and the decisions")
 
 
 def _check_rights(
@@ -75,11 +97,7 @@ def _check_gangs(
     result: ScheduleResult,
 ) -> Iterator[Violation]:
     """A gang keeps its minimum or leaves whole; other victims leave nodes to which somebody comes."""
-    members: dict[str, list[Pod]] = defaultdict(list)
-    for pod in running.values():
-        name = gang_name(pod.labels, pod.annotations)
-        if name:
-            members[f"{pod.namespace}/{name}"].append(pod)
+    members = _members(running)
     gangs = gang_minimums(snapshot, members)
     broken: set[PodKey] = set()
     for gang_id, least in sorted(gangs.items()):
@@ -95,11 +113,22 @@ def _check_gangs(
             yield Violation(ViolationKind.VICTIM, gang_id, message)
     if snapshot.of(ElasticQuota):
         return  # a victim anywhere may give its quota back
+    if result.preemptions:
+        return  # whether the plans need them is looked at closely
     targets = {one.node for one in nominated}
-    targets.update(move.node for plan in result.preemptions for move in plan.moves)
     for key, victim in sorted(victims.items()):
         if victim.node not in targets and key not in broken:
             yield Violation(ViolationKind.VICTIM, str(key), f"nobody is nominated to {victim.node}")
+
+
+def _members(running: Mapping[PodKey, Pod]) -> dict[str, list[Pod]]:
+    """Give the pods of every gang that runs, by its id."""
+    members: dict[str, list[Pod]] = defaultdict(list)
+    for pod in running.values():
+        name = gang_name(pod.labels, pod.annotations)
+        if name:
+            members[f"{pod.namespace}/{name}"].append(pod)
+    return members
 
 
 def gang_minimums(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, int]:
@@ -123,37 +152,46 @@ def _lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str
 
 
 def _check_room(
-    result: ScheduleResult, nominated: list[Nominated], pods: Mapping[PodKey, Pod], gone: set[PodKey]
+    result: ScheduleResult, nominated: list[Nominated], pods: Mapping[PodKey, Pod], gone: Mapping[PodKey, Pod]
 ) -> Iterator[Violation]:
-    """On every node that somebody is nominated to, what stays and what comes fits together."""
+    """On every node to which somebody comes, what stays and what comes fits together."""
     if not result.policy.filters("NodeResourcesFit"):
         return
-    setting = result.policy.feature("NodeResourcesFit")
-    args = setting.args if setting and setting.args else FitArgs()
     coming: dict[str, list[Pod]] = defaultdict(list)
     for one in nominated:
         coming[one.node].append(pods[one.pod])
+    for plan in result.preemptions:
+        for move in plan.moves:
+            if move.victim.pod in gone:
+                coming[move.node].append(gone[move.victim.pod])
     states = {state.name: state for state in result.snapshot.nodes}
     for node in sorted(coming):
         if node not in states:
             continue
         staying = [pod for pod in states[node].pods if pod.key not in gone]
-        limits = trimmed_allocatable(states[node].node.allocatable, states[node].node.annotations)
-        sums: Counter[str] = Counter()
-        for pod in (*staying, *coming[node]):
-            sums.update(pod.requests)
-        sums[PODS] = len(staying) + len(coming[node])
-        for holder in staying:
-            if holder.annotations.get(STANDS_FOR) == "true":
-                sums.subtract(_lent(result.snapshot, holder, coming[node]))
-        asked = {name for pod in coming[node] for name, amount in pod.requests.items() if amount > 0}
-        for name in sorted({*asked, PODS}):
-            ignored = name in args.ignored or name.split("/", 1)[0] in args.ignored_groups
-            if not counted(name) or (ignored and name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)):
-                continue
-            if sums[name] > limits.get(name, 0):
-                kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
-                message = (
-                    f"{name}: {sums[name]} once the victims have gone, {limits.get(name, 0)} allocatable"
-                )
-                yield Violation(kind, node, message)
+        holders = [pod for pod in staying if pod.annotations.get(STANDS_FOR) == "true"]
+        lent = [_lent(result.snapshot, holder, coming[node]) for holder in holders]
+        found = overflow(states[node].node, staying, coming[node], result.policy, lent=lent)
+        for name, amount, limit in found:
+            kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
+            message = f"{name}: {amount} once the victims have gone, {limit} allocatable"
+            yield Violation(kind, node, message)
+
+
+def _check_moves(
+    snapshot: ClusterSnapshot, result: ScheduleResult, running: Mapping[PodKey, Pod]
+) -> Iterator[Violation]:
+    """Who moves is one of the victims and may run where it goes."""
+    nodes = {state.name: state.node for state in snapshot.nodes}
+    for plan in result.preemptions:
+        leaving = {victim.pod for victim in plan.victims}
+        for move in plan.moves:
+            subject, pod = str(move.victim.pod), running.get(move.victim.pod)
+            if move.victim.pod not in leaving:
+                yield Violation(ViolationKind.VICTIM, subject, "moves and is none of the victims")
+            elif move.node not in nodes:
+                yield Violation(ViolationKind.UNKNOWN_NODE, subject, f"no node {move.node}")
+            elif move.node == move.victim.node and move.victim.job not in plan.broken:
+                yield Violation(ViolationKind.VICTIM, subject, f"moves to {move.node}, where it is")
+            elif pod is not None:
+                yield from check_place(pod, nodes[move.node], result.policy)
