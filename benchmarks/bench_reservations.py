@@ -31,7 +31,7 @@ from koordcore.schedule.loop import open_workspace, schedule
 from koordcore.schedule.place import place_pod
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Assignment", "EarliestGang", "JointSchedule", "ManyReservations"]
+__all__ = ["Assignment", "EarliestGang", "JointSchedule", "ManyReservations", "OneCallPerPod"]
 
 GIB = 2**30
 POLICY = Policy().with_feature(FeatureSetting(name="Reservation", weight=5000))
@@ -95,6 +95,27 @@ class ManyReservations:
     def time_next_equal_pod(self) -> None:
         """Place one more pod of a class."""
         self._place("a7")
+
+
+class OneCallPerPod:
+    """The same reservations, one call of ``schedule`` for each pod, each on what the last one left."""
+
+    def setup(self) -> None:
+        """Build the cluster and make the first call, which reads all objects."""
+        many = ManyReservations()
+        many.setup()
+        self.snapshot = many.snapshot
+        self.number = 0
+        self.time_next_call()
+
+    def time_next_call(self) -> None:
+        """One more call."""
+        self.number += 1
+        requests = {"cpu": 1000, "memory": GIB}
+        pod = Pod(name=f"c{self.number}", labels={"app": "a7"}, requests=requests)
+        result = schedule(self.snapshot, [pod], policy=POLICY)
+        assert result.bound[0].reservation
+        self.snapshot = result.snapshot
 
 
 class Assignment:

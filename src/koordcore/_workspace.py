@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import (
@@ -241,7 +240,7 @@ class Workspace:
         for row in rows:
             nodes[row] = NodeState(nodes[row].node, tuple(self.pods_on(row).values()))
         pending = tuple(pod for pod in self.snapshot.pending if pod.key not in self._bound)
-        end = attrs.evolve(self.snapshot, nodes=tuple(nodes), pending=pending)
+        end = self.snapshot.with_states(tuple(nodes), pending)
         if any(
             name not in self.layout.index and counted(name)
             for pod in self._bound.values()

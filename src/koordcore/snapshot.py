@@ -158,6 +158,34 @@ class ClusterSnapshot:
             self._memo[key] = compute(self, *arguments)
         return cast("T", self._memo[key])
 
+    def derived(
+        self,
+        build: Callable[[ClusterSnapshot], T],
+        again: Callable[[tuple[NodeState, ...], tuple[ClusterRecord, ...], T, ClusterSnapshot], T],
+    ) -> T:
+        """Compute ``build(self)`` once, or derive it from what an earlier snapshot in this one's past had.
+
+        Parameters
+        ----------
+        build
+            Reads nodes, pods, pending pods and records; pure, defined at module level.
+        again
+            Gives the same value from the nodes and records that the earlier snapshot had, its value, and this
+            snapshot. Nodes and records that are the same objects are equal; the nodes are as many, in the
+            same order, with the same resources.
+        """
+        if build not in self._memo:
+            layout, nodes, records, value = self._past.get(build, (None, (), (), None))
+            known = layout is self.layout
+            value = again(nodes, records, cast("T", value), self) if known else build(self)
+            self._memo[build] = value
+            self._past[build] = (self.layout, self.nodes, self.records, value)
+        return cast("T", self._memo[build])
+
+    @cached_property
+    def _past(self) -> dict[Any, tuple[Any, ...]]:
+        return {}
+
     def node_values(self, build: Callable[[ClusterSnapshot, NodeState], T]) -> tuple[T, ...]:
         """Compute one value per node, by row, and carry it over to forks where the node did not change.
 
@@ -269,6 +297,26 @@ class ClusterSnapshot:
         pods = {name: self.node(name).pods for name in sorted(nodes)}
         return self._fork(pods, self.pending, _by_record_key(merged.values()))
 
+    def with_states(self, nodes: tuple[NodeState, ...], pending: tuple[Pod, ...]) -> ClusterSnapshot:
+        """Replace the pods of nodes and the pending ones, all of them in order and unique already."""
+        return self._derived(nodes, pending)
+
+    def with_pods(
+        self,
+        pods: Mapping[str, tuple[Pod, ...]],
+        pending: Iterable[Pod],
+        records: tuple[ClusterRecord, ...],
+    ) -> ClusterSnapshot:
+        """Replace the pods of some nodes, all pending pods, and records by others of the same keys.
+
+        Parameters
+        ----------
+        records
+            In the order that they have here. Values of nodes that are not named must not depend on what
+            differs.
+        """
+        return self._fork(pods, tuple(pending), None if records is self.records else records)
+
     def _fork(
         self,
         changed: Mapping[str, tuple[Pod, ...]],
@@ -319,6 +367,8 @@ class ClusterSnapshot:
             object.__setattr__(made, name, value)
         if records is None:
             object.__setattr__(made, "_records_by_type", self._records_by_type)
+        # One memory for all snapshots of a line: what the last of them worked out serves the others as well.
+        object.__setattr__(made, "_past", self._past)
         return made
 
     def _columns_with(self, nodes: list[NodeState], rows: list[int]) -> ClusterColumns:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from koordcore._workspace import Workspace
 from koordcore.allocators.reservation.filter import filter_node, restored_node
+from koordcore.allocators.reservation.lifecycle import controlled
 from koordcore.allocators.reservation.match import NodeMatches, owns
 from koordcore.allocators.reservation.state import (
     assigned_pod,
@@ -293,3 +294,37 @@ def test_matching_together_is_never_worse_in_the_order_of_priority(
         return [sum(rank_of.get(one.pod) == rank for one in result.bound) for rank in (2, 1, 0)]
 
     assert placed(joint) >= placed(sequential)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    worlds(),
+    st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 3), st.booleans()), max_size=2),
+    st.lists(st.sampled_from(("pod", "pod", "pod", "leaves", "controller", "again")), min_size=2, max_size=8),
+)
+def test_what_is_carried_from_call_to_call_changes_no_answer(
+    world: tuple[ClusterSnapshot, list[Pod]], acts: list[tuple[str, int, bool]], events: list[str]
+) -> None:
+    snapshot, waiting = world
+    for number, (on, cpu, ready) in enumerate(acts):
+        snapshot = snapshot.assume(acting(f"op{number}", cpu, on, ready=ready))
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    for number, event in enumerate(events):
+        if event == "leaves":
+            bound = sorted(one.key for one in snapshot.bound_pods())
+            snapshot = snapshot.forget(bound[number % len(bound)]) if bound else snapshot
+        elif event == "controller":
+            born = [attrs.evolve(one, created=now) for one in snapshot.of(Reservation)]
+            snapshot = controlled(snapshot.with_records(*born, nodes=()), now + timedelta(hours=number))
+        else:
+            asked = [] if event == "again" or not waiting else [waiting.pop()]
+            fresh = ClusterSnapshot(nodes=snapshot.nodes, pending=snapshot.pending, records=snapshot.records)
+            carried, anew = (
+                schedule(one, [*asked, *one.pending], policy=POLICY) for one in (snapshot, fresh)
+            )
+            assert carried == anew
+            assert schedule(snapshot, policy=POLICY) == schedule(fresh, policy=POLICY)
+            snapshot = carried.snapshot
+            plain = ClusterSnapshot(nodes=snapshot.nodes, records=snapshot.records)
+            assert (plain.columns.requested == snapshot.columns.requested).all()
+            assert (plain.columns.scored == snapshot.columns.scored).all()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
-from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -21,29 +20,31 @@ from koordcore.allocators.reservation.match import judge_match
 from koordcore.allocators.reservation.state import (
     ReservationState,
     assigned_pod,
-    operating_state,
-    owners_of,
     reservation_state,
     reserve_pod,
     uid_of,
-    used_reservations,
 )
-from koordcore.model.decisions import Bound, Nominated, PodDecision
-from koordcore.model.nodes import NodeState
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import HostPort, Pod, PodKey
 from koordcore.model.reservations import Reservation
-from koordcore.model.resources import CPU, MEMORY, PODS
-from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
+from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
-    OPERATING_MODE,
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
     ReservationWish,
     allocated_reservation,
     is_reserve_pod,
-    reservation_order,
 )
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
+from koordcore.schedule.standing import (
+    NOTHING,
+    Back,
+    counted_twice,
+    operating_pods,
+    standing,
+    standing_again,
+    with_holders,
+)
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
@@ -58,28 +59,6 @@ __all__ = [
     "with_holders",
     "without_holders",
 ]
-
-UNLIMITED: Final = 2**62
-_Back: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
-"""Amounts that count twice, for filters and for scores."""
-_NOTHING: Final[_Back] = ({}, {})
-
-
-def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """Put a pod on its node for every reservation that holds room there."""
-    holders = [
-        reserve_pod(one)
-        for one in snapshot.of(Reservation)
-        if one.active and one.status.node_name in snapshot.layout.row_of
-    ]
-    return snapshot.assume(*holders) if holders else snapshot
-
-
-def operating_pods(snapshot: ClusterSnapshot, state: NodeState) -> tuple[Pod, ...]:
-    """Give the pods of one node that act as reservations."""
-    del snapshot
-    marked = [pod for pod in state.pods if OPERATING_MODE in pod.labels]  # among many pods, quickly
-    return tuple(pod for pod in marked if is_operating_pod(pod) and not pod.finished)
 
 
 def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
@@ -105,27 +84,35 @@ def without_holders(
     after
         The cluster with holders and decisions.
     """
-    known = before.of(Reservation)
-    if not known:
+    if not before.of(Reservation):
         return after
+    held = before.once(with_holders)
     decided = tuple(decisions)
-    there = after.location.keys() | {pod.key for pod in after.pending}
-    keys = [one.pod_key for one in known if one.pod_key in there]
-    left = after.forget(*keys) if keys else after
+    pods = {
+        state.name: tuple(pod for pod in state.pods if not is_reserve_pod(pod))
+        for state, old in zip(after.nodes, held.nodes, strict=True)
+        if state is not old
+    }
     placed = {one.pod: one for one in decided if isinstance(one, Bound | Nominated)}
+    known = {one.name: one for one in before.of(Reservation) if one.pending and one.pod_key in placed}
     changed = {}
-    for one in known:
-        decision = placed.get(one.pod_key) if one.pending else None
+    for name, one in known.items():
+        decision = placed[one.pod_key]
         if isinstance(decision, Nominated):
-            changed[one.name] = made_nominated(one, decision.node)
-        elif decision is not None:
+            changed[name] = made_nominated(one, decision.node)
+        else:
             written = attrs.evolve(one, annotations={**one.annotations, **decision.annotations})
-            changed[one.name] = made_available(written, decision.node, now)
-    standing = [changed.get(one.name, one) for one in known]
-    for one in with_decided_users(standing, decided, lambda name: left.node(name).pods, now):
+            changed[name] = made_available(written, decision.node, now)
+    bound = (one.held if isinstance(one, Waiting) else one for one in decided)
+    used = dict.fromkeys(one.reservation for one in bound if isinstance(one, Bound) and one.reservation)
+    concerned = [changed.get(name) or before.find(Reservation, name) for name in {**used, **changed}]
+    objects = [one for one in concerned if one is not None]
+    for one in with_decided_users(objects, decided, lambda name: pods.get(name, ()), now):
         changed[one.name] = one
-    nodes = {one.status.node_name for one in changed.values()} - {""}
-    return left.with_records(*changed.values(), nodes=nodes) if changed else left
+    old_ones = {id(before.find(Reservation, name)): one for name, one in changed.items()}
+    records = tuple(old_ones.get(id(one), one) for one in before.records) if changed else before.records
+    pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
+    return before.with_pods(pods, pending, records)
 
 
 @attrs.frozen(eq=False)
@@ -218,87 +205,51 @@ class ReservationLedger:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self._index = workspace.layout.index
         self._operating = workspace.values(operating_pods)
-        known = [one for one in workspace.snapshot.of(Reservation) if not one.over]
-        acting = [pod for pods in self._operating for pod in pods]
-        users = used_reservations(workspace.snapshot.bound_pods()) if known or acting else {}
-        self.states = [reservation_state(one, owners_of(one, users)) for one in known]
-        if acting:
-            views = ((pod, operating_reservation(pod)) for pod in acting)
-            self.states += [operating_state(pod, owners_of(one, users)) for pod, one in views]
-            self.states.sort(key=lambda one: (one.reservation.name, one.reservation.namespace))
-            known = [one.reservation for one in self.states]
-        self.holders = [one.holder for one in self.states]
-        self.number_of = {pod.key: number for number, pod in enumerate(self.holders)}
-        self._by_uid = {one.uid or one.name: number for number, one in enumerate(known)}
-        number, resources = len(known), len(workspace.layout.resources)
-        self.row: IntVector = np.full(number, -1, np.int64)
-        self.open: BoolVector = np.zeros(number, bool)
-        self.order: IntVector = np.array([reservation_order(one.labels) for one in known], np.int64)
-        self.named: IntVector = np.array([sum(map(bool, one.allocatable.values())) for one in self.states])
-        self.lift: IntMatrix = np.zeros((resources, number), np.int64)
-        self.lift_scored: IntMatrix = np.zeros((resources, number), np.int64)
-        self.left: IntMatrix = np.zeros((resources, number), np.int64)
-        self.account: IntMatrix = np.full((resources, number), UNLIMITED, np.int64)
-        self.capacity: IntMatrix = np.zeros((resources, number), np.int64)
-        self.used: IntMatrix = np.zeros((resources, number), np.int64)
-        self.by_row: dict[int, list[int]] = {}
+        before = workspace.snapshot.derived(standing, standing_again)
+        self.states = list(before.states)
+        self.holders = list(before.holders)
+        self.number_of = before.number_of
+        self.order, self.named = before.order, before.named
+        self.row: IntVector = before.row.copy()
+        self.open: BoolVector = before.open.copy()
+        self._columns = columns = before.columns.copy()
+        self.lift, self.lift_scored = columns.lift, columns.lift_scored
+        self.left, self.account = columns.left, columns.account
+        self.capacity, self.used = columns.capacity, columns.used
+        self.by_row = dict(before.by_row)
+        self._by_uid = before.by_uid
+        self._by_reference = before.by_reference
+        self._groups, self._alike = before.groups, before.alike
         self._matches: dict[Hashable, tuple[int, ...]] = {}
-        self._by_reference = any(
-            term.object is not None for state in self.states for term in state.reservation.owners
-        )
-        self._back: list[_Back] = [_NOTHING] * number
-        self._groups = _OwnerGroups(self.states)
-        alike: dict[Hashable, int] = {}
-        # Reservations that a pod without a wish of its own cannot tell apart are judged once.
-        self._alike = [alike.setdefault((one.owners, one.admits_nobody), len(alike)) for one in known]
-        for one in range(number):
-            node = known[one].status.node_name
-            if known[one].active and node in workspace.layout.row_of:
-                self._settle(one, workspace.layout.row_of[node])
-            self._recount(one)
+        self._back = list(before.back)
+        for number, back in enumerate(before.back):
+            if back is not NOTHING:
+                self._correct(number, back)
 
     def _settle(self, number: int, row: int) -> None:
         self.row[number] = row
-        self.by_row.setdefault(row, []).append(number)
+        self.by_row[row] = tuple(sorted((*self.by_row.get(row, ()), number)))
 
     def _recount(self, number: int) -> None:
         """Work the columns of one reservation out anew, and correct what counts twice on its node."""
-        state, holder = self.states[number], self.holders[number]
-        row = int(self.row[number])
+        state, holder, row = self.states[number], self.holders[number], int(self.row[number])
         self.open[number] = row >= 0 and state.matchable
-        scored = dict(zip((CPU, MEMORY), state.scored, strict=True))
-        back: _Back = (state.returned, {**state.returned, **scored})
-        if state.ended:
-            # It is over with its first user: at the controller's next turn only that one counts.
-            back = (holder.requests, holder.scored_requests)
-        back = _NOTHING if row < 0 else back
+        back = NOTHING if row < 0 else counted_twice(state, holder)
         if row >= 0:
             self._give_back(row, self._back[number], -1)
-            self._give_back(row, back, 1)
-            if state.pod is not None:
-                self.workspace.corrected.add(row)  # it stays when all that only stand for one are gone
+            self._correct(number, back)
         self._back[number] = back
-        names, allocated = self.workspace.layout.resources, state.allocated
-        self.lift[:, number] = [holder.requests.get(name, 0) - back[0].get(name, 0) for name in names]
-        self.lift_scored[:, number] = [
-            holder.scored_requests.get(name, 0) - back[1].get(name, 0) for name in names
-        ]
-        self.left[:, number] = [state.available.get(name, 0) for name in names]
-        self.capacity[:, number] = [state.allocatable.get(name, 0) for name in names]
-        self.used[:, number] = [allocated.get(name, 0) for name in names]
-        for name in state.names if state.restricted else ():
-            resource = self._index.get(name)
-            if resource is not None and name != PODS:
-                kept = state.reserved.get(name, 0) + allocated.get(name, 0)
-                self.account[resource, number] = state.allocatable[name] - kept
-        # What stands for an object is no pod; one that acts as a reservation stays beside its user.
-        self.lift[PODS_ROW, number] = self.lift_scored[PODS_ROW, number] = state.pod is None
-        if state.restricted and PODS in state.allocatable:
-            self.account[PODS_ROW, number] = state.allocatable[PODS] - len(state.assigned)
+        self._columns.write(number, state, holder, back)
 
-    def _give_back(self, row: int, back: _Back, sign: int) -> None:
+    def _correct(self, number: int, back: Back) -> None:
+        """Count on its node once what a reservation and its users hold together."""
+        row = int(self.row[number])
+        self._give_back(row, back, 1)
+        if self.states[number].pod is not None:
+            self.workspace.corrected.add(row)  # it stays when all that only stand for one are gone
+
+    def _give_back(self, row: int, back: Back, sign: int) -> None:
         self.workspace.shift(row, back[0], back[1], -sign)
 
     def _replace(self, number: int, state: ReservationState, row: int) -> None:
@@ -308,8 +259,9 @@ class ReservationLedger:
             if place != int(self.row[number]):
                 if self.row[number] >= 0:
                     self._give_back(int(self.row[number]), self._back[number], -1)
-                    self._back[number] = _NOTHING
-                    self.by_row[int(self.row[number])].remove(number)
+                    self._back[number] = NOTHING
+                    old = int(self.row[number])
+                    self.by_row[old] = tuple(one for one in self.by_row[old] if one != number)
                     self.row[number] = -1
                 if place >= 0:
                     self._settle(number, place)
@@ -396,34 +348,6 @@ class ReservationLedger:
             if matched:
                 found.append(number)
         return tuple(found)
-
-
-class _OwnerGroups:
-    """Reservations by one label that each of their owner terms asks for, so that few are looked at."""
-
-    def __init__(self, states: list[ReservationState]) -> None:
-        self._always: list[int] = []
-        self._by_label: dict[tuple[str, str], list[int]] = {}
-        for number, state in enumerate(states):
-            if state.unreadable:
-                continue
-            labels = []
-            for term in state.reservation.owners:
-                wanted = term.selector.match_labels if term.selector is not None else None
-                labels.append(min(wanted.items()) if wanted else None)
-            if None in labels:
-                self._always.append(number)
-            else:
-                for label in dict.fromkeys(labels):
-                    if label is not None:
-                        self._by_label.setdefault(label, []).append(number)
-
-    def candidates(self, pod: Pod) -> list[int]:
-        """Give those that may have the pod as an owner, in order."""
-        found = set(self._always)
-        for label in pod.labels.items():
-            found.update(self._by_label.get(label, ()))
-        return sorted(found)
 
 
 class Lending:
