@@ -14,12 +14,12 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod, PodKey, PodPhase
 from koordcore.model.rebalance import AnomalyCondition, EvictorArgs, LowNodeLoadArgs, NodePool, Thresholds
 from koordcore.model.resources import make_resources
+from koordcore.rebalance.compare import EvictionOutcome, outcome_of
 from koordcore.rebalance.defrag import Wanted, plan_defragmentation
 from koordcore.rebalance.evict import CycleEvictor, balance_low_node_load
 from koordcore.rebalance.fragments import Fragments, plan_fragments
 from koordcore.rebalance.load_problem import problem_of_load
 from koordcore.rebalance.moves import Host, Movable, MoveProblem
-from koordcore.rebalance.placing import Room
 from koordcore.rebalance.plan import RebalancePlan, plan_rebalance
 from koordcore.scoring.fragmentation import workload_mix
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
@@ -85,19 +85,13 @@ def plan(made: Cluster, budget: float = 1.0) -> RebalancePlan:
     return done
 
 
-def heuristic(made: Cluster) -> tuple[int, int]:
-    """Give the nodes that stay hot once the evicted pods found the tightest places, and the evictions."""
+def heuristic(made: Cluster) -> EvictionOutcome:
+    """Run the reference's round, and give its evicted pods the tightest places."""
     nodes, pods, metrics, given = made
     evicted, _ = balance_low_node_load(
         nodes, pods, metrics, given, now=NOW, evictor=CycleEvictor(EvictorArgs())
     )
-    asked = problem(made)
-    room = Room(asked)
-    hot = [host.name for host, cool in zip(asked.hosts, room.cool, strict=True) if (cool < 0).any()]
-    movable = {one.pod: one for one in asked.movable}
-    for one in evicted:
-        room.place([movable[one.pod.key]], hot)
-    return int((room.cool < 0).any(axis=1).sum()), len(evicted)
+    return outcome_of(problem(made), (one.pod.key for one in evicted))
 
 
 @attrs.frozen
@@ -108,8 +102,7 @@ class Compared:
     moves: int
     proven: bool
     bound: int
-    left_by_heuristic: int
-    evictions: int
+    other: EvictionOutcome
 
 
 @cache
@@ -120,7 +113,7 @@ def compared() -> tuple[Compared, ...]:
         nodes = 4 + seed * 56 // 199
         hot = max(1, nodes * (10 + seed * 7 % 40) // 100)
         made = cluster(nodes, nodes * (3 + seed % 6), hot, seed, idle=(0.3, 0.62))
-        done, (left, evictions) = plan(made, 0.25), heuristic(made)
+        done = plan(made, 0.25)
         certificate = done.certificate
         results.append(
             Compared(
@@ -128,8 +121,7 @@ def compared() -> tuple[Compared, ...]:
                 len(done.moves),
                 certificate.proven,
                 certificate.bound[0],
-                left,
-                evictions,
+                heuristic(made),
             )
         )
     return tuple(results)
@@ -166,7 +158,7 @@ class Quality:
     def setup(self) -> None:
         self.results = compared()
         self.curable = [one for one in self.results if not one.left]
-        self.both = [one for one in self.curable if not one.left_by_heuristic]
+        self.both = [one for one in self.curable if one.other.cured]
 
     def track_cured_by_plan(self) -> int:
         return len(self.curable)
@@ -182,10 +174,10 @@ class Quality:
 
     def track_heuristic_evicts_nothing(self) -> int:
         """Count curable clusters that the heuristic leaves alone."""
-        return sum(not one.evictions for one in self.curable)
+        return sum(not one.other.evictions for one in self.curable)
 
     def track_evictions_of_heuristic_where_both_cure(self) -> int:
-        return sum(one.evictions for one in self.both)
+        return sum(one.other.evictions for one in self.both)
 
     def track_moves_of_plan_where_both_cure(self) -> int:
         return sum(one.moves for one in self.both)
@@ -194,7 +186,7 @@ class Quality:
         return sum(one.left for one in self.results)
 
     def track_hot_left_by_heuristic(self) -> int:
-        return sum(one.left_by_heuristic for one in self.results)
+        return sum(len(one.other.after) for one in self.results)
 
 
 Large.track_hot_left.unit = "nodes"  # type: ignore[attr-defined]

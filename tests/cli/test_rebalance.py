@@ -203,3 +203,44 @@ def test_fragments_need_cards(capsys: pytest.CaptureFixture[str], tmp_path: Path
     path = dump(tmp_path / "c.json", cores={"a": [2]})
     assert main(["defrag", str(path), "--fragments"]) == 2
     assert "no node of the dump has cards" in capsys.readouterr().err
+
+
+def test_the_reference_stands_beside_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Its round leaves the node hot where no node counts as idle."""
+    path = dump(tmp_path / "c.json", cores={"a": [2, 2, 2, 2], "b": [3], "c": [4]})
+    args = tmp_path / "args.json"
+    args.write_text(
+        json.dumps({"highThresholds": {"cpu": 65}, "lowThresholds": {"cpu": 20}}), encoding="utf-8"
+    )
+    assert main(["rebalance", str(path), "--args", str(args), "--compare"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 hot nodes before, 0 after, 1 moves" in shown
+    assert "LowNodeLoad in one round: 0 evictions, 0 pods without a place, 1 hot nodes after" in shown
+    assert main(["rebalance", str(path), "--args", str(args), "--compare", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reference"]["hotAfter"] == ["a"]
+
+
+def test_limits_of_migration_are_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One pod at a time takes a wave for each; no eviction at all leaves the node hot."""
+    path = dump(tmp_path / "c.json", cores={"a": [2, 2, 2, 2, 2], "b": [1], "c": [1]})
+    limits = tmp_path / "migration.json"
+    limits.write_text(
+        json.dumps({"kind": "MigrationControllerArgs", "maxMigratingPerNode": 1}), encoding="utf-8"
+    )
+    assert main(["rebalance", str(path), "--migration", str(limits), "-o", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert [one["arrives"] for one in plan["moves"]] == [0, 1]
+    file = tmp_path / "moves.json"
+    file.write_text(
+        json.dumps({**plan, "moves": [{**one, "arrives": 0, "leaves": 0} for one in plan["moves"]]}),
+        encoding="utf-8",
+    )
+    assert main(["verify", str(path), "--plan", str(file)]) == 0
+    assert main(["verify", str(path), "--plan", str(file), "--migration", str(limits)]) == 1
+    assert "migration limit" in capsys.readouterr().out
+    limits.write_text(json.dumps({"maxNoOfPodsToEvictTotal": 0}), encoding="utf-8")
+    assert main(["rebalance", str(path), "--migration", str(limits)]) == 1
+    assert "still hot: a" in capsys.readouterr().out
+    for wrong in ("[]", "{", '{"unknown": 1}', '{"maxMigratingPerNode": "x"}'):
+        limits.write_text(wrong, encoding="utf-8")
+        assert main(["rebalance", str(path), "--migration", str(limits)]) == 2

@@ -8,8 +8,15 @@ import sys
 from typing import Final
 
 from koordcore.cli.inputs import add_paths, load_paths
-from koordcore.cli.moves import add_plan_options, certificate_text, moves_table, print_plan, waves_table
-from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.moves import (
+    add_plan_options,
+    add_rules,
+    certificate_text,
+    moves_table,
+    print_plan,
+    read_rules,
+    waves_table,
+)
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.errors import ModelError
 from koordcore.manifests import load
@@ -46,7 +53,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_paths(parser)
-    add_policy(parser)
+    add_rules(parser)
     aim = parser.add_mutually_exclusive_group(required=True)
     aim.add_argument("--want", metavar="[Nx:]NAME=AMOUNT,…", help="how many slots of which size")
     aim.add_argument(
@@ -73,7 +80,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when the shape does not fit whatever moves."""
     snapshot = load_paths(arguments).snapshot
-    rules = MoveRules(policy=read_policy(arguments))
+    rules = read_rules(arguments)
     if arguments.empty is not None:
         return _empty(arguments, snapshot, rules)
     if arguments.fragments:

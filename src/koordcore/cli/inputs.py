@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from pathlib import Path
+from typing import Any
 
 from koordcore.cli.tables import working
-from koordcore.errors import ModelError
+from koordcore.errors import ManifestError, ModelError
 from koordcore.manifests import Loaded, load
 from koordcore.model.pods import Pod, PodKey
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["add_paths", "find_pod", "load_paths"]
+__all__ = ["add_paths", "find_pod", "load_paths", "read_arguments"]
 
 
 def add_paths(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +36,23 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
         for warning in loaded.warnings:
             print(f"warning: {warning}", file=sys.stderr)
     return loaded
+
+
+def read_arguments(path: Path) -> Any:
+    """Read the arguments of a plugin as JSON, without ``apiVersion`` and ``kind``.
+
+    Raises
+    ------
+    ManifestError
+        When the text is no JSON.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ManifestError.at(str(path), f"not JSON: {error}") from None
+    if isinstance(raw, dict):
+        return {key: one for key, one in raw.items() if key not in ("apiVersion", "kind")}
+    return raw
 
 
 def find_pod(snapshot: ClusterSnapshot, text: str) -> Pod:

@@ -6,9 +6,13 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
+from koordcore.cli.inputs import read_arguments
+from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone
+from koordcore.errors import ManifestError, ModelError
 from koordcore.manifests.move_records import moves_record
 from koordcore.model.certificates import Certificate
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
@@ -16,13 +20,64 @@ from koordcore.model.moves import Move
 from koordcore.model.pods import Pod
 from koordcore.model.resources import format_resources
 from koordcore.protocol.migration import ANNOTATION_EVICT_REASON, format_job
-from koordcore.schedule.moving import Moving
+from koordcore.protocol.rebalance import (
+    default_migration_controller,
+    migration_controller_args,
+    parse_eviction_limits,
+)
+from koordcore.rebalance.args import migration_controller_problems
+from koordcore.schedule.moving import MoveRules, Moving
 from koordcore.schedule.rebalance import Plan
 from koordcore.snapshot import ClusterSnapshot
 
 P = TypeVar("P", bound=Plan)
 
-__all__ = ["add_plan_options", "certificate_text", "moves_table", "print_plan", "waves_table"]
+__all__ = [
+    "add_plan_options",
+    "add_rules",
+    "certificate_text",
+    "moves_table",
+    "print_plan",
+    "read_rules",
+    "waves_table",
+]
+
+
+def add_rules(parser: argparse.ArgumentParser) -> None:
+    """Add ``--policy`` and ``--migration``."""
+    add_policy(parser)
+    parser.add_argument(
+        "--migration",
+        type=Path,
+        metavar="FILE",
+        help="MigrationControllerArgs as JSON, with maxNoOfPodsToEvict… of the descheduler beside them",
+    )
+
+
+def read_rules(arguments: argparse.Namespace) -> MoveRules:
+    """Read what every plan has to keep to.
+
+    Raises
+    ------
+    ManifestError
+        With what cannot be read.
+    ModelError
+        With what upstream's validation says.
+    """
+    policy = read_policy(arguments)
+    if arguments.migration is None:
+        return MoveRules(policy=policy)
+    raw = read_arguments(arguments.migration)
+    if not isinstance(raw, dict):
+        raise ManifestError.at(str(arguments.migration), "expected an object")
+    counts = {key: value for key, value in raw.items() if key.startswith("maxNoOfPodsToEvict")}
+    rest = {key: value for key, value in raw.items() if key not in counts}
+    problems = migration_controller_problems(default_migration_controller(rest))
+    if problems:
+        raise ModelError("; ".join(problems))
+    return MoveRules(
+        policy=policy, migration=migration_controller_args(rest), limits=parse_eviction_limits(counts)
+    )
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:

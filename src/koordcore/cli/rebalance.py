@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from koordcore.cli.inputs import add_paths, load_paths
-from koordcore.cli.moves import add_plan_options, certificate_text, moves_table, print_plan
-from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.inputs import add_paths, load_paths, read_arguments
+from koordcore.cli.moves import (
+    add_plan_options,
+    add_rules,
+    certificate_text,
+    moves_table,
+    print_plan,
+    read_rules,
+)
 from koordcore.cli.tables import Column, Table, Tone, show, working
-from koordcore.errors import ManifestError, ModelError
+from koordcore.errors import ModelError
 from koordcore.manifests import load
 from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric
@@ -23,7 +27,7 @@ from koordcore.rebalance.args import low_node_load_problems
 from koordcore.rebalance.load_problem import resource_of
 from koordcore.rebalance.moves import MoveProblem
 from koordcore.rebalance.plan import RebalancePlan
-from koordcore.schedule.moving import MoveRules, plan_cooling
+from koordcore.schedule.moving import compare_round, plan_cooling
 
 __all__ = ["register", "run"]
 
@@ -31,7 +35,7 @@ EPILOG: Final = """\
 examples:
   koordcore rebalance cluster.yaml --high cpu=65,memory=80
   koordcore rebalance cluster.yaml --high cpu=65 --prod-high cpu=50
-  koordcore rebalance cluster.yaml --args lownodeload.json -o json
+  koordcore rebalance cluster.yaml --args lownodeload.json --compare
   koordcore rebalance cluster.yaml --metrics nodemetrics.yaml -o patches
 """
 
@@ -46,7 +50,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_paths(parser)
-    add_policy(parser)
+    add_rules(parser)
     parser.add_argument("--metrics", metavar="FILE", help="NodeMetric objects, where the dump has none")
     parser.add_argument("--args", type=Path, metavar="FILE", help="LowNodeLoadArgs as JSON")
     parser.add_argument(
@@ -54,6 +58,9 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     parser.add_argument(
         "--prod-high", default="", metavar="PERCENTS", help="thresholds for what prod pods use (none)"
+    )
+    parser.add_argument(
+        "--compare", action="store_true", help="say what the reference's LowNodeLoad would do in one round"
     )
     add_plan_options(parser)
     parser.set_defaults(run=run)
@@ -71,19 +78,25 @@ def run(arguments: argparse.Namespace) -> int:
     args = read_args(arguments)
     # A dump is judged by its own clock: the latest report is taken to be of now.
     now = max((one.update_time or 0 for one in metrics.values()), default=0)
-    rules = MoveRules(policy=read_policy(arguments))
+    rules = read_rules(arguments)
     with working(f"balancing {len(snapshot.nodes)} nodes"):
         moving = plan_cooling(
             snapshot, args, now=now, metrics=metrics, rules=rules, budget=Limits(arguments.effort)
         )
-    print_plan(
-        arguments,
-        snapshot,
-        moving,
-        won={"hotBefore": list(moving.plan.before), "hotAfter": list(moving.plan.after)},
-        tables=lambda: _print_tables(moving.problem, moving.plan),
-        reason="node is overutilized",
-    )
+    won: dict[str, Any] = {"hotBefore": list(moving.plan.before), "hotAfter": list(moving.plan.after)}
+    other = None
+    if arguments.compare:
+        other = compare_round(snapshot, args, moving.problem, now=now, metrics=metrics, rules=rules)
+        waiting = [str(key) for key in other.waiting]
+        won["reference"] = {"evictions": other.evictions, "waiting": waiting, "hotAfter": list(other.after)}
+
+    def tables() -> None:
+        _print_tables(moving.problem, moving.plan)
+        if other is not None:
+            pods = f"{other.evictions} evictions, {len(other.waiting)} pods without a place"
+            print(f"LowNodeLoad in one round: {pods}, {len(other.after)} hot nodes after")
+
+    print_plan(arguments, snapshot, moving, won=won, tables=tables, reason="node is overutilized")
     return 0 if moving.legal and not moving.plan.after else 1
 
 
@@ -103,12 +116,7 @@ def read_args(arguments: argparse.Namespace) -> LowNodeLoadArgs:
         if arguments.prod_high:
             raw["prodHighThresholds"] = _percents("--prod-high", arguments.prod_high)
     else:
-        try:
-            raw = json.loads(arguments.args.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ManifestError.at(str(arguments.args), f"not JSON: {error}") from None
-        if isinstance(raw, Mapping):
-            raw = {key: one for key, one in raw.items() if key not in ("apiVersion", "kind")}
+        raw = read_arguments(arguments.args)
     problems = low_node_load_problems(default_low_node_load(raw))
     if problems:
         raise ModelError("; ".join(problems))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from koordcore.cli.inputs import add_paths, load_paths
-from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.moves import add_rules, read_rules
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
 from koordcore.manifests.records import result_from_record
@@ -37,7 +37,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_paths(parser)
-    add_policy(parser)
+    add_rules(parser)
     parser.add_argument("--plan", required=True, metavar="FILE", help="the plan to check")
     parser.set_defaults(run=run)
 
@@ -46,13 +46,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
     snapshot = load_paths(arguments).snapshot
     record = json.loads(Path(arguments.plan).read_text(encoding="utf-8"))
-    policy = read_policy(arguments)
+    rules = read_rules(arguments)
     if isinstance(record, dict) and record.get("format") == MOVES_FORMAT:
         moves, bound = moves_from_record(record)
-        violations = verify_moves(snapshot, moves, bound, policy=policy)
+        violations = verify_moves(
+            snapshot, moves, bound, policy=rules.policy, args=rules.migration, limits=rules.limits
+        )
         checked = f"{len(moves)} moves"
     else:
-        result = result_from_record(snapshot, record, policy=policy)
+        result = result_from_record(snapshot, record, policy=rules.policy)
         violations = verify(snapshot, result)
         checked = f"{len(result.decisions)} decisions"
     if not violations:

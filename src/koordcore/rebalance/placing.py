@@ -110,6 +110,12 @@ class Room:
         else:
             del self.targets[one.pod]
 
+    def leave(self, one: Movable) -> None:
+        """Let a pod go that has no place."""
+        asked, used = self._vectors(one)
+        self.free[self.row[one.node]] += asked
+        self.cool[self.row[one.node]] += used
+
     def place(self, pods: Sequence[Movable], barred: Iterable[str] = ()) -> bool:
         """Move all of these, largest first, each to its tightest place; all or none."""
         if not self.may_move(pods):

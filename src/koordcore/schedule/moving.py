@@ -19,9 +19,10 @@ from koordcore.model.rebalance import (
     LowNodeLoadArgs,
     MigrationControllerArgs,
 )
+from koordcore.rebalance.compare import EvictionOutcome, outcome_of
 from koordcore.rebalance.defrag import DefragmentationPlan, Wanted, plan_defragmentation
 from koordcore.rebalance.emptying import EmptyingPlan, plan_emptying
-from koordcore.rebalance.evict import CycleEvictor
+from koordcore.rebalance.evict import CycleEvictor, balance_low_node_load
 from koordcore.rebalance.load_problem import problem_of_load, problem_of_requests, spared
 from koordcore.rebalance.moves import Allows, MoveProblem
 from koordcore.rebalance.plan import RebalancePlan, plan_rebalance
@@ -32,6 +33,7 @@ __all__ = [
     "DEFAULT_RULES",
     "MoveRules",
     "Moving",
+    "compare_round",
     "confirmed",
     "plan_cooling",
     "plan_empty_nodes",
@@ -138,6 +140,36 @@ def plan_cooling(
         costs=rules.costs,
     )
     return confirmed(snapshot, spared(problem), lambda asked: plan_rebalance(asked, limits=budget), rules)
+
+
+def compare_round(
+    snapshot: ClusterSnapshot,
+    args: LowNodeLoadArgs,
+    problem: MoveProblem,
+    *,
+    now: int,
+    metrics: Mapping[str, NodeMetric],
+    rules: MoveRules = DEFAULT_RULES,
+) -> EvictionOutcome:
+    """Say what the reference's LowNodeLoad would reach in one round, anomaly detectors left out.
+
+    Parameters
+    ----------
+    snapshot, args, now, metrics, rules
+        As for :func:`plan_cooling`.
+    problem
+        What that plan was made from.
+    """
+    pools = tuple(attrs.evolve(pool, anomaly=None) for pool in args.pools)
+    evicted, _ = balance_low_node_load(
+        [state.node for state in snapshot.nodes],
+        tuple(snapshot.bound_pods()),
+        metrics,
+        attrs.evolve(args, pools=pools),
+        now=now,
+        evictor=CycleEvictor(rules.evictor, rules.limits),
+    )
+    return outcome_of(problem, (one.pod.key for one in evicted))
 
 
 def plan_room(
