@@ -322,17 +322,6 @@ class LoadState:
         left = (-filtered, -(prod if prod_filters else filtered), -scored, -by_prod)
         return np.stack([usage, delta, prod_delta, estimated, *left])
 
-    def _add(self, added: Contribution, row: int, sign: int) -> None:
-        for matrix, amounts in (
-            (self.prod_usage, added.prod_usage),
-            (self.node_delta, added.node_delta),
-            (self.prod_delta, added.prod_delta),
-            (self.node_estimated, added.estimated),
-        ):
-            for column, amount in enumerate(amounts):
-                if amount:
-                    matrix[column, row] += sign * amount
-
     def place(self, pod: Pod, row: int, assigned: int | None = None) -> None:
         """Count a pod on a node.
 
@@ -364,6 +353,8 @@ class LoadState:
         """Count many pods, each with its row."""
         rows: list[int] = []
         numbers: list[int] = []
+        measured: list[tuple[Sequence[int], ...]] = []
+        measured_rows: list[int] = []
         estimator, reports = self._estimator, self._reports
         for pod, row in pods:
             if ignored(pod):
@@ -371,12 +362,19 @@ class LoadState:
             estimate = estimator.of(pod)
             report = reports[row]
             if report.pods and (pod.namespace, pod.name) in report.pods:
-                self._add(estimator.contribution(pod, estimate, report), row, 1)
+                added = estimator.contribution(pod, estimate, report)
+                measured.append((added.prod_usage, added.node_delta, added.prod_delta, added.estimated))
+                measured_rows.append(row)
             elif estimate.any:
                 rows.append(row)
                 numbers.append(estimate.number)
         if rows:
             self._add_estimates(np.array(rows, np.int64), np.array(numbers, np.int64))
+        if measured_rows:
+            changes = np.array(measured, np.int64)
+            for part in range(4):
+                for column in range(len(self.names)):
+                    np.add.at(self._parts[part, column], measured_rows, changes[:, part, column])
         self._update_all()
 
     def _add_estimates(self, rows: IntVector, numbers: IntVector) -> None:

@@ -7,7 +7,7 @@ The rule is that of the default estimator and of the pod-assign cache of upstrea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -49,6 +49,8 @@ ANNOTATION_RESERVE_POD: Final = "scheduling.koordinator.sh/reserve-pod"
 DEFAULT_REPORT_INTERVAL: Final = 60 * SECOND
 
 _NEVER: Final = -(2**63)
+_Kind: TypeAlias = tuple[Any, ...]
+"""What tells estimates apart: requests, limits, what makes the class, overhead, and the pod's own wishes."""
 _FLOORS: Final[Mapping[str, int]] = {
     CPU: 250,
     BATCH_CPU: 250,
@@ -165,8 +167,8 @@ def report_of(metric: NodeMetric | None, names: Sequence[str]) -> Report:
     pods = {}
     for pod in metric.pods:
         if pod.usage:
-            usage = rounded(pod.usage)
-            amounts = tuple(usage.get(name, 0) for name in names)
+            usage = dict(rounded(pod.usage))
+            amounts = tuple([usage.get(name, 0) for name in names])
             pods[pod.namespace, pod.name] = (amounts, pod.priority == PriorityClass.PROD)
     if metric.update_time is None:
         return Report(_NEVER, _NEVER, pods)
@@ -195,7 +197,8 @@ class Contribution:
 
 def ignored(pod: Pod) -> bool:
     """Tell whether a pod has no load: it has ended, or it only holds room for a reservation."""
-    return pod.finished or pod.annotations.get(ANNOTATION_RESERVE_POD) == "true"
+    notes = pod.annotations
+    return pod.finished or (ANNOTATION_RESERVE_POD in notes and notes[ANNOTATION_RESERVE_POD] == "true")
 
 
 class Estimator:
@@ -207,13 +210,14 @@ class Estimator:
         Every estimate so far; its place is its number.
     """
 
-    def __init__(self, args: LoadAwareArgs, now: int, learnt: Mapping[object, Estimate] = EMPTY) -> None:
+    def __init__(self, args: LoadAwareArgs, now: int, learnt: Mapping[_Kind, Estimate] = EMPTY) -> None:
         self._args = args
         self._names = args.columns
         self._now = now
         self._zero = (0,) * len(self._names)
         self._numbers = dict(learnt)
         self.known = list(self._numbers.values())
+        self._classes: dict[tuple[Any, ...], PriorityClass] = {}
 
     def fork(self) -> Estimator:
         """Give an estimator that knows what this one knows, and learns on its own."""
@@ -235,14 +239,23 @@ class Estimator:
         found = self._numbers.get(key)
         return found if found is not None else self._learn(key, pod)
 
-    def _learn(self, key: object, pod: Pod) -> Estimate:
-        kind = pod_priority_class(pod)
+    def _class_of(self, key: _Kind, pod: Pod) -> PriorityClass:
+        """Give the priority class; whoever plainly asks for cpu shares it with all of the same marks."""
+        if pod.kubernetes_qos or pod.overhead or not pod.requests.get(CPU, 0) > 0:
+            return pod_priority_class(pod)
+        marks = key[2:5]
+        if marks not in self._classes:
+            self._classes[marks] = pod_priority_class(pod)
+        return self._classes[marks]
+
+    def _learn(self, key: _Kind, pod: Pod) -> Estimate:
+        kind = self._class_of(key, pod)
         amounts = _estimate(pod, kind, self._args)
-        by_column = tuple(amounts.get(name, 0) for name in self._names)
+        by_column = tuple([amounts.get(name, 0) for name in self._names])
         made = Estimate(
             number=len(self.known),
             amounts=by_column,
-            positive=tuple(max(0, amount) for amount in by_column),
+            positive=by_column if min(by_column) >= 0 else tuple([max(0, one) for one in by_column]),
             any=any(by_column),
             prod=kind is PriorityClass.PROD,
         )
