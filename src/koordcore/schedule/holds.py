@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import attrs
-
 from koordcore._workspace import Workspace
-from koordcore.model.pods import Pod, PodPhase
-from koordcore.protocol.device import DEVICE_ALLOCATED
-from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
-from koordcore.protocol.reservation import RESERVATION_ALLOCATED
+from koordcore.model.pods import Pod
 from koordcore.schedule.classes import FeatureSet
 
-__all__ = ["hold", "let_go", "unbound"]
-
-_HOLDINGS: Final = frozenset(
-    {
-        DEVICE_ALLOCATED,
-        ANNOTATION_RESOURCE_STATUS,
-        RESERVATION_ALLOCATED,
-        "alibabacloud.com/gpu-index",
-    }
-)
+__all__ = ["hold", "let_go"]
 
 
 def hold(workspace: Workspace, features: FeatureSet, pod: Pod, node: str) -> Pod:
@@ -44,11 +28,3 @@ def let_go(workspace: Workspace, features: FeatureSet, held: Pod) -> None:
     workspace.evict(held.key, row)
     for feature in features.features:
         feature.withdrawn(held, row)
-
-
-def unbound(pod: Pod) -> Pod:
-    """Give the pod that its owner makes anew: without node and without what it held there."""
-    kept = {name: text for name, text in pod.annotations.items() if name not in _HOLDINGS}
-    return attrs.evolve(
-        pod, node_name=None, phase=PodPhase.PENDING, annotations=kept, ready=False, deleted=None
-    )

@@ -23,8 +23,8 @@ from koordcore.model.policy import Policy
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
 from koordcore.rebalance.budgets import migrating_groups, move_groups
 from koordcore.rebalance.moves import Allows, Group
+from koordcore.schedule.anew import unbound
 from koordcore.schedule.classes import FeatureSet
-from koordcore.schedule.holds import unbound
 from koordcore.schedule.jobs import JobTable
 from koordcore.schedule.place import place_there
 from koordcore.snapshot import ClusterSnapshot
