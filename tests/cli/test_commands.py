@@ -193,6 +193,60 @@ def test_inspect_draws_a_node(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "inspect", EXAMPLE, "--node", "nowhere")[0] == 2
 
 
+def test_inspect_draws_cpus_by_core(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each core with who holds its CPUs, sockets, and cores in several hands on lines of their own."""
+    detail = [{"id": cpu, "core": cpu // 2, "node": cpu // 8, "socket": cpu // 8} for cpu in range(16)]
+    key = "scheduling.koordinator.sh/resource-status"
+
+    def pod(name: str, cpus: str) -> dict[str, object]:
+        meta = {"name": name, "uid": name, "annotations": {key: json.dumps({"cpuset": cpus})}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": meta,
+            "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+        }
+
+    objects = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "n"},
+            "status": {"allocatable": {"cpu": "16"}},
+        },
+        {
+            "apiVersion": "topology.node.k8s.io/v1alpha1",
+            "kind": "NodeResourceTopology",
+            "metadata": {
+                "name": "n",
+                "annotations": {
+                    "node.koordinator.sh/cpu-topology": json.dumps({"detail": detail}),
+                    "kubelet.koordinator.sh/cpu-manager-policy": json.dumps({"reservedCPUs": "14-15"}),
+                },
+            },
+            "zones": [],
+        },
+        pod("a", "0-4"),
+        pod("b", "5,100"),
+    ]
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    code, out, _ = run(capsys, "inspect", "n", str(path))
+    assert code == 0
+    drawn = [" ".join(line.split()) for line in out[out.index("CPUs") :].splitlines()]
+    assert drawn[:9] == [
+        "CPUs",
+        "NUMA 0 (socket 0): cpus 0-7, 4 cores, 2 cpus free",
+        "core 0-1 cpu 0-3 default/a",
+        "core 2 cpu 4-5 4 default/a, 5 default/b",
+        "core 3 cpu 6-7 free",
+        "NUMA 1 (socket 1): cpus 8-15, 4 cores, 6 cpus free",
+        "core 4-6 cpu 8-13 free",
+        "core 7 cpu 14-15 reserved",
+        "not on the node: cpu 100 default/b",
+    ]
+
+
 def test_topology_shows_domains_and_draws_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The tree as a table, and as a picture that is the same each time."""
     first, second = tmp_path / "a.svg", tmp_path / "b.svg"

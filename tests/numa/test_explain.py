@@ -20,8 +20,11 @@ def test_each_side_fits_elsewhere() -> None:
     assert told.leaving == ("held",)
     assert told.then_on == (1,)
     assert "NUMA node 0 has enough cpu and memory" in told.text
-    assert "NUMA node 1 lacks cpu (0 of 8000)" in told.text
-    assert told.text.endswith("without held it would fit on NUMA node 1")
+    assert told.lines == (
+        "NUMA node 0 has enough cpu and memory, lacks gpu (1 of 2)",
+        "NUMA node 1 has enough gpu and memory, lacks cpu (0 of 8)",
+        "without held (8 CPUs) it would fit on NUMA node 1",
+    )
 
 
 def test_a_card_that_another_pod_holds() -> None:
@@ -29,6 +32,7 @@ def test_a_card_that_another_pod_holds() -> None:
     state = NUMAState.of(node_of(NUMATopologyPolicy.SINGLE_NUMA_NODE))
     told = explain_node(state, cards(0, 0, 1, taken=(1,)), pod(4, 2))
     assert told.leaving == ("default/other",)
+    assert told.lines[-1] == "without default/other (gpu 1) it would fit on NUMA node 0"
     assert told.then_on == (0,)
 
 

@@ -17,6 +17,7 @@ from koordcore.allocators.numa_state import NUMAState
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceShortfall
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
+from koordcore.model.resources import format_resources
 from koordcore.topology.numa import numa_ids
 
 __all__ = ["NUMAExplanation", "NUMANodeVerdict", "explain_node"]
@@ -61,6 +62,8 @@ class NUMAExplanation:
     leaving
         Holders (``namespace/name``) without whom the pod would fit: the fewest that were found; empty where
         it fits, or where none were found.
+    holding
+        What each of them holds there, in words.
     then_on
         NUMA nodes that it would use then.
     """
@@ -68,6 +71,7 @@ class NUMAExplanation:
     answer: NodeAllocation | NUMARefusal
     nodes: tuple[NUMANodeVerdict, ...] = ()
     leaving: tuple[str, ...] = ()
+    holding: tuple[str, ...] = ()
     then_on: tuple[int, ...] = ()
 
     @property
@@ -76,17 +80,22 @@ class NUMAExplanation:
         if isinstance(self.answer, NodeAllocation):
             mask = self.answer.numa.mask
             return "fits" if mask is None else f"fits on {_nodes(numa_ids(mask))}"
-        parts = list(self.answer.reasons)
-        parts += [f"NUMA node {one.node} has enough {_and(one.served)}" for one in self.nodes if one.served]
-        parts += [
-            f"NUMA node {one.node} lacks {_and(_lack(short) for short in one.shortfalls)}"
-            for one in self.nodes
-            if one.shortfalls
-        ]
+        return "; ".join([*self.answer.reasons, *self.lines])
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Each NUMA node by itself, then whose leaving would help; without the refusal's own words."""
+        lines = []
+        for one in self.nodes:
+            parts = [f"has enough {_and(one.served)}"] if one.served else []
+            parts += [f"lacks {_and(map(_lack, one.shortfalls))}"] if one.shortfalls else []
+            if parts:
+                lines.append(f"NUMA node {one.node} {', '.join(parts)}")
         if self.leaving:
             where = f" on {_nodes(self.then_on)}" if self.then_on else ""
-            parts.append(f"without {_and(self.leaving)} it would fit{where}")
-        return "; ".join(parts)
+            names = (f"{name} ({held})" for name, held in zip(self.leaving, self.holding, strict=True))
+            lines.append(f"without {_and(names)} it would fit{where}")
+        return tuple(lines)
 
 
 def _nodes(ids: Iterable[int]) -> str:
@@ -102,7 +111,11 @@ def _and(words: Iterable[str]) -> str:
 def _lack(short: Shortfall) -> str:
     if not short.requested:
         return short.resource or short.reason
-    return f"{short.resource} ({short.available} of {short.requested})"
+    there, asked = (
+        format_resources({short.resource: amount})[short.resource]
+        for amount in (short.available, short.requested)
+    )
+    return f"{short.resource} ({there} of {asked})"
 
 
 def explain_node(
@@ -145,7 +158,11 @@ def explain_node(
         then = fit(left, cards)
         if isinstance(then, NodeAllocation):
             return NUMAExplanation(
-                answer=answer, nodes=nodes, leaving=names, then_on=numa_ids(then.numa.mask or 0)
+                answer=answer,
+                nodes=nodes,
+                leaving=names,
+                holding=tuple(_held_by(state, devices, name) for name in names),
+                then_on=numa_ids(then.numa.mask or 0),
             )
     return NUMAExplanation(answer=answer, nodes=nodes)
 
@@ -172,6 +189,23 @@ def _verdict(
 
 def _name_of(namespace: str, name: str, uid: str) -> str:
     return f"{namespace}/{name}" if name else uid
+
+
+def _held_by(state: NUMAState, devices: NodeDevices | None, name: str) -> str:
+    """Say what a holder has of a node: CPUs or amounts by NUMA node, and devices by type."""
+    parts = []
+    for held in state.allocations:
+        if _name_of(held.namespace, held.name, held.uid) == name:
+            if held.cpuset:
+                parts.append(f"{held.cpuset.bit_count()} CPUs")
+            for entry in held.numa_resources:
+                amounts = format_resources(entry.resources)
+                told = [f"{amount} {resource}" for resource, amount in amounts.items()]
+                parts += [f"{_and(told)} on NUMA node {entry.node}"] if told and not held.cpuset else []
+    allocation = None if devices is None else devices.holdings.get(name)
+    for kind, cards in allocation.devices.items() if allocation is not None else ():
+        parts.append(f"{kind} {', '.join(str(card.minor) for card in cards)}")
+    return "; ".join(parts)
 
 
 def _sets_of_holders(state: NUMAState, devices: NodeDevices | None) -> Iterator[tuple[str, ...]]:

@@ -139,8 +139,10 @@ def _help_table(explanation: Explanation) -> Table:
 
 
 def _change(shortfall: Shortfall) -> str:
-    if shortfall.resource and shortfall.requested:
+    if shortfall.resource and shortfall.lacking:
         return f"{short_amount(shortfall.resource, shortfall.lacking)} more"
+    if shortfall.resource and shortfall.requested:
+        return f"{short_amount(shortfall.resource, shortfall.requested)} that go together"
     return f"lift: {shortfall.reason}"
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 
 from koordcore.allocators.device import NodeDevices
 from koordcore.allocators.numa_state import NUMAState
 from koordcore.cli.tables import amount
 from koordcore.model.devices import Device, DeviceInventory, DeviceObject, DeviceType
 from koordcore.model.nodes import NodeState
+from koordcore.model.numa import CPUAllocation
 from koordcore.protocol.device_object import inventory_of
 from koordcore.schedule.features.devices import device_state
 from koordcore.schedule.features.numa import numa_state
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.topology.cpu import format_cpulist
+from koordcore.topology.cpu import CPUSet, cpuset_of, format_cpulist
+from koordcore.topology.devices import bits
 
 __all__ = ["draw_node"]
 
@@ -27,11 +30,12 @@ def draw_node(snapshot: ClusterSnapshot, state: NodeState) -> str:
     lines = [*_head(snapshot, state)]
     found = snapshot.find(DeviceObject, state.name)
     devices = device_state(snapshot, state)
+    numa = numa_state(snapshot, state)
     if found is not None and devices is not None:
         inventory = inventory_of(found, state.node.labels)
-        lines += ["", "devices", *_device_lines(inventory, devices)]
+        sockets = {node.id: node.socket for node in numa.node.topology.nodes}
+        lines += ["", "devices", *_device_lines(inventory, devices, sockets)]
         lines += _partition_lines(inventory, devices)
-    numa = numa_state(snapshot, state)
     if numa.node.topology.cpus:
         lines += ["", "CPUs", *_cpu_lines(numa)]
     if state.pods:
@@ -59,7 +63,10 @@ def _bar(share: float) -> str:
     return "█" * full + "·" * (_BAR - full)
 
 
-def _device_lines(inventory: DeviceInventory, devices: NodeDevices) -> Iterator[str]:
+def _device_lines(
+    inventory: DeviceInventory, devices: NodeDevices, sockets: Mapping[int, int]
+) -> Iterator[str]:
+    """Say for each NUMA node and switch what sits there; the socket too, where CPUs or devices tell it."""
     places: dict[tuple[int, str], list[Device]] = defaultdict(list)
     for device in inventory.devices:
         place = device.topology
@@ -68,7 +75,10 @@ def _device_lines(inventory: DeviceInventory, devices: NodeDevices) -> Iterator[
     shown: int | None = None
     for (numa, pcie), members in sorted(places.items()):
         if numa != shown:
-            yield f"  NUMA {numa}" if numa != _UNKNOWN_NUMA else "  NUMA unknown"
+            told = {one.topology.socket_id for one in members if one.topology is not None}
+            socket = sockets.get(numa, max(told, default=_UNKNOWN_NUMA))
+            where = f" (socket {socket})" if socket >= 0 else ""
+            yield f"  NUMA {numa}{where}" if numa != _UNKNOWN_NUMA else "  NUMA unknown"
             shown = numa
         yield f"    PCIe {pcie or 'unknown'}"
         for device in sorted(members, key=lambda one: (one.type, one.minor)):
@@ -110,20 +120,49 @@ def _partition_lines(inventory: DeviceInventory, devices: NodeDevices) -> Iterat
 
 
 def _cpu_lines(state: NUMAState) -> Iterator[str]:
-    """Say for each NUMA node who holds which CPUs, core by core where a core has several holders."""
-    node = state.node
-    for numa in sorted({cpu.numa for cpu in node.topology.cpus}):
-        here = node.cpus_on(numa)
-        held = 0
-        yield f"  NUMA {numa}: cpus {format_cpulist(here)}"
-        for allocation in sorted(state.allocations, key=lambda one: (one.namespace, one.name, one.uid)):
-            mine = allocation.cpuset & here
-            if mine:
-                held |= mine
-                name = f"{allocation.namespace}/{allocation.name}" if allocation.name else allocation.uid
-                yield f"    {format_cpulist(mine):<12} {name}"
-        reserved = node.reserved_cpus & here
-        if reserved:
-            yield f"    {format_cpulist(reserved):<12} reserved"
-        free = here & ~held & ~reserved
-        yield f"    {format_cpulist(free) or 'none':<12} free"
+    """Say for each NUMA node who holds its CPUs, core by core; cores in the same hands share a line."""
+    topology = state.node.topology
+    holder = _cpu_holders(state)
+    for node in topology.nodes:
+        free = sum(1 for cpu in bits(node.cpus) if holder[cpu] == _FREE)
+        yield (
+            f"  NUMA {node.id} (socket {node.socket}): cpus {format_cpulist(node.cpus)},"
+            f" {len(topology.cores_of_node[node.id])} cores, {free} cpus free"
+        )
+        cores = [(core.id & 0xFFFF, core.cpus & node.cpus) for core in topology.cores_of_node[node.id]]
+        for names, run in groupby(cores, key=lambda core: _names_on(core[1], holder)):
+            members = list(run)
+            whole = len(set(names)) == 1
+            for together in [members] if whole else [[one] for one in members]:
+                ids = format_cpulist(cpuset_of(core for core, _ in together))
+                cpus = format_cpulist(sum(mask for _, mask in together))
+                text = (
+                    names[0] if whole else ", ".join(f"{cpu} {holder[cpu]}" for cpu in bits(together[0][1]))
+                )
+                yield f"    core {ids:<8} cpu {cpus:<12} {text}"
+    for allocation in state.allocations:
+        foreign = allocation.cpuset & ~topology.all_cpus
+        if foreign:
+            yield f"  not on the node: cpu {format_cpulist(foreign)} {_holder_name(allocation)}"
+
+
+_FREE = "free"
+
+
+def _names_on(cpus: CPUSet, holder: Mapping[int, str]) -> tuple[str, ...]:
+    return tuple(holder[cpu] for cpu in bits(cpus))
+
+
+def _holder_name(allocation: CPUAllocation) -> str:
+    return f"{allocation.namespace}/{allocation.name}" if allocation.name else allocation.uid
+
+
+def _cpu_holders(state: NUMAState) -> dict[int, str]:
+    """Name who holds each CPU of the node."""
+    names: dict[int, list[str]] = {cpu.cpu: [] for cpu in state.node.topology.cpus}
+    for allocation in sorted(state.allocations, key=lambda one: (one.namespace, one.name, one.uid)):
+        for cpu in bits(allocation.cpuset & state.node.topology.all_cpus):
+            names[cpu].append(_holder_name(allocation))
+    for cpu in bits(state.node.reserved_cpus & state.node.topology.all_cpus):
+        names[cpu].append("reserved")
+    return {cpu: " + ".join(held) or _FREE for cpu, held in names.items()}

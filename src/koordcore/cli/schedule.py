@@ -302,8 +302,10 @@ def nearest_text(decision: Unschedulable) -> str:
         return ""
     parts = []
     for one in near.shortfalls:
-        if one.resource and one.requested:
+        if one.resource and one.lacking:
             parts.append(f"lacks {short_amount(one.resource, one.lacking)}")
+        elif one.resource and one.requested:
+            parts.append(f"lacks {short_amount(one.resource, one.requested)} that go together")
         else:
             parts.append(one.reason)
     return f"{near.node}: {'; '.join(parts)}"

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
-from koordcore.errors import ManifestError
+from koordcore.errors import ManifestError, ModelError
 
 __all__ = [
     "NO_CPUS",
@@ -127,11 +127,18 @@ def _short(text: str) -> str:
 def format_cpulist(cpus: CPUSet) -> str:
     """Write a set in canonical form: ascending, runs merged.
 
+    Raises
+    ------
+    ModelError
+        For a set without an end, such as the complement of one.
+
     Examples
     --------
     >>> format_cpulist(parse_cpulist("8,2,0-1,3"))
     '0-3,8'
     """
+    if cpus < 0:
+        raise ModelError("a set of CPUs without an end cannot be written")
     parts = []
     while cpus:
         start = (cpus & -cpus).bit_length() - 1

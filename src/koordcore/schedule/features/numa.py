@@ -210,7 +210,7 @@ class NUMAEvaluator(Evaluator):
             args=verdicts.args,
             policy=verdicts.policy,
         )
-        return (found.text,)
+        return found.lines
 
     def scores(self, rows: Rows) -> IntVector:
         self._feature.update()
