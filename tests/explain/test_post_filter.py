@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod
-from koordcore.explain.cycle import explain_cycle
+from koordcore.explain.cycle import Cycle, FilterVerdict, explain_cycle
 from koordcore.explain.post_filter import failure_event, preemption_refusals
 from koordcore.model.pods import PreemptionPolicy
+from koordcore.model.reservations import Reservation, ReservationOwner, ReservationPhase, ReservationStatus
+from koordcore.model.selectors import LabelSelector
 
 ROOM = {"cpu": 4_000, "memory": 8 << 30, "pods": 110}
 
@@ -53,6 +55,30 @@ def test_a_pod_that_never_preempts_says_so() -> None:
     """Its own policy ends the question."""
     pod = Pod(name="late", requests={"cpu": 9_000}, preemption_policy=PreemptionPolicy.NEVER)
     assert set(refusals(pod)) == {"preemption: not eligible due to preemptionPolicy=Never."}
+
+
+def test_nodes_that_are_not_looked_at_for_a_pod_still_refuse_it() -> None:
+    """Evicting does not bring a pod to a node that has no reservation for it."""
+    affinity = "scheduling.koordinator.sh/reservation-affinity"
+    other = Pod(name="early", requests={"cpu": 3_000}, priority=1, node_name="a")
+    reserved = Reservation(
+        name="held",
+        template=Pod(name="held", requests={"cpu": 1_000}),
+        owners=(ReservationOwner(selector=LabelSelector({"app": "web"})),),
+        status=ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name="b", allocatable={"cpu": 1_000}),
+    )
+    pod = Pod(
+        name="late", requests={"cpu": 1_000}, priority=5, labels={"app": "web"}, annotations={affinity: "{}"}
+    )
+    nodes = [
+        NodeState(node=Node(name="a", allocatable=ROOM), pods=(other,)),
+        NodeState(node=Node(name="b", allocatable=ROOM)),
+    ]
+    refused = Cycle(nodes=2, admission=FilterVerdict("ElasticQuota", ("Insufficient quotas",)))
+    for objects in ([reserved], []):
+        snapshot = ClusterSnapshot(nodes=nodes, pending=[pod], records=objects)
+        told = preemption_refusals(snapshot, pod, refused)
+        assert "1 node(s) no reservations match reservation affinity" in told[1]
 
 
 def test_the_event_is_whole() -> None:

@@ -27,7 +27,7 @@ from koordcore.schedule.loop import open_workspace
 from koordcore.schedule.place import place_there
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Cycle", "FilterVerdict", "explain_cycle"]
+__all__ = ["Cycle", "FilterVerdict", "explain_cycle", "verdict_on"]
 
 
 @attrs.frozen
@@ -118,12 +118,7 @@ def explain_cycle(
     policy, now
         As for :func:`koordcore.schedule`.
     """
-    if snapshot.pod(pod.key) is None:
-        snapshot = snapshot.with_pending(pod)
-    workspace = open_workspace(snapshot, policy, now)
-    features = FeatureSet(workspace, policy)
-    turn = next(JobTable(snapshot).turns([pod]))
-    job = turn if isinstance(turn, Job) else None
+    workspace, features, job = _open(snapshot, pod, policy, now)
     number = len(workspace.layout.names)
     refused = _admission(features, pod, job)
     if not refused.passed:
@@ -131,6 +126,43 @@ def explain_cycle(
     pod_class = features.class_of(pod)
     assert isinstance(pod_class, PodClass), "admission has asked every feature"
     return _look(workspace, features, pod_class, pod, job)
+
+
+def verdict_on(
+    snapshot: ClusterSnapshot, pod: Pod, node: str, *, policy: Policy = Policy(), now: datetime | None = None
+) -> FilterVerdict:
+    """Ask the filters about one node, even where another feature would have left it out of the search.
+
+    Parameters
+    ----------
+    snapshot, pod, policy, now
+        As for :func:`explain_cycle`.
+    node
+        Name of a node of the cluster.
+
+    Returns
+    -------
+    FilterVerdict
+        Of admission where that refuses the pod before any node is looked at.
+    """
+    workspace, features, job = _open(snapshot, pod, policy, now)
+    refused = _admission(features, pod, job)
+    if not refused.passed:
+        return refused
+    pod_class = features.class_of(pod)
+    assert isinstance(pod_class, PodClass), "admission has asked every feature"
+    names = workspace.layout.names
+    return _filters(pod_class, names, np.array([name == node for name in names], bool))[node]
+
+
+def _open(
+    snapshot: ClusterSnapshot, pod: Pod, policy: Policy, now: datetime | None
+) -> tuple[Workspace, FeatureSet, Job | None]:
+    if snapshot.pod(pod.key) is None:
+        snapshot = snapshot.with_pending(pod)
+    workspace = open_workspace(snapshot, policy, now)
+    turn = next(JobTable(snapshot).turns([pod]))
+    return workspace, FeatureSet(workspace, policy), turn if isinstance(turn, Job) else None
 
 
 def _admission(features: FeatureSet, pod: Pod, job: Job | None) -> FilterVerdict:

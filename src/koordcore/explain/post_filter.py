@@ -11,7 +11,7 @@ from immutabledict import immutabledict
 
 from koordcore.allocators.reservation.match import MatchReason, judge_match, screened_nodes
 from koordcore.allocators.reservation.state import owners_of, reservation_state, used_reservations
-from koordcore.explain.cycle import Cycle, explain_cycle
+from koordcore.explain.cycle import Cycle, explain_cycle, verdict_on
 from koordcore.explain.reservation_reasons import ReservationCounts, reservation_reasons
 from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.model.policy import Policy
@@ -182,10 +182,8 @@ def preemption_refusals(
             if not victims:
                 counts[nobody.format(name, pod.name)] += 1
                 continue
-            after = explain_cycle(
-                snapshot.forget(*(other.key for other in victims)), pod, policy=filters_only, now=now
-            )
-            verdict = after.filters[name]
+            without = snapshot.forget(*(other.key for other in victims))
+            verdict = verdict_on(without, pod, name, policy=filters_only, now=now)
             if verdict.passed:
                 return ()
             counts.update(verdict.reasons)

@@ -61,13 +61,17 @@ def verify(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation
         Every broken rule, sorted; empty when the result is legal. A node that was overcommitted before is not
         held against the result unless it got worse.
     """
-    before, outcome, plain = snapshot, result, result
+    from koordcore.verify.cpus import check_cpu_requests
+    from koordcore.verify.devices import check_device_requests
+
+    before, outcome, plain, whole = snapshot, result, result, result
     reserved: tuple[Violation, ...] = ()
     spared: frozenset[PodKey] = frozenset()
     if result.policy.feature("Reservation") is not None:
         from koordcore.verify.reservations import (
             check_reservations,
             taken_in,
+            with_holders,
             with_remainders,
             without_holders,
         )
@@ -75,12 +79,15 @@ def verify(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation
         reserved = tuple(check_reservations(snapshot, result))
         before = with_remainders(snapshot)
         outcome = attrs.evolve(result, snapshot=with_remainders(result.snapshot))
+        whole = attrs.evolve(result, snapshot=with_holders(result.snapshot))
         plain = without_holders(result, snapshot)
         spared = taken_in(snapshot, result)
     found = list(_check_decisions(before, outcome))
     known = {violation.subject for violation in found}
     for check in _checks():
         found.extend(one for one in check(before, outcome) if one.subject not in known)
+    for check in (check_cpu_requests, check_device_requests):
+        found.extend(one for one in check(before, whole) if one.subject not in known)
     found += [one for one in reserved if one.subject not in known]
     found.extend(_check_snapshot(snapshot, plain, spared))
     return tuple(sorted(set(found)))

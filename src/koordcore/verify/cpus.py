@@ -9,16 +9,18 @@ from typing import Any, Final
 
 import attrs
 
-from koordcore.errors import KoordcoreError
+from koordcore.errors import KoordcoreError, ManifestError
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import CPU, Resources, parse_resources
+from koordcore.protocol.normalization import parse_amplification
+from koordcore.protocol.numa_nodes import amplify
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["STATUS", "check_cpus", "cpulist"]
+__all__ = ["STATUS", "check_cpu_requests", "check_cpus", "cpulist"]
 
 STATUS: Final = "scheduling.koordinator.sh/resource-status"
 DEDICATED: Final = ("LSE", "LSR")
@@ -42,6 +44,24 @@ def check_cpus(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Vi
     for state in result.snapshot.nodes:
         if any(pod.key in new and STATUS in pod.annotations for pod in state.pods):
             yield from _check_node(objects.get(state.name), state, new)
+
+
+def check_cpu_requests(_: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Whoever was bound to CPUs got as many as it asked for; reservations are whole in the result."""
+    if not result.policy.filters("NodeNUMAResource"):
+        return
+    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    for pod in result.snapshot.bound_pods():
+        if pod.key not in new:
+            continue
+        try:
+            held = _held(pod)
+        except (ValueError, TypeError, AttributeError, KoordcoreError):
+            continue
+        asked = pod.requests.get(CPU, 0)
+        if held is not None and held.cpus and len(held.cpus) * 1000 != asked:
+            message = f"asked for {asked} milli-CPU, holds {len(held.cpus)} CPUs"
+            yield Violation(ViolationKind.CPU, str(pod.key), message)
 
 
 def cpulist(text: str) -> frozenset[int]:
@@ -94,7 +114,6 @@ def _check_cpusets(
     known = {info.cpu for info in topology.topology.cpus} if topology else set()
     uses = Counter(cpu for one in held.values() for cpu in one.cpus)
     most = topology.max_ref_count if topology else 1
-    pods = {pod.key: pod for pod in state.pods}
     for key in sorted(held.keys() & new):
         cpus = held[key].cpus
         for cpu in sorted(cpus):
@@ -105,10 +124,16 @@ def _check_cpusets(
             elif uses[cpu] > most:
                 message = f"CPU {cpu} of {state.name} is given {uses[cpu]} times, at most {most}"
                 yield Violation(ViolationKind.CPU, str(key), message)
-        asked = pods[key].requests.get(CPU, 0)
-        if cpus and len(cpus) * 1000 != asked:
-            message = f"asked for {asked} milli-CPU, holds {len(cpus)} CPUs"
-            yield Violation(ViolationKind.CPU, str(key), message)
+
+
+def _ratios(topology: NodeResourceTopology | None, state: NodeState) -> Mapping[str, float]:
+    """By how much the node makes more of what its zones say; those of an object that says it are done."""
+    if topology is None or topology.amplification_ratios:
+        return {}
+    try:
+        return parse_amplification(state.node.annotations)
+    except ManifestError:
+        return {}
 
 
 def _check_amounts(
@@ -118,6 +143,7 @@ def _check_amounts(
     new: set[PodKey],
 ) -> Iterator[Violation]:
     zones = {zone.node: zone.resources for zone in topology.zones} if topology else {}
+    ratios = _ratios(topology, state)
     used: dict[int, Counter[str]] = defaultdict(Counter)
     for one in held.values():
         for numa, amounts in one.amounts.items():
@@ -129,7 +155,7 @@ def _check_amounts(
                 yield Violation(ViolationKind.NUMA, str(key), message)
                 continue
             for name in sorted(amounts):
-                limit = zones[numa].get(name, 0)
+                limit = amplify(zones[numa].get(name, 0), ratios.get(name, 1.0))
                 if used[numa][name] > limit:
                     message = f"{name} on NUMA node {numa} of {state.name}: {used[numa][name]} of {limit}"
                     yield Violation(ViolationKind.NUMA, str(key), message)

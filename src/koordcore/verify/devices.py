@@ -18,7 +18,7 @@ from koordcore.model.quantity import parse_quantity
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["ALLOCATED", "check_devices"]
+__all__ = ["ALLOCATED", "check_device_requests", "check_devices"]
 
 ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
@@ -41,7 +41,7 @@ class _Part:
 
 
 def check_devices(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """What new pods hold exists, is healthy, is nobody else's, and is what they asked for."""
+    """What new pods hold exists, is healthy, and is nobody else's."""
     if not result.policy.filters("DeviceShare"):
         return
     objects = {device.name: device for device in snapshot.of(DeviceObject)}
@@ -51,7 +51,18 @@ def check_devices(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator
         device = objects.get(state.name)
         if fresh and device is not None:
             yield from _check_node(device, state, new)
-            for pod in fresh:
+
+
+def check_device_requests(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """What new pods hold is what they asked for; reservations are whole in the result."""
+    if not result.policy.filters("DeviceShare"):
+        return
+    objects = {device.name: device for device in snapshot.of(DeviceObject)}
+    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    for state in result.snapshot.nodes:
+        device = objects.get(state.name)
+        for pod in state.pods:
+            if device is not None and pod.key in new:
                 yield from _check_request(pod, device)
 
 

@@ -37,12 +37,17 @@ def check_neighbours(snapshot: ClusterSnapshot, result: ScheduleResult) -> Itera
     bound = {one.pod for one in result.decisions if isinstance(one, Bound)}
     placed = [(pod, state.node) for state in result.snapshot.nodes for pod in state.pods]
     new = [one for one in placed if one[0].key in bound]
+    unseen: frozenset[PodKey] = frozenset()
+    if result.policy.feature("Reservation") is not None:
+        from koordcore.verify.reservations import owned_holders
+
+        unseen = owned_holders(result.snapshot, [pod for pod, _ in new])
     if result.policy.filters("InterPodAffinity"):
         spaces = {one.name: one.labels for one in snapshot.of(Namespace)}
-        yield from _check_affinity(placed, new, spaces)
+        yield from _check_affinity(placed, new, spaces, unseen)
     if result.policy.filters("PodTopologySpread"):
         nodes = [state.node for state in result.snapshot.nodes]
-        yield from _check_spread(placed, new, nodes, bound)
+        yield from _check_spread(placed, new, nodes, bound, unseen)
 
 
 # -- affinity ---------------------------------------------------------------------------------------------
@@ -92,22 +97,27 @@ def _terms(pod: Pod, part: str) -> tuple[PodAffinityTerm, ...]:
     return () if affinity is None else tuple(affinity.required)
 
 
-def _check_affinity(placed: Sequence[Placed], new: Sequence[Placed], spaces: Spaces) -> Iterator[Violation]:
+def _check_affinity(
+    placed: Sequence[Placed], new: Sequence[Placed], spaces: Spaces, unseen: frozenset[PodKey]
+) -> Iterator[Violation]:
     index = _Index.of(placed)
+    seen = [one for one in placed if one[0].key not in unseen] if unseen else placed
+    apart = _Index.of(seen) if unseen else index
     shunned: dict[tuple[PodAffinityTerm, str], Counter[str]] = {}
     needed: dict[tuple[tuple[PodAffinityTerm, ...], str], set[tuple[str, str]]] = {}
     for pod, node in new:
         owner = pod.namespace
-        for term in _terms(pod, "anti"):
+        for term in _terms(pod, "anti") if pod.key not in unseen else ():
             if (term, owner) not in shunned:
-                shunned[term, owner] = _meant(term, owner, index, spaces)
+                shunned[term, owner] = _meant(term, owner, apart, spaces)
             yield from _check_far(pod, node, term, shunned[term, owner], spaces)
         terms = _terms(pod, "pod")
         if terms and (terms, owner) not in needed:
             needed[terms, owner] = _near(terms, owner, index, spaces)
         for term in terms:
             yield from _check_near(pod, node, term, needed[terms, owner])
-    yield from _check_others(placed, _Index.of(new), spaces)
+    fresh = [one for one in new if one[0].key not in unseen]
+    yield from _check_others(seen, _Index.of(fresh), spaces)
 
 
 def _meant(term: PodAffinityTerm, owner: str, index: _Index, spaces: Spaces) -> Counter[str]:
@@ -204,7 +214,11 @@ def _rules(pod: Pod) -> Iterator[_Rule]:
 
 
 def _check_spread(
-    placed: Sequence[Placed], new: Sequence[Placed], nodes: Sequence[Node], bound: set[PodKey]
+    placed: Sequence[Placed],
+    new: Sequence[Placed],
+    nodes: Sequence[Node],
+    bound: set[PodKey],
+    unseen: frozenset[PodKey],
 ) -> Iterator[Violation]:
     rules: dict[_Rule, list[Placed]] = {}
     for pod, node in new:
@@ -216,11 +230,16 @@ def _check_spread(
             else:
                 rules.setdefault(rule, []).append((pod, node))
     for rule, owners in rules.items():
-        yield from _check_rule(rule, owners, placed, nodes, bound)
+        doubtful = (bound - {pod.key for pod, _ in owners}) | unseen
+        yield from _check_rule(rule, owners, placed, nodes, doubtful)
 
 
 def _check_rule(
-    rule: _Rule, owners: Sequence[Placed], placed: Sequence[Placed], nodes: Sequence[Node], bound: set[PodKey]
+    rule: _Rule,
+    owners: Sequence[Placed],
+    placed: Sequence[Placed],
+    nodes: Sequence[Node],
+    doubtful: set[PodKey],
 ) -> Iterator[Violation]:
     constraint, key = rule.constraint, rule.constraint.topology_key
     like = owners[0][0]
@@ -229,11 +248,10 @@ def _check_rule(
         for node in nodes
         if all(each in node.labels for each in rule.keys) and _counts(constraint, like, node)
     }
-    mine = {pod.key for pod, _ in owners}
     for pod, node in placed:
         if pod.namespace == rule.namespace and pod.deleted is None and _selected(constraint, like, pod):
-            if pod.key in bound and pod.key not in mine:
-                return  # it may have come after the others, and no constraint held it back
+            if pod.key in doubtful:
+                return  # it may have come after the others or was looked through: no constraint held it back
             value = node.labels.get(key)
             if (
                 value in counts

@@ -28,7 +28,16 @@ from koordcore.verify.devices import ALLOCATED as DEVICES
 from koordcore.verify.nodes import STANDS_FOR
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["check_reservations", "holder_key", "lent", "taken_in", "with_remainders", "without_holders"]
+__all__ = [
+    "check_reservations",
+    "holder_key",
+    "lent",
+    "owned_holders",
+    "taken_in",
+    "with_holders",
+    "with_remainders",
+    "without_holders",
+]
 
 _PREFIX: Final = "scheduling.koordinator.sh/"
 USED: Final = _PREFIX + "reservation-allocated"
@@ -81,6 +90,25 @@ def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     return held.with_pending(*added) if added else held
 
 
+def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Put a pod on the node of each reservation that asks for and holds all that was granted to it."""
+    names = {state.name for state in snapshot.nodes}
+    there = (one for one in snapshot.of(Reservation) if one.active and one.status.node_name in names)
+    holders = [_holder(one) for one in there]
+    return snapshot.assume(*holders) if holders else snapshot
+
+
+def owned_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[PodKey]:
+    """Give the pods of those reservations that some of the pods own or ignore: they are not in its way."""
+    pods = tuple(pods)
+    ignored = any(pod.labels.get(IGNORED) == "true" for pod in pods)
+    return frozenset(
+        holder_key(one)
+        for one in snapshot.of(Reservation)
+        if ignored or any(_owns(term, pod) for term in one.owners for pod in pods)
+    )
+
+
 def without_holders(result: ScheduleResult, before: ClusterSnapshot) -> ScheduleResult:
     """Give the result without what it says about reservations as pods."""
     keys = {holder_key(one) for one in before.of(Reservation)}
@@ -117,7 +145,7 @@ def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
     if one.allocate_once and users:  # it is over with its first user
         bare = {key: text for key, text in holder.annotations.items() if key not in (DEVICES, STATUS)}
         return attrs.evolve(holder, requests={}, annotations=bare, host_ports=())
-    ports = [port for pod in takers if pod.key in users for port in pod.host_ports]
+    ports = [port for pod in takers for port in pod.host_ports]
     free = tuple(port for port in holder.host_ports if port not in ports)
     return attrs.evolve(_less(holder, takers), host_ports=free)
 
