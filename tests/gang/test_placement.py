@@ -198,6 +198,26 @@ def test_mixed_members_that_the_prefix_count_misses() -> None:
     assert dict(placed(network, demand).nodes) == {"d/a-big": "n2", "d/b-small": "n1", "d/c-small": "n1"}
 
 
+@pytest.mark.solver
+@pytest.mark.parametrize("own", ["", "NodeTopologyLayer"])
+def test_what_a_node_does_not_take_together_is_parted(own: str) -> None:
+    network = tree(b1=("s1", ["n1", "n2"]))
+    demand = GangDemand(
+        roles=(
+            Role(name="g", members=(Member("d/a", 0), Member("d/b", 1)), min_available=2),
+            Role(name="h", members=(Member("d/c", 1, 9),), min_available=1, must_layer=own),
+        ),
+        shapes=tuple(Shape(slots=np.array([9, 9]), request=np.array([1])) for _ in range(2)),
+        free=np.array([[8, 8]]),
+    )
+    assert len(set(placed(network, demand).nodes.values())) == 1
+    parted = attrs.evolve(demand, barred=((0, (1, 1)), (1, (1, 2))))
+    assert len(set(placed(network, parted).nodes.values())) == 2
+    nowhere = attrs.evolve(demand, barred=((0, (1, 0)), (1, (1, 0))))
+    assert isinstance(place_gang(network, nowhere), GangShortfall)
+    assert placement_violations(network, parted, dict.fromkeys(("d/a", "d/b", "d/c"), "n1"))
+
+
 def replicas(count: int, each: int, *, free: int, needed: int | None) -> GangDemand:
     """Replicas that gather in a block each, on nodes with one slot; ``free`` nodes per block."""
     offered = [int(int(node.split("-")[1]) <= 2 * free) for node in EIGHT.nodes]

@@ -97,6 +97,35 @@ def holds(snapshot: ClusterSnapshot, result: ScheduleResult) -> None:
             assert "no plan was found whose members can all be bound" not in one.refusal
 
 
+def test_cards_that_one_numa_node_has_are_left_to_who_needs_both() -> None:
+    """Half a card and two cards of one NUMA node fit together only when the pair comes first."""
+    made = node("n", policy="SingleNUMANode", cards=(0, 0, 1))
+    made[0]["metadata"]["labels"]["block"] = "a"
+    snapshot = snapshot_from_objects(made).snapshot.with_records(NETWORK)
+    asked = {NAME: "g", LEAST: "2", SPEC: MUST}
+    gang = [_pod(f"g-{number}", shape, annotations=asked) for number, shape in enumerate(("half", "pair"))]
+    result = schedule(snapshot, gang, policy=POLICY)
+    assert len(result.bound) == 2
+    holds(snapshot, result)
+
+
+def test_members_that_a_node_does_not_take_together_are_parted() -> None:
+    """Two halves and a pair are too much for one node in any order; the halves go elsewhere."""
+    objects = []
+    for name, cards in (("n", (0, 0)), ("o", (0,))):
+        made = node(name, policy="SingleNUMANode", cards=cards)
+        made[0]["metadata"]["labels"]["block"] = "a"
+        made[0]["status"]["allocatable"] |= {CORE: "400", RATIO: "400"}
+        objects += made
+    snapshot = snapshot_from_objects(objects).snapshot.with_records(NETWORK)
+    asked = {NAME: "g", LEAST: "3", SPEC: MUST}
+    shapes = ("half", "half", "pair")
+    gang = [_pod(f"g-{number}", shape, annotations=asked) for number, shape in enumerate(shapes)]
+    result = schedule(snapshot, gang, policy=POLICY)
+    assert {one.pod.name: one.node for one in result.bound} == {"g-0": "o", "g-1": "o", "g-2": "n"}
+    holds(snapshot, result)
+
+
 @settings(max_examples=40, deadline=None)
 @given(worlds())
 def test_a_plan_that_is_returned_is_bound(world: tuple[ClusterSnapshot, list[Pod]]) -> None:

@@ -30,7 +30,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import binding_annotations
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.jobs import Job, network_tree, rank_of
-from koordcore.schedule.outline import bind_plan, demand_of, fit_error, offers_of, outline_of
+from koordcore.schedule.outline import Barred, bind_plan, demand_of, fit_error, offers_of, outline_of
 from koordcore.schedule.place import place_pod, place_there, refuse_pod
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
@@ -207,9 +207,10 @@ def _planned(
     if isinstance(outline, Unschedulable):
         return _give_up(workspace, job, {outline.pod: outline}, "")
     offers = offers_of(outline)
-    cut = False
+    barred: list[Barred] = []
     for _ in range(_REPLANS):
-        demand = demand_of(workspace, job, spec, tree, outline, offers)
+        demand = demand_of(workspace, job, spec, tree, outline, offers, barred)
+        cut = bool(barred)
         answer = place_gang(tree, demand, fit_error=fit_error(outline), limits=limits)
         if isinstance(answer, GangShortfall):
             decisions, plan = _give_up(workspace, job, {}, answer.message)
@@ -222,10 +223,11 @@ def _planned(
         workspace.rollback(mark)
         if isinstance(bound, Unschedulable):
             return _give_up(workspace, job, {bound.pod: bound}, "")
-        shape, position, taken = bound
-        offers[shape, position] = taken
-        # Unequal members on one node may also have got in each other's way; then this offer was cut too far.
-        cut = cut or len(outline.classes) > 1
+        if bound.alone is not None:
+            offers[bound.alone, bound.node] = bound.counts[bound.alone] - 1
+        else:
+            # Other cards and CPUs for each might have served all of them; then this was forbidden in vain.
+            barred.append(bound)
     return _give_up(workspace, job, {}, "no plan was found whose members can all be bound")
 
 

@@ -6,7 +6,10 @@ be; a node that takes fewer members than it offered is named, so that whoever pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice, permutations
+from typing import Final
 
 import attrs
 import numpy as np
@@ -25,7 +28,7 @@ from koordcore.schedule.jobs import Job, rank_of
 from koordcore.schedule.place import place_there
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["Outline", "bind_plan", "demand_of", "fit_error", "offers_of", "outline_of"]
+__all__ = ["Barred", "Outline", "bind_plan", "demand_of", "fit_error", "offers_of", "outline_of"]
 
 
 @attrs.frozen(eq=False)
@@ -37,6 +40,11 @@ class Outline:
     shape_of: Mapping[str, int]
     rows: IntVector
     """Row of each node of the tree."""
+
+    @cached_property
+    def pod_of(self) -> Mapping[str, Pod]:
+        """The members by key."""
+        return {str(pod.key): pod for pod in self.members}
 
 
 def outline_of(
@@ -73,6 +81,7 @@ def demand_of(
     tree: NetworkTopology,
     outline: Outline,
     offers: IntMatrix,
+    barred: Sequence[Barred] = (),
 ) -> GangDemand:
     """Write what a job asks of the tree; the outline may know pods of further jobs."""
     roles = tuple(
@@ -103,6 +112,7 @@ def demand_of(
         bound=bound,
         near=_near(workspace, job, tree),
         resources=tuple(workspace.layout.resources),
+        barred=tuple((one.node, one.counts) for one in barred),
     )
 
 
@@ -135,28 +145,129 @@ def fit_error(outline: Outline) -> str:
     return "" if pod_class.feasible().all() else pod_class.failure(outline.members[0]).message
 
 
+@attrs.frozen
+class Barred:
+    """Members that a node does not take together, although it takes each kind of them.
+
+    Parameters
+    ----------
+    node
+        Position in the tree.
+    counts
+        Members per shape; so many of all of them, or more, do not go.
+    """
+
+    node: int
+    counts: tuple[int, ...]
+
+    @property
+    def alone(self) -> int | None:
+        """The shape, where it is a single one that the node takes fewer of than it offered."""
+        some = [shape for shape, count in enumerate(self.counts) if count]
+        return some[0] if len(some) == 1 else None
+
+
 def bind_plan(
     workspace: Workspace, features: FeatureSet, outline: Outline, nodes: Mapping[str, str]
-) -> dict[PodKey, PodDecision] | Unschedulable | tuple[int, int, int]:
-    """Bind the plan member by member.
+) -> dict[PodKey, PodDecision] | Unschedulable | Barred:
+    """Bind the plan node by node.
 
-    Or say which offer did not hold (shape, position in the tree, members taken there), or which member is
-    refused wherever it would go, such as by its quota.
+    Or say what did not go together on a node, or which member is refused wherever it would go, such as by its
+    quota.
     """
-    by_key = {str(pod.key): pod for pod in outline.members}
-    taken: dict[tuple[int, int], int] = {}
-    decisions: dict[PodKey, PodDecision] = {}
-    positions = {int(row): position for position, row in enumerate(outline.rows)}
+    by_node: dict[str, list[str]] = {}
     for key, node in nodes.items():
-        pod, row = by_key[key], workspace.layout.row_of[node]
-        place = (outline.shape_of[key], positions[row])
-        refused = outline.classes[place[0]].refuse()
-        if refused is not None:
-            number = len(workspace.layout.names)
-            return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
-        decision = place_there(workspace, features, pod, row)
-        if decision is None:
-            return (*place, taken.get(place, 0))
-        taken[place] = taken.get(place, 0) + 1
-        decisions[pod.key] = decision
+        by_node.setdefault(node, []).append(key)
+    positions = {int(row): position for position, row in enumerate(outline.rows)}
+    decisions: dict[PodKey, PodDecision] = {}
+    for node, keys in by_node.items():
+        row = workspace.layout.row_of[node]
+        binder = _NodeBinder(workspace, features, outline, row)
+        found = binder.bind(keys)
+        if isinstance(found, Unschedulable):
+            return found
+        if isinstance(found, int):
+            return Barred(positions[row], binder.least_refused(keys, found))
+        decisions |= found
     return decisions
+
+
+_ORDERS: Final = 24
+"""Orders in which the shapes on one node are tried."""
+_SHRUNK: Final = 12
+"""Members on a node beyond which what does not go together is not made smaller."""
+
+
+@attrs.frozen(eq=False)
+class _NodeBinder:
+    """Binds members to one node; which one comes first may decide whether all of them find cards and CPUs."""
+
+    workspace: Workspace
+    features: FeatureSet
+    outline: Outline
+    row: int
+
+    def bind(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Unschedulable | int:
+        """Bind all; or say how many went in their own order."""
+        first: dict[PodKey, PodDecision] | Unschedulable | int | None = None
+        for order in self._orders(keys):
+            mark = self.workspace.checkpoint()
+            found = self._bind_in(order)
+            if isinstance(found, dict):
+                return found
+            self.workspace.rollback(mark)
+            if isinstance(found, Unschedulable):
+                return found
+            first = found if first is None else first
+        return 0 if first is None else first
+
+    def least_refused(self, keys: Sequence[str], went: int) -> tuple[int, ...]:
+        """Count per shape the fewest members found that do not go together; ``went`` is from ``bind``."""
+        shapes = len(self.outline.classes)
+        counts = [0] * shapes
+        for key in keys:
+            counts[self.outline.shape_of[key]] += 1
+        if sum(map(bool, counts)) == 1:
+            return tuple(min(count, went + 1) for count in counts)
+        for shape in range(shapes):
+            while counts[shape] and len(keys) <= _SHRUNK:
+                fewer = [count - (number == shape) for number, count in enumerate(counts)]
+                if not any(fewer) or self._goes(keys, fewer):
+                    break
+                counts = fewer
+        return tuple(counts)
+
+    def _goes(self, keys: Sequence[str], counts: Sequence[int]) -> bool:
+        left = list(counts)
+        some = []
+        for key in keys:
+            shape = self.outline.shape_of[key]
+            if left[shape]:
+                left[shape] -= 1
+                some.append(key)
+        mark = self.workspace.checkpoint()
+        found = self.bind(some)
+        self.workspace.rollback(mark)
+        return isinstance(found, dict)
+
+    def _orders(self, keys: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Give the members' own order, then shape after shape in every order."""
+        yield keys
+        shapes = sorted({self.outline.shape_of[key] for key in keys})
+        if len(shapes) > 1:
+            for order in islice(permutations(shapes), _ORDERS):
+                yield [key for shape in order for key in keys if self.outline.shape_of[key] == shape]
+
+    def _bind_in(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Unschedulable | int:
+        decisions: dict[PodKey, PodDecision] = {}
+        for number, key in enumerate(keys):
+            pod = self.outline.pod_of[key]
+            refused = self.outline.classes[self.outline.shape_of[key]].refuse()
+            if refused is not None:
+                nodes = len(self.workspace.layout.names)
+                return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+            decision = place_there(self.workspace, self.features, pod, self.row)
+            if decision is None:
+                return number
+            decisions[pod.key] = decision
+        return decisions

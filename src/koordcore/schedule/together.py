@@ -31,7 +31,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.gangs import finish, flat_tree, marked, place_job
 from koordcore.schedule.jobs import Job, network_tree
-from koordcore.schedule.outline import Outline, bind_plan, demand_of, offers_of, outline_of
+from koordcore.schedule.outline import Barred, Outline, bind_plan, demand_of, offers_of, outline_of
 
 __all__ = ["JointTurns"]
 
@@ -180,10 +180,11 @@ class JointTurns:
             bound = bind_plan(self._workspace, self._features, outline, nodes)
             if isinstance(bound, Unschedulable):
                 return job, bound
-            if isinstance(bound, tuple):
-                shape, node, here = bound
+            if isinstance(bound, Barred):
+                shape = next(number for number, count in enumerate(bound.counts) if count)
                 some = next(pod for pod in outline.members if outline.shape_of[str(pod.key)] == shape)
-                return job, {(some.key, node): int(taken[shape, node]) + here}
+                most = int(taken[shape, bound.node]) + bound.counts[shape] - 1
+                return job, {(some.key, bound.node): most}
             if bound:
                 done[job.name] = bound
             for key, node_name in nodes.items():

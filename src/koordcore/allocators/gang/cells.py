@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -50,6 +51,10 @@ class Cell:
     domain: int
     counts: tuple[int, ...]
     kinds: tuple[Kind, ...]
+
+
+_NodeKey: TypeAlias = tuple[int, int, tuple[Pattern, ...]]
+"""Kind of a node, bound members where they matter, and what it does not take together."""
 
 
 @attrs.frozen(eq=False)
@@ -110,22 +115,23 @@ class CellMaker:
         if patterns is None:
             return None
         first = self.tree.first_node
-        known: dict[tuple[int, int], tuple[Pattern, ...] | None] = {}
-        groups: dict[int, dict[tuple[int, int, int, int], list[int]]] = {}
+        known: dict[_NodeKey, tuple[Pattern, ...] | None] = {}
+        groups: dict[int, dict[tuple[_NodeKey, int, int, int], list[int]]] = {}
         objective = self.objectives[0]
         for domain in self.tree.domains_at(len(self.tree.layers) - 1):
             for node in objective.child_order(domain).tolist():
                 kind, bound = int(patterns.kind[node - first]), int(self._bound[node])
                 if kind < 0:
                     continue
-                alike = (kind, bound, int(objective.near[node]), int(objective.slots[node]))
+                barred = self._barred.get(node - first, ())
+                key = (kind, bound if multiple > 1 else 0, barred)
+                alike = (key, bound, int(objective.near[node]), int(objective.slots[node]))
                 groups.setdefault(domain, {}).setdefault(alike, []).append(node - first)
-                key = (kind, bound if multiple > 1 else 0)
                 if key not in known:
                     known[key] = (
-                        patterns.exact(kind, multiple=multiple, bound=bound)
+                        patterns.exact(kind, multiple=multiple, bound=bound, barred=barred)
                         if multiple > 1
-                        else patterns.maximal(kind)
+                        else patterns.maximal(kind, barred)
                     )
                     if known[key] is None:
                         return None
@@ -133,19 +139,24 @@ class CellMaker:
             domain: [
                 Kind(
                     tuple(nodes),
-                    known[kind, bound if multiple > 1 else 0] or (),
-                    tuple(
-                        self.program.integer(0, len(nodes))
-                        for _ in known[kind, bound if multiple > 1 else 0] or ()
-                    ),
+                    known[key] or (),
+                    tuple(self.program.integer(0, len(nodes)) for _ in known[key] or ()),
                     slots,
                     bound,
                     near,
                 )
-                for (kind, bound, near, slots), nodes in found.items()
+                for (key, bound, near, slots), nodes in found.items()
             ]
             for domain, found in groups.items()
         }
+
+    @cached_property
+    def _barred(self) -> Mapping[int, tuple[Pattern, ...]]:
+        """What each node does not take together."""
+        found: dict[int, tuple[Pattern, ...]] = {}
+        for node, counts in self.objectives[0].demand.barred:
+            found[node] = (*found.get(node, ()), counts)
+        return found
 
     @cached_property
     def _bound(self) -> IntVector:
@@ -198,10 +209,17 @@ class CellMaker:
             asked = [(v, int(self.requests[c.shape, row])) for v, c in placed]
             if any(amount > 0 for _, amount in asked):
                 program.require(asked, at_most=max(0, int(self.free[row, node])))
-        for shape in range(len(self.slots)):
-            same = [(v, 1) for v, c in placed if c.shape == shape]
+        of_shape = [[(v, 1) for v, c in placed if c.shape == shape] for shape in range(len(self.slots))]
+        for shape, same in enumerate(of_shape):
             if len(same) > 1:
                 program.require(same, at_most=int(self.slots[shape, node]))
+        for barred in self._barred.get(node, ()):
+            fewer = []
+            for shape, count in enumerate(barred):
+                if count:
+                    fewer.append((program.boolean(), 1))
+                    program.require(of_shape[shape], at_most=count - 1, when=(fewer[-1][0],))
+            program.require(fewer, at_least=1)
         return Cell(self.tree.first_node + node, counts, ())
 
 

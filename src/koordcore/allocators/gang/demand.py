@@ -139,6 +139,8 @@ class GangDemand:
         How many roles must reach their minimum; None for all. A role that does not gets nothing.
     resources
         Names of the rows of ``free``, for the texts of a failure.
+    barred
+        Pairs of node position and members per shape that the node does not take together, nor with more.
 
     Raises
     ------
@@ -154,6 +156,7 @@ class GangDemand:
     near: IntVector = attrs.field(factory=_no_count)
     min_roles: int | None = None
     resources: tuple[str, ...] = ()
+    barred: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     def __attrs_post_init__(self) -> None:
         keys = [member.key for role in self.roles for member in role.members]

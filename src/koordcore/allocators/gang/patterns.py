@@ -6,6 +6,7 @@ pod-count multiple binds on the nodes, every allowed pattern is kept and must be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -42,20 +43,31 @@ class NodePatterns:
     holds: IntMatrix
     grid: IntMatrix
 
-    def maximal(self, kind: int) -> tuple[Pattern, ...] | None:
+    def _within(self, kind: int, barred: Sequence[Pattern]) -> IntVector:
+        """Give the greatest count of the last shape that contains nothing barred, -1 for none."""
+        most: IntVector = self.holds[kind].copy()
+        for pattern in barred:
+            over = (self.grid >= np.array(pattern[:-1], dtype=np.int64)).all(axis=1)
+            most[over] = np.minimum(most[over], pattern[-1] - 1)
+        return most
+
+    def maximal(self, kind: int, barred: Sequence[Pattern] = ()) -> tuple[Pattern, ...] | None:
         """Give the patterns that no other contains; None when there are too many."""
-        fitting = self.holds[kind] >= 0
-        rows = np.column_stack((self.grid[fitting], self.holds[kind][fitting]))
+        most = self._within(kind, barred)
+        fitting = most >= 0
+        rows = np.column_stack((self.grid[fitting], most[fitting]))
         above = np.all(rows[:, None, :] <= rows[None, :, :], axis=2).sum(axis=1)
         kept = rows[above == 1]
         if len(kept) > _MOST_PATTERNS:
             return None
         return tuple(sorted((tuple(row) for row in kept.tolist() if any(row)), reverse=True))
 
-    def exact(self, kind: int, *, multiple: int, bound: int) -> tuple[Pattern, ...] | None:
+    def exact(
+        self, kind: int, *, multiple: int, bound: int, barred: Sequence[Pattern] = ()
+    ) -> tuple[Pattern, ...] | None:
         """Give every pattern whose size with bound members is a multiple; None when there are too many."""
         found: list[Pattern] = []
-        for combination, most in zip(self.grid.tolist(), self.holds[kind].tolist(), strict=True):
+        for combination, most in zip(self.grid.tolist(), self._within(kind, barred).tolist(), strict=True):
             size = sum(combination) + bound
             found.extend((*combination, last) for last in range(most + 1) if (size + last) % multiple == 0)
             if len(found) > _MOST_PATTERNS:
