@@ -78,3 +78,15 @@ def test_known_policies_need_no_file(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_file_without_a_configuration_is_refused(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", dump, "--policy", dump]) == 2
     assert "there is no KubeSchedulerConfiguration" in capsys.readouterr().err
+
+
+def test_many_policies_are_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    """What differs heads a column; what does not is said once."""
+    names = ("stock", "koordinator", "bestfit", "fgd", "foresight")
+    assert main(["compare", EXAMPLE, *(part for name in names for part in ("--policy", name))]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in out[2:7]] == list(names)
+    assert out[1].split()[:2] == ["POLICY", "MOVED"]
+    assert "the same under all: placed 11 · unschedulable 2" in out[7]
+    (row,) = [line for line in out if "default/whisper-0" in line]
+    assert "gpu-s1b1-3: stock, koordinator · gpu-s1b1-1: bestfit" in row

@@ -17,12 +17,13 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.scoring.gpu_share import CARD
 from koordcore.simulate.cluster import ClusterFragmentation
-from koordcore.simulate.compare import Comparison, PolicyOutcome, ResourceUse, compare_policies
+from koordcore.simulate.compare import Comparison, Landing, PolicyOutcome, compare_policies
 from koordcore.verify import verify
 
 __all__ = ["register", "run"]
 
 FORMAT: Final = "koordcore/comparison/v1"
+_SIDE_BY_SIDE: Final = 4
 EPILOG: Final = """\
 examples:
   koordcore compare cluster.yaml                              stock Kubernetes and Koordinator's profile
@@ -78,74 +79,127 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_tables(found: Comparison, limit: int) -> None:
     first = found.outcomes[0].name
-    show(_measures(found))
+    wide = len(found.outcomes) > _SIDE_BY_SIDE
+    show(_by_policy(found) if wide else _by_measure(found))
     if found.elsewhere:
-        rows = [(str(one.pod), *(node or "–" for node in one.nodes)) for one in found.elsewhere]
-        more = len(rows) - limit
-        show(
-            Table(
-                title="Landing elsewhere",
-                columns=(
-                    Column("POD", tone=Tone.NAME),
-                    *(Column(one.name.upper()) for one in found.outcomes),
-                ),
-                rows=rows[:limit] if 0 < limit < len(rows) else rows,
-                note=f"… and {more} more rows; --limit 0 shows all" if 0 < limit < len(rows) else "",
-            )
-        )
+        show(_landings(found, limit, wide=wide))
     pods = len(found.outcomes[0].result.decisions)
     moved = ", ".join(f"{found.moved(one.name)} under {one.name}" for one in found.outcomes[1:])
     print(f"{pods} pods · landing elsewhere than under {first}: {moved} · verified")
 
 
-def _measures(found: Comparison) -> Table:
-    """One row per measure, one column per policy."""
+def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
+    """Where each pod lands that does not land the same everywhere: a column per policy, or all in one."""
+    names = [one.name for one in found.outcomes]
+    shown = found.elsewhere[:limit] if limit > 0 else found.elsewhere
+    rows: list[tuple[str, ...]]
+    columns = [Column("POD", tone=Tone.NAME)]
+    if wide:
+        columns.append(Column("WHERE"))
+        rows = [(str(one.pod), _told(one, names)) for one in shown]
+    else:
+        columns += [Column(name.upper()) for name in names]
+        rows = [(str(one.pod), *(node or "–" for node in one.nodes)) for one in shown]
+    more = len(found.elsewhere) - len(shown)
+    note = f"… and {more} more rows; --limit 0 shows all" if more else ""
+    return Table(title="Landing elsewhere", columns=tuple(columns), rows=rows, note=note)
+
+
+def _told(landing: Landing, names: Sequence[str]) -> str:
+    by_node: dict[str, list[str]] = {}
+    for node, name in zip(landing.nodes, names, strict=True):
+        by_node.setdefault(node, []).append(name)
+    return " · ".join(f"{node or 'nowhere'}: {', '.join(names)}" for node, names in by_node.items())
+
+
+@attrs.frozen
+class _Measure:
+    """One figure of each policy; ``short`` heads a column where policies are rows, empty for none."""
+
+    name: str
+    short: str
+    cells: tuple[str, ...]
+
+
+def _measures(found: Comparison) -> list[_Measure]:
     outcomes = found.outcomes
-    rows = [
-        ("placed", *(str(one.bound) for one in outcomes)),
-        ("unschedulable", *(str(one.unschedulable) for one in outcomes)),
-        ("waiting", *(str(one.waiting) for one in outcomes)),
-        ("landing elsewhere", *(str(found.moved(one.name)) for one in outcomes)),
+
+    def measure(name: str, short: str, cell: Callable[[PolicyOutcome], object]) -> _Measure:
+        return _Measure(name, short, tuple(str(cell(one)) for one in outcomes))
+
+    kept = [
+        measure("placed", "PLACED", lambda one: one.bound),
+        measure("unschedulable", "REFUSED", lambda one: one.unschedulable),
+        measure("waiting", "WAITING", lambda one: one.waiting),
+        measure("landing elsewhere", "MOVED", lambda one: found.moved(one.name)),
     ]
-    rows += _layer_rows("with new pods", [one.domains for one in outcomes])
-    rows += _layer_rows("over all gangs", [one.gang_domains for one in outcomes])
+    kept += _layers("with new pods", "", [one.domains for one in outcomes])
+    kept += _layers("over all gangs", "GANG ", [one.gang_domains for one in outcomes])
     for name in (CPU, MEMORY):
         uses = [one.resources[name] for one in outcomes if name in one.resources]
         if uses:
-            rows.append((f"{name} requested, mean ± std", *map(_spread, uses)))
-            rows.append((f"{name} on the fullest node", *(_percent(use.highest) for use in uses)))
-            rows.append((f"free {name} out of reach", *(_percent(use.stranded) for use in uses)))
+            short = "CPU" if name == CPU else "MEM"
+            shares = (
+                (f"{name} requested, mean", f"{short} MEAN", [use.mean for use in uses]),
+                (f"{name} requested, std", f"{short} STD", [use.deviation for use in uses]),
+                (f"{name} on the fullest node", f"{short} MOST", [use.highest for use in uses]),
+                (f"free {name} out of reach", "", [use.stranded for use in uses]),
+            )
+            kept += [_Measure(one, head, tuple(map(_percent, cells))) for one, head, cells in shares]
     cards = [one.fragmentation for one in outcomes if one.fragmentation is not None]
     if cards:
-        rows += [(what, *map(cell, cards)) for what, cell in _CARDS.items()]
-    names = (Column(one.name.upper(), number=True) for one in outcomes)
+        kept += [_Measure(name, short, tuple(map(cell, cards))) for (name, short), cell in _CARDS.items()]
+    return kept
+
+
+def _by_measure(found: Comparison) -> Table:
+    names = (Column(one.name.upper(), number=True) for one in found.outcomes)
     return Table(
         title="Policies",
         columns=(Column("", tone=Tone.NAME), *names),
-        rows=rows,
-        note="requested: percent of a node's room; out of reach: no use to a pod drawn from the work",
+        rows=[(one.name, *one.cells) for one in _measures(found)],
+        note="shares of a node's room, over nodes; out of reach: no use to a pod drawn from the work",
     )
 
 
-def _layer_rows(what: str, tables: Sequence[Mapping[str, int]]) -> list[tuple[str, ...]]:
+def _by_policy(found: Comparison) -> Table:
+    """Many policies are rows; what is the same under all of them is said once."""
+    measures = _measures(found)
+    told = [one for one in measures if one.short and len(set(one.cells)) > 1]
+    same = [f"{one.name} {one.cells[0]}" for one in measures if len(set(one.cells)) == 1]
+    rows = [
+        (outcome.name, *(one.cells[place] for one in told)) for place, outcome in enumerate(found.outcomes)
+    ]
+    return Table(
+        title="Policies",
+        columns=(Column("POLICY", tone=Tone.NAME), *(Column(one.short, number=True) for one in told)),
+        rows=rows,
+        note=f"the same under all: {' · '.join(same)}" if same else "",
+    )
+
+
+def _layers(what: str, head: str, tables: Sequence[Mapping[str, int]]) -> list[_Measure]:
     layers = dict.fromkeys(layer for table in tables for layer in table)
-    return [(f"{layer}s {what}", *(str(table.get(layer, 0)) for table in tables)) for layer in layers]
+    return [
+        _Measure(
+            f"{layer}s {what}",
+            f"{head}{layer.upper()}S",
+            tuple(str(table.get(layer, 0)) for table in tables),
+        )
+        for layer in layers
+    ]
 
 
 def _percent(share: int) -> str:
     return f"{share // 100}.{share % 100 // 10} %"
 
 
-def _spread(use: ResourceUse) -> str:
-    return f"{_percent(use.mean)} ± {_percent(use.deviation).removesuffix(' %')}"
-
-
-_CARDS: Final[dict[str, Callable[[ClusterFragmentation], str]]] = {
-    "idle cards": lambda cards: f"{cards.idle / CARD:.1f}",
-    "of these fragmented (FGD)": lambda cards: f"{cards.fragmented / CARD:.1f}",
-    "of these without CPU": lambda cards: f"{cards.starved / CARD:.1f}",
-    "wholly free cards": lambda cards: str(cards.free),
-    "of these in whole blocks": lambda cards: str(cards.blocks),
+_CARDS: Final[dict[tuple[str, str], Callable[[ClusterFragmentation], str]]] = {
+    ("idle cards", "IDLE"): lambda cards: f"{cards.idle / CARD:.1f}",
+    ("of these fragmented (FGD)", "FGD"): lambda cards: f"{cards.fragmented / CARD:.1f}",
+    ("of these without CPU", "STARVED"): lambda cards: f"{cards.starved / CARD:.1f}",
+    ("wholly free cards", "FREE"): lambda cards: str(cards.free),
+    ("of these in whole blocks", "WHOLE"): lambda cards: str(cards.blocks),
 }
 
 
