@@ -28,6 +28,7 @@ from koordcore.model.resources import Resources
 from koordcore.preemption.bounds import usable_up_to
 from koordcore.preemption.cost import damage_of
 from koordcore.preemption.eligible import check_eligible
+from koordcore.preemption.identify import PreemptingJob, identify_job
 from koordcore.preemption.plan import deal_members, plan_preemption, rejected_alternative
 from koordcore.preemption.problem import Conflict, MemberShape, Pool, PreemptionProblem, Refuges
 from koordcore.preemption.setup import make_problem
@@ -97,7 +98,7 @@ class Preemptor:
         """Make room for a pod without a gang, or for a reservation that may preempt."""
         if is_reserve_pod(pod) and not self._reservation_may(pod):
             return None
-        return self._preempt(str(pod.key), {str(pod.key): ((pod,), 1)}, None, ())
+        return self._preempt(identify_job(pod), None, ())
 
     def _reservation_may(self, pod: Pod) -> bool:
         """One without a priority of its own ranks above everything: then the policy has to say so."""
@@ -109,36 +110,35 @@ class Preemptor:
 
     def for_job(self, job: Job) -> list[Nominated] | None:
         """Make room for a gang group; None where that does not help, or is not allowed."""
-        pending = {name: (pods, job.least(name)) for name, pods in job.members.items()}
+        if not job.pods:
+            return None
+        least = {name: job.least(name) for name in job.members}
+        trigger = min(job.pods, key=lambda pod: (pod.priority, pod.key))
+        identified = identify_job(trigger, group=tuple(job.members), pending=job.pods, minimums=least)
         bound = tuple(node for nodes in job.bound.values() for node in nodes)
-        return self._preempt(job.name, pending, job.spec, bound)
+        return self._preempt(identified, job.spec, bound)
 
     # -- planning --------------------------------------------------------------------------------------
 
     def _preempt(
-        self,
-        name: str,
-        pending: Mapping[str, tuple[tuple[Pod, ...], int]],
-        spec: NetworkTopologySpec | None,
-        bound: Sequence[str],
+        self, job: PreemptingJob, spec: NetworkTopologySpec | None, bound: Sequence[str]
     ) -> list[Nominated] | None:
-        members = [pod for pods, _ in pending.values() for pod in pods]
-        if not members or any(pod.gated for pod in members):
+        members, trigger = job.pending, job.trigger
+        if any(pod.gated for pod in members):
             return None
-        trigger = min(members, key=lambda pod: (pod.priority, pod.key))
         classes = {pod.key: self._features.class_of(pod) for pod in members}
         if any(isinstance(one, Refusal) for one in classes.values()):
             return None
         if not self._eligible(trigger, members, classes):
             return None
-        problem = self._offers(self._problem(trigger, pending, spec, bound), members)
+        problem = self._offers(self._problem(trigger, job.parts, spec, bound), members)
         pods = {str(pod.key): pod for pod in members}
         plan = self._plan(problem, pods)
         if isinstance(plan, NotHelpful) or not (plan.victims or self._claims):
             return None
         plan = attrs.evolve(
             plan,
-            job=name,
+            job=job.preemptor,
             alternative=rejected_alternative(problem, plan, members=self._rules.members),
         )
         if self._rules.relocation is Relocation.FIRST and plan.victims:

@@ -27,6 +27,7 @@ from koordcore.preemption.candidates import (
 )
 from koordcore.preemption.cost import broken_jobs, close, damage_of
 from koordcore.preemption.eligible import check_eligible, may_evict
+from koordcore.preemption.identify import PreemptingJob, identify_job
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import PreemptionProblem
 from koordcore.preemption.setup import make_problem, plain_refusals
@@ -95,21 +96,15 @@ class World:
         """A later member failed where the plan of this cycle had put it."""
         return self.spec is not None and len(self.raw.get("attempted") or ()) > 1
 
-    @property
-    def preemptor(self) -> str:
-        group = self.raw.get("gangGroup")
-        return ",".join(sorted(group)) if group else str(self.trigger.key)
-
-    def parts(self) -> dict[str, tuple[Sequence[Pod], int]]:
-        """Pending members by gang, and how many each gang still needs."""
-        if not self.raw.get("gangGroup"):
-            return {str(pod.key): ([pod], 1) for pod in self.pending}
-        found: dict[str, tuple[list[Pod], int]] = {}
-        for gang in self.raw["gangGroup"]:
-            members = [pod for pod in self.pending if gang_of(pod) == gang]
-            held = sum(gang_of(pod) == gang for pod in self.waiting)
-            found[gang] = (members, max(0, self.minimums.get(gang, 0) - held))
-        return dict(found)
+    @cached_property
+    def job(self) -> PreemptingJob:
+        return identify_job(
+            self.trigger,
+            group=self.raw.get("gangGroup") or (),
+            pending=self.pending,
+            waiting=self.waiting,
+            minimums=self.minimums,
+        )
 
     @cached_property
     def tree(self) -> NetworkTopology | None:
@@ -130,7 +125,7 @@ class World:
         return make_problem(
             self.snapshot,
             self.trigger,
-            self.parts(),
+            self.job.parts,
             minimums=self.minimums,
             own=frozenset(pod.key for pod in self.waiting),
             tree=self.tree,
@@ -154,7 +149,7 @@ class World:
 
         return attempt_preemption(
             self.trigger,
-            preemptor=self.preemptor,
+            preemptor=self.job.preemptor,
             pending=self.pending,
             waiting=self.waiting,
             on_node=self.on_node,
@@ -246,7 +241,7 @@ def illegal(world: World, plan: Mapping[str, Any], *, everybody: bool) -> str:
     placed = plan["placement"]
     if everybody and len(placed) < len(world.pending):
         return "a member has no place"
-    for gang, (members, least) in world.parts().items():
+    for gang, (members, least) in world.job.parts.items():
         if sum(str(pod.key) in placed for pod in members) < least:
             return f"{gang} does not reach its minimum"
     return no_room(world, gone, placed)

@@ -1,0 +1,97 @@
+"""Who failed, and whose job that is: the first two steps of the workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.decisions import PodDecision, Unschedulable
+from koordcore.model.pods import Pod, PodKey
+from koordcore.protocol.gang import gang_name
+
+__all__ = ["PreemptingJob", "detect_failures", "identify_job"]
+
+
+def detect_failures(decisions: Iterable[PodDecision]) -> tuple[PodKey, ...]:
+    """Name the pods that found no node and that evictions may help, in the order of their decisions.
+
+    A pod that was refused before any node was looked at, as by its quota, is one of them; a pod that every
+    node refuses for good is not.
+    """
+    failed = (one for one in decisions if isinstance(one, Unschedulable))
+    return tuple(
+        one.pod
+        for one in failed
+        if not one.rejections or any(rejection.resolvable for rejection in one.rejections)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class PreemptingJob:
+    """The job for which room is made.
+
+    Parameters
+    ----------
+    preemptor
+        Ids of its gangs, sorted and joined by commas; the pod's key for a bare pod.
+    trigger
+        The member that failed.
+    pending, waiting
+        Members without a node, and members that hold one at Permit.
+    parts
+        Pending members by gang, and how many of them each gang still needs.
+    """
+
+    preemptor: str
+    trigger: Pod
+    pending: tuple[Pod, ...]
+    waiting: tuple[Pod, ...] = ()
+    parts: immutabledict[str, tuple[tuple[Pod, ...], int]]
+
+
+def identify_job(
+    trigger: Pod,
+    *,
+    group: Sequence[str] = (),
+    pending: Iterable[Pod] = (),
+    waiting: Iterable[Pod] = (),
+    minimums: Mapping[str, int] = immutabledict(),
+) -> PreemptingJob:
+    """Find out whose job a failing pod is (``preempt.go: fetchAllPendingPods``).
+
+    Parameters
+    ----------
+    trigger
+        The pod that failed.
+    group
+        Ids of the gangs that go together with its own; none for a bare pod, or one whose gang has started and
+        lets its members come one by one.
+    pending, waiting
+        Pods without a node, and pods that hold one at Permit; those of other jobs are left out.
+    minimums
+        Minimum of each gang, by id. Members that wait at Permit count towards it.
+    """
+    key = str(trigger.key)
+    if not group:
+        parts = immutabledict({key: ((trigger,), 1)})
+        return PreemptingJob(preemptor=key, trigger=trigger, pending=(trigger,), parts=parts)
+
+    def members(pods: Iterable[Pod]) -> dict[str, tuple[Pod, ...]]:
+        found: dict[str, list[Pod]] = {gang: [] for gang in group}
+        for pod in pods:
+            gang = f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}"
+            if gang in found:
+                found[gang].append(pod)
+        return {gang: tuple(ones) for gang, ones in found.items()}
+
+    open_, held = members(pending), members(waiting)
+    needed = {gang: max(0, minimums.get(gang, 0) - len(held[gang])) for gang in open_}
+    return PreemptingJob(
+        preemptor=",".join(sorted(group)),
+        trigger=trigger,
+        pending=tuple(pod for ones in open_.values() for pod in ones),
+        waiting=tuple(pod for ones in held.values() for pod in ones),
+        parts=immutabledict({gang: (ones, needed[gang]) for gang, ones in open_.items()}),
+    )
