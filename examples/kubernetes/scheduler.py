@@ -78,6 +78,7 @@ class Cycle:
     """What one turn did, and the seconds that each step took.
 
     ``finished`` counts calls of a batch that somebody had left; ``lost`` says that a rival's came first.
+    ``cpu`` are seconds of the whole process since the turn before, the others are those of the clock.
     """
 
     finished: int = 0
@@ -90,6 +91,7 @@ class Cycle:
     decide: float = 0.0
     verify: float = 0.0
     write: float = 0.0
+    cpu: float = 0.0
 
 
 class Scheduler:
@@ -110,6 +112,7 @@ class Scheduler:
         self.journal = Journal(api, self.mirror, self._pool, patience=settings.patience)
         self._turns = Turns(settings.name, limit=settings.batch, retry=settings.retry)
         self._read: tuple[int, ClusterSnapshot] | None = None
+        self._cpu = 0.0
         self._overdue = Overdue(patience=settings.patience, quotas=settings.quotas)
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> None:
@@ -126,6 +129,7 @@ class Scheduler:
     def open(self) -> None:
         """Look around, and finish what the journal says."""
         self.mirror.start()
+        self._cpu = time.process_time()
         self._report(Cycle(finished=self.journal.open()))
 
     def turn(self) -> Cycle | None:
@@ -155,6 +159,8 @@ class Scheduler:
             self._turns.done(pods)
             send_all(self._api, self._pool, [one for one in remarks if self._is_new(one)])
         clock.took("write")
+        cpu = time.process_time()
+        cycle.cpu, self._cpu = cpu - self._cpu, cpu
         return cycle
 
     def _decide(self, snapshot: ClusterSnapshot, pods: list[Pod], clock: _Clock) -> ScheduleResult:

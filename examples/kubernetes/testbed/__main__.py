@@ -50,16 +50,18 @@ def main() -> int:
 
 def _table(outcomes: Sequence[Outcome]) -> list[str]:
     """Write the figures as a Markdown table."""
-    lines = ["| scenario | pods bound | seconds | pods/s | deciding | kills | passed | |", "|---" * 8 + "|"]
+    heads = ("scenario", "pods bound", "seconds", "pods/s", "deciding", "CPU ms/pod", "kills", "passed", "")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for one in outcomes:
         busy = one.booked("read", "decide", "verify", "write")
-        share = f"{one.booked('decide') / busy:.0%}" if busy else ""
+        share = f"{one.booked('decide') / busy:.0%}" if busy and not one.kills else ""
         cells = [
             one.name,
             str(one.bound),
             f"{one.seconds:.1f}",
             f"{one.bound / one.seconds:.0f}" if one.seconds and not one.kills else "",
             share,
+            f"{1000 * one.booked('cpu') / one.bound:.1f}" if share and one.bound else "",
             str(one.kills or ""),
             "no" if one.wrong else "yes",
             one.note,

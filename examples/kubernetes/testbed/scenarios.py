@@ -217,11 +217,15 @@ def kills(bed: Bed, plan: Plan, outcome: Outcome) -> None:
         wanted = _members(pods)
         bed.create(pods)
         while bed.running("kill") < wanted and time.monotonic() - begin < 10 * _PLENTY:
-            with bed.scheduler(patience=0.5, batch=chance.choice((20, 60, 200))) as scheduler:
-                moves, late = chance.randrange(40), chance.uniform(0.0, 3.0)
-                if chance.random() < 0.8:  # else while it starts, or looks around
-                    scheduler.wait_ready(30.0)
-                bed.until(moves=moves, pods=wanted, prefix="kill", seconds=late)
+            with bed.scheduler(patience=0.5, batch=chance.choice((60, 200))) as scheduler:
+                match chance.choice(("amid a batch", "amid a batch", "some time", "at the start")):
+                    case "amid a batch":
+                        bed.until(moves=chance.randrange(1, 40), pods=wanted, prefix="kill", seconds=60.0)
+                    case "some time":
+                        scheduler.wait_ready(60.0)
+                        bed.until(pods=wanted, prefix="kill", seconds=chance.uniform(0.0, 3.0))
+                    case _:
+                        time.sleep(chance.uniform(0.0, 2.0))
             outcome.kills += 1
             outcome.cycles += scheduler.cycles
         with bed.scheduler(patience=0.5) as scheduler:
