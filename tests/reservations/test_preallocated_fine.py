@@ -9,7 +9,9 @@ import attrs
 import pytest
 
 from koordcore.manifests import snapshot_from_objects
+from koordcore.manifests.records import result_from_record, result_record
 from koordcore.model.decisions import Unschedulable
+from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.reservation import allocated_reservation
 from koordcore.schedule.loop import schedule
@@ -202,3 +204,16 @@ def test_a_reservation_that_leaves_out_what_its_first_owners_hold_is_found(chang
     )
     told = [found.message for found in verify(snapshot, bad)]
     assert any("first owners" in text or "does not hold the CPUs" in text for text in told)
+
+
+def test_a_plan_that_was_written_down_names_the_pods_and_says_the_same() -> None:
+    objects = (*node("n1", cards=(0, 1)), over(4, gpus=2), running("x", 2, cards=(0,)))
+    snapshot = snapshot_from_objects(list(objects)).snapshot
+    result = schedule(snapshot)
+    assert [str(key) for one in result.bound for key in one.over] == ["default/x"]
+    again = result_from_record(snapshot, json.loads(json.dumps(result_record(result))), policy=result.policy)
+    assert again == result
+    assert verify(snapshot, again) == ()
+    wrong = attrs.evolve(result.bound[0], over=(PodKey("default", "y"),))
+    bad = attrs.evolve(result, decisions=(wrong,))
+    assert any("is placed over default/y" in one.message for one in verify(snapshot, bad))

@@ -23,7 +23,7 @@ from koordcore.model.decisions import (
     Victim,
     Waiting,
 )
-from koordcore.model.pods import PodKey
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import NO_DAMAGE, Alternative, Damage, Move, PreemptionPlan
 from koordcore.model.reservations import Reservation
@@ -38,6 +38,7 @@ from koordcore.protocol.fields import (
     optional,
     required,
 )
+from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocated_reservation
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
 
@@ -206,6 +207,7 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
                 "labels": dict(sorted(decision.labels.items())),
                 "reservation": decision.reservation,
                 "notes": list(decision.notes),
+                "over": [str(pod) for pod in decision.over],
             }
             record |= {key: value for key, value in extras.items() if value}
         case Waiting():
@@ -272,6 +274,7 @@ def result_from_record(
     reservations = {one.pod_key: one for one in snapshot.of(Reservation) if one.pending}
     placed = {}
     held = []
+    owners: list[Pod] = []
     for one in decisions:
         taken = one.held if isinstance(one, Waiting) else one
         if isinstance(taken, Bound) and taken.pod in pending and taken.node in nodes:
@@ -280,9 +283,14 @@ def result_from_record(
             waiting = reservations[taken.pod]
             written = attrs.evolve(waiting, annotations={**waiting.annotations, **taken.annotations})
             held.append(made_available(written, taken.node, None))
+            text = format_allocated_reservation(waiting.name, waiting.uid)
+            there = (pod for key in taken.over if (pod := snapshot.pod(key)) is not None)
+            owners += [pod.at(pod.node_name, annotations={RESERVATION_ALLOCATED: text}) for pod in there]
         elif isinstance(one, Nominated) and one.pod in reservations:
             held.append(made_nominated(reservations[one.pod], one.node))
-    after = (snapshot.with_records(*held) if held else snapshot).assume(*placed.values())
+    after = snapshot.with_records(*held) if held else snapshot
+    running = [pod for pod in owners if pod.node_name is not None]
+    after = after.forget(*(pod.key for pod in running)).assume(*placed.values(), *running)
     used = with_decided_users(after.of(Reservation), decisions, lambda name: after.node(name).pods, None)
     return ScheduleResult(
         decisions=decisions,
@@ -333,6 +341,7 @@ def _bound(pod: PodKey, raw: Mapping[str, Json]) -> Bound:
         labels=optional(raw, "labels", as_str_mapping, {}),
         reservation=optional(raw, "reservation", as_str, ""),
         notes=optional(raw, "notes", list_of(as_str), ()),
+        over=optional(raw, "over", list_of(_key), ()),
     )
 
 

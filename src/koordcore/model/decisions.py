@@ -113,6 +113,8 @@ class Bound:
         Name of the reservation whose room is used; empty for none.
     notes
         What a user should know, such as that no card was chosen.
+    over
+        Running pods over which a reservation is placed: they are its first users.
     """
 
     pod: PodKey
@@ -123,6 +125,7 @@ class Bound:
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     reservation: str = ""
     notes: tuple[str, ...] = ()
+    over: tuple[PodKey, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -16,7 +16,7 @@ from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._workspace import Workspace
 from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal, Scope
 from koordcore.schedule.features import FEATURES, feature_type
@@ -430,6 +430,7 @@ class PodClass:
         labels: dict[str, str] = {}
         notes: tuple[str, ...] = ()
         reservation = ""
+        over: tuple[PodKey, ...] = ()
         room = None
         if self._lending:
             rooms = (part.evaluator.room_at(row) for part in self._lending)
@@ -446,6 +447,7 @@ class PodClass:
                 labels.update(holding.labels)
                 notes += holding.notes
                 reservation = holding.reservation or reservation
+                over += holding.over
         return Bound(
             pod=pod.key,
             node=self._workspace.layout.names[row],
@@ -455,6 +457,7 @@ class PodClass:
             labels=labels,
             reservation=reservation,
             notes=notes,
+            over=over,
         )
 
 

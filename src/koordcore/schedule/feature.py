@@ -19,7 +19,7 @@ from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 
 if TYPE_CHECKING:
     from koordcore.schedule.reserved import Lending, Room, Rooms
@@ -74,6 +74,7 @@ class Holding:
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     notes: tuple[str, ...] = ()
     reservation: str = ""
+    over: tuple[PodKey, ...] = ()
 
 
 def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = False) -> IntVector:

@@ -262,7 +262,7 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
         if fresh:
             yield from _check_named(old, new, result.snapshot, placed=decision is not None)
         if decision is not None and old.pre_allocation:
-            yield from _check_over(new, result.snapshot)
+            yield from _check_over(new, result.snapshot, decision)
     users: dict[str, list[Pod]] = defaultdict(list)
     known = {_id(one): one for one in after.values()}
     acting = (pod for pod in result.snapshot.bound_pods() if is_operating_pod(pod))
@@ -394,11 +394,13 @@ def _check_named(
         yield _wrong(old.name, "changed in what no decision is about")
 
 
-def _check_over(one: Reservation, after: ClusterSnapshot) -> Iterator[Violation]:
+def _check_over(one: Reservation, after: ClusterSnapshot, decision: Bound) -> Iterator[Violation]:
     """What the pods hold over which a reservation was placed is part of what it holds, in kind and place."""
     there = one.status.node_name
     pods = after.node(there).pods if there in after.layout.row_of else ()
     users = [pod for pod in pods if _used(pod) == _id(one)]
+    for key in sorted(set(decision.over) - {pod.key for pod in users}):
+        yield _wrong(one.name, f"is placed over {key}, which does not use it")
     try:
         mine, theirs = _amounts_on([one.annotations]), _amounts_on(pod.annotations for pod in users)
         kinds = {kind for kind, _ in mine}

@@ -19,8 +19,6 @@ from koordcore._workspace import Workspace
 from koordcore.allocators.reservation.filter import (
     NO_RESERVATION,
     POLICY_CONFLICT,
-    WRONG_NODE,
-    ReservationRefusal,
 )
 from koordcore.allocators.reservation.match import AFFINITY_REFUSED
 from koordcore.allocators.reservation.nominate import PREFERRED_SCORE
@@ -53,7 +51,7 @@ from koordcore.schedule.feature import (
     Scope,
     default_normalise,
 )
-from koordcore.schedule.preallocated import PreAllocating
+from koordcore.schedule.features.holder import HolderEvaluator, WaitingReservation, agreeing
 from koordcore.schedule.reserved import Lending, ReservationLedger, Room, Rooms
 
 __all__ = ["ReservationEvaluator", "ReservationFeature"]
@@ -72,16 +70,6 @@ class _Wanted:
     """It will act as a reservation, beside such as do not go with that on one node."""
     planned: int | None = None
     """The reservation that is meant for it, when all pods of a call are matched together."""
-
-
-@attrs.frozen
-class _Holder:
-    """A reservation that is to be placed."""
-
-    policy: AllocatePolicy
-    node: str
-    over: str = ""
-    """Uid of a reservation that may be placed over running pods: no two are alike."""
 
 
 class ReservationEvaluator(Evaluator):
@@ -180,7 +168,7 @@ class ReservationEvaluator(Evaluator):
     def fits(self, rows: Rows) -> BoolVector:
         served = self._served(rows)
         if self._acts:
-            served &= _agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
+            served &= agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
         return served
 
     def _served(self, rows: Rows) -> BoolVector:
@@ -258,7 +246,7 @@ class ReservationEvaluator(Evaluator):
         concerned = rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw))[rows]
         found: list[tuple[str, BoolVector]] = []
         if self._acts:
-            found.append((POLICY_CONFLICT, ~_agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)))
+            found.append((POLICY_CONFLICT, ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)))
         if self._required:
             found.append((AFFINITY_REFUSED, ~concerned))
         names = self._feature.workspace.layout.resources
@@ -318,7 +306,7 @@ class ReservationEvaluator(Evaluator):
         concerned = rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw))[rows]
         hopeless = ~concerned if self._required else np.zeros_like(concerned)
         if self._acts:
-            hopeless |= ~_agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
+            hopeless |= ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
         return hopeless
 
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
@@ -359,86 +347,6 @@ class ReservationEvaluator(Evaluator):
 
     def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
         return None
-
-
-def _agreeing(ledger: ReservationLedger, policy: AllocatePolicy, rows: Rows) -> BoolVector:
-    """Tell on which nodes a policy goes with those of the reservations there."""
-    agrees = np.ones(len(ledger.workspace.layout.names), bool)
-    for row in ledger.by_row:
-        others = ledger.policies_on(row)
-        agrees[row] = not any(one != policy and AllocatePolicy.DEFAULT in (one, policy) for one in others)
-    return agrees[rows]
-
-
-class HolderEvaluator(Evaluator):
-    """Where a reservation that waits for a node may be placed."""
-
-    scope = Scope.NODE
-
-    def __init__(self, feature: ReservationFeature, pod: Pod, holder: _Holder) -> None:
-        ledger = feature.ledger
-        self._feature = feature
-        self._over: PreAllocating | None = None
-        if holder.over:
-            state = ledger.states[ledger.number_of[pod.key]]
-            self._over = PreAllocating(ledger, pod, state, feature.args)
-        self._ledger = ledger
-        self._holder = holder
-        self._names = ledger.workspace.layout.names
-
-    def _pinned(self, rows: Rows) -> BoolVector:
-        if not self._holder.node:
-            return np.ones(len(self._names), bool)[rows]
-        return np.array([name == self._holder.node for name in self._names], bool)[rows]
-
-    def _agrees(self, rows: Rows) -> BoolVector:
-        return _agreeing(self._ledger, self._holder.policy, rows)
-
-    def lend_to(self, others: Sequence[Evaluator], filters: Sequence[Evaluator]) -> None:
-        if self._over is not None:
-            for one in others:
-                one.lending = self._over
-            self._over.ask(filters)
-
-    def _refusals(self, rows: Rows) -> list[ReservationRefusal | None]:
-        """What running pods have to say: why the reservation cannot be placed over those of a node."""
-        numbers = range(len(self._names))[rows] if isinstance(rows, slice) else rows.tolist()
-        if self._over is None:
-            return [None] * len(numbers)
-        answers = map(self._over.answer, numbers)
-        return [one if isinstance(one, ReservationRefusal) else None for one in answers]
-
-    def fits(self, rows: Rows) -> BoolVector:
-        allowed = self._pinned(rows) & self._agrees(rows)
-        allowed &= [one is None for one in self._refusals(rows)]
-        return allowed
-
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        pinned, agrees = self._pinned(rows), self._agrees(rows)
-        refusals = self._refusals(rows)
-        texts = sorted({text for one in refusals if one is not None for text in one.reasons})
-        said = [
-            (text, pinned & agrees & np.array([one is not None and text in one.reasons for one in refusals]))
-            for text in texts
-        ]
-        return [(WRONG_NODE, ~pinned), (POLICY_CONFLICT, pinned & ~agrees), *said]
-
-    def unresolvable(self, rows: Rows) -> BoolVector:
-        return ~(self._pinned(rows) & self._agrees(rows))
-
-    def room_at(self, row: int) -> Room | None:
-        return None if self._over is None else self._over.room_of(row)
-
-    def allocate(self, pod: Pod, row: int) -> Holding | Shortfall | None:
-        return None  # what is free needs no word; over pods there is a room
-
-    def allocate_from(self, pod: Pod, row: int, room: Room) -> Holding | Shortfall | None:
-        self._feature.take_in(pod, row, room.holders)
-        return Holding(notes=("over " + ", ".join(str(one.key) for one in room.holders),))
-
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        at = slice(row, row + 1)
-        return tuple(Shortfall(text, resolvable=False) for text, mask in self.reasons(at) if mask[0])
 
 
 class ReservationFeature(Feature):
@@ -494,7 +402,7 @@ class ReservationFeature(Feature):
         over = (one.uid or one.name) if one.pre_allocation else ""
         if requires_pods(one) and not self._has_candidate(number):
             return Refusal(NO_CANDIDATE)
-        return _Holder(one.allocate_policy, pod.annotations.get(RESERVATION_NODE, ""), over)
+        return WaitingReservation(one.allocate_policy, pod.annotations.get(RESERVATION_NODE, ""), over)
 
     def _has_candidate(self, number: int) -> bool:
         state, nodes = self.ledger.states[number], self.workspace.layout.nodes
@@ -505,7 +413,7 @@ class ReservationFeature(Feature):
         )
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        if isinstance(request, _Holder):
+        if isinstance(request, WaitingReservation):
             return HolderEvaluator(self, pod, request)
         return ReservationEvaluator(self, pod, request)
 
