@@ -126,6 +126,23 @@ def test_members_that_a_node_does_not_take_together_are_parted() -> None:
     holds(snapshot, result)
 
 
+def test_members_of_two_shapes_share_a_node_and_its_reservation() -> None:
+    """Four CPUs are lent and two are free beside them: exactly what the two members ask for."""
+    made = node("n")
+    made[0]["metadata"]["labels"]["block"] = "a"
+    snapshot = snapshot_from_objects(made).snapshot.with_records(
+        NETWORK, reservation("held", 4, "n", app="job")
+    )
+    snapshot = schedule(snapshot, [_pod("busy", "cpu")], policy=POLICY).snapshot
+    fields: dict[str, Any] = {
+        "labels": {"app": "job"},
+        "annotations": {NAME: "g", LEAST: "2", SPEC: '{"gatherStrategy": []}'},
+    }
+    result = schedule(snapshot, [_pod("g-0", "bound", **fields), _pod("g-1", "cpu", **fields)], policy=POLICY)
+    assert len(result.bound) == 2
+    holds(snapshot, result)
+
+
 @settings(max_examples=40, deadline=None)
 @given(worlds())
 def test_a_plan_that_is_returned_is_bound(world: tuple[ClusterSnapshot, list[Pod]]) -> None:

@@ -98,9 +98,9 @@ def demand_of(
         for node in nodes:
             if node in tree.node_index:
                 bound[tree.node_index[node]] += 1
-    # What reservations lend comes on top of what is free; binding finds out where two shapes want the same.
-    free = workspace.free[:, outline.rows]
+    free = _free(workspace, outline)
     for slots, request in zip(offers, requests, strict=True):
+        # A policy may leave amounts out of account.
         free = np.maximum(free, request[:, None] * slots[None, :])
     return GangDemand(
         roles=roles,
@@ -124,6 +124,23 @@ def _amounts(workspace: Workspace, pod_class: PodClass) -> IntVector:
             request[index[name]] = amount
     request[index["pods"]] = 1
     return request
+
+
+def _free(workspace: Workspace, outline: Outline) -> IntMatrix:
+    """Give what the nodes of the tree have left, and what reservations lend to some members: ``(R, n)``.
+
+    Who may use what is found out by binding.
+    """
+    free: IntMatrix = workspace.free
+    most = free
+    for pod_class in outline.classes:
+        for part in pod_class.parts:
+            lending = part.evaluator.lending
+            lifted = None if lending is None else lending.lifted(slice(None))
+            if lifted is not None:
+                most = np.maximum(most, free + lifted)
+    found: IntMatrix = most[:, outline.rows]
+    return found
 
 
 def _near(workspace: Workspace, job: Job, tree: NetworkTopology) -> IntVector:
