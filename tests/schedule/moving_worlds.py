@@ -38,9 +38,9 @@ HOT: Final = LowNodeLoadArgs(
 
 
 def random_world(seed: int) -> tuple[ClusterSnapshot, MoveRules]:
-    """Make three to five nodes of two cards with pods that were really scheduled there, and limits."""
+    """Make three to six nodes of two cards with pods that were really scheduled there, and limits."""
     chance = random.Random(seed)
-    names = [f"n{index}" for index in range(chance.randint(3, 5))]
+    names = [f"n{index}" for index in range(chance.randint(3, 6))]
     nodes = [_node(name, chance) for name in names]
     devices = [
         DeviceObject(
@@ -49,7 +49,7 @@ def random_world(seed: int) -> tuple[ClusterSnapshot, MoveRules]:
         )
         for name in names
     ]
-    pods = [_pod(index, chance) for index in range(chance.randint(4, 13))]
+    pods = [_pod(index, chance) for index in range(chance.randint(5, 15))]
     empty = ClusterSnapshot(nodes=nodes).with_records(*devices)
     placed = schedule(empty, pods, policy=POLICY).snapshot
     running = [_started(pod, chance) for pod in placed.bound_pods()]
@@ -71,7 +71,7 @@ def _node(name: str, chance: random.Random) -> Node:
 
 def _pod(index: int, chance: random.Random) -> Pod:
     app = chance.choice(("web", "job", "db"))
-    asked = {"cpu": chance.choice((500, 1500, 2500, 4000)), "memory": 2**30}
+    asked = {"cpu": chance.choice((500, 1500, 2500, 3500)), "memory": 2**30}
     share = chance.choice((0, 0, 50, 100))
     if share:
         asked |= {GPU_CORE: share, GPU_MEMORY_RATIO: share}
@@ -106,7 +106,7 @@ def _records(pods: Sequence[Pod], chance: random.Random) -> list[PodDisruptionBu
             made.append(
                 PodDisruptionBudget(name=app, selector=selector, disruptions_allowed=chance.randint(0, 2))
             )
-        if chance.random() < 0.3:
+        if chance.random() < 0.15:
             replicas = sum(pod.labels["app"] == app for pod in pods)
             made.append(Workload(kind="ReplicaSet", name=app, uid=app, replicas=replicas))
     members = sum(GANG in pod.labels for pod in pods)
@@ -144,5 +144,7 @@ def _rules(chance: random.Random) -> MoveRules:
             max_unavailable_per_workload=chance.choice((None, "50%", 2)),
             max_migrating_per_workload=chance.choice((None, 1)),
         ),
-        limits=EvictionLimits(total=chance.choice((None, None, 1, 3)), per_node=chance.choice((None, 1))),
+        limits=EvictionLimits(
+            total=chance.choice((None, None, None, 3)), per_node=chance.choice((None, None, 1))
+        ),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import attrs
 
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
@@ -18,6 +20,7 @@ from koordcore.rebalance.evict import CycleEvictor
 from koordcore.rebalance.load_problem import problem_of_requests
 from koordcore.rebalance.moves import Allows, MoveProblem
 from koordcore.schedule import schedule
+from koordcore.schedule.moving import MoveRules, plan_room
 from koordcore.schedule.rebalance import check_moves, checked_plan, static_allows
 from koordcore.snapshot import ClusterSnapshot
 
@@ -107,3 +110,49 @@ def test_cards_are_chosen_at_the_target() -> None:
     (moved,) = checked.bound
     assert moved.node == other
     assert DEVICE_ALLOCATED in moved.annotations
+
+
+def test_a_shape_must_fit_by_its_devices_too() -> None:
+    """Two half cards are free on node a, a whole one on b once a pod has left: the whole one it is."""
+    full = {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}
+    devices = [
+        DeviceObject(
+            name=name,
+            devices=tuple(Device(type=DeviceType.GPU, minor=minor, resources=full) for minor in range(2)),
+        )
+        for name in ("a", "b")
+    ]
+    nodes = [
+        attrs.evolve(
+            node(name),
+            allocatable={"cpu": 8000, "memory": 2**34, "pods": 20, GPU_CORE: 200, GPU_MEMORY_RATIO: 200},
+        )
+        for name in ("a", "b")
+    ]
+
+    def holding(name: str, on: str, minor: int, percent: int) -> Pod:
+        part = {GPU_CORE: str(percent), GPU_MEMORY_RATIO: str(percent)}
+        text = json.dumps({"gpu": [{"minor": minor, "resources": part}]})
+        asks = {"cpu": 100, GPU_CORE: percent, GPU_MEMORY_RATIO: percent}
+        return attrs.evolve(pod(name, 0, on, requests=asks), annotations={DEVICE_ALLOCATED: text})
+
+    snapshot = (
+        ClusterSnapshot(nodes=nodes)
+        .with_records(*devices)
+        .assume(
+            attrs.evolve(holding("p", "a", 0, 50), owners=()),
+            attrs.evolve(holding("q", "a", 1, 50), owners=()),
+            attrs.evolve(holding("r", "b", 0, 100), owners=()),
+            holding("s", "b", 1, 20),
+        )
+    )
+    wanted = Wanted(requests=full)
+    amounts_only = MoveRules(policy=Policy().without_feature("DeviceShare"))
+    by_amounts = plan_room(snapshot, wanted, rules=amounts_only)
+    assert (by_amounts.plan.places, by_amounts.plan.moves) == ((("a", 1),), ())
+    by_cards = plan_room(snapshot, wanted)
+    assert by_cards.legal
+    assert by_cards.plan.places == (("b", 1),)
+    assert [(move.pod.name, move.target) for move in by_cards.plan.moves] == [("s", "a")]
+    # By amounts nothing had to move, so more than one is not shown to be needed.
+    assert not by_cards.plan.certificate.proven

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 import attrs
@@ -26,7 +27,7 @@ from koordcore.rebalance.evict import CycleEvictor, balance_low_node_load
 from koordcore.rebalance.load_problem import problem_of_load, problem_of_requests, spared
 from koordcore.rebalance.moves import Allows, MoveProblem
 from koordcore.rebalance.plan import RebalancePlan, plan_rebalance
-from koordcore.schedule.rebalance import CheckedMoves, Plan, checked_plan, limits_of
+from koordcore.schedule.rebalance import CheckedMoves, Plan, bounded, checked_plan, fits_there, limits_of
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
@@ -179,7 +180,10 @@ def plan_room(
     rules: MoveRules = DEFAULT_RULES,
     budget: Limits = DEFAULT_LIMITS,
 ) -> Moving[DefragmentationPlan]:
-    """Plan the fewest moves after which a shape fits.
+    """Plan the fewest moves after which a shape fits, by amounts and by every feature.
+
+    A node whose free amounts are not enough for the features, because cards form no partition or CPUs lie on
+    two NUMA nodes, is left out and the plan is made again.
 
     Parameters
     ----------
@@ -193,9 +197,19 @@ def plan_room(
         Of the solver.
     """
     problem = problem_of_rooms(snapshot, rules)
-    return confirmed(
-        snapshot, problem, lambda asked: plan_defragmentation(asked, wanted, limits=budget), rules
-    )
+    serving = wanted.nodes or tuple(state.name for state in snapshot.nodes)
+    bound: tuple[int, ...] | None = None
+    while True:
+        aim = attrs.evolve(wanted, nodes=serving)
+        moving = confirmed(snapshot, problem, partial(plan_defragmentation, wanted=aim, limits=budget), rules)
+        bound = moving.plan.certificate.bound if bound is None else bound
+        unfit = None
+        if moving.legal:
+            places = moving.plan.places
+            unfit = fits_there(moving.checked.snapshot, wanted.requests, places, rules.policy)
+        if unfit is None:
+            return attrs.evolve(moving, plan=bounded(moving.plan, bound))
+        serving = tuple(name for name in serving if name != unfit)
 
 
 def plan_empty_nodes(

@@ -8,19 +8,20 @@ checks every step. A pair of pod and node that either refuses is barred and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import attrs
 
 from koordcore._workspace import Workspace
-from koordcore.model.affinity import TaintEffect, tolerated
+from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, tolerated
 from koordcore.model.certificates import Certificate
 from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.decisions import Bound
 from koordcore.model.moves import Move
-from koordcore.model.pods import PodKey
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
+from koordcore.model.resources import PODS, Resources
 from koordcore.rebalance.budgets import migrating_groups, move_groups
 from koordcore.rebalance.moves import Allows, Group
 from koordcore.schedule.anew import unbound
@@ -31,7 +32,16 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import Violation
 from koordcore.verify.moves import verify_moves
 
-__all__ = ["CheckedMoves", "Plan", "check_moves", "checked_plan", "limits_of", "static_allows"]
+__all__ = [
+    "CheckedMoves",
+    "Plan",
+    "bounded",
+    "check_moves",
+    "checked_plan",
+    "fits_there",
+    "limits_of",
+    "static_allows",
+]
 
 _MOST_ROUNDS: Final = 20
 
@@ -61,16 +71,21 @@ class CheckedMoves:
         One decision per move, in the order of the moves that could be carried out.
     snapshot
         The cluster once the last of these waves is over.
-    refused
-        The first pair of pod and node that a feature or the checker refuses; ``None`` when all agree.
+    refusals
+        Pairs of pod and node that a feature or the checker refuses, all of one wave; empty when all agree.
     violations
         What the checker says; empty where nobody asked it.
     """
 
     bound: tuple[Bound, ...]
     snapshot: ClusterSnapshot
-    refused: tuple[PodKey, str] | None = None
+    refusals: tuple[tuple[PodKey, str], ...] = ()
     violations: tuple[Violation, ...] = ()
+
+    @property
+    def refused(self) -> tuple[PodKey, str] | None:
+        """The first pair that is refused; ``None`` when all agree."""
+        return self.refusals[0] if self.refusals else None
 
 
 def limits_of(
@@ -155,15 +170,52 @@ def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy
         workspace = Workspace(snapshot.forget(*standing))
         features = FeatureSet(workspace, policy)
         rows = {name: row for row, name in enumerate(workspace.layout.names)}
+        refused: list[tuple[PodKey, str]] = []
         for move in sorted(arriving, key=lambda move: move.pod):
             pod = pods[move.pod]
             assert pod is not None, f"{move.pod} is not in the snapshot"
             decision = place_there(workspace, features, unbound(pod), rows[move.target])
             if decision is None:
-                return CheckedMoves(tuple(bound), snapshot, (move.pod, move.target))
-            bound.append(decision)
+                refused.append((move.pod, move.target))
+            else:
+                bound.append(decision)
+        if refused:
+            return CheckedMoves(tuple(bound), snapshot, tuple(refused))
         snapshot = workspace.freeze()
     return CheckedMoves(tuple(bound), snapshot)
+
+
+def fits_there(
+    snapshot: ClusterSnapshot, slot: Resources, places: Sequence[tuple[str, int]], policy: Policy
+) -> str | None:
+    """Try to place one pod after the other into the slots that a plan offers.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster after the moves.
+    slot
+        What each of the pods asks for; they tolerate every taint and count in no quota.
+    places
+        Node and number of slots.
+    policy
+        Which features have a say.
+
+    Returns
+    -------
+    str or None
+        The first node whose features do not agree, such as cards that are free and form no partition.
+    """
+    workspace = Workspace(snapshot)
+    features = FeatureSet(workspace, policy.without_feature("ElasticQuota"))
+    everything = (Toleration(operator=TolerationOperator.EXISTS),)
+    asked = {name: amount for name, amount in slot.items() if name != PODS}
+    for name, slots in places:
+        for number in range(slots):
+            pod = Pod(name=f"slot-{number}-of-{name}", requests=asked, tolerations=everything)
+            if place_there(workspace, features, pod, workspace.layout.row_of[name]) is None:
+                return name
+    return None
 
 
 def checked_plan(
@@ -203,24 +255,36 @@ def checked_plan(
         checked = check_moves(snapshot, made.moves, policy)
         if checked.refused is None and made.moves:
             found = verify_moves(snapshot, made.moves, checked.bound, policy=policy, args=args, limits=limits)
-            checked = attrs.evolve(checked, violations=found, refused=_blamed(made.moves, found))
+            checked = attrs.evolve(checked, violations=found, refusals=_blamed(made.moves, found))
         return made, checked
 
     made, checked = attempt()
+    bound = made.certificate.bound
     for _ in range(_MOST_ROUNDS):
         if checked.refused is None:
             break
-        barred.add(checked.refused)
+        barred.update(checked.refusals)
         made, checked = attempt()
-    return made, checked
+    return (bounded(made, bound) if barred else made), checked
 
 
-def _blamed(moves: Sequence[Move], found: Sequence[Violation]) -> tuple[PodKey, str] | None:
-    """Choose the move that a violation is about, or to whose target it comes; else the last one."""
+def bounded(made: P, bound: tuple[int, ...]) -> P:
+    """Certify a plan by a bound from before anything was refused.
+
+    What is refused beside some moves might be allowed beside others, so a proof that leaves it out is none.
+    """
+    if not bound:
+        return made
+    certificate = Certificate.make_bounded(made.certificate.objective, bound)
+    return cast("P", attrs.evolve(cast("Any", made), certificate=certificate))
+
+
+def _blamed(moves: Sequence[Move], found: Sequence[Violation]) -> tuple[tuple[PodKey, str], ...]:
+    """Choose a move that a violation is about, or to whose target it comes; else the last one."""
     if not found:
-        return None
+        return ()
     subjects = {one.subject for one in found}
     for move in reversed(moves):
         if str(move.pod) in subjects or move.target in subjects:
-            return move.pod, move.target
-    return moves[-1].pod, moves[-1].target
+            return ((move.pod, move.target),)
+    return ((moves[-1].pod, moves[-1].target),)

@@ -109,7 +109,8 @@ def _check_amounts(one: Device, holders: list[_Part], pod: PodKey, where: str) -
         if used > limit:
             yield _broken(pod, f"{where}: {used} of {limit} {name} given away")
     for name in sorted({name for part in holders if part.pod == pod for name in part.amounts}):
-        if name not in one.resources:
+        # Nothing of what the device does not report is nothing taken.
+        if name not in one.resources and any(part.amounts.get(name) for part in holders if part.pod == pod):
             yield _broken(pod, f"{where} has no {name}")
 
 
