@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from koordcore.allocators.device.view import TypeView
+from koordcore.topology.devices import bits
 
 __all__ = ["Followers", "Picked"]
 
@@ -36,27 +37,28 @@ class Followers:
         self.same_pcie = same_pcie
         self.grows = grows
         self.count = view.want.count
-        self.order = view.order
         self.several = view.want.by_vf
-        pcie_of = view.shape.layout.pcie_of
-        self.local: dict[str, list[int]] = {}
-        placed = 0
-        for minor in self.order:
-            pcie = pcie_of.get(minor)
-            if pcie is not None:
-                placed += 1
-                self.local.setdefault(pcie, []).append(minor)
-        self.placeless = len(self.order) - placed
+        self._masks = view.shape.layout.pcie_masks
 
-    def capacity(self, minors: Collection[int]) -> int:
-        """Count how often devices can give the request in all."""
-        return sum(map(self.view.slots, minors)) if self.several else len(minors)
+    @property
+    def order(self) -> list[int]:
+        """Usable devices, best first; most questions need their number only."""
+        return self.view.order
+
+    def _local(self, pcie: str) -> int:
+        """Usable devices on a switch."""
+        return self._masks.get(pcie, 0) & self.view.usable
+
+    def capacity(self, minors: int) -> int:
+        """Count how often a set of devices can give the request in all."""
+        return sum(map(self.view.slots, bits(minors))) if self.several else minors.bit_count()
 
     @property
     def suffices(self) -> bool:
         """There are enough devices, wherever they sit."""
         # Several VFs of one device count only where different devices do not suffice.
-        return len(self.order) >= self.count or self.capacity(self.order) >= self.count
+        usable = self.view.usable
+        return usable.bit_count() >= self.count or self.capacity(usable) >= self.count
 
     def desired(self, switches: Collection[str]) -> int:
         """How many devices must be found."""
@@ -70,26 +72,23 @@ class Followers:
             return None
         local = 0
         for pcie in switches:
-            found = self.local.get(pcie)
-            if found is not None:
-                local += len(found)
+            local += self._local(pcie).bit_count()
         return max(0, self.count - local)
 
     def _beside(self, switches: Collection[str]) -> int | None:
         if not switches:
-            return 0 if self.placeless >= self.count else None
+            placeless = self.view.usable & ~sum(self._masks.values())
+            return 0 if placeless.bit_count() >= self.count else None
         if not self.grows and len(switches) > self.count:
             return None
         found = 0
         for pcie in switches:
-            own = self.local.get(pcie)
-            if own is None:
+            own = self._local(pcie)
+            if not own:
                 return None
-            found += len(own)
+            found |= own
         desired = self.desired(switches)
-        if found >= desired:
-            return 0
-        return 0 if sum(self.capacity(self.local[pcie]) for pcie in switches) >= desired else None
+        return 0 if found.bit_count() >= desired or self.capacity(found) >= desired else None
 
     def pick(self, switches: Collection[str], numa_nodes: int = 0) -> Picked:
         """Take devices near the switches: one per switch in turn, then second ones, then from elsewhere.
@@ -105,7 +104,8 @@ class Followers:
         chosen = near[:most]
         if self.same_pcie and not self._covers(switches, chosen):
             # Turns of devices that cannot serve have left a switch without: one on each comes first.
-            firsts = [self.local[pcie][0] for pcie in switches]
+            places = [self._local(pcie) for pcie in switches]
+            firsts = [next(minor for minor in self.order if place >> minor & 1) for place in places]
             chosen = (firsts + [minor for minor in near if minor not in firsts])[:most]
         if len(chosen) < desired:
             remote = self._elsewhere(switches, chosen, numa_nodes)[: desired - len(chosen)]

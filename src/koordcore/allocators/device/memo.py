@@ -29,11 +29,12 @@ __all__ = ["DeviceMemo"]
 IntVector = NDArray[np.int64]
 BoolVector = NDArray[np.bool_]
 
-_UNKNOWN = -1
+_REFUSED = -1
+_UNSCORED = -2
 
 
 class _Verdicts:
-    """Answers to one request, by the number of the state; -1 in ``scores`` means refused."""
+    """Answers to one request, by the number of the state; ``scores`` also tell who refuses."""
 
     __slots__ = ("choices", "known", "refusals", "scores")
 
@@ -46,7 +47,7 @@ class _Verdicts:
     def grow(self, size: int) -> None:
         more = max(size, 2 * len(self.known)) - len(self.known)
         self.known = np.concatenate([self.known, np.zeros(more, np.bool_)])
-        self.scores = np.concatenate([self.scores, np.full(more, _UNKNOWN, np.int64)])
+        self.scores = np.concatenate([self.scores, np.full(more, _UNSCORED, np.int64)])
 
 
 class DeviceMemo:
@@ -75,7 +76,11 @@ class DeviceMemo:
 
     def numbers(self, states: Iterable[NodeDevices | None]) -> IntVector:
         """Number the states of many nodes, in their order."""
-        return np.fromiter(map(self.number, states), np.int64)
+        known, found = self._numbers, []
+        for state in states:
+            number = known.get(None if state is None else state.signature)
+            found.append(self.number(state) if number is None else number)
+        return np.array(found, np.int64)
 
     def _answers(
         self, numbers: IntVector, request: DeviceRequest, numa_mask: int | None, policy: DevicePolicy
@@ -88,10 +93,9 @@ class DeviceMemo:
             for number in np.unique(numbers[~known]).tolist():
                 state = self._states[number]
                 refusal = refusal_of(state, request, numa_mask, policy=policy)
-                if refusal is None:
-                    verdicts.scores[number] = score_devices(state, request, numa_mask, policy=policy)
-                else:
+                if refusal is not None:
                     verdicts.refusals[number] = refusal
+                    verdicts.scores[number] = _REFUSED
                 verdicts.known[number] = True
         return verdicts
 
@@ -158,8 +162,14 @@ class DeviceMemo:
         IntVector
             Shape (N,).
         """
-        answers: IntVector = self._answers(numbers, request, numa_mask, policy).scores[numbers]
-        return answers
+        known = self._answers(numbers, request, numa_mask, policy).scores
+        scores: IntVector = known[numbers]
+        unscored = scores == _UNSCORED
+        if unscored.any():
+            for number in np.unique(numbers[unscored]).tolist():
+                known[number] = score_devices(self._states[number], request, numa_mask, policy=policy)
+            scores = known[numbers]
+        return scores
 
     def fits(
         self,
@@ -170,7 +180,7 @@ class DeviceMemo:
         policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
     ) -> BoolVector:
         """Tell which of many nodes serve a pod, shape (N,)."""
-        served: BoolVector = self.scores(numbers, request, numa_mask, policy=policy) >= 0
+        served: BoolVector = self._answers(numbers, request, numa_mask, policy).scores[numbers] != _REFUSED
         return served
 
     def refusal(

@@ -194,7 +194,8 @@ class DeviceEvaluator(Evaluator):
         return found
 
     def fits_outside(self, rows: Rows) -> BoolVector:
-        return self._raw(rows) >= 0
+        feature = self._feature
+        return feature.memo.fits(feature.numbers()[rows], self._request, policy=feature.policy)
 
     def fits_from(self, rooms: Rooms) -> BoolVector:
         served = self.fits_outside(rooms.rows)
