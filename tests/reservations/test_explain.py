@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from koordcore.cli.schedule import nearest_text
 from koordcore.explain import explain
-from koordcore.explain.reserved_room import describe_owners
+from koordcore.manifests.records import result_from_record, result_record
+from koordcore.model.decisions import Unschedulable
 from koordcore.model.reservations import ControllerReference, ObjectReference, ReservationOwner
+from koordcore.schedule.loop import schedule
+from koordcore.schedule.reserved_room import describe_owners
 from koordcore.snapshot import ClusterSnapshot
 from tests.reservations.worlds import POLICY, node, pod, reservation
 
@@ -26,3 +30,19 @@ def test_owners_in_few_words() -> None:
     )
     text = describe_owners(reservation("r", 1, owners=owners))
     assert text == "pod ns/p or pods of Job j or everybody"
+
+
+def test_the_decision_itself_says_whose_room_would_do() -> None:
+    snapshot = ClusterSnapshot(nodes=[node("n1")], records=[reservation("r1", 6, "n1", app="demo")])
+    result = schedule(snapshot, [pod("p", 5)], policy=POLICY)
+    (decision,) = result.decisions
+    assert isinstance(decision, Unschedulable)
+    assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert nearest_text(decision) == (
+        "n1: lacks 3 cpu; fits only inside reservation r1, which belongs to app=demo"
+    )
+    assert result_from_record(snapshot, result_record(result)).decisions == result.decisions
+    lent = schedule(snapshot, [pod("o", 6, "demo"), pod("p", 5)], policy=POLICY).decisions[1]
+    assert isinstance(lent, Unschedulable)
+    assert lent.nearest is not None
+    assert lent.nearest.remarks == ()

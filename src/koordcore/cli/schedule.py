@@ -308,7 +308,7 @@ def nearest_text(decision: Unschedulable) -> str:
             parts.append(f"lacks {short_amount(one.resource, one.requested)} that go together")
         else:
             parts.append(one.reason)
-    return f"{near.node}: {'; '.join(parts)}"
+    return f"{near.node}: {'; '.join((*parts, *near.remarks))}"
 
 
 PRINTERS: Final[dict[str, Callable[[ScheduleResult, int], None]]] = {

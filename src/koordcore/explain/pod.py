@@ -190,7 +190,7 @@ def _what_helps(workspace: Workspace, pod_class: PodClass, *, reserving: bool) -
     for (_, row, shortfalls), count, features in ranked:
         details = _details(pod_class, row)
         if reserving:
-            from koordcore.explain.reserved_room import reserved_room
+            from koordcore.schedule.reserved_room import reserved_room
 
             details = (*details, *reserved_room(workspace, pod_class.pod, row))
         helps.append(Help(features, shortfalls, count, names[row], details))

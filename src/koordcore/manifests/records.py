@@ -249,6 +249,7 @@ def _near_miss_record(nearest: NearMiss) -> dict[str, Any]:
             }
             for one in nearest.shortfalls
         ],
+        **({"remarks": list(nearest.remarks)} if nearest.remarks else {}),
     }
 
 
@@ -395,6 +396,7 @@ def _near_miss(value: Json) -> NearMiss:
         required(raw, "node", as_str),
         required(raw, "feature", as_str),
         optional(raw, "shortfalls", list_of(_shortfall), ()),
+        optional(raw, "remarks", list_of(as_str), ()),
     )
 
 

@@ -88,11 +88,14 @@ class NearMiss:
         The feature that refused there.
     shortfalls
         What it lacks.
+    remarks
+        What other features say about the pod there, such as whose reservation has the room.
     """
 
     node: str
     feature: str
     shortfalls: tuple[Shortfall, ...]
+    remarks: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -104,6 +104,7 @@ class FeatureSet:
             self.features.append(feature)
         self._placing = [one for one in self.features if type(one).placed is not Feature.placed]
         self._preferring = [one for one in self.features if one.prefers]
+        self._remarking = [one for one in self.features if type(one).remarks is not Feature.remarks]
         self._removing = [one for one in self.features if type(one).removed is not Feature.removed]
         self._classes: dict[RequestKey, PodClass] = {}
         self._static: dict[tuple[int, Hashable], Evaluator] = {}
@@ -166,7 +167,7 @@ class FeatureSet:
         ground = self._grounds.get(signature)
         if ground is None:
             ground = self._grounds[signature] = _Ground.of(static, len(self.workspace.layout.names))
-        return PodClass(self.workspace, pod, parts, ground)
+        return PodClass(self.workspace, pod, parts, ground, self._remarking)
 
     def preferred(self, pod: Pod) -> Sequence[int]:
         """Give rows of nodes that some feature wants tried first."""
@@ -202,8 +203,16 @@ class PodClass:
         Features that have something to say about these pods, in filter order.
     """
 
-    def __init__(self, workspace: Workspace, pod: Pod, parts: list[_Part], ground: _Ground) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        pod: Pod,
+        parts: list[_Part],
+        ground: _Ground,
+        remarking: Sequence[Feature] = (),
+    ) -> None:
         self._workspace = workspace
+        self._remarking = remarking
         self.pod = pod
         self.parts = parts
         self._ground = ground
@@ -422,7 +431,9 @@ class PodClass:
                 best = (rank, row, shortfalls)
         if best is None:
             return None
-        return NearMiss(self._workspace.layout.names[best[1]], part.feature.name, best[2])
+        name = self._workspace.layout.names[best[1]]
+        remarks = (text for one in self._remarking for text in one.remarks(self.pod, best[1]))
+        return NearMiss(name, part.feature.name, best[2], tuple(remarks))
 
     def decide(self, pod: Pod, row: int, score: int, number: int) -> Bound | Shortfall:
         """Take everything that the pod gets on the node, or say what could not be taken."""

@@ -231,6 +231,10 @@ class Feature:
         """Give names of nodes to try first, in this order; the first that takes the pod gets it."""
         return ()
 
+    def remarks(self, pod: Pod, row: int) -> tuple[str, ...]:
+        """Say what the feature knows of a node that refuses a pod, whether the pod concerns it or not."""
+        return ()
+
     def placed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was bound to a node, of any class, also where ``request_of`` gave ``None``.
 

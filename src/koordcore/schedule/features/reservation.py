@@ -417,6 +417,13 @@ class ReservationFeature(Feature):
             return HolderEvaluator(self, pod, request)
         return ReservationEvaluator(self, pod, request)
 
+    def remarks(self, pod: Pod, row: int) -> tuple[str, ...]:
+        if not self.ledger.by_row.get(row):
+            return ()
+        from koordcore.schedule.reserved_room import reserved_room
+
+        return reserved_room(self.workspace, pod, row)
+
     def take_in(self, holder: Pod, row: int, pods: Iterable[Pod]) -> None:
         """Write on running pods that they use the reservation that is being placed over them.
 

@@ -28,6 +28,8 @@ def reserved_room(workspace: Workspace, pod: Pod, row: int) -> tuple[str, ...]:
         return ()
     found = []
     for number in ledger.by_row.get(row, ()):
+        if not ledger.open[number]:
+            continue
         left = ledger.states[number].available
         if all(amount <= free[name] + left.get(name, 0) for name, amount in asked.items()):
             one = ledger.states[number].reservation
