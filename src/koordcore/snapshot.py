@@ -200,21 +200,6 @@ class ClusterSnapshot:
     def _node_memo(self) -> dict[NodeValueBuilder, tuple[Any, ...]]:
         return {}
 
-    def once_for_nodes(self, compute: Callable[..., T], *arguments: Any) -> T:
-        """Compute ``compute(self, *arguments)`` once for this snapshot and all forks with the same nodes.
-
-        The function must be pure, defined at module level, and read only the nodes, their pods and the
-        records, not the pending pods; the arguments must be hashable.
-        """
-        key = (compute, *arguments)
-        if key not in self._nodes_memo:
-            self._nodes_memo[key] = compute(self, *arguments)
-        return cast("T", self._nodes_memo[key])
-
-    @cached_property
-    def _nodes_memo(self) -> dict[Any, Any]:
-        return {}
-
     # -- forking ---------------------------------------------------------------------------------------
 
     def assume(self, *pods: Pod) -> ClusterSnapshot:
@@ -350,8 +335,6 @@ class ClusterSnapshot:
             }
         )
         object.__setattr__(fork, "_node_memo", memo)
-        if not rows:
-            object.__setattr__(fork, "_nodes_memo", self._nodes_memo)
         return fork
 
     def _derived(

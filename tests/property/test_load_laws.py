@@ -16,7 +16,9 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod
 from koordcore.protocol.load import ANNOTATION_USAGE_THRESHOLDS
 from koordcore.protocol.times import SECOND
+from koordcore.schedule.features.load import load_state
 from koordcore.scoring.load import NO_LIMIT, LoadState, threshold_limits
+from koordcore.snapshot import ClusterSnapshot
 from tests.reference.load_aware import Load, nearest, reference_filter, reference_score
 
 NOW = 1_700_000_000
@@ -168,6 +170,33 @@ def test_a_fork_goes_its_own_way(
     assert_array_equal(fork.fit(fork.request_of(pod)), whole.fit(whole.request_of(pod)))
     assert_array_equal(fork.score(fork.request_of(pod)), whole.score(whole.request_of(pod)))
     assert before == (origin.fit(request).tolist(), origin.score(request).tolist())
+
+
+@given(cases(), arguments(), pods("new"), st.lists(st.integers(-400, 400), min_size=1, max_size=5))
+def test_a_line_of_snapshots_is_followed(
+    case: tuple[list[Node], dict[str, NodeMetric], list[tuple[Pod, int]]],
+    args: LoadAwareArgs,
+    pod: Pod,
+    moments: list[int],
+) -> None:
+    """Pods come and go and the clock is set forward and back: always as compiled anew."""
+    nodes, measured, placed = case
+    snapshot = ClusterSnapshot(nodes=nodes, records=list(measured.values()))
+    waiting = [one.at(nodes[row].name) for one, row in placed]
+    for step, moment in enumerate(moments):
+        now = (NOW + moment) * SECOND
+        for _ in range(2):  # the second question finds what the first one left
+            state = load_state(snapshot, args, now)
+            fresh = LoadState.of_snapshot(snapshot, args, now)
+            request = state.request_of(pod)
+            assert_array_equal(state.fit(request), fresh.fit(fresh.request_of(pod)))
+            assert_array_equal(state.score(request), fresh.score(fresh.request_of(pod)))
+            assert all(state.describe(row) == fresh.describe(row) for row in range(len(nodes)))
+            state.place(pod, 0)
+        if waiting:
+            snapshot = snapshot.assume(waiting.pop())
+        elif step % 2:
+            snapshot = snapshot.forget(*[one.key for one in snapshot.bound_pods()][:1])
 
 
 @given(cases(), arguments(), pods("new"))

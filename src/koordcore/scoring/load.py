@@ -36,6 +36,7 @@ FITS: Final = 0
 EXPIRED: Final = 1
 
 _PARTS: Final = 8
+_NEVER: Final = -(2**63)
 
 NO_LIMIT: Final = 2**62
 """A limit that no load reaches; half the range, so that a load can be subtracted from it."""
@@ -134,6 +135,7 @@ class LoadState:
             self.prod_usage += self._matrix([rounded(one.system_usage) if one else {} for one in found])
         self.reported: BoolVector = np.array([metric is not None for metric in found], np.bool_)
         self._reports = [report_of(metric, self.names) for metric in found]
+        self._latest = max((one.horizon for one in self._reports if one.pods), default=_NEVER)
         self._compile_limits(nodes, found)
         self._compile_loads(found)
         self.reasons = (
@@ -157,11 +159,28 @@ class LoadState:
         other.own()
         return other
 
-    def own(self) -> None:
-        """Stop sharing what pods change; for a shallow copy."""
-        self._estimator = self._estimator.fork()
+    def at(self, now: int) -> LoadState | None:
+        """Give a state for another moment that goes its own way.
+
+        ``None`` where a measurement is from after one of the two moments: then the moment decides for which
+        pods it stands, and the state has to be compiled for it.
+        """
+        if now != self.now and min(now, self.now) <= self._latest:
+            return None
+        other = copy(self)
+        other.own(now)
+        return other
+
+    def own(self, now: int | None = None) -> None:
+        """Stop sharing what pods change, and go to another moment; for a shallow copy."""
+        moment = self.now if now is None else now
+        self._estimator = self._estimator.fork(moment)
         self._changes = dict(self._changes)
         self._name_parts(self._parts.copy())
+        if moment != self.now:
+            self.now = moment
+            self._set_clock()
+            self._update_all()
 
     def _name_parts(self, parts: IntMatrix) -> None:
         """Keep everything that a pod changes in one block: a pod is then one addition to a column of it."""
@@ -178,14 +197,8 @@ class LoadState:
     def _compile_limits(self, nodes: Sequence[Node], metrics: Sequence[NodeMetric | None]) -> None:
         """Choose thresholds once per node, and turn them into amounts."""
         args = self.args
-        expiration = args.node_metric_expiration_seconds * SECOND
-        ages = [
-            None if one is None or one.update_time is None else self.now - one.update_time for one in metrics
-        ]
-        expired = np.array([age is None or age >= expiration for age in ages], np.bool_)
-        body = np.array([one is not None and one.node_usage is not None for one in metrics], np.bool_)
-        self._scorable: BoolVector = self.reported & ~expired & body
-
+        self._updated = [None if one is None else one.update_time for one in metrics]
+        self._body = np.array([one is not None and one.node_usage is not None for one in metrics], np.bool_)
         plain: list[Percents] = []
         prod: list[Percents] = []
         self._filter_statistics: list[tuple[str, int]] = []
@@ -200,18 +213,28 @@ class LoadState:
         self._aggregated = np.array([bool(kind) for kind, _ in self._filter_statistics], np.bool_)
         plain_thresholds, prod_thresholds = self._matrix(plain), self._matrix(prod)
         self._prod_filters: BoolVector = (prod_thresholds != 0).any(axis=0)
+        self._plain_filters: BoolVector = (plain_thresholds != 0).any(axis=0)
+        self._amounts = (
+            threshold_limits(self.capacity, plain_thresholds),
+            threshold_limits(self.capacity, prod_thresholds),
+        )
+        self._set_clock()
 
+    def _set_clock(self) -> None:
+        """Find the metrics that are too old now; they refuse, or let everything pass."""
+        args = self.args
+        expiration = args.node_metric_expiration_seconds * SECOND
+        ages = [None if time is None else self.now - time for time in self._updated]
+        expired = np.array([age is None or age >= expiration for age in ages], np.bool_)
+        self._scorable: BoolVector = self.reported & ~expired & self._body
         late = expired & args.filter_expired_node_metrics
-        passing = ~self.reported | ~body | late
+        passing = ~self.reported | ~self._body | late
         refusing = self.reported & late
         if args.enable_schedule_when_node_metrics_expired:
             refusing = np.zeros_like(refusing)
-        plain_expired = refusing & (plain_thresholds != 0).any(axis=0)
+        plain_expired = refusing & self._plain_filters
         self._expired = (plain_expired, refusing & self._prod_filters | plain_expired)
-        plain_limits = threshold_limits(self.capacity, plain_thresholds)
-        prod_limits = threshold_limits(self.capacity, prod_thresholds)
-        plain_limits[:, passing] = NO_LIMIT
-        prod_limits[:, passing] = NO_LIMIT
+        plain_limits, prod_limits = (np.where(passing, NO_LIMIT, limits) for limits in self._amounts)
         self._limits = (plain_limits, np.where(self._prod_filters, prod_limits, plain_limits))
         self._filtering = tuple(
             bool((limits != NO_LIMIT).any() or expired.any())
@@ -340,6 +363,17 @@ class LoadState:
     def remove(self, pod: Pod, row: int, assigned: int | None = None) -> None:
         """Undo :meth:`place` with the same arguments."""
         self._count(pod, row, assigned, -1)
+
+    def replace(self, before: Iterable[Pod], after: Iterable[Pod], row: int) -> None:
+        """Count the pods that a node has now in place of those that it had."""
+        left = {pod.key: pod for pod in before}
+        for pod in after:
+            if left.get(pod.key) is pod:
+                del left[pod.key]
+            else:
+                self.place(pod, row)
+        for pod in left.values():
+            self.remove(pod, row)
 
     def read(self, journal: Sequence[tuple[Pod, int, int]]) -> None:
         """Count what was added to an append-only list of ``(pod, row, +1 or -1)`` since the last call."""

@@ -219,9 +219,9 @@ class Estimator:
         self.known = list(self._numbers.values())
         self._classes: dict[tuple[Any, ...], PriorityClass] = {}
 
-    def fork(self) -> Estimator:
-        """Give an estimator that knows what this one knows, and learns on its own."""
-        return Estimator(self._args, self._now, self._numbers)
+    def fork(self, now: int) -> Estimator:
+        """Give an estimator that knows what this one knows, learns on its own, and has a clock of its own."""
+        return Estimator(self._args, now, self._numbers)
 
     def of(self, pod: Pod) -> Estimate:
         """Give the estimate of a pod."""

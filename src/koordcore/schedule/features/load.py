@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Final
 
+import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._workspace import Workspace
+from koordcore.model.cluster import ClusterRecord
 from koordcore.model.decisions import Shortfall
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.protocol.times import moment_of
 from koordcore.schedule.feature import Evaluator, Feature, Scope
@@ -21,28 +25,61 @@ from koordcore.snapshot import ClusterSnapshot
 __all__ = ["LoadAware"]
 
 
+_FEW: Final = 4
+"""Where more than a quarter of the nodes changed, compiling anew is no slower."""
+
+
 def clock(workspace: Workspace) -> int:
     """Give the moment of the call in nanoseconds; without one, that of the newest metric."""
-    if workspace.now is not None:
-        return moment_of(workspace.now)
-    metrics = workspace.snapshot.of(NodeMetric)
+    return _newest(workspace.snapshot) if workspace.now is None else moment_of(workspace.now)
+
+
+def _newest(snapshot: ClusterSnapshot) -> int:
+    metrics = snapshot.of(NodeMetric)
     return max((one.update_time for one in metrics if one.update_time is not None), default=0)
 
 
-def _latest(snapshot: ClusterSnapshot, args: LoadAwareArgs) -> list[LoadState]:
-    """The place of the state that was compiled last; one only, since the clock moves on."""
-    del snapshot, args
-    return []
+@attrs.frozen
+class _Compiled:
+    """What the load of a snapshot is compiled by; equal arguments find what was compiled before."""
+
+    args: LoadAwareArgs
+
+    def __call__(self, snapshot: ClusterSnapshot) -> LoadState:
+        return LoadState.of_snapshot(snapshot, self.args, _newest(snapshot))
+
+    def again(
+        self,
+        nodes: tuple[NodeState, ...],
+        records: tuple[ClusterRecord, ...],
+        value: LoadState,
+        snapshot: ClusterSnapshot,
+    ) -> LoadState:
+        """Follow the pods that came and left since; other metrics are another state."""
+        if records is not snapshot.records:
+            before = [one for one in records if isinstance(one, NodeMetric)]
+            after = snapshot.of(NodeMetric)
+            if len(before) != len(after) or any(map(operator.is_not, before, after)):
+                return self(snapshot)
+        changed = [
+            row for row, pair in enumerate(zip(nodes, snapshot.nodes, strict=True)) if pair[0] is not pair[1]
+        ]
+        if len(changed) * _FEW > len(nodes):
+            return self(snapshot)
+        state = value.fork() if changed else value
+        for row in changed:
+            state.replace(nodes[row].pods, snapshot.nodes[row].pods, row)
+        return state
 
 
 def load_state(snapshot: ClusterSnapshot, args: LoadAwareArgs, now: int) -> LoadState:
-    """Give the load of a snapshot at a moment, to be changed at will; compiled once for equal questions."""
-    latest = snapshot.once_for_nodes(_latest, args)
-    state = latest[0] if latest else None
-    if state is None or state.now != now:
-        state = LoadState.of_snapshot(snapshot, args, now)
-        latest[:] = [state]
-    return state.fork()
+    """Give the load of a snapshot at a moment, to be changed at will.
+
+    It is compiled once; later calls, for snapshots that come of this one as well, look at what changed.
+    """
+    compiled = _Compiled(args)
+    state = snapshot.derived(compiled, compiled.again).at(now)
+    return LoadState.of_snapshot(snapshot, args, now) if state is None else state
 
 
 class LoadEvaluator(Evaluator):
