@@ -150,3 +150,17 @@ def test_who_cannot_draw_from_a_restricted_reservation_does_not_use_it() -> None
     assert (bound.node, bound.reservation) == ("n1", "")
     status = json.loads(bound.annotations["scheduling.koordinator.sh/resource-status"])
     assert [entry["node"] for entry in status["numaNodeResources"]] == [1]
+
+
+def test_who_must_sit_in_reservations_is_told_what_each_lacks() -> None:
+    spec = {SPEC: '{"requiredCPUBindPolicy":"SpreadByPCPUs"}'}
+    many = [reservation(f"r{index}", pod("t", 2), allocatePolicy="Restricted") for index in range(2)]
+    snapshot = held(*node("n1"), *many, owner("o", 3, annotations=spec))
+    verdict = cycle_of(snapshot, "o").filters["n1"]
+    assert verdict.feature == "NodeNUMAResource"
+    assert verdict.reasons == ("Reservation(s) not enough cpus available to satisfy request",) * 2
+    snapshot = held(*node("n1"), *many, owner("o", 3, bound=False))
+    verdict = cycle_of(snapshot, "o").filters["n1"]
+    assert verdict.feature == "Reservation"
+    assert verdict.reasons == ("Reservation(s) Insufficient cpu",) * 2
+    assert cycle_of(snapshot, "o").message == "0/1 nodes are available: 2 Reservation(s) Insufficient cpu."

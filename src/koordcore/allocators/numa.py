@@ -44,6 +44,7 @@ from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy, mask_of
 __all__ = [
     "AMPLIFIED",
     "NO_AMOUNTS",
+    "OF_RESERVATION",
     "NUMAAllocation",
     "NodeAmounts",
     "allocate_numa",
@@ -60,7 +61,8 @@ AMPLIFIED: Final = "Insufficient amplified cpu"
 _CONFLICT: Final = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
 _NOT_MULTIPLE: Final = "node(s) requested cpus not multiple cpus per core"
 _NO_NUMA_ZONES: Final = "insufficient resources on NUMA Node"
-_RESERVATIONS: Final = "Reservation(s) "
+OF_RESERVATION: Final = "Reservation(s) "
+"""Before every reason of a reservation that does not serve."""
 
 
 @attrs.frozen
@@ -264,7 +266,7 @@ def _take(
         if isinstance(answer, ResourceStatus):
             return name, answer
         if name:
-            shortfalls += [attrs.evolve(one, reason=_RESERVATIONS + one.reason) for one in answer.shortfalls]
+            shortfalls += [attrs.evolve(one, reason=OF_RESERVATION + one.reason) for one in answer.shortfalls]
         else:
             return answer
     return NUMARefusal(tuple(shortfalls))

@@ -21,6 +21,7 @@ from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, dev
 from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.allocators.node import NodeAllocation, NodeRequest
 from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
+from koordcore.allocators.numa import OF_RESERVATION
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of, demand_on
 from koordcore.allocators.numa_reservation import remaining_cpus
@@ -142,7 +143,11 @@ class NUMAEvaluator(Evaluator):
         fitting = self.fits_outside(rows)
         if self.lending is not None:
             rooms = self.lending.rooms(rows)
-            fitting = fitting | rooms.any_at(self.fits_from(rooms), len(self._feature.states))[rows]
+            served = rooms.any_at(self.fits_from(rooms), len(self._feature.states))
+            refused = np.zeros(len(served), bool)
+            # CPUs of the node are no help where a reservation has to give them.
+            refused[list(self._reserved_refusals(rows, served))] = True
+            fitting = (fitting & ~refused[rows]) | served[rows]
         return fitting
 
     def fits_from(self, rooms: Rooms) -> BoolVector:
@@ -169,13 +174,67 @@ class NUMAEvaluator(Evaluator):
 
     def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
         self._feature.update()
+        found = self._plain_reasons(rows)
+        reserved = self._reserved_refusals(rows)
+        if not reserved:
+            return found
+        number = len(self._feature.states)
+        at = {row: position for position, row in enumerate(np.arange(number)[rows].tolist())}
+        plain = np.ones(len(at), bool)
+        masks: dict[tuple[str, int], BoolVector] = {}
+        for row, told in reserved.items():
+            plain[at[row]] = False
+            for place, short in enumerate(told):
+                # Each reservation counts, also those that say the same.
+                key = short.reason, [one.reason for one in told[:place]].count(short.reason)
+                masks.setdefault(key, np.zeros(len(at), bool))[at[row]] = True
+        return [(reason, mask & plain) for reason, mask in found] + [
+            (reason, mask) for (reason, _), mask in masks.items()
+        ]
+
+    def _plain_reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
         if self._joint is None:
             return self._plain.reasons(rows)
         aligned = self._held(rows)
         found = [(reason, mask & ~aligned) for reason, mask in self._plain.reasons(rows)]
         return found + [(reason, mask & aligned) for reason, mask in self._joint.reasons(rows)]
 
+    def _reserved_refusals(self, rows: Rows, served: BoolVector | None = None) -> dict[int, list[Shortfall]]:
+        """Say by node why its reservations do not serve a pod that must sit in one of them.
+
+        ``served`` tells the nodes, ``(N,)``, that need not be asked.
+        """
+        told: dict[int, list[Shortfall]] = {}
+        lending = self.lending
+        if lending is None or not lending.required:
+            return told
+        rooms = lending.rooms(rows)
+        for index in range(len(rooms.rows)):
+            room = rooms.room(index)
+            if served is not None and served[room.row]:
+                continue
+            verdicts = self._verdicts_at(room.row, filtered=True)
+            found = self._feature.rooms.refusal(verdicts, room, lending.beside(room))
+            if found is None:
+                continue
+            here = told.setdefault(room.row, [])
+            of_its_own = [one for one in found.shortfalls if one.reason.startswith(OF_RESERVATION)]
+            # What does not depend on the reservation is said once.
+            here += of_its_own or [one for one in found.shortfalls if one not in here]
+        return told
+
     def unresolvable(self, rows: Rows) -> BoolVector:
+        hopeless = self._plain_unresolvable(rows)
+        reserved = self._reserved_refusals(rows)
+        if not reserved:
+            return hopeless
+        found = hopeless.copy()
+        for position, row in enumerate(np.arange(len(self._feature.states))[rows].tolist()):
+            if row in reserved:
+                found[position] = not all(one.resolvable for one in reserved[row])
+        return found
+
+    def _plain_unresolvable(self, rows: Rows) -> BoolVector:
         self._feature.update()
         plain = self._plain.unresolvable(rows)
         if self._joint is None:

@@ -56,6 +56,20 @@ class NUMARooms:
         self, verdicts: NodeVerdicts, room: Room, others: Sequence[Room] = ()
     ) -> NodeAllocation | NUMARefusal:
         """Ask for everything that a kind of pods wants out of a room."""
+        return self._fit(verdicts, room, self._numa_room(room, others))
+
+    def refusal(self, verdicts: NodeVerdicts, room: Room, others: Sequence[Room] = ()) -> NUMARefusal | None:
+        """Say why pods that must sit in a reservation find nothing in a room; ``None`` where they do.
+
+        Nothing is said either where the room holds no CPUs and no NUMA amounts.
+        """
+        if room.over or room.together or not self._held(room):
+            return None
+        offered = attrs.evolve(self._numa_room(room, others), refusal="")
+        answer = self._fit(verdicts, room, offered)
+        return answer if isinstance(answer, NUMARefusal) else None
+
+    def _fit(self, verdicts: NodeVerdicts, room: Room, offered: NUMARoom) -> NodeAllocation | NUMARefusal:
         devices = verdicts.table.devices_of(room.row)
         given = fit_node(
             verdicts.table.state_of(room.row),
@@ -63,7 +77,7 @@ class NUMARooms:
             verdicts.request,
             self._amounts(room),
             args=self._feature.args,
-            room=self._numa_room(room, others),
+            room=offered,
             policy=self._feature.device_policy,
             terms=device_terms(devices, room) if devices and holds_devices(devices, room) else PLAIN_TERMS,
             covers=self._covers(room, devices),

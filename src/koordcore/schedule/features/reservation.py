@@ -57,6 +57,7 @@ from koordcore.schedule.reserved import Lending, ReservationLedger, Room, Rooms
 __all__ = ["ReservationEvaluator", "ReservationFeature"]
 
 _NO_ROOM: Final = -1
+_BY_NODE: Final = " by node"
 
 
 @attrs.frozen
@@ -252,19 +253,19 @@ class ReservationEvaluator(Evaluator):
         names = self._feature.workspace.layout.resources
         free = self._feature.workspace.free
         told = np.zeros(len(self._raw), bool)
-        by_text: dict[str, BoolVector] = {}
+        by_text: dict[str, IntVector] = {}
 
         def note(text: str, mask: BoolVector) -> None:
             if mask.any():
                 told[rooms.rows[mask]] = True
-                there = by_text.setdefault(text, np.zeros(len(self._raw), bool))
-                there[rooms.rows[mask]] = True
+                there = by_text.setdefault(text, np.zeros(len(self._raw), np.int64))
+                np.add.at(there, rooms.rows[mask], 1)
 
         numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
         if len(numbers):
             for resource, amount in ((PODS_ROW, 1), *self._asked):
                 lacking = free[resource, rooms.rows] + rooms.lent[resource] < amount
-                note(f"Insufficient {names[resource]} by node", lacking)
+                note(f"Insufficient {names[resource]}{_BY_NODE}", lacking)
                 if self._required:
                     text = "Too many pods" if resource == PODS_ROW else f"Insufficient {names[resource]}"
                     short = self._ledger.account[resource, numbers] < amount
@@ -277,9 +278,12 @@ class ReservationEvaluator(Evaluator):
                 short = at[free[resource, at] < amount]
                 if len(short):
                     told[short] = True
-                    text = f"Insufficient {names[resource]} by node"
-                    by_text.setdefault(text, np.zeros(len(self._raw), bool))[short] = True
-        found += [(text, mask[rows]) for text, mask in sorted(by_text.items())]
+                    text = f"Insufficient {names[resource]}{_BY_NODE}"
+                    by_text.setdefault(text, np.zeros(len(self._raw), np.int64))[short] = 1
+        for text, counts in sorted(by_text.items()):
+            # What the node lacks is said once, what reservations lack for each of them.
+            most = 1 if text.endswith(_BY_NODE) else int(counts.max())
+            found += [(text, counts[rows] > place) for place in range(most)]
         found.append((NO_RESERVATION, concerned & ~told[rows]))
         return found
 
