@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import attrs
+
 from koordcore.cli.schedule import nearest_text
 from koordcore.explain import explain
 from koordcore.manifests.records import result_from_record, result_record
 from koordcore.model.decisions import Unschedulable
+from koordcore.model.policy import Policy
 from koordcore.model.reservations import ControllerReference, ObjectReference, ReservationOwner
 from koordcore.schedule.loop import schedule
-from koordcore.schedule.reserved_room import describe_owners
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.verify import verify
 from tests.reservations.worlds import POLICY, node, pod, reservation
 
 
@@ -28,7 +31,7 @@ def test_owners_in_few_words() -> None:
         ReservationOwner(controller=ControllerReference(kind="Job", name="j")),
         ReservationOwner(),
     )
-    text = describe_owners(reservation("r", 1, owners=owners))
+    text = reservation("r", 1, owners=owners).owners_text
     assert text == "pod ns/p or pods of Job j or everybody"
 
 
@@ -46,3 +49,16 @@ def test_the_decision_itself_says_whose_room_would_do() -> None:
     assert isinstance(lent, Unschedulable)
     assert lent.nearest is not None
     assert lent.nearest.remarks == ()
+
+
+def test_the_checker_says_whose_room_a_wrong_plan_takes() -> None:
+    snapshot = ClusterSnapshot(nodes=[node("n1")], records=[reservation("r1", 6, "n1", app="demo")])
+    stranger = pod("p", 5)
+    plain = Policy()
+    plain = attrs.evolve(plain, features=tuple(one for one in plain.features if one.name != "Reservation"))
+    result = schedule(snapshot, [stranger], policy=plain)
+    assert result.bound
+    (wrong,) = verify(snapshot, attrs.evolve(result, policy=POLICY))
+    assert wrong.message == (
+        "cpu: 11000 requested, 8000 allocatable; 6000 is kept by reservation r1, which belongs to app=demo"
+    )

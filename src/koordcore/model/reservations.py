@@ -122,6 +122,24 @@ class ReservationOwner:
     controller: ControllerReference | None = None
     selector: LabelSelector | None = None
 
+    def __str__(self) -> str:
+        """Say in a few words which pods: ``app=demo``."""
+        parts = []
+        if self.object is not None:
+            name = "/".join(part for part in (self.object.namespace, self.object.name) if part)
+            parts.append(f"pod {name or self.object.uid}")
+        if self.controller is not None:
+            asked = self.controller
+            words = (asked.kind, asked.name or asked.uid)
+            parts.append(f"pods of {' '.join(part for part in words if part)}")
+        if self.selector is not None:
+            parts += [f"{key}={value}" for key, value in sorted(self.selector.match_labels.items())]
+            parts += [
+                " ".join((str(one.key), str(one.operator), ",".join(one.values))).strip()
+                for one in self.selector.requirements
+            ]
+        return ", ".join(parts) or "everybody"
+
 
 @attrs.frozen(kw_only=True)
 class PreAllocationPolicy:
@@ -250,6 +268,11 @@ class Reservation:
         """Key of the pod that stands for it while it is scheduled, and under which it is decided about."""
         namespace = "default" if self.template is None else self.template.namespace
         return PodKey(namespace, self.uid or f"reservation-{self.name}")
+
+    @property
+    def owners_text(self) -> str:
+        """Whom it is for, in a few words."""
+        return " or ".join(map(str, self.owners)) or "nobody"
 
     @property
     def requests(self) -> Resources:

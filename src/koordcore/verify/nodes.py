@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod
 from koordcore.model.policy import FitArgs, Policy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.protocol.numa_nodes import trimmed_allocatable
@@ -15,6 +16,8 @@ from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["check_nodes"]
 
+KEPT_BY: Final = "koordcore.io/kept-by"
+"""On what stands for a reservation while a result is checked: which one it is, and for whom."""
 STANDS_FOR: Final = "scheduling.koordinator.sh/reserve-pod"
 
 
@@ -56,7 +59,16 @@ def _check_sums(earlier: NodeState, state: NodeState, policy: Policy) -> Iterato
         limit = limits.get(name, 0)
         if new[name] > limit and new[name] > old[name]:
             kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
-            yield Violation(kind, state.name, f"{name}: {new[name]} requested, {limit} allocatable")
+            kept = "".join(_kept(pod, name) for pod in state.pods)
+            message = f"{name}: {new[name]} requested, {limit} allocatable{kept}"
+            yield Violation(kind, state.name, message)
+
+
+def _kept(pod: Pod, name: str) -> str:
+    """Say what a reservation keeps of a resource; nothing of pods."""
+    whose = pod.annotations.get(KEPT_BY, "")
+    amount = pod.requests.get(name, 0)
+    return f"; {amount} is kept by {whose}" if whose and amount else ""
 
 
 def _check_ports(earlier: NodeState, state: NodeState) -> Iterator[Violation]:

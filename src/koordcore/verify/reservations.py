@@ -25,7 +25,7 @@ from koordcore.protocol.operating_pod import is_operating_pod, operating_reserva
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.cpus import STATUS, cpulist
 from koordcore.verify.devices import ALLOCATED as DEVICES
-from koordcore.verify.nodes import STANDS_FOR
+from koordcore.verify.nodes import KEPT_BY, STANDS_FOR
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = [
@@ -129,7 +129,12 @@ def _holder(one: Reservation) -> Pod:
         name=key.name,
         uid=one.uid,
         labels={**template.labels, **one.labels},
-        annotations={**template.annotations, **one.annotations, STANDS_FOR: "true"},
+        annotations={
+            **template.annotations,
+            **one.annotations,
+            STANDS_FOR: "true",
+            KEPT_BY: f"reservation {one.name}, which belongs to {one.owners_text}",
+        },
         requests={**template.requests, **(granted or {})},
         priority=priority,
         node_name=one.status.node_name or None,
