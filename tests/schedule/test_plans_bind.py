@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from koordcore import Bound, ClusterSnapshot, Pod, ScheduleResult, Unschedulable, schedule, verify
 from koordcore.manifests import snapshot_from_objects
+from koordcore.model.policy import GangTurns
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import make_resources
 from tests.reservations.worlds import POLICY, reservation
@@ -148,6 +149,23 @@ def test_members_of_two_shapes_share_a_node_and_its_reservation() -> None:
 def test_a_plan_that_is_returned_is_bound(world: tuple[ClusterSnapshot, list[Pod]]) -> None:
     snapshot, gang = world
     holds(snapshot, schedule(snapshot, gang, policy=POLICY))
+
+
+@settings(max_examples=25, deadline=None)
+@given(worlds())
+def test_plans_of_two_gangs_together_are_bound(world: tuple[ClusterSnapshot, list[Pod]]) -> None:
+    snapshot, gang = world
+    half = len(gang) // 2
+    pods = [
+        attrs.evolve(pod, annotations={**pod.annotations, NAME: name, LEAST: str(size)})
+        for name, part, size in (("g", gang[:half], half), ("h", gang[half:], len(gang) - half))
+        for pod in part
+    ]
+    result = schedule(snapshot, pods, policy=attrs.evolve(POLICY, gangs=GangTurns.TOGETHER))
+    assert verify(snapshot, result) == ()
+    assert all(plan.placed in (0, plan.members) for plan in result.jobs)
+    alone = schedule(snapshot, pods, policy=POLICY)
+    assert sum(bool(plan.placed) for plan in result.jobs) >= sum(bool(plan.placed) for plan in alone.jobs)
 
 
 @settings(max_examples=15, deadline=None)
