@@ -39,6 +39,8 @@ Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
 
 _REPLANS: Final = 8
 """Each replan takes an offer or a job away; a run that needs more goes one by one."""
+_GATHERING: Final = 0.4
+"""Work units spent on gathering a run; one gang at a time does most of it, and more brings little."""
 _ANYWHERE: Final = NetworkTopologySpec()
 
 
@@ -115,7 +117,8 @@ class JointTurns:
             if len(jobs) < 2 or isinstance(outline, Unschedulable):
                 return
             offers = _cut(outline, cut)
-            plan = plan_queue(self._tree, self._gangs(jobs, outline, offers), limits=self._limits)
+            gangs = self._gangs(jobs, outline, offers)
+            plan = plan_queue(self._tree, gangs, limits=self._limits, gathering=_GATHERING)
             mark = self._workspace.checkpoint()
             bound = self._bind(jobs, outline, plan, np.zeros_like(offers))
             if isinstance(bound, dict):

@@ -7,6 +7,7 @@ integer program; the answer of the one-by-one plan is its starting point, so the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 import attrs
 import numpy as np
@@ -69,7 +70,11 @@ def plan_in_order(tree: NetworkTopology, gangs: Sequence[QueuedGang]) -> QueuePl
 
 
 def plan_queue(
-    tree: NetworkTopology, gangs: Sequence[QueuedGang], *, limits: Limits = DEFAULT_LIMITS
+    tree: NetworkTopology,
+    gangs: Sequence[QueuedGang],
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    gathering: float = inf,
 ) -> QueuePlan:
     """Place as many gangs as possible, high priorities first, then as many members, then gathered best.
 
@@ -77,6 +82,15 @@ def plan_queue(
     gathering are proven as far as the budget goes; the certificate says how far that was. Whatever the
     budget, no fewer gangs of a priority start than one by one, unless more of a higher one do, and no gang
     waits for room that one of a lower priority has got.
+
+    Parameters
+    ----------
+    gangs
+        In queue order.
+    limits
+        Budget and seed of the solver.
+    gathering
+        Work units for the gathering at most, once it is settled who starts.
 
     Raises
     ------
@@ -99,7 +113,7 @@ def plan_queue(
         optional=True,
         copies={index: len(herd) for index, herd in enumerate(herds) if len(herd) > 1},
     )
-    return _Queue(tree, gangs, herds, model, limits).plan(start)
+    return _Queue(tree, gangs, herds, model, limits).plan(start, gathering)
 
 
 class _Queue:
@@ -120,7 +134,7 @@ class _Queue:
         self._limits = limits
         _order_alike(model, [herd[0] for herd in self._herds])
 
-    def plan(self, start: QueuePlan) -> QueuePlan:
+    def plan(self, start: QueuePlan, most: float) -> QueuePlan:
         """Plan, from a plan that is legal."""
         starting, gathering = _stages(self._model, [herd[0] for herd in self._herds])
         first = self._solve(starting, start.placements, self._limits)
@@ -130,7 +144,7 @@ class _Queue:
             self._model.program.require(stage.terms, at_most=value)
         loose = [herd[0] for herd in self._herds if len(herd) == 1]
         better = gather_again(self._tree, self._gangs, self._placements(first.values), loose)
-        left = self._limits.deterministic_time - first.deterministic_time
+        left = min(most, self._limits.deterministic_time - first.deterministic_time)
         second = self._solve(
             gathering, better, attrs.evolve(self._limits, deterministic_time=max(left, 1e-9))
         )
