@@ -18,6 +18,7 @@ from examples.kubernetes.testbed.check import check
 from examples.kubernetes.testbed.scenarios import SCENARIOS, Outcome, Plan
 from examples.kubernetes.testbed.world import cluster
 
+_HEADS = ("scenario", "pods bound", "seconds", "pods/s", "deciding", "CPU ms/pod", "kills", "passed", "")
 _DEFINITIONS = Path(__file__).parents[1] / "crds.yaml"
 
 
@@ -32,42 +33,43 @@ def main() -> int:
     arguments = vars(parser.parse_args())
     only, cache, log = arguments.pop("only"), arguments.pop("cache"), arguments.pop("log")
     plan = Plan(**arguments)
-    outcomes = []
+    failed = 0
     with running(cache_folder(cache)) as config, closing(Bed(connect(str(config)), config, log)) as bed:
         bed.define(list(yaml.safe_load_all(_DEFINITIONS.read_text())))
         bed.open(cluster(plan.nodes, plan.gpu_nodes))
+        _print_row(_HEADS)
+        _print_row(["---"] * len(_HEADS))
         for name in only or SCENARIOS:
             outcome = Outcome(name)
             SCENARIOS[name](bed, plan, outcome)
             outcome.wrong += check(bed.api) + bed.kubelets.complaints
             bed.kubelets.complaints.clear()
+            _print_row(_figures(outcome))
+            for wrong in outcome.wrong:
+                print(f"{name}: {wrong}", file=sys.stderr)
+            failed += bool(outcome.wrong)
             bed.clear()
-            outcomes.append(outcome)
-            print(f"{name}: {'; '.join(outcome.wrong) or 'passed'}", file=sys.stderr, flush=True)
-    print("\n".join(_table(outcomes)))
-    return 1 if any(outcome.wrong for outcome in outcomes) else 0
+    return 1 if failed else 0
 
 
-def _table(outcomes: Sequence[Outcome]) -> list[str]:
-    """Write the figures as a Markdown table."""
-    heads = ("scenario", "pods bound", "seconds", "pods/s", "deciding", "CPU ms/pod", "kills", "passed", "")
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for one in outcomes:
-        busy = one.booked("read", "decide", "verify", "write")
-        share = f"{one.booked('decide') / busy:.0%}" if busy and not one.kills else ""
-        cells = [
-            one.name,
-            str(one.bound),
-            f"{one.seconds:.1f}",
-            f"{one.bound / one.seconds:.0f}" if one.seconds and not one.kills else "",
-            share,
-            f"{1000 * one.booked('cpu') / one.bound:.1f}" if share and one.bound else "",
-            str(one.kills or ""),
-            "no" if one.wrong else "yes",
-            one.note,
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+def _figures(one: Outcome) -> Sequence[str]:
+    """Give the cells of a row; a scheduler that was killed has no figures."""
+    busy = 0.0 if one.kills else one.booked("read", "decide", "verify", "write")
+    return (
+        one.name,
+        str(one.bound),
+        f"{one.seconds:.1f}",
+        f"{one.bound / one.seconds:.0f}" if busy else "",
+        f"{one.booked('decide') / busy:.0%}" if busy else "",
+        f"{1000 * one.booked('cpu') / one.bound:.1f}" if busy and one.bound else "",
+        str(one.kills or ""),
+        "no" if one.wrong else "yes",
+        one.note,
+    )
+
+
+def _print_row(cells: Sequence[str]) -> None:
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
