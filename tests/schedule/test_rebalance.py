@@ -23,6 +23,7 @@ from koordcore.schedule import schedule
 from koordcore.schedule.moving import MoveRules, plan_room
 from koordcore.schedule.rebalance import check_moves, checked_plan, static_allows
 from koordcore.snapshot import ClusterSnapshot
+from tests.reservations.worlds import reservation
 
 OWNER = (OwnerReference("ReplicaSet", "rs", "rs", controller=True),)
 
@@ -156,3 +157,18 @@ def test_a_shape_must_fit_by_its_devices_too() -> None:
     assert [(move.pod.name, move.target) for move in by_cards.plan.moves] == [("s", "a")]
     # By amounts nothing had to move, so more than one is not shown to be needed.
     assert not by_cards.plan.certificate.proven
+
+
+def test_reserved_room_is_kept_for_its_owners() -> None:
+    """Node b is empty and promised to others; the pod of node a goes to c, or to its own reservation."""
+    running = attrs.evolve(pod("q", 4000, "a"), labels={"app": "mine"})
+    other = attrs.evolve(pod("s", 3000, "c"), owners=())
+    wanted = Wanted(requests={"cpu": 8000})
+    for owner, target in (("theirs", "c"), ("mine", "b")):
+        promised = reservation("r", 6, "b", owner)
+        crowded = attrs.evolve(other, requests={"cpu": 3000 if owner == "theirs" else 6000, "memory": 2**20})
+        snapshot = ClusterSnapshot(nodes=[node(name) for name in "abc"], records=[promised])
+        moving = plan_room(snapshot.assume(running, crowded), wanted)
+        assert moving.legal
+        assert [(move.pod.name, move.target) for move in moving.plan.moves] == [("q", target)]
+        assert [one.reservation for one in moving.checked.bound] == ["r" if owner == "mine" else ""]

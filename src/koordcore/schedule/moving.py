@@ -203,13 +203,13 @@ def plan_room(
         aim = attrs.evolve(wanted, nodes=serving)
         moving = confirmed(snapshot, problem, partial(plan_defragmentation, wanted=aim, limits=budget), rules)
         bound = moving.plan.certificate.bound if bound is None else bound
-        unfit = None
+        unfit: tuple[str, ...] = ()
         if moving.legal:
             places = moving.plan.places
             unfit = fits_there(moving.checked.snapshot, wanted.requests, places, rules.policy)
-        if unfit is None:
+        if not unfit:
             return attrs.evolve(moving, plan=bounded(moving.plan, bound))
-        serving = tuple(name for name in serving if name != unfit)
+        serving = tuple(name for name in serving if name not in unfit)
 
 
 def plan_empty_nodes(

@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import attrs
 
-from koordcore._workspace import Workspace
 from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, tolerated
 from koordcore.model.certificates import Certificate
 from koordcore.model.cluster import PodDisruptionBudget, Workload
@@ -27,7 +26,9 @@ from koordcore.rebalance.moves import Allows, Group
 from koordcore.schedule.anew import unbound
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.jobs import JobTable
+from koordcore.schedule.loop import open_workspace
 from koordcore.schedule.place import place_there
+from koordcore.schedule.reserved import without_holders
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import Violation
 from koordcore.verify.moves import verify_moves
@@ -167,10 +168,12 @@ def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy
         arriving = [move for move in moves if move.arrives == wave]
         leaving = [move.pod for move in moves if move.leaves <= wave and snapshot.pod(move.pod) is not None]
         standing = [key for key in leaving if key not in {one.pod for one in bound}]
-        workspace = Workspace(snapshot.forget(*standing))
+        before = snapshot.forget(*standing)
+        workspace = open_workspace(before, policy)
         features = FeatureSet(workspace, policy)
         rows = {name: row for row, name in enumerate(workspace.layout.names)}
         refused: list[tuple[PodKey, str]] = []
+        known = len(bound)
         for move in sorted(arriving, key=lambda move: move.pod):
             pod = pods[move.pod]
             assert pod is not None, f"{move.pod} is not in the snapshot"
@@ -182,12 +185,14 @@ def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy
         if refused:
             return CheckedMoves(tuple(bound), snapshot, tuple(refused))
         snapshot = workspace.freeze()
+        if policy.feature("Reservation") is not None:
+            snapshot = without_holders(before, snapshot, bound[known:], None)
     return CheckedMoves(tuple(bound), snapshot)
 
 
 def fits_there(
     snapshot: ClusterSnapshot, slot: Resources, places: Sequence[tuple[str, int]], policy: Policy
-) -> str | None:
+) -> tuple[str, ...]:
     """Try to place one pod after the other into the slots that a plan offers.
 
     Parameters
@@ -203,19 +208,23 @@ def fits_there(
 
     Returns
     -------
-    str or None
-        The first node whose features do not agree, such as cards that are free and form no partition.
+    tuple of str
+        Nodes whose features do not agree: cards are free and form no partition, or room is reserved.
     """
-    workspace = Workspace(snapshot)
+    workspace = open_workspace(snapshot, policy)
     features = FeatureSet(workspace, policy.without_feature("ElasticQuota"))
     everything = (Toleration(operator=TolerationOperator.EXISTS),)
     asked = {name: amount for name, amount in slot.items() if name != PODS}
+    refused = []
     for name, slots in places:
-        for number in range(slots):
-            pod = Pod(name=f"slot-{number}-of-{name}", requests=asked, tolerations=everything)
-            if place_there(workspace, features, pod, workspace.layout.row_of[name]) is None:
-                return name
-    return None
+        row = workspace.layout.row_of[name]
+        pods = (
+            Pod(name=f"slot-{number}-of-{name}", requests=asked, tolerations=everything)
+            for number in range(slots)
+        )
+        if any(place_there(workspace, features, pod, row) is None for pod in pods):
+            refused.append(name)
+    return tuple(refused)
 
 
 def checked_plan(
