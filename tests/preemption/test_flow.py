@@ -215,6 +215,18 @@ def test_a_victim_that_fits_elsewhere_is_moved_where_that_is_asked_for() -> None
 MOVING = PreemptionRules(relocation=Relocation.FIRST)
 
 
+def test_what_a_restart_costs_decides_between_equals() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 4000)), node("n2", 4000, pod("b", 4000))],
+        pending=[pod("p", 4000, 10)],
+    )
+    for dear, leaves in (("default/a", "b"), ("default/b", "a")):
+        rules = PreemptionRules(restart_costs=immutabledict({dear: 3600}))
+        result = schedule(snapshot, preempt=rules)
+        assert victims(result) == [leaves]
+        assert result.preemptions[0].certificate.proven
+
+
 def labelled(state: NodeState, size: str) -> NodeState:
     return attrs.evolve(state, node=attrs.evolve(state.node, labels={"size": size}))
 

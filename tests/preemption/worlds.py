@@ -128,7 +128,7 @@ def random_problem(seed: int, *, most: int = 8) -> PreemptionProblem:
         (rng.randint(0, 2), [one for one in range(len(victims)) if rng.random() < 0.4])
         for _ in range(rng.randint(0, 2))
     ]
-    return problem_of(
+    problem = problem_of(
         [[rng.randint(-1, 3) for _ in range(size)] for _ in range(nodes)],
         victims,
         members,
@@ -140,6 +140,10 @@ def random_problem(seed: int, *, most: int = 8) -> PreemptionProblem:
         rules=rules,
         allowed=[[rng.random() < 0.9 for _ in range(nodes)] for _ in range(len(set(members)))],
     )
+    if rng.random() < 0.6:
+        return problem
+    costs = np.array([rng.choice([0, 0, 3, 7]) for _ in victims], dtype=np.int64)
+    return attrs.evolve(problem, candidates=attrs.evolve(problem.candidates, restart=costs))
 
 
 def with_refuges(problem: PreemptionProblem, seed: int) -> PreemptionProblem:
