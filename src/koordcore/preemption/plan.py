@@ -39,10 +39,10 @@ from koordcore.preemption.lone import one_member
 from koordcore.preemption.moves import nobody_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
-__all__ = ["DryRun", "deal_members", "plan_preemption", "rejected_alternative", "victims_of"]
+__all__ = ["MOST_ROUNDS", "DryRun", "deal_members", "plan_preemption", "rejected_alternative", "victims_of"]
 
 NOT_HELPFUL: Final = "preemption not helpful"
-_ROUNDS: Final = 64
+MOST_ROUNDS: Final = 64
 """Each round learns from a dry run that did not hold; features that count amounts need none."""
 _NO_SEARCH: Final = 1e-5
 """With a budget so small the solver would give the draft back after it had written the program down."""
@@ -89,6 +89,7 @@ def plan_preemption(
     limits: Limits = DEFAULT_LIMITS,
     dry_run: DryRun | None = None,
     start: PreemptionPlan | None = None,
+    rounds: int = MOST_ROUNDS,
 ) -> PreemptionPlan | NotHelpful:
     """Find who has to leave so that a whole job fits, at the least damage.
 
@@ -104,6 +105,8 @@ def plan_preemption(
         Tries each plan; what does not hold is learnt and planned again.
     start
         A plan that holds, where candidates may move; the answer is never worse.
+    rounds
+        How many plans are tried; if none of them holds, nothing is known.
 
     Returns
     -------
@@ -115,7 +118,7 @@ def plan_preemption(
     proven = True
     best: _Found | None = None
     for depth in depths:
-        found = _at_depth(problem, depth, members, limits, dry_run, given)
+        found = _at_depth(problem, depth, members, limits, dry_run, given, rounds)
         if isinstance(found, CertificateStatus):
             proven = proven and found is CertificateStatus.INFEASIBLE
             continue
@@ -189,6 +192,7 @@ def _at_depth(
     limits: Limits,
     dry_run: DryRun | None,
     given: Start | None,
+    rounds: int,
 ) -> _Found | CertificateStatus:
     """Find the cheapest plan that gathers in one domain of a depth."""
     domains = _domains(problem, depth)
@@ -197,7 +201,7 @@ def _at_depth(
     if not domains.count:
         return CertificateStatus.INFEASIBLE
     conflicts: list[Conflict] = []
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         if problem.refuges is None:
             answer = _cheapest(problem, domains, members, tuple(conflicts), limits)
         else:
@@ -448,7 +452,11 @@ def _where(problem: PreemptionProblem, found: _Found) -> tuple[str, str]:
 
 
 def rejected_alternative(
-    problem: PreemptionProblem, plan: PreemptionPlan, *, members: Members = Members.MINIMUM
+    problem: PreemptionProblem,
+    plan: PreemptionPlan,
+    *,
+    members: Members = Members.MINIMUM,
+    dry_run: DryRun | None = None,
 ) -> Alternative | None:
     """Draft the cheapest plan elsewhere: in another domain of the plan's layer, or on other nodes.
 
@@ -458,6 +466,8 @@ def rejected_alternative(
         What is going to be done.
     members
         For whom room is made.
+    dry_run
+        Tries it; one that does not hold is not told.
 
     Returns
     -------
@@ -485,6 +495,8 @@ def rejected_alternative(
     draft, floor = one_member(problem, domains, floor) or (None, floor)
     draft = draft or draft_plan(problem, domains, members, floor)
     if draft is None or close(problem, draft.chosen) is None:
+        return None
+    if dry_run is not None and dry_run(draft.counts, draft.chosen, nobody_moves(problem)) is not None:
         return None
     rows = np.flatnonzero(draft.counts.sum(axis=0)).tolist()
     if tree is not None and depth:

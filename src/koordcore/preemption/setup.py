@@ -18,7 +18,7 @@ from koordcore.model.resources import PODS, counted
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.preemption.candidates import NodeRefusal, Refuse
 from koordcore.preemption.problem import MemberShape, PreemptionProblem
-from koordcore.preemption.victims import amounts_of, collect_candidates
+from koordcore.preemption.victims import RunningPods, amounts_of, collect_candidates, running_pods
 from koordcore.protocol.gang import parse_topology_index
 from koordcore.scoring.labels import fit_selector, fit_taints, fit_term, fit_unschedulable
 from koordcore.snapshot import ClusterSnapshot
@@ -71,6 +71,10 @@ def _rank(pod: Pod) -> int | None:
         return parse_topology_index(pod.annotations)
     except ManifestError:
         return None
+
+
+def _running(snapshot: ClusterSnapshot) -> RunningPods:
+    return running_pods(snapshot.layout, snapshot.bound_pods())
 
 
 def make_problem(
@@ -142,12 +146,12 @@ def make_problem(
             room[:, row] -= amounts_of(layout, pod)
     budgets = snapshot.of(PodDisruptionBudget)
     candidates, jobs = collect_candidates(
-        layout,
-        (pod for pod in snapshot.bound_pods() if pod.key not in gone),
+        snapshot.once_for_nodes(_running),
         preemptor,
         minimums=minimums,
         budgets=budgets,
         protected=own,
+        gone=gone,
         restart=restart,
     )
     held = np.zeros(len(layout.names), dtype=np.int64)

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+import attrs
 import numpy as np
 
-from koordcore._arrays import PODS_ROW, ClusterLayout, IntVector
+from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.selectors import EVERYTHING
-from koordcore.preemption.eligible import may_evict
 from koordcore.preemption.problem import Candidates, Jobs
 from koordcore.protocol.gang import gang_name
+from koordcore.protocol.preemption import is_protected
 
-__all__ = ["amounts_of", "collect_candidates", "covers", "job_of"]
-
-
-def job_of(pod: Pod, minimums: Mapping[str, int]) -> str:
-    """Name the job of a running pod: its gang where that is known, else the pod itself."""
-    gang = gang_name(pod.labels, pod.annotations)
-    gang_id = f"{pod.namespace}/{gang}" if gang else ""
-    return gang_id if gang_id in minimums else str(pod.key)
+__all__ = ["RunningPods", "amounts_of", "collect_candidates", "covers", "running_pods"]
 
 
 def covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
@@ -48,21 +42,91 @@ def amounts_of(layout: ClusterLayout, pod: Pod) -> IntVector:
     return amounts
 
 
+@attrs.frozen(eq=False)
+class RunningPods:
+    """Every running pod as columns, by node, then key; V of them. Says nothing of who preempts.
+
+    Parameters
+    ----------
+    pods, keys
+        The pods, and ``namespace/name`` of each.
+    node, amounts, priority
+        Row of its node, what it holds, shape (R, V), and its priority.
+    evictable
+        Neither protected nor static, shape (V,).
+    names
+        Whatever may be a job's name, sorted: the pods' keys and the ids of gangs.
+    own, gang
+        Index of a pod's own key and of its gang among them, -1 for no gang, shape (V,).
+    """
+
+    pods: tuple[Pod, ...]
+    keys: tuple[str, ...]
+    node: IntVector
+    amounts: IntMatrix
+    priority: IntVector
+    evictable: BoolVector
+    names: tuple[str, ...]
+    own: IntVector
+    gang: IntVector
+
+    def marked(self, keys: Collection[PodKey]) -> BoolVector:
+        """Tell which of the pods are named, shape (V,)."""
+        if not keys:
+            return np.zeros(len(self.pods), dtype=np.bool_)
+        return np.fromiter((pod.key in keys for pod in self.pods), np.bool_, len(self.pods))
+
+
+def running_pods(layout: ClusterLayout, bound: Iterable[Pod]) -> RunningPods:
+    """Make the columns of the pods that run on known nodes."""
+    listed = [
+        (row, pod.key, pod) for pod in bound if (row := layout.row_of.get(pod.node_name or "")) is not None
+    ]
+    listed.sort(key=lambda entry: entry[:2])
+    pods = tuple(pod for *_, pod in listed)
+    keys = tuple(str(pod.key) for pod in pods)
+    gangs = []
+    for pod in pods:
+        gang = gang_name(pod.labels, pod.annotations)
+        gangs.append(f"{pod.namespace}/{gang}" if gang else "")
+    names = tuple(sorted({*keys, *gangs} - {""}))
+    index = {name: number for number, name in enumerate(names)}
+    known: dict[object, int] = {}
+    shapes = [known.setdefault(pod.requests, len(known)) for pod in pods]
+    columns: dict[object, IntVector] = {}
+    for pod in pods:
+        if pod.requests not in columns:
+            columns[pod.requests] = amounts_of(layout, pod)
+    table = np.stack([columns[one] for one in known], axis=1) if known else None
+    size = (len(layout.resources), 0)
+    return RunningPods(
+        pods=pods,
+        keys=keys,
+        node=np.array([row for row, *_ in listed], dtype=np.int64),
+        amounts=np.zeros(size, dtype=np.int64) if table is None else table[:, shapes],
+        priority=np.array([pod.priority for pod in pods], dtype=np.int64),
+        evictable=np.array([not is_protected(pod.labels) and not pod.static for pod in pods], dtype=np.bool_),
+        names=names,
+        own=np.array([index[key] for key in keys], dtype=np.int64),
+        gang=np.array([index.get(gang, -1) for gang in gangs], dtype=np.int64),
+    )
+
+
 def collect_candidates(
-    layout: ClusterLayout,
-    bound: Iterable[Pod],
+    running: RunningPods,
     preemptor: Pod,
     *,
     minimums: Mapping[str, int],
     budgets: Sequence[PodDisruptionBudget] = (),
     protected: frozenset[PodKey] = frozenset(),
+    gone: frozenset[PodKey] = frozenset(),
     restart: Callable[[Pod], int] | None = None,
 ) -> tuple[Candidates, Jobs]:
     """List who may leave for a preemptor.
 
     Parameters
     ----------
-    bound
+    running
         Every running pod.
     preemptor
         Whose priority counts.
@@ -72,6 +136,8 @@ def collect_candidates(
         Disruption budgets.
     protected
         Pods that are no victims for other reasons, such as members of the job itself that wait already.
+    gone
+        Pods that have left as far as this question goes.
     restart
         What restarting a pod costs.
 
@@ -80,36 +146,26 @@ def collect_candidates(
     candidates, jobs
         By node, then key; jobs by name.
     """
-    running: dict[str, int] = {}
-    kept: dict[str, int] = {}
-    listed: list[tuple[int, PodKey, Pod, str]] = []
-    for pod in bound:
-        row = layout.row_of.get(pod.node_name or "")
-        if row is None:
-            continue
-        job = job_of(pod, minimums)
-        running[job] = running.get(job, 0) + 1
-        if pod.key not in protected and may_evict(preemptor, pod):
-            listed.append((row, pod.key, pod, job))
-        else:
-            kept[job] = kept.get(job, 0) + 1
-    listed.sort(key=lambda entry: entry[:2])
-    names = tuple(sorted({job for *_, job in listed}))
-    index = {name: number for number, name in enumerate(names)}
-    pods = [pod for _, _, pod, _ in listed]
-    known: dict[object, IntVector] = {}
-    columns = []
-    for pod in pods:
-        if pod.requests not in known:
-            known[pod.requests] = amounts_of(layout, pod)
-        columns.append(known[pod.requests])
-    size = len(layout.resources)
+    there = ~running.marked(gone)
+    listed = there & running.evictable & (running.priority < preemptor.priority) & ~running.marked(protected)
+    in_gang = running.gang >= 0
+    governed = [running.names[gang] in minimums for gang in running.gang[in_gang].tolist()]
+    in_gang[in_gang] = governed
+    home = np.where(in_gang, running.gang, running.own)
+    present = np.zeros(len(running.names), dtype=np.bool_)
+    present[home[listed]] = True
+    used = np.flatnonzero(present)
+    sizes = np.bincount(home[there], minlength=len(running.names))
+    kept = np.bincount(home[there & ~listed], minlength=len(running.names))
+    ones = np.flatnonzero(listed)
+    pods = [running.pods[one] for one in ones.tolist()]
+    names = tuple(running.names[job] for job in used.tolist())
     candidates = Candidates(
-        keys=tuple(str(pod.key) for pod in pods),
-        node=np.array([row for row, *_ in listed], dtype=np.int64),
-        amounts=np.stack(columns, axis=1) if columns else np.zeros((size, 0), dtype=np.int64),
-        priority=np.array([pod.priority for pod in pods], dtype=np.int64),
-        job=np.array([index[job] for *_, job in listed], dtype=np.int64),
+        keys=tuple(running.keys[one] for one in ones.tolist()),
+        node=running.node[ones],
+        amounts=running.amounts[:, ones],
+        priority=running.priority[ones],
+        job=(np.cumsum(present) - 1)[home[ones]],
         restart=np.array([restart(pod) for pod in pods], dtype=np.int64)
         if restart is not None
         else np.zeros(len(pods), dtype=np.int64),
@@ -120,8 +176,8 @@ def collect_candidates(
     jobs = Jobs(
         names=names,
         least=np.array([minimums.get(name, 1) for name in names], dtype=np.int64),
-        running=np.array([running[name] for name in names], dtype=np.int64),
-        protected=np.array([kept.get(name, 0) for name in names], dtype=np.int64),
+        running=sizes[used].astype(np.int64),
+        protected=kept[used].astype(np.int64),
         gang=np.array([name in minimums for name in names], dtype=np.bool_),
     )
     return candidates, jobs

@@ -29,7 +29,7 @@ from koordcore.preemption.bounds import usable_up_to
 from koordcore.preemption.cost import damage_of
 from koordcore.preemption.eligible import check_eligible
 from koordcore.preemption.identify import PreemptingJob, identify_job
-from koordcore.preemption.plan import deal_members, plan_preemption, rejected_alternative
+from koordcore.preemption.plan import MOST_ROUNDS, deal_members, plan_preemption, rejected_alternative
 from koordcore.preemption.problem import Conflict, MemberShape, Pool, PreemptionProblem, Refuges
 from koordcore.preemption.setup import make_problem
 from koordcore.preemption.victims import amounts_of
@@ -131,15 +131,27 @@ class Preemptor:
             return None
         if not self._eligible(trigger, members, classes):
             return None
-        problem = self._offers(self._problem(trigger, job.parts, spec, bound), members)
         pods = {str(pod.key): pod for pod in members}
-        plan = self._plan(problem, pods)
+        problem = self._problem(trigger, job.parts, spec, bound)
+        if any(isinstance(one, PodClass) and one.counts_beyond_amounts for one in classes.values()):
+            # Mostly amounts tell enough; to count cards and CPUs on emptied nodes takes far longer.
+            plan = self._plan(problem, pods, rounds=1)
+            if not plan.certificate.proven:
+                problem = self._offers(problem, members)
+                plan = self._plan(problem, pods)
+        else:
+            plan = self._plan(problem, pods)
         if isinstance(plan, NotHelpful) or not (plan.victims or self._claims):
             return None
         plan = attrs.evolve(
             plan,
             job=job.preemptor,
-            alternative=rejected_alternative(problem, plan, members=self._rules.members),
+            alternative=rejected_alternative(
+                problem,
+                plan,
+                members=self._rules.members,
+                dry_run=lambda *draft: self._try(problem, pods, *draft),
+            ),
         )
         if self._rules.relocation is Relocation.FIRST and plan.victims:
             plan = self._relocated(problem, plan, pods)
@@ -147,7 +159,11 @@ class Preemptor:
         return _nominated(plan)
 
     def _plan(
-        self, problem: PreemptionProblem, pods: Mapping[str, Pod], start: PreemptionPlan | None = None
+        self,
+        problem: PreemptionProblem,
+        pods: Mapping[str, Pod],
+        start: PreemptionPlan | None = None,
+        rounds: int = MOST_ROUNDS,
     ) -> PreemptionPlan | NotHelpful:
         """Plan within what the quotas may use now; if that fails, or may not be all, within their max.
 
@@ -163,6 +179,7 @@ class Preemptor:
                 limits=self._limits,
                 dry_run=lambda *plan: self._try(asked, pods, *plan),
                 start=start,
+                rounds=rounds,
             )
 
         now, most = self._pools(problem, pods, limit_of), self._pools(problem, pods, QuotaLedger.max_of)
@@ -213,7 +230,7 @@ class Preemptor:
         if common is not None and all(one is not None and np.array_equal(one, common) for one in lent):
             # Room of reservations that all members may use; that it is not used twice is for the dry run.
             free += common
-        holders = [pod.key for pod in workspace.snapshot.bound_pods() if is_reserve_pod(pod)]
+        holders = [one.pod_key for one in workspace.snapshot.of(Reservation) if one.active]
         restart = self._rules.restart_costs
         return make_problem(
             workspace.snapshot,

@@ -31,7 +31,7 @@ from koordcore.preemption.identify import PreemptingJob, identify_job
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import PreemptionProblem
 from koordcore.preemption.setup import make_problem, plain_refusals
-from koordcore.preemption.victims import collect_candidates
+from koordcore.preemption.victims import collect_candidates, running_pods
 from koordcore.protocol.gang import gang_name, parse_topology_spec
 from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.preemption import (
@@ -429,7 +429,9 @@ def cost(case: Case) -> Any:
     states = sorted({str(pod.node_name) for pod in pods})
     layout = ClusterSnapshot(nodes=[_bare(name) for name in states]).layout
     budgets = world.snapshot.of(PodDisruptionBudget)
-    candidates, jobs = collect_candidates(layout, pods, preemptor, minimums=world.minimums, budgets=budgets)
+    candidates, jobs = collect_candidates(
+        running_pods(layout, pods), preemptor, minimums=world.minimums, budgets=budgets
+    )
     wanted = set(case.input["victims"])
     if not wanted <= set(candidates.keys):
         return {"allowed": False}
