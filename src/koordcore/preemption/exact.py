@@ -183,7 +183,7 @@ class _Model:
             return
         self.units = with_moves(self.program, problem, self.units)
         for unit in self.units:
-            if unit.step > 1 and unit.moved >= 0:
+            if unit.job in self.broken and unit.moved >= 0:
                 self.moved_whole[unit.job] = unit.moved
         losing = np.zeros(len(problem.nodes), dtype=bool)
         losing[[int(problem.candidates.node[one]) for unit in self.units for one in unit.ones]] = True

@@ -11,8 +11,9 @@ from koordcore._arrays import BoolVector, ClusterLayout, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, Role
 from koordcore.allocators.gang.slots import insufficient
 from koordcore.errors import ManifestError
-from koordcore.model.cluster import PodDisruptionBudget
+from koordcore.model.cluster import ClusterRecord, PodDisruptionBudget
 from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import PODS, counted
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
@@ -75,6 +76,18 @@ def _rank(pod: Pod) -> int | None:
 
 def _running(snapshot: ClusterSnapshot) -> RunningPods:
     return running_pods(snapshot.layout, snapshot.bound_pods())
+
+
+def _running_again(
+    nodes: tuple[NodeState, ...],
+    records: tuple[ClusterRecord, ...],
+    value: RunningPods,
+    snapshot: ClusterSnapshot,
+) -> RunningPods:
+    """Keep the columns where no node has changed."""
+    del records
+    same = all(one is other for one, other in zip(nodes, snapshot.nodes, strict=True))
+    return value if same else _running(snapshot)
 
 
 def make_problem(
@@ -146,7 +159,7 @@ def make_problem(
             room[:, row] -= amounts_of(layout, pod)
     budgets = snapshot.of(PodDisruptionBudget)
     candidates, jobs = collect_candidates(
-        snapshot.once_for_nodes(_running),
+        snapshot.derived(_running, _running_again),
         preemptor,
         minimums=minimums,
         budgets=budgets,
