@@ -7,23 +7,37 @@ answer is proven best, tightness for the next job included, and the time covers 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from typing import TypeAlias
 
 import numpy as np
+from immutabledict import immutabledict
 
+from koordcore import ClusterSnapshot, Node, Pod, Policy, schedule
 from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, IntVector, Member, Role, Shape
 from koordcore.allocators.gang.planner import place_gang
 from koordcore.allocators.gang.queue import QueuedGang, plan_in_order, plan_queue
 from koordcore.allocators.gang.slots import offer_slots, shared_slots
 from koordcore.model.certificates import CertificateStatus, Limits
-from koordcore.model.gangs import GatherRule, NetworkTopologySpec
+from koordcore.model.gangs import GatherRule, NetworkTopologySpec, PodGroup
+from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.policy import GangTurns
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, LABEL_POD_GROUP
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree, order_layers
 from tests.property.gang_strategies import demand_of, tree_of
 from tests.reference.gang_best_fit import best_fit
 from tests.reference.gang_placement import Instance, best_objective
+
+LAYERS = (
+    LayerSpec("SpineLayer", ("spine",)),
+    LayerSpec("BlockLayer", ("block",), "SpineLayer"),
+    LayerSpec(NODE_LAYER, (), "BlockLayer"),
+)
+LABELS = ((1, "spine"), (2, "block"))
+TOGETHER = Policy(gangs=GangTurns.TOGETHER)
 
 Totals: TypeAlias = Mapping[tuple[str, str], Mapping[str, float]]
 
@@ -36,13 +50,7 @@ BUDGET = Limits(0.5)
 @cache
 def network(spines: int, blocks: int, nodes: int) -> NetworkTopology:
     """A tree of spines, blocks and nodes."""
-    layers = order_layers(
-        [
-            LayerSpec("SpineLayer", ("spine",)),
-            LayerSpec("BlockLayer", ("block",), "SpineLayer"),
-            LayerSpec(NODE_LAYER, (), "BlockLayer"),
-        ]
-    )
+    layers = order_layers(LAYERS)
     labels = {
         f"n{s:02}-{b:02}-{n:02}": {"spine": f"s{s:02}", "block": f"s{s:02}b{b:02}"}
         for s in range(spines)
@@ -174,6 +182,57 @@ class Queue:
     track_blocks_together.unit = "blocks"  # type: ignore[attr-defined]  # asv reads it
     track_spines_above_bound.unit = "spines"  # type: ignore[attr-defined]  # asv reads it
     track_gangs_in_order.unit = track_gangs_together.unit = "gangs"  # type: ignore[attr-defined]  # asv reads it
+
+
+class QueueInSchedule:
+    """The same queue as pods of a cluster, through ``schedule``: filters, plan, binding."""
+
+    timeout = 240
+
+    def setup(self) -> None:
+        tree = network(4, 8, 32)
+        gangs = queue(tree, 0, 50)
+        free = gangs[0].demand.shapes[0].slots
+        nodes = [
+            Node(
+                name=name,
+                labels={layer: tree.names[tree.ancestors[depth, row]] for depth, layer in LABELS},
+                allocatable={"cpu": 8000, "memory": 1 << 36, "pods": 110},
+            )
+            for row, name in enumerate(tree.nodes)
+        ]
+        busy = [
+            Pod(name=f"busy-{name}", requests={"cpu": 4000}).at(name)
+            for name, slots in zip(tree.nodes, free.tolist(), strict=True)
+            if not slots
+        ]
+        groups, pods = [], []
+        for gang in gangs:
+            rules = gang.demand.spec.gather_strategy
+            wishes = [{"layer": rule.layer, "strategy": rule.strategy} for rule in rules]
+            wish = immutabledict({ANNOTATION_TOPOLOGY_SPEC: json.dumps({"gatherStrategy": wishes})})
+            groups.append(
+                PodGroup(namespace="q", name=gang.name, min_member=gang.demand.size, annotations=wish)
+            )
+            pods += [
+                Pod(
+                    namespace="q",
+                    name=f"{gang.name}-{member.rank}",
+                    labels={LABEL_POD_GROUP: gang.name},
+                    requests={"cpu": 8000},
+                )
+                for member in gang.demand.members
+            ]
+        declared = ClusterNetworkTopology("default", LAYERS)
+        snapshot = ClusterSnapshot(nodes=nodes, pending=pods, records=[declared, *groups])
+        self.snapshot = snapshot.assume(*busy)
+
+    def time_one_by_one(self) -> None:
+        schedule(self.snapshot)
+
+    def time_together(self) -> None:
+        (plan,) = schedule(self.snapshot, policy=TOGETHER).together
+        assert len(plan.started) > plan.one_by_one
 
 
 class Fragments:
