@@ -76,8 +76,8 @@ def parse_timestamp(text: str) -> int:
     *date, fraction, sign, hours, minutes = match.groups()
     try:
         whole = datetime(*map(int, date), tzinfo=UTC)  # type: ignore[misc, arg-type]  # six numbers
-    except ValueError as error:
-        raise ManifestError.at("", f'expected an RFC 3339 time, got "{text[:60]}": {error}') from None
+    except ValueError:
+        raise ManifestError.at("", f'expected an RFC 3339 time, got "{text[:60]}": no such moment') from None
     shift = (int(hours) * 60 + int(minutes)) * MINUTE if sign else 0
     nanoseconds = int((fraction or "0")[:9].ljust(9, "0"))
     return (
