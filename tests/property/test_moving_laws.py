@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordcore.model.certificates import Limits
+from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.decisions import Bound
+from koordcore.model.gangs import PodGroup
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.moves import Move
 from koordcore.model.resources import make_resources
@@ -25,7 +27,7 @@ from koordcore.schedule.moving import MoveRules, Moving, plan_cooling, plan_empt
 from koordcore.schedule.rebalance import Plan
 from koordcore.snapshot import ClusterSnapshot, bind
 from koordcore.verify.moves import verify_moves
-from tests.schedule.moving_worlds import HOT, NOW, random_world
+from tests.schedule.moving_worlds import GANG, HOT, NOW, random_world
 
 P = TypeVar("P", bound=Plan)
 
@@ -52,8 +54,16 @@ def assert_legal(snapshot: ClusterSnapshot, moving: Moving[P], rules: MoveRules)
     if rules.limits.total is not None:
         assert len(moves) <= rules.limits.total
     most = rules.migration.max_migrating_globally
+    members = {pod.key for pod in snapshot.bound_pods() if GANG in pod.labels}
     for wave in range(max((move.arrives for move in moves), default=-1) + 1):
-        assert most is None or sum(move.leaves <= wave <= move.arrives for move in moves) <= most
+        away = {move.pod for move in moves if move.leaves <= wave <= move.arrives}
+        assert most is None or len(away) <= most
+        for budget in snapshot.of(PodDisruptionBudget):
+            pods = [snapshot.pod(key) for key in away]
+            gone = sum(pod is not None and budget.selector.matches(pod.labels) for pod in pods)
+            assert gone <= budget.disruptions_allowed
+        for group in snapshot.of(PodGroup):
+            assert not away & members or len(members - away) >= group.min_member
 
 
 def carried_out(

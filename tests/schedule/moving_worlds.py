@@ -27,6 +27,7 @@ from koordcore.model.selectors import LabelSelector
 from koordcore.schedule import schedule
 from koordcore.schedule.moving import MoveRules
 from koordcore.snapshot import ClusterSnapshot
+from tests.reservations.worlds import reservation
 
 NOW: Final = 10**18
 GANG: Final = "pod-group.scheduling.sigs.k8s.io"
@@ -53,6 +54,8 @@ def random_world(seed: int) -> tuple[ClusterSnapshot, MoveRules]:
     empty = ClusterSnapshot(nodes=nodes).with_records(*devices)
     placed = schedule(empty, pods, policy=POLICY).snapshot
     running = [_started(pod, chance) for pod in placed.bound_pods()]
+    if chance.random() < 0.3:
+        empty = empty.with_records(reservation("r", chance.randint(1, 3), chance.choice(names), "web"))
     snapshot = empty.assume(*running).with_records(
         *_records(running, chance), *_metrics(running, names, chance)
     )
