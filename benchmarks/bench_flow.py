@@ -335,3 +335,24 @@ class Profile:
         return len(self._run().bound)
 
     track_placed.unit = "pods"  # type: ignore[attr-defined]  # read by asv
+
+
+class OneByOne(Profile):
+    """The same pods, a call for each: what a control plane pays that decides as pods come."""
+
+    def setup(self, profile: str) -> None:
+        super().setup(profile)
+        self.pods = self.pods[:20]
+
+    def _run(self) -> ScheduleResult:
+        result = schedule(self.snapshot, self.pods[:1], policy=self.policy, now=NOW)
+        for pod in self.pods[1:]:
+            assert len(result.bound) == 1
+            result = schedule(result.snapshot, [pod], policy=self.policy, now=NOW)
+        return result
+
+    def track_placed(self, profile: str) -> int:
+        end = self._run().snapshot
+        return sum(pod.key in end.location for pod in self.pods)
+
+    track_placed.unit = "pods"  # type: ignore[attr-defined]  # read by asv

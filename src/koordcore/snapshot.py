@@ -32,7 +32,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionPlan
 from koordcore.model.resources import counted
 
-__all__ = ["ClusterSnapshot", "ScheduleResult", "bind"]
+__all__ = ["ClusterSnapshot", "ScheduleResult", "bind", "changed_rows"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -104,7 +104,7 @@ class ClusterSnapshot:
     @cached_property
     def location(self) -> Mapping[PodKey, str]:
         """Which node holds which pod."""
-        return {pod.key: state.name for state in self.nodes for pod in state.pods}
+        return self.derived(_locations, _located_again)
 
     @cached_property
     def _records_by_type(self) -> Mapping[type, tuple[ClusterRecord, ...]]:
@@ -361,6 +361,34 @@ class ClusterSnapshot:
         for row in rows:
             requested[:, row], scored[:, row] = node_columns(self.layout, nodes[row].name, nodes[row].pods)
         return ClusterColumns(layout=self.layout, requested=freeze(requested), scored=freeze(scored))
+
+
+def changed_rows(before: tuple[NodeState, ...], after: tuple[NodeState, ...]) -> list[int]:
+    """Give the rows of the nodes that are not the same objects."""
+    return [row for row, (old, new) in enumerate(zip(before, after, strict=True)) if old is not new]
+
+
+def _locations(snapshot: ClusterSnapshot) -> dict[PodKey, str]:
+    return {pod.key: state.name for state in snapshot.nodes for pod in state.pods}
+
+
+def _located_again(
+    nodes: tuple[NodeState, ...],
+    records: tuple[ClusterRecord, ...],
+    value: dict[PodKey, str],
+    snapshot: ClusterSnapshot,
+) -> dict[PodKey, str]:
+    del records
+    changed = changed_rows(nodes, snapshot.nodes)
+    if not changed:
+        return value
+    found = dict(value)
+    for row in changed:
+        for pod in nodes[row].pods:
+            found.pop(pod.key, None)
+    for row in changed:
+        found.update((pod.key, snapshot.nodes[row].name) for pod in snapshot.nodes[row].pods)
+    return found
 
 
 def _replace(values: tuple[T, ...], changes: Mapping[int, T]) -> tuple[T, ...]:

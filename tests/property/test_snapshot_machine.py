@@ -11,7 +11,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from koordcore import ClusterSnapshot, ModelError, Node, Pod, PodKey, schedule, verify
 from koordcore._arrays import compile_columns, compile_layout
+from koordcore._workspace import Workspace
 from koordcore.model.resources import total
+from koordcore.schedule.features.neighbours import affine
+from koordcore.schedule.jobs import gang_state
 from tests.property.strategies import clusters, pods
 
 
@@ -73,6 +76,21 @@ class SnapshotMachine(RuleBasedStateMachine):
         assert [pod.key for pod in snapshot.pending] == sorted(
             key for key, node in model.items() if node is None
         )
+
+    @rule(snapshot=forks)
+    def what_is_carried_over_agrees(self, snapshot: ClusterSnapshot) -> None:
+        fresh = ClusterSnapshot(nodes=snapshot.nodes, pending=snapshot.pending, records=snapshot.records)
+        assert gang_state(snapshot) == gang_state(fresh)
+        terms = [pod.affinity is not None for pod in fresh.bound_pods()]
+        assert affine(Workspace(snapshot)) >= affine(Workspace(fresh))
+        assert any(terms) >= affine(Workspace(fresh))
+
+    @rule(target=forks, snapshot=forks)
+    def a_member_arrives(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        self.number += 1
+        labels = {"pod-group.scheduling.sigs.k8s.io": f"g{self.number % 2}"}
+        pod = Pod(name=f"member{self.number}", labels=labels)
+        return self._keep(snapshot.with_pending(pod), {**self.models[id(snapshot)], pod.key: None})
 
     @rule(snapshot=forks)
     def columns_agree(self, snapshot: ClusterSnapshot) -> None:

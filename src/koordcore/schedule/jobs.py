@@ -11,11 +11,13 @@ from koordcore.allocators.gang.cycle import before_pre_filter
 from koordcore.allocators.gang.events import add_pod, add_pod_group
 from koordcore.allocators.gang.state import Code, GangState
 from koordcore.errors import ManifestError
+from koordcore.model.cluster import ClusterRecord
 from koordcore.model.gangs import Gang, GangMode, GangPod, MatchPolicy, NetworkTopologySpec, PodGroup
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod, parse_topology_index
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, changed_rows
 from koordcore.topology.network import NetworkTopology, build_tree, order_layers
 
 __all__ = ["Job", "JobTable", "gang_state", "network_tree"]
@@ -40,12 +42,38 @@ def gang_state(snapshot: ClusterSnapshot) -> GangState:
     state = GangState()
     for group in snapshot.of(PodGroup):
         state = add_pod_group(state, gang_from_pod_group(group).gang).state
-    pods = (pod for pod in chain(snapshot.bound_pods(), snapshot.pending))
-    for pod in sorted(
-        (one for one in pods if gang_name(one.labels, one.annotations)), key=lambda one: one.key
-    ):
+    running = snapshot.derived(_running_members, _running_again).values()
+    pods = [*chain.from_iterable(running), *_members(snapshot.pending)]
+    for pod in sorted(pods, key=lambda one: one.key):
         state = add_pod(state, _gang_pod(pod)).state
     return state
+
+
+def _members(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    return tuple([pod for pod in pods if gang_name(pod.labels, pod.annotations)])
+
+
+def _running_members(snapshot: ClusterSnapshot) -> dict[int, tuple[Pod, ...]]:
+    """Members of gangs by the row of their node; only nodes that have some."""
+    found = ((row, _members(state.pods)) for row, state in enumerate(snapshot.nodes))
+    return {row: pods for row, pods in found if pods}
+
+
+def _running_again(
+    nodes: tuple[NodeState, ...],
+    records: tuple[ClusterRecord, ...],
+    value: dict[int, tuple[Pod, ...]],
+    snapshot: ClusterSnapshot,
+) -> dict[int, tuple[Pod, ...]]:
+    del records
+    changed = changed_rows(nodes, snapshot.nodes)
+    found = dict(value) if changed else value
+    for row in changed:
+        found.pop(row, None)
+        pods = _members(snapshot.nodes[row].pods)
+        if pods:
+            found[row] = pods
+    return found
 
 
 def network_tree(snapshot: ClusterSnapshot) -> NetworkTopology | None:

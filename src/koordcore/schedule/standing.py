@@ -29,7 +29,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
 from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
 from koordcore.protocol.reservation import OPERATING_MODE, reservation_order
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, changed_rows
 
 __all__ = [
     "NOTHING",
@@ -80,17 +80,13 @@ def held_again(
         return _held(snapshot)
     touched = {name for old, new in changes for name in (old.status.node_name, new.status.node_name)}
     touched &= snapshot.layout.row_of.keys()
-    touched.update(snapshot.nodes[row].name for row in _rows_changed(nodes, snapshot.nodes))
+    touched.update(snapshot.nodes[row].name for row in changed_rows(nodes, snapshot.nodes))
     there: dict[str, list[Pod]] = {name: [] for name in touched}
     for one in snapshot.of(Reservation) if touched else ():
         if one.status.node_name in there and one.active:
             there[one.status.node_name].append(reserve_pod(one))
     pods = {name: (*snapshot.node(name).pods, *holders) for name, holders in sorted(there.items())}
     return held.with_pods(pods, snapshot.pending, snapshot.records)
-
-
-def _rows_changed(before: tuple[NodeState, ...], after: tuple[NodeState, ...]) -> list[int]:
-    return [row for row, (old, new) in enumerate(zip(before, after, strict=True)) if old is not new]
 
 
 def _changes(
@@ -340,7 +336,7 @@ def standing_again(
             return standing(snapshot)
         states[number] = reservation_state(new)
         anew.add(number)
-    for at in _rows_changed(nodes, snapshot.nodes):
+    for at in changed_rows(nodes, snapshot.nodes):
         here = before.by_row.get(at, ())
         acting = [states[number].pod for number in here if states[number].pod is not None]
         if sorted(acting, key=_key) != sorted(operating_pods(snapshot, snapshot.nodes[at]), key=_key):

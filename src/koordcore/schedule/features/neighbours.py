@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from koordcore._workspace import Workspace
-from koordcore.model.cluster import Namespace
+from koordcore.model.cluster import ClusterRecord, Namespace
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.schedule.reserved import Lending
 from koordcore.scoring.groups import PodGroups
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, changed_rows
 
 __all__ = ["Neighbours", "affine", "namespace_labels", "pod_groups"]
 
@@ -60,9 +60,21 @@ class Neighbours:
         return entry[0].key not in self._absent
 
 
-def has_terms(snapshot: ClusterSnapshot, state: NodeState) -> bool:
+def _terms(snapshot: ClusterSnapshot) -> bool:
+    return any(map(has_terms, snapshot.nodes))
+
+
+def _terms_again(
+    nodes: tuple[NodeState, ...], records: tuple[ClusterRecord, ...], value: bool, snapshot: ClusterSnapshot
+) -> bool:
+    """Look only at nodes that changed; where there were terms, that there may be some is good enough."""
+    del records
+    after = snapshot.nodes
+    return value or any(has_terms(after[row]) for row in changed_rows(nodes, after))
+
+
+def has_terms(state: NodeState) -> bool:
     """Tell whether a pod on a node has terms towards other pods."""
-    del snapshot
     return any(
         pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None for pod in state.pods
     )
@@ -72,7 +84,7 @@ class _Terms:
     """Whether anybody has terms towards other pods; once true it stays so."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.any = any(workspace.snapshot.node_values(has_terms))
+        self.any = workspace.snapshot.derived(_terms, _terms_again)
         self.read = 0
 
 

@@ -32,6 +32,7 @@ from koordcore.allocators.numa_state import (
     numa_node_of,
     numa_state_of,
 )
+from koordcore.model.cluster import ClusterRecord
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceRequest
 from koordcore.model.nodes import NodeState
@@ -539,7 +540,20 @@ class _Told:
 
     def __init__(self, workspace: Workspace) -> None:
         snapshot = workspace.snapshot
-        self.anything = bool(snapshot.of(NodeResourceTopology)) or any(
-            any("koordinator.sh/" in key for key in (*node.labels, *node.annotations))
-            for node in workspace.layout.nodes
-        )
+        self.anything = bool(snapshot.of(NodeResourceTopology)) or snapshot.derived(_labelled, _as_before)
+
+
+def _labelled(snapshot: ClusterSnapshot) -> bool:
+    """Tell whether any node carries a label or an annotation of Koordinator's."""
+    return any(
+        any("koordinator.sh/" in key for key in (*state.node.labels, *state.node.annotations))
+        for state in snapshot.nodes
+    )
+
+
+def _as_before(
+    nodes: tuple[NodeState, ...], records: tuple[ClusterRecord, ...], value: bool, snapshot: ClusterSnapshot
+) -> bool:
+    """The nodes themselves are the same in all snapshots of a line."""
+    del nodes, records, snapshot
+    return value
