@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import attrs
 from hypothesis import given, settings
 
 from koordcore.model.pods import PodKey
 from koordcore.rebalance.emptying import plan_emptying
 from koordcore.rebalance.moves import Host, Movable, MoveProblem
 from tests.property.test_rebalance_laws import problems, replay
+from tests.reference.rebalance_moves import amounts, assignments
 
 
 def made(nodes: dict[str, tuple[int, ...]], fixed: dict[str, int] | None = None) -> MoveProblem:
@@ -53,3 +55,21 @@ def test_emptying_is_legal_at_every_step(problem: MoveProblem) -> None:
     assert all(len(moved & set(group.pods)) <= max(0, group.most) for group in problem.groups)
     assert not {move.target for move in plan.moves} & set(plan.emptied)
     assert all(one.pod in moved for one in problem.movable if one.node in plan.emptied)
+    assert not plan.gains or plan.gains[-1] == len(plan.emptied)
+    assert sum(plan.prices) == plan.certificate.objective[2]
+    # Usage plays a part in neither: all that could be emptied is what trying everything empties.
+    calm = attrs.evolve(problem, hosts=tuple(attrs.evolve(host, high={}) for host in problem.hosts))
+    certificate = plan_emptying(calm).certificate
+    assert certificate.bound <= best_emptying(calm) <= certificate.objective
+
+
+def best_emptying(problem: MoveProblem) -> tuple[int, int, int]:
+    """Try every set of moves that leaves nodes empty and touches no others."""
+    costs = {one.pod: one.cost for one in problem.movable}
+    found = []
+    for moved in assignments(problem):
+        after = amounts(problem, moved, "requests")
+        sources = {one.node for one in problem.movable if one.pod in moved}
+        if all(not any(after[name].values()) and name not in moved.values() for name in sources):
+            found.append((-len(sources), len(moved), sum(costs[pod] for pod in moved)))
+    return min(found)

@@ -113,10 +113,12 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
 
     def tables() -> None:
         if done.moves:
-            show(moves_table(done.moves, "legal at every step; not proven to be the most"))
+            text = certificate_text(done.certificate, "empties more with fewer moves")
+            show(moves_table(done.moves, text))
+            show(waves_table(done.moves, done.prices, "NODES EMPTY", [str(one) for one in done.gains]))
         print(f"{len(done.emptied)} nodes emptied: {', '.join(done.emptied) or 'none'}")
 
-    won = {"emptied": list(done.emptied)}
+    won = {"emptied": list(done.emptied), "gains": list(done.gains), "prices": list(done.prices)}
     print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
     return 0 if moving.legal and len(done.emptied) >= max(1, arguments.empty) else 1
 

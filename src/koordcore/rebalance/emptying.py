@@ -1,18 +1,22 @@
 """Which nodes can be emptied, and by which moves: bin-packing down by plan.
 
-Nodes with the cheapest pods are emptied first, each into the tightest places among the nodes that stay. The
-answer is legal at every step but not proven; :mod:`koordcore.rebalance.empty` has the reference's ranking.
+Nodes with the cheapest pods are emptied first, each into the tightest places among the nodes that stay. What
+is free on all nodes together bounds how many can be emptied; :mod:`koordcore.rebalance.empty` has the
+reference's ranking.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
+
 import attrs
 
-from koordcore.model.certificates import Certificate, CertificateStatus
+from koordcore.model.certificates import Certificate
 from koordcore.model.moves import Move
 from koordcore.rebalance.moves import Movable, MoveProblem
 from koordcore.rebalance.placing import Room
-from koordcore.rebalance.waves import in_waves
+from koordcore.rebalance.waves import in_waves, wave_prices
 
 __all__ = ["EmptyingPlan", "plan_emptying"]
 
@@ -27,12 +31,18 @@ class EmptyingPlan:
         By wave.
     emptied
         Names of the nodes that were emptied, in the order in which that was decided.
+    gains
+        Nodes that are empty after each wave.
+    prices
+        Cost of the moves that arrive in each wave.
     certificate
         Objective: emptied nodes (negative), moves, cost.
     """
 
     moves: tuple[Move, ...]
     emptied: tuple[str, ...]
+    gains: tuple[int, ...]
+    prices: tuple[int, ...]
     certificate: Certificate
 
 
@@ -69,8 +79,38 @@ def plan_emptying(problem: MoveProblem, *, most: int | None = None) -> EmptyingP
             emptied.append(name)
             filled = set(room.targets.values())
     cost = sum(one.cost for one in problem.movable if one.pod in room.targets)
+    objective = (-len(emptied), len(room.targets), cost)
+    moves = in_waves(problem, room.targets) or ()
+    last = {name: max(move.leaves for move in moves if move.source == name) for name in emptied}
+    prices = wave_prices(problem, moves)
     return EmptyingPlan(
-        moves=in_waves(problem, room.targets) or (),
+        moves=moves,
         emptied=tuple(emptied),
-        certificate=Certificate(CertificateStatus.HEURISTIC, (-len(emptied), len(room.targets), cost)),
+        gains=tuple(sum(left <= wave for left in last.values()) for wave in range(len(prices))),
+        prices=prices,
+        certificate=Certificate.make_bounded(objective, _bound(problem, candidates, most)),
     )
+
+
+def _bound(
+    problem: MoveProblem, candidates: Sequence[tuple[int, int, str]], most: int | None
+) -> tuple[int, ...]:
+    """Bound every plan: what leaves the emptied nodes fits into what is free on the others.
+
+    An emptied node takes away what it held and what was free on it; for every resource the smallest such
+    sums may add up to no more than all that is free.
+    """
+    hosts = {host.name: host for host in problem.hosts}
+    chosen = [hosts[name] for _, _, name in candidates]
+    count = len(chosen) if most is None else min(most, len(chosen))
+    for name in sorted({name for host in chosen for name, amount in host.requested.items() if amount}):
+        free = {
+            host.name: max(0, host.allocatable.get(name, 0) - host.requested.get(name, 0))
+            for host in problem.hosts
+            if host.receives
+        }
+        taken = sorted(host.requested.get(name, 0) + free.get(host.name, 0) for host in chosen)
+        fitting = sum(one <= sum(free.values()) for one in accumulate(taken))
+        count = min(count, fitting)
+    pods = sum(sorted(number for _, number, _ in candidates)[:count])
+    return -count, pods, sum(sorted(cost for cost, _, _ in candidates)[:count])
