@@ -70,6 +70,7 @@ def best_emptying(problem: MoveProblem) -> tuple[int, int, int]:
     for moved in assignments(problem):
         after = amounts(problem, moved, "requests")
         sources = {one.node for one in problem.movable if one.pod in moved}
-        if all(not any(after[name].values()) and name not in moved.values() for name in sources):
+        whole = all(one.pod in moved for one in problem.movable if one.node in sources)
+        if whole and all(not any(after[name].values()) and name not in moved.values() for name in sources):
             found.append((-len(sources), len(moved), sum(costs[pod] for pod in moved)))
     return min(found)
