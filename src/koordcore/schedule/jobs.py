@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 import attrs
+from immutabledict import immutabledict
 
 from koordcore.allocators.gang.cycle import before_pre_filter
 from koordcore.allocators.gang.events import add_pod, add_pod_group
@@ -38,15 +39,44 @@ def _gang_pod(pod: Pod) -> GangPod:
 
 
 def gang_state(snapshot: ClusterSnapshot) -> GangState:
-    """Build the state of all gangs: PodGroups first, then pods in the order of their keys."""
-    state = GangState()
-    for group in snapshot.of(PodGroup):
-        state = add_pod_group(state, gang_from_pod_group(group).gang).state
+    """Build the state of all gangs: PodGroups first, then pods in the order of their keys.
+
+    Gangs that know nothing of each other are followed apart: every event copies the records that it may
+    change, and those of thousands of gangs are no concern of one pod.
+    """
+    groups = [gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)]
     running = snapshot.derived(_running_members, _running_again).values()
-    pods = [*chain.from_iterable(running), *_members(snapshot.pending)]
-    for pod in sorted(pods, key=lambda one: one.key):
-        state = add_pod(state, _gang_pod(pod)).state
-    return state
+    members = [*chain.from_iterable(running), *_members(snapshot.pending)]
+    pods = [_gang_pod(pod) for pod in sorted(members, key=lambda one: one.key)]
+    home = _Families([*groups, *(pod.config for pod in pods if pod.config is not None)])
+    parts: dict[str, GangState] = {}
+    for group in groups:
+        name = home.of(group.id)
+        parts[name] = add_pod_group(parts.get(name, GangState()), group).state
+    for pod in pods:
+        name = home.of(pod.gang_id)
+        parts[name] = add_pod(parts.get(name, GangState()), pod).state
+    return GangState(
+        gangs=immutabledict({key: one for part in parts.values() for key, one in part.gangs.items()}),
+        groups=immutabledict({key: one for part in parts.values() for key, one in part.groups.items()}),
+    )
+
+
+class _Families:
+    """Gangs that name each other, in whatever direction and over however many others."""
+
+    def __init__(self, gangs: Iterable[Gang]) -> None:
+        self._parent: dict[str, str] = {}
+        for gang in gangs:
+            for other in gang.group:
+                self._parent[self.of(other)] = self.of(gang.id)
+
+    def of(self, gang_id: str) -> str:
+        """Give the gang that stands for a family."""
+        known = self._parent
+        while known.get(gang_id, gang_id) != gang_id:
+            known[gang_id] = gang_id = known.get(known[gang_id], known[gang_id])
+        return gang_id
 
 
 def _members(pods: Iterable[Pod]) -> tuple[Pod, ...]:
