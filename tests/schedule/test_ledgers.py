@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from benchmarks.bench_flow import gpu_objects, gpu_pods, numa_objects
-from koordcore import ClusterSnapshot, Pod, schedule, verify
+from koordcore import ClusterSnapshot, Pod, Unschedulable, schedule, verify
 from koordcore.manifests import snapshot_from_objects
 from koordcore.schedule.features.devices import device_state
 from koordcore.schedule.features.numa import numa_state
@@ -79,3 +79,24 @@ def test_a_fork_that_changes_no_node_shares_what_is_known_of_them() -> None:
     moved = snapshot.assume(attrs.evolve(Pod(name="p"), node_name="gpu-00000"))
     assert moved.node_values(device_state)[1] is states[1]
     assert moved.node_values(device_state)[0] is not states[0]
+
+
+def test_a_reason_is_counted_once_whether_or_not_a_node_has_a_policy() -> None:
+    """Nodes with and without a topology policy that refuse alike are one number."""
+    objects = numa_objects(4)
+    for one in objects[:4:2]:
+        one["metadata"]["labels"] = {}
+    for one in objects[::2]:
+        one["status"]["allocatable"]["koordinator.sh/gpu-core"] = "100"
+        one["status"]["allocatable"]["koordinator.sh/gpu-memory-ratio"] = "100"
+    pod = Pod(
+        name="odd",
+        labels={"koordinator.sh/qosClass": "LSR"},
+        annotations={WISH: '{"requiredCPUBindPolicy":"FullPCPUs"}'},
+        priority=9500,
+        requests={"cpu": 3000, "koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100},
+    )
+    (decision,) = schedule(snapshot_from_objects(objects).snapshot, [pod]).decisions
+    assert isinstance(decision, Unschedulable)
+    told = [(one.reason, one.nodes) for one in decision.rejections]
+    assert told == [("node(s) requested cpus not multiple cpus per core", 4)]

@@ -178,3 +178,95 @@ def test_a_virtual_function_is_given_once() -> None:
         raw.update(first)
 
     assert verify(snapshot, rewritten("vf2", same)(result))
+
+
+TABLE = {
+    "1": [{"minors": [minor], "allocationScore": 1} for minor in range(4)],
+    "2": [
+        {"minors": [0, 2], "allocationScore": 2, "ringBusBandwidth": "100Gi"},
+        {"minors": [1, 3], "allocationScore": 1},
+    ],
+}
+SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
+HINT = "scheduling.koordinator.sh/device-allocate-hint"
+
+
+def placed_on_a_table(annotations: dict[str, str], *, honor: bool) -> tuple[ClusterSnapshot, ScheduleResult]:
+    """Four idle cards on two switches with a table of partitions, and a pod that wants two of them."""
+    two = {"koordinator.sh/gpu-core": "200", "koordinator.sh/gpu-memory-ratio": "200"}
+    labels = {"node.koordinator.sh/gpu-partition-policy": "Honor"} if honor else {}
+    table = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(TABLE)}
+    devices = [device("gpu", minor, pcie=str(minor // 2)) for minor in range(4)]
+    for one in devices:
+        one["topology"]["nodeID"] = one["minor"] // 2
+    snapshot = snapshot_from_objects(
+        [
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": "n"},
+                "status": {
+                    "allocatable": {
+                        "pods": "10",
+                        "koordinator.sh/gpu-core": "400",
+                        "koordinator.sh/gpu-memory-ratio": "400",
+                    }
+                },
+            },
+            {
+                "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+                "kind": "Device",
+                "metadata": {"name": "n", "labels": labels, "annotations": table},
+                "spec": {"devices": devices},
+            },
+            pod("two", two, annotations),
+        ]
+    ).snapshot
+    result = schedule(snapshot)
+    assert len(result.bound) == 1
+    return snapshot, result
+
+
+@pytest.mark.parametrize(
+    ("annotations", "honor", "minors", "message"),
+    [
+        ({}, True, (0, 1), "cards {0, 1} are no partition of the node"),
+        ({SPEC: "{}"}, False, (1, 2), "cards {1, 2} are no partition of the node"),
+        (
+            {SPEC: '{"allocatePolicy":"Restricted"}'},
+            False,
+            (1, 3),
+            "partition {1, 3} is not of the best score 2",
+        ),
+        (
+            {SPEC: '{"ringBusBandwidth":"50Gi"}'},
+            True,
+            (1, 3),
+            "partition {1, 3} has too little bandwidth",
+        ),
+    ],
+    ids=["honoured table", "demanded partition", "restricted", "bandwidth"],
+)
+def test_cards_outside_a_partition_are_found(
+    annotations: dict[str, str], honor: bool, minors: tuple[int, int], message: str
+) -> None:
+    """The plan itself is legal; with other cards it is not, and the message says why."""
+    snapshot, result = placed_on_a_table(annotations, honor=honor)
+    assert verify(snapshot, result) == ()
+
+    def move(raw: dict[str, Any]) -> None:
+        for entry, minor in zip(raw["gpu"], minors, strict=True):
+            entry["minor"] = minor
+
+    assert message in [one.message for one in verify(snapshot, rewritten("two", move)(result))]
+
+
+@pytest.mark.parametrize("scope", ["NUMANode", "PCIe"])
+def test_cards_out_of_scope_are_found(scope: str) -> None:
+    """Two cards on two NUMA nodes are neither inside one of them nor on one switch."""
+    wish = {HINT: json.dumps({"gpu": {"requiredTopologyScope": scope}})}
+    # No partition of the table lies inside one scope, so the pod goes by topology.
+    snapshot, result = placed_on_a_table(wish, honor=False)
+    assert verify(snapshot, result) == ()
+    found = verify(snapshot, rewritten("two", set_minor("gpu", 1, 2))(result))
+    assert f"cards 0, 2 are not inside one {scope}" in [one.message for one in found]

@@ -63,6 +63,7 @@ def verify(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation
     """
     from koordcore.verify.cpus import check_cpu_requests
     from koordcore.verify.devices import check_device_requests
+    from koordcore.verify.places import check_device_places
 
     before, outcome, plain, whole = snapshot, result, result, result
     reserved: tuple[Violation, ...] = ()
@@ -86,7 +87,7 @@ def verify(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation
     known = {violation.subject for violation in found}
     for check in _checks():
         found.extend(one for one in check(before, outcome) if one.subject not in known)
-    for check in (check_cpu_requests, check_device_requests):
+    for check in (check_cpu_requests, check_device_requests, check_device_places):
         found.extend(one for one in check(before, whole) if one.subject not in known)
     found += [one for one in reserved if one.subject not in known]
     found.extend(_check_snapshot(snapshot, plain, spared))

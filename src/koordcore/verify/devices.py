@@ -18,7 +18,7 @@ from koordcore.model.quantity import parse_quantity
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["ALLOCATED", "check_device_requests", "check_devices"]
+__all__ = ["ALLOCATED", "RATIO", "asked_of", "check_device_requests", "check_devices"]
 
 ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
@@ -129,7 +129,7 @@ def _check_request(pod: Pod, device: DeviceObject) -> Iterator[Violation]:
         parts = _parts(pod)
     except (ValueError, TypeError, AttributeError, KoordcoreError):
         return
-    asked = _asked(pod)
+    asked = asked_of(pod)
     cards = [part for part in parts if part.kind == "gpu"]
     for name, amount in sorted(asked.items()):
         given = sum(part.amounts.get(name, 0) for part in cards)
@@ -141,7 +141,8 @@ def _check_request(pod: Pod, device: DeviceObject) -> Iterator[Violation]:
     yield from _check_joint(pod, parts, device)
 
 
-def _asked(pod: Pod) -> dict[str, int]:
+def asked_of(pod: Pod) -> dict[str, int]:
+    """Add up what a pod asks of cards, in percent points."""
     wanted: dict[str, int] = {}
     whole = sum(pod.requests.get(name, 0) for name in WHOLE_CARDS) * 100 + pod.requests.get(BOTH, 0)
     for name in (CORE, RATIO):

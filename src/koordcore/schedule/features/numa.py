@@ -197,8 +197,11 @@ class NUMAEvaluator(Evaluator):
         if self._joint is None:
             return self._plain.reasons(rows)
         aligned = self._held(rows)
-        found = [(reason, mask & ~aligned) for reason, mask in self._plain.reasons(rows)]
-        return found + [(reason, mask & aligned) for reason, mask in self._joint.reasons(rows)]
+        found = {reason: mask & ~aligned for reason, mask in self._plain.reasons(rows)}
+        for reason, mask in self._joint.reasons(rows):
+            here = mask & aligned
+            found[reason] = found[reason] | here if reason in found else here
+        return sorted(found.items())
 
     def _reserved_refusals(self, rows: Rows, served: BoolVector | None = None) -> dict[int, list[Shortfall]]:
         """Say by node why its reservations do not serve a pod that must sit in one of them.
