@@ -14,6 +14,7 @@ from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import KNOWN_POLICIES, read_policies
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.model.decisions import Unschedulable
+from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.scoring.gpu_share import CARD
 from koordcore.simulate.cluster import ClusterFragmentation
@@ -91,15 +92,18 @@ def _print_tables(found: Comparison, limit: int) -> None:
 def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
     """Where each pod lands that does not land the same everywhere: a column per policy, or all in one."""
     names = [one.name for one in found.outcomes]
+    known = {
+        one.pod_key: f"reservation/{one.name}" for one in found.outcomes[0].result.snapshot.of(Reservation)
+    }
     shown = found.elsewhere[:limit] if limit > 0 else found.elsewhere
     rows: list[tuple[str, ...]]
     columns = [Column("POD", tone=Tone.NAME)]
     if wide:
         columns.append(Column("WHERE"))
-        rows = [(str(one.pod), _told(one, names)) for one in shown]
+        rows = [(known.get(one.pod, str(one.pod)), _told(one, names)) for one in shown]
     else:
         columns += [Column(name.upper()) for name in names]
-        rows = [(str(one.pod), *(node or "–" for node in one.nodes)) for one in shown]
+        rows = [(known.get(one.pod, str(one.pod)), *(node or "–" for node in one.nodes)) for one in shown]
     more = len(found.elsewhere) - len(shown)
     note = f"… and {more} more rows; --limit 0 shows all" if more else ""
     return Table(title="Landing elsewhere", columns=tuple(columns), rows=rows, note=note)
