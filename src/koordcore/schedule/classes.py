@@ -255,7 +255,7 @@ class PodClass:
         feasible: BoolVector | np.bool_ = np.True_ if ground.flat is not None else ground.mask[rows]
         enough, score = self._by_state(rows)
         if enough is not None:
-            feasible = feasible & enough
+            feasible = enough if feasible is np.True_ else feasible & enough
         score += ground.flat if ground.flat is not None else ground.score[rows]
         for part in self._other_filters:
             mask = part.evaluator.fits(rows)
@@ -266,9 +266,13 @@ class PodClass:
             if more is not None:
                 score += part.setting.weight * more
         # Scores are never negative, so -1 keeps a node that does not fit behind all others.
-        score[~feasible] = -1
+        if feasible is not np.True_:
+            score[~feasible] = -1
         self._feasible[rows] = feasible
-        self._score[rows] = score
+        if rows is ALL_ROWS:
+            self._score = score
+        else:
+            self._score[rows] = score
 
     def _by_state(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
         """Give what :meth:`_by_amounts` gives, looked up for nodes in a state that was met before."""

@@ -25,7 +25,7 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.policy import BalancedArgs, FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
-from koordcore.schedule.feature import Evaluator, Feature, Scope
+from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Scope
 from koordcore.scoring.resources import (
     MAX_SCORE,
     Capacity,
@@ -59,7 +59,8 @@ def _looked_at(
 
 def _amounts(requests: Mapping[str, int], names: Iterable[str]) -> IntMatrix:
     """Give a pod's amounts of some resources as a column: ``(K, 1)``."""
-    return np.array([[min(requests.get(name, 0), AMOUNT_LIMIT)] for name in names], np.int64).reshape(-1, 1)
+    column = [[min(requests.get(name, 0), AMOUNT_LIMIT)] for name in names]
+    return np.array(column, np.int64) if column else np.zeros((0, 1), np.int64)
 
 
 class FitEvaluator(Evaluator):
@@ -118,8 +119,15 @@ class FitEvaluator(Evaluator):
         free = self._free(rows)
         return [free[resource] >= amount for _, resource, amount in self._asked]
 
-    def fits(self, rows: Rows) -> BoolVector:
-        return self._all_fit(self._free(rows))
+    def fits(self, rows: Rows) -> BoolVector | None:
+        free = self._free(rows)
+        if rows is ALL_ROWS and not self._absent and self._least_suffices(free):
+            return None
+        return self._all_fit(free)
+
+    def _least_suffices(self, free: IntMatrix) -> bool:
+        """Tell whether every node has room: finding the least takes half as long as comparing them all."""
+        return all(free[resource].min(initial=amount) >= amount for _, resource, amount in self._asked)
 
     def fits_from(self, rooms: Rooms) -> BoolVector:
         return self._all_fit(self._workspace.free[:, rooms.rows] + rooms.lent)
