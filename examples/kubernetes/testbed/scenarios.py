@@ -6,6 +6,7 @@ import json
 import random  # noqa: TID251  # seeded; a tool for people, not the library
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from typing import Any, Final
 
 import attrs
@@ -203,46 +204,55 @@ def two(bed: Bed, plan: Plan, outcome: Outcome) -> None:
 def kills(bed: Bed, plan: Plan, outcome: Outcome) -> None:
     """The scheduler is killed after some binds and evictions, or some time, until all pods have their nodes.
 
-    By turns a mixture comes into the empty cluster, and an important gang into one full of gangs.
+    By turns a mixture comes into the empty cluster, an important gang into one full of gangs, and a mixture
+    while another scheduler runs that is not killed.
     """
     chance = random.Random(plan.seed)
     begin = time.monotonic()
     rounds = 0
     while outcome.kills < plan.kills:
-        if rounds % 2:
+        kind = rounds % 3
+        if kind == 1:
             _full_of_gangs(bed, plan, outcome)
             pods = list(gang("kill", 8, _cards(8), gather="BlockLayer", priority="high"))
         else:
             pods = _mixture("kill")
         wanted = _members(pods)
         bed.create(pods)
-        while bed.running("kill") < wanted and time.monotonic() - begin < 10 * _PLENTY:
-            with bed.scheduler(patience=0.5, batch=chance.choice((60, 200))) as scheduler:
-                match chance.choice(("amid a batch", "amid a batch", "some time", "at the start")):
-                    case "amid a batch":
-                        bed.until(moves=chance.randrange(1, 40), pods=wanted, prefix="kill", seconds=60.0)
-                    case "some time":
-                        scheduler.wait_ready(60.0)
-                        bed.until(pods=wanted, prefix="kill", seconds=chance.uniform(0.0, 3.0))
-                    case _:
-                        time.sleep(chance.uniform(0.0, 2.0))
-            outcome.kills += 1
+        with ExitStack() as rivals:
+            if kind == 2:
+                rivals.enter_context(bed.scheduler(patience=0.5, batch=30))
+            while bed.running("kill") < wanted and time.monotonic() - begin < 10 * _PLENTY:
+                _kill_one(bed, outcome, chance, wanted)
+            with bed.scheduler(patience=0.5) as scheduler:
+                bed.until(pods=wanted, prefix="kill", seconds=_PLENTY)
+                time.sleep(2.0)  # so that whatever is still to be undone is
             outcome.cycles += scheduler.cycles
-        with bed.scheduler(patience=0.5) as scheduler:
-            bed.until(pods=wanted, prefix="kill", seconds=_PLENTY)
-            time.sleep(2.0)  # so that whatever is still to be undone is
-        outcome.cycles += scheduler.cycles
         found = bed.running("kill")
         outcome.expect(found == wanted, f"round {rounds}: {found} of {wanted} run")
-        if rounds % 2:
+        if kind == 1:
             _one_gang_gone(bed, plan, outcome)
         outcome.wrong += check(bed.api)
-        outcome.bound += bed.running()
+        outcome.bound += found
         rounds += 1
         bed.clear()
     outcome.seconds = time.monotonic() - begin
     left = sum(cycle["finished"] > 0 for cycle in outcome.cycles)
     outcome.note = f"{rounds} rounds, seed {plan.seed}; {left} batches were left half done and finished"
+
+
+def _kill_one(bed: Bed, outcome: Outcome, chance: random.Random, wanted: int) -> None:
+    with bed.scheduler(patience=0.5, batch=chance.choice((60, 200))) as scheduler:
+        match chance.choice(("amid a batch", "amid a batch", "some time", "at the start")):
+            case "amid a batch":
+                bed.until(moves=chance.randrange(1, 40), pods=wanted, prefix="kill", seconds=60.0)
+            case "some time":
+                scheduler.wait_ready(60.0)
+                bed.until(pods=wanted, prefix="kill", seconds=chance.uniform(0.0, 3.0))
+            case _:
+                time.sleep(chance.uniform(0.0, 2.0))
+    outcome.kills += 1
+    outcome.cycles += scheduler.cycles
 
 
 SCENARIOS: Final[Mapping[str, Callable[[Bed, Plan, Outcome], None]]] = {
