@@ -247,6 +247,36 @@ def test_inspect_draws_cpus_by_core(capsys: pytest.CaptureFixture[str], tmp_path
     ]
 
 
+def test_inspect_tells_conflicts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Pods that hold more of a card than there is are named."""
+    amounts = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
+    key = "scheduling.koordinator.sh/device-allocated"
+    held = json.dumps({"gpu": [{"minor": 0, "resources": amounts}]})
+    objects: list[dict[str, object]] = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {}}},
+        {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Device",
+            "metadata": {"name": "n"},
+            "spec": {"devices": [{"type": "gpu", "minor": 0, "health": True, "resources": amounts}]},
+        },
+    ]
+    objects += [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": {key: held}},
+            "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+        }
+        for name in ("a", "b")
+    ]
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    code, out, _ = run(capsys, "inspect", "n", str(path))
+    assert code == 0
+    assert "conflict: gpu 0: koordinator.sh/gpu-core: 200 of 100 held by default/a, default/b" in out
+
+
 def test_topology_shows_domains_and_draws_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The tree as a table, and as a picture that is the same each time."""
     first, second = tmp_path / "a.svg", tmp_path / "b.svg"

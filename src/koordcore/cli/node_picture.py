@@ -36,6 +36,7 @@ def draw_node(snapshot: ClusterSnapshot, state: NodeState) -> str:
         sockets = {node.id: node.socket for node in numa.node.topology.nodes}
         lines += ["", "devices", *_device_lines(inventory, devices, sockets)]
         lines += _partition_lines(inventory, devices)
+        lines += [f"  conflict: {one.kind} {one.minor}: {one.message}" for one in devices.conflicts]
     if numa.node.topology.cpus:
         lines += ["", "CPUs", *_cpu_lines(numa)]
     if state.pods:
