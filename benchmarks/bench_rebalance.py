@@ -19,10 +19,11 @@ from koordcore.rebalance.defrag import Wanted, plan_defragmentation
 from koordcore.rebalance.evict import CycleEvictor, balance_low_node_load
 from koordcore.rebalance.fragments import Fragments, plan_fragments
 from koordcore.rebalance.load_problem import problem_of_load
-from koordcore.rebalance.moves import Host, Movable, MoveProblem
+from koordcore.rebalance.moves import Group, Host, Movable, MoveProblem
 from koordcore.rebalance.plan import RebalancePlan, plan_rebalance
 from koordcore.scoring.fragmentation import workload_mix
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
+from tests.reference.rebalance_moves import fewest_to_cool
 
 GIB: Final = 2**30
 NOW: Final = 1_800_000_000 * 10**9
@@ -306,3 +307,78 @@ class LessFragmentation:
 
 LessFragmentation.track_fall.unit = "percent"  # type: ignore[attr-defined]
 LessFragmentation.track_moves.unit = "moves"  # type: ignore[attr-defined]
+
+
+def small_problem(seed: int) -> MoveProblem:
+    """Make two to four nodes with up to six pods, most of them on the first node, often tight."""
+    chance = random.Random(seed)
+    count = chance.randint(2, 4)
+
+    def two(most: int, least: int = 0) -> dict[str, int]:
+        return {"cpu": chance.randint(least, most), "memory": chance.randint(least, most)}
+
+    movable = tuple(
+        Movable(
+            pod=PodKey("d", f"p{index}"),
+            node="n0" if chance.random() < 0.6 else f"n{chance.randrange(count)}",
+            requests=make_resources(two(5)),
+            usage=make_resources(two(5)),
+            cost=chance.randint(1, 3),
+        )
+        for index in range(chance.randint(2, 6 if count < 4 else 5))
+    )
+    hosts = []
+    for index in range(count):
+        own = [one for one in movable if one.node == f"n{index}"]
+        asked, used = two(2), two(2)
+        for one in own:
+            asked = {name: amount + one.requests[name] for name, amount in asked.items()}
+            used = {name: amount + one.usage[name] for name, amount in used.items()}
+        hosts.append(
+            Host(
+                name=f"n{index}",
+                requested=asked,
+                usage=used,
+                allocatable=two(14, 8),
+                high=two(8, 4),
+                receives=chance.random() < 0.9,
+            )
+        )
+    keys = tuple(one.pod for one in movable)
+    limited = Group("some", keys[: chance.randint(1, len(keys))], chance.randint(0, 3))
+    groups = (limited,) if chance.random() < 0.3 else ()
+    return MoveProblem(hosts=tuple(hosts), movable=movable, groups=groups)
+
+
+@cache
+def against_brute_force() -> tuple[tuple[bool, bool, bool], ...]:
+    """Solve 2000 random problems: hot before, worse than trying everything, proven."""
+    results = []
+    for seed in range(2000):
+        asked = small_problem(seed)
+        done, best = plan_rebalance(asked, limits=Limits(1.0)), fewest_to_cool(asked)
+        worse = done.certificate.objective > best or done.certificate.bound > best
+        results.append((bool(done.before), worse, done.certificate.proven))
+    return tuple(results)
+
+
+class BruteForce:
+    """2000 random problems against every assignment of pods to nodes."""
+
+    timeout = 900
+
+    def setup(self) -> None:
+        self.results = against_brute_force()
+
+    def track_hot(self) -> int:
+        return sum(hot for hot, _, _ in self.results)
+
+    def track_worse(self) -> int:
+        return sum(worse for _, worse, _ in self.results)
+
+    def track_proven(self) -> int:
+        return sum(proven for _, _, proven in self.results)
+
+
+for _name in ("hot", "worse", "proven"):
+    getattr(BruteForce, f"track_{_name}").unit = "problems"

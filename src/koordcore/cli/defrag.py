@@ -47,8 +47,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Describe the verb."""
     parser = verbs.add_parser(
         "defrag",
-        help="make room for a shape with the fewest moves",
-        description="Plan the fewest moves of running pods after which a wanted shape fits.",
+        help="make room with the fewest moves",
+        description="Plan moves of running pods: room for a shape, empty nodes, fewer idle cards in vain.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -63,7 +63,11 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--fragments", action="store_true", help="fewer idle cards that the expected work cannot use"
     )
     parser.add_argument(
-        "--worth", type=float, default=0.1, metavar="CARDS", help="what a move must win (0.1 cards)"
+        "--worth",
+        type=float,
+        default=0.1,
+        metavar="CARDS",
+        help="with --fragments: what a move must win (0.1 cards)",
     )
     parser.add_argument("--most", type=int, metavar="N", help="with --fragments: moves at most")
     parser.add_argument(
