@@ -297,39 +297,53 @@ def spare(
     broken = (evicted > 0) & (jobs.running - evicted < jobs.least)
     staying = np.zeros(len(table), dtype=bool) if moves is None else moves >= 0
 
-    def back(ones: Sequence[int]) -> bool:
+    # Thousands of single steps are faster on plain lists than on arrays.
+    leaving = np.flatnonzero(kept).tolist()
+    node = dict(zip(leaving, table.node[leaving].tolist(), strict=True))
+    given_by = dict(zip(leaving, table.amounts[:, leaving].T.tolist(), strict=True))
+    left = {row: room[:, row].tolist() for row in node.values()}
+    asked = {row: np.flatnonzero(wanted[:, row]).tolist() for row in left}
+
+    def give(ones: Sequence[int], sign: int) -> None:
         for one in ones:
-            room[:, table.node[one]] -= table.amounts[:, one]
-        rows = sorted({int(table.node[one]) for one in ones})
-        if all((room[:, row][wanted[:, row]] >= 0).all() for row in rows):
+            here = left[node[one]]
+            for resource, amount in enumerate(given_by[one]):
+                here[resource] += sign * amount
+
+    def back(ones: Sequence[int]) -> bool:
+        give(ones, -1)
+        if all(left[row][resource] >= 0 for row in {node[one] for one in ones} for resource in asked[row]):
             kept[list(ones)] = False
             if not problem.pools or problem.pools_hold(counts, kept & ~staying):
                 return True
             kept[list(ones)] = True
-        for one in ones:
-            room[:, table.node[one]] += table.amounts[:, one]
+        give(ones, 1)
         return False
 
     def most_back(job: int) -> None:
         """Let a gang that breaks keep its minimum where it can spare as many as have to leave."""
         ones = [one for one in problem.of_job(job).tolist() if kept[one]]
         given: list[int] = []
-        for row in sorted({int(table.node[one]) for one in ones}):
-            here = [one for one in ones if table.node[one] == row][:_MOST_TOGETHER]
+        for row in sorted({node[one] for one in ones}):
+            here = [one for one in ones if node[one] == row][:_MOST_TOGETHER]
             sets = (some for size in range(len(here), 0, -1) for some in combinations(here, size))
             given += next((some for some in sets if back(some)), ())
         if len(ones) - len(given) > jobs.slack[job]:
             kept[given] = True
-            for one in given:
-                room[:, table.node[one]] += table.amounts[:, one]
+            give(given, 1)
 
+    priority = dict(zip(leaving, table.priority[leaving].tolist(), strict=True))
+    gangs: dict[int, list[int]] = {}
     units: list[tuple[tuple[int, ...], list[int]]] = []
-    for job in np.flatnonzero(broken).tolist():
-        ones = [one for one in problem.of_job(job).tolist() if kept[one]]
-        units.append(((0, -int(table.priority[ones].max()), -len(ones), job), ones))
-    for one in np.flatnonzero(kept).tolist():
-        if not broken[table.job[one]]:
-            units.append(((1, -int(table.priority[one]), 0, one), [one]))
+    for one, job, breaks in zip(
+        leaving, table.job[leaving].tolist(), broken[table.job[leaving]], strict=True
+    ):
+        if breaks:
+            gangs.setdefault(job, []).append(one)
+        else:
+            units.append(((1, -priority[one], 0, one), [one]))
+    for job, ones in gangs.items():
+        units.append(((0, -max(priority[one] for one in ones), -len(ones), job), ones))
     units.sort(key=lambda unit: (unit[0][1], unit[0]))
     for (lone, _, _, job), ones in units:
         if not back(ones) and not lone and jobs.slack[job]:
