@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
+from math import comb
 from typing import Final, TypeAlias
 
 import attrs
@@ -19,6 +20,7 @@ __all__ = [
     "Movable",
     "MoveProblem",
     "anywhere",
+    "cheapest_cover",
     "covering_sets",
     "fewest_leaving",
     "hot_hosts",
@@ -225,3 +227,17 @@ def covering_sets(
         yield from (tuple(pods[index] for index in chosen) for chosen in found)
         if seen > _MOST_SETS:
             return
+
+
+def cheapest_cover(
+    pods: Sequence[Movable], amounts: Sequence[Mapping[str, int]], excess: Mapping[str, int], count: int
+) -> int:
+    """Bound from below what so many pods cost that take an excess away.
+
+    Exact where all sets of that size are looked through; else the cheapest pods, whether they cover or not.
+    """
+    if len(pods) <= _MOST_PODS and comb(len(pods), count) <= _MOST_SETS:
+        first = next(iter(covering_sets(pods, amounts, excess)), ())
+        if len(first) == count:
+            return sum(one.cost for one in first)
+    return sum(sorted(one.cost for one in pods)[:count])

@@ -20,6 +20,7 @@ from koordcore.rebalance.moves import (
     Host,
     Movable,
     MoveProblem,
+    cheapest_cover,
     covering_sets,
     fewest_leaving,
     hot_hosts,
@@ -123,12 +124,14 @@ def _bound(hot: Sequence[Host], by_node: Mapping[str, Sequence[Movable]]) -> tup
     stuck = moves = cost = 0
     for host in hot:
         own = by_node.get(host.name, ())
-        least = fewest_leaving([one.usage for one in own], _excess(host))
+        used, excess = [one.usage for one in own], _excess(host)
+        least = fewest_leaving(used, excess)
         if least is None:
             stuck += 1
         else:
             moves += least
-            cost += sum(sorted(one.cost for one in own)[:least])
+            # A plan with no more moves than that takes exactly so many pods off each of these nodes.
+            cost += cheapest_cover(own, used, excess, least)
     return stuck, moves, cost
 
 

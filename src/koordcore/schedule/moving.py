@@ -21,6 +21,7 @@ from koordcore.model.rebalance import (
     MigrationControllerArgs,
 )
 from koordcore.rebalance.compare import EvictionOutcome, outcome_of
+from koordcore.rebalance.costs import moving_costs
 from koordcore.rebalance.defrag import DefragmentationPlan, Wanted, plan_defragmentation
 from koordcore.rebalance.emptying import EmptyingPlan, plan_emptying
 from koordcore.rebalance.evict import CycleEvictor, balance_low_node_load
@@ -58,7 +59,8 @@ class MoveRules:
     limits
         Evictions that one plan may make per node, per namespace, and in all.
     costs
-        Prices of moving single pods, other than 1.
+        Prices of moving single pods. Left out, hot nodes are cooled at prices by class
+        (:func:`~koordcore.rebalance.costs.moving_costs`), and for anything else a move costs 1.
     """
 
     policy: Policy = Policy()
@@ -111,6 +113,8 @@ def plan_cooling(
 ) -> Moving[RebalancePlan]:
     """Plan the fewest moves that leave the fewest nodes hot, and none hotter than it is.
 
+    Among plans of as many moves the cheapest is taken: batch pods move rather than prod pods.
+
     Parameters
     ----------
     snapshot
@@ -129,16 +133,17 @@ def plan_cooling(
     if metrics is None:
         metrics = {one.node: one for one in snapshot.of(NodeMetric)}
     groups, at_once = limits_of(snapshot, args=rules.migration, limits=rules.limits)
+    pods = tuple(snapshot.bound_pods())
     problem = problem_of_load(
         [state.node for state in snapshot.nodes],
-        tuple(snapshot.bound_pods()),
+        pods,
         metrics,
         args,
         now=now,
         evictor=CycleEvictor(rules.evictor),
         groups=groups,
         at_once=at_once,
-        costs=rules.costs,
+        costs={**moving_costs(pods), **rules.costs},
     )
     return confirmed(snapshot, spared(problem), lambda asked: plan_rebalance(asked, limits=budget), rules)
 
