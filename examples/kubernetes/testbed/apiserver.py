@@ -50,15 +50,17 @@ def build(cache: Path) -> Path:
         download = [go, "mod", "download", "-json", f"{_MODULE}@v{_VERSION}"]
         found = json.loads(subprocess.run(download, cwd=folder, check=True, stdout=subprocess.PIPE).stdout)
         # The modules that live in Kubernetes' own repository have no versions in its go.mod.
-        staged = re.findall(r"^\s*(\S+) => \./staging/", Path(found["GoMod"]).read_text(), re.MULTILINE)
+        declared = Path(found["GoMod"]).read_text()
+        staged = re.findall(r"^\s*(\S+) => \./staging/", declared, re.MULTILINE)
         lines = [
             "module apiserver",
+            *re.findall(r"^go \S+", declared, re.MULTILINE),
             f"require {_MODULE} v{_VERSION}",
             *(f"replace {name} => {name} v0.{_VERSION.partition('.')[2]}" for name in sorted(staged)),
         ]
         Path(folder, "go.mod").write_text("\n".join(lines) + "\n")
         cache.mkdir(parents=True, exist_ok=True)
-        partly = binary.with_suffix(".part")
+        partly = binary.with_name(f"{binary.name}.part")
         command = [go, "build", "-mod=mod", "-p=2", "-ldflags=-s -w", "-o", str(partly)]
         subprocess.run(["nice", *command, f"{_MODULE}/cmd/kube-apiserver"], cwd=folder, check=True)
         partly.rename(binary)
