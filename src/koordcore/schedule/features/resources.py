@@ -119,10 +119,10 @@ class FitEvaluator(Evaluator):
         free = self._free(rows)
         return [free[resource] >= amount for _, resource, amount in self._asked]
 
-    def fits(self, rows: Rows) -> BoolVector | None:
+    def fits(self, rows: Rows) -> BoolVector:
         free = self._free(rows)
         if rows is ALL_ROWS and not self._absent and self._least_suffices(free):
-            return None
+            return np.ones(free.shape[1], bool)
         return self._all_fit(free)
 
     def _least_suffices(self, free: IntMatrix) -> bool:
