@@ -7,6 +7,7 @@ place of in-tree volumes, and VolumeAttachments of pods that are gone are not mo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
@@ -33,7 +34,7 @@ Attached: TypeAlias = tuple[str, str]
 """A driver, and what it calls a volume."""
 
 
-class _Readers:
+class _Readers(ABC):
     """What pods on nodes have, kept up to date with the workspace's journal."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -54,9 +55,9 @@ class _Readers:
             self.count(pod, row, sign)
         self._read = end
 
+    @abstractmethod
     def count(self, pod: Pod, row: int, sign: int) -> None:
         """Count a pod that comes, or take off one that leaves."""
-        raise NotImplementedError
 
 
 class _ClaimUsers(_Readers):
