@@ -35,6 +35,9 @@ SCORED: Final = 1
 FREE: Final = 2
 SPARE: Final = 3
 
+_SHAPES_KEPT: Final = 1024
+"""Shapes of pods whose amounts are remembered; where all pods differ they would be kept for nothing."""
+
 T = TypeVar("T")
 
 
@@ -147,6 +150,8 @@ class Workspace:
         key = (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
         change = self._changes.get(key)
         if change is None:
+            if len(self._changes) >= _SHAPES_KEPT:
+                self._changes.clear()
             change = self._changes[key] = self._change(*key)
             change[:, PODS_ROW] = (1, 1, -1, -1)
         column = self.amounts[:, :, row]

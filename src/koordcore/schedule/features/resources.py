@@ -88,11 +88,7 @@ class FitEvaluator(Evaluator):
                     self._asked.append((name, index[name], min(amount, AMOUNT_LIMIT)))
                 else:
                     self._absent[name] = min(amount, AMOUNT_LIMIT)
-        # One comparison of a block is cheaper than one for each resource; what is not asked for always fits.
-        needed = [[-(2**63)] for _ in range(1 + max(resource for _, resource, _ in self._asked))]
-        for _, resource, amount in self._asked:
-            needed[resource][0] = amount
-        self._needed = np.array(needed, np.int64)
+        self._needed: IntMatrix | None = None
         self._scored = scored
         self._own = _amounts(scored_requests, scored.names)
 
@@ -136,6 +132,12 @@ class FitEvaluator(Evaluator):
         return self._all_fit(self._workspace.at(rows)[FREE])
 
     def _all_fit(self, free: IntMatrix) -> BoolVector:
+        # One comparison of a block is cheaper than one for each resource; what is not asked for always fits.
+        if self._needed is None:
+            needed = [[-(2**63)] for _ in range(1 + max(resource for _, resource, _ in self._asked))]
+            for _, resource, amount in self._asked:
+                needed[resource][0] = amount
+            self._needed = np.array(needed, np.int64)
         fitting: BoolVector = np.logical_and.reduce(free[: len(self._needed)] >= self._needed)
         if self._absent:
             fitting[:] = False
