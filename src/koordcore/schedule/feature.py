@@ -96,7 +96,10 @@ class Evaluator:
     scope: ClassVar[Scope] = Scope.STATIC
     normalises: ClassVar[bool] = False
     amounts_only: ClassVar[bool] = False
-    """With scope ``NODE``, and nothing lent: nodes with equal amounts, had and taken, get equal answers."""
+    """With scope ``NODE``, and nothing lent: nodes with equal amounts, had and taken, get equal answers.
+
+    ``scores`` then gives a new array each time; the class adds to it in place.
+    """
     lending: Lending | None = None
     """What reservations lend to the class; ``fits`` answers as if it were all gone from the nodes."""
 
