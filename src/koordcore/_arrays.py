@@ -23,6 +23,7 @@ __all__ = [
     "BoolVector",
     "ClusterColumns",
     "ClusterLayout",
+    "FloatCube",
     "IntCube",
     "IntMatrix",
     "IntVector",
@@ -33,6 +34,7 @@ __all__ = [
     "freeze",
 ]
 
+FloatCube: TypeAlias = NDArray[np.float64]
 IntCube: TypeAlias = NDArray[np.int64]
 IntMatrix: TypeAlias = NDArray[np.int64]
 IntVector: TypeAlias = NDArray[np.int64]

@@ -17,6 +17,7 @@ from koordcore._arrays import (
     PODS_ROW,
     ClusterColumns,
     ClusterLayout,
+    FloatCube,
     IntCube,
     IntMatrix,
     Rows,
@@ -92,6 +93,7 @@ class Workspace:
         # garbage collector to look after.
         self._log: list[tuple[Any, ...]] = []
         self._changes: dict[tuple[tuple[tuple[str, int], ...], ...], IntMatrix] = {}
+        self._real: FloatCube | None = None
         self._gathered_for: Rows | None = None
         self._gathered_at = 0
         self._gathered: IntCube = self.amounts
@@ -108,6 +110,17 @@ class Workspace:
             self._gathered_for, self._gathered_at = rows, len(self.touched)
             self._gathered = self.amounts.take(rows, axis=2)
         return self._gathered
+
+    @property
+    def real(self) -> FloatCube:
+        """What is requested, and a hundred times what is spare, as float64: ``(2, R, N)``, to be read only.
+
+        Kernels that divide read it for all nodes at once, where converting would take as long as dividing.
+        """
+        if self._real is None:
+            hundredfold = self.amounts[SPARE] * 100.0
+            self._real = np.stack([self.amounts[REQUESTED].astype(np.float64), hundredfold])
+        return self._real
 
     def pods_on(self, row: int) -> dict[PodKey, Pod]:
         """Give the pods that hold room on a node now."""
@@ -159,8 +172,15 @@ class Workspace:
             column += change
         else:
             column -= change
-        self.touched.append(row)
+        self._changed(row)
         self.journal.append((pod, row, sign))
+
+    def _changed(self, row: int) -> None:
+        """Take note of a node whose amounts changed."""
+        if self._real is not None:
+            self._real[0, :, row] = self.amounts[REQUESTED, :, row]
+            np.multiply(self.amounts[SPARE, :, row], 100.0, out=self._real[1, :, row])
+        self.touched.append(row)
 
     def _change(self, requested: Iterable[tuple[str, int]], scored: Iterable[tuple[str, int]]) -> IntMatrix:
         """What requests, and those that scores read, add to a node's amounts, pods apart: ``(4, R)``."""
@@ -176,6 +196,7 @@ class Workspace:
     def shift(self, row: int, requested: Mapping[str, int], scored: Mapping[str, int], sign: int) -> None:
         """Count amounts on a node that no pod stands for, or take them off; undoing it is the caller's."""
         self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items())
+        self._changed(row)
 
     def bind(self, pod: Pod, row: int) -> None:
         """Put a pod, with its node and annotations set, on its node; room is not checked."""

@@ -17,7 +17,9 @@ from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
 from koordcore.model.policy import ShapePoint
 
 __all__ = [
+    "HALF",
     "Capacity",
+    "FloatMatrix",
     "least_percent",
     "most_percent",
     "ratio_table",
@@ -31,10 +33,12 @@ __all__ = [
 FloatMatrix: TypeAlias = NDArray[np.float64]
 
 MAX_SCORE: Final = 100
-FLOAT_EXACT: Final = 2**46
-"""Up to this capacity ``floor(100 * part / whole)`` in float64 is the integer quotient: ``100 * part`` is
-below 2**53, and a true quotient below an integer k <= 100 stays away from it by 1/whole >= 2**-46, which is
-more than the rounding error k * 2**-53."""
+FLOAT_EXACT: Final = 2**43
+"""Up to this capacity ``floor((hundredfold + 1/2) * (1 / whole))`` in float64 is the integer quotient
+``hundredfold // whole`` for ``hundredfold <= 100 * whole``: the true product stays away from the integers by
+``1 / (2 * whole) >= 2**-44``, which is more than the error of the two roundings, ``101 * 2**-52``."""
+HALF: Final = 0.5
+"""What is added to whole numbers before they are multiplied by an inverse."""
 
 
 class Capacity:
@@ -48,14 +52,16 @@ class Capacity:
     Attributes
     ----------
     divisor
-        The amounts with 1 for 0, as float64 where that is exact.
+        The amounts with 1 for 0, as float64 where :meth:`share` is exact.
+    inverse
+        One by the divisor; multiplying takes half the time of dividing.
     everywhere
         Every node has some of every resource.
     exact
-        Division in float64 gives the integer quotient.
+        Shares can be worked out in float64.
     """
 
-    __slots__ = ("_last", "_rows", "amounts", "divisor", "everywhere", "exact")
+    __slots__ = ("_last", "_rows", "amounts", "divisor", "everywhere", "exact", "inverse")
 
     def __init__(self, amounts: IntMatrix, *, part_of: Capacity | None = None) -> None:
         self.amounts = amounts
@@ -67,6 +73,7 @@ class Capacity:
             self.exact = part_of.exact
         divisor = amounts if self.everywhere else np.maximum(amounts, 1)
         self.divisor: IntMatrix | FloatMatrix = divisor.astype(np.float64) if self.exact else divisor
+        self.inverse: FloatMatrix = 1.0 / self.divisor
         self._rows: Rows | None = None
         self._last: Capacity | None = None
 
@@ -89,20 +96,32 @@ class Capacity:
         part = object.__new__(Capacity)
         part.amounts, part.divisor = self.amounts.take(rows, axis=1), self.divisor.take(rows, axis=1)
         part.everywhere, part.exact = True, self.exact
+        part.inverse = self.inverse.take(rows, axis=1)
         part._rows = part._last = None
         return part
 
     def percent(self, part: IntMatrix) -> IntMatrix:
         """Compute ``100 * part // whole`` for parts up to the whole; negative parts give 0."""
         if self.exact:
-            # Arrays of one type each: a mixed operation converts piece by piece and takes twice as long.
-            share = (part * MAX_SCORE).astype(np.float64)
-            share /= self.divisor
-            quotient: IntMatrix = share.astype(np.int64)
-        else:
-            quotient = np.floor_divide(part * MAX_SCORE, self.divisor, dtype=np.int64)
+            return self.share((part * MAX_SCORE).astype(np.float64) + HALF).astype(np.int64)
+        quotient: IntMatrix = np.floor_divide(part * MAX_SCORE, self.divisor, dtype=np.int64)
+        return np.maximum(quotient, 0, out=quotient)
+
+    def share(self, hundredfold: FloatMatrix) -> FloatMatrix:
+        """Compute ``hundredfold // whole``, 0 where that is negative; only where the capacity is ``exact``.
+
+        Parameters
+        ----------
+        hundredfold
+            ``(K, N)``: whole numbers up to a hundred times the amounts, with :data:`HALF` added; overwritten
+            by the result.
+        """
+        hundredfold *= self.inverse
+        np.floor(hundredfold, out=hundredfold)
         # Looking for what is out of bounds takes half as long as bounding it, and seldom finds anything.
-        return quotient if quotient.min(initial=0) >= 0 else np.maximum(quotient, 0, out=quotient)
+        if hundredfold.min(initial=0.0) < 0.0:
+            np.maximum(hundredfold, 0.0, out=hundredfold)
+        return hundredfold
 
 
 def least_percent(used: IntMatrix, capacity: Capacity) -> IntMatrix:
@@ -175,7 +194,7 @@ def score_ratio(used: IntMatrix, capacity: Capacity, weights: IntMatrix, table: 
     return result
 
 
-def score_balanced(used: IntMatrix, capacity: Capacity) -> IntVector:
+def score_balanced(used: IntMatrix | FloatMatrix, capacity: Capacity) -> IntVector:
     """Score how even the used fractions are: ``trunc(100 * (1 - standard deviation))``.
 
     Floats, as upstream defines it; a resource with no capacity is left out.
@@ -183,10 +202,9 @@ def score_balanced(used: IntMatrix, capacity: Capacity) -> IntVector:
     Parameters
     ----------
     used
-        ``(K, N)``, the pod included.
+        ``(K, N)``, the pod included; whole numbers, fastest as float64.
     """
-    fractions: FloatMatrix = used.astype(np.float64)
-    fractions /= capacity.divisor
+    fractions: FloatMatrix = used / capacity.divisor
     if fractions.max(initial=0.0) > 1.0:
         np.minimum(fractions, 1.0, out=fractions)
     if len(used) == 2 and capacity.everywhere:

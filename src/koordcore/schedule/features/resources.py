@@ -27,8 +27,10 @@ from koordcore.model.policy import BalancedArgs, FitArgs, FitPlusArgs, ScarceArg
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Scope
 from koordcore.scoring.resources import (
+    HALF,
     MAX_SCORE,
     Capacity,
+    FloatMatrix,
     least_percent,
     most_percent,
     ratio_table,
@@ -63,6 +65,28 @@ def _amounts(requests: Mapping[str, int], names: Iterable[str]) -> IntMatrix:
     return np.array(column, np.int64) if column else np.zeros((0, 1), np.int64)
 
 
+class FreeFloor:
+    """A lower bound of what is free on every node, so that most pods need not compare them all."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._floor: list[int] = workspace.free.min(axis=1, initial=AMOUNT_LIMIT).tolist()
+        self._read = len(workspace.touched)
+
+    def suffices(self, asked: Iterable[tuple[str, int, int]]) -> bool:
+        """Tell whether every node has room, by ``(name, resource, amount)``."""
+        workspace = self._workspace
+        for row in workspace.touched[self._read :]:
+            self._floor = list(map(min, self._floor, workspace.free[:, row].tolist()))
+        self._read = len(workspace.touched)
+        for _, resource, amount in asked:
+            if self._floor[resource] < amount:
+                self._floor[resource] = int(workspace.free[resource].min(initial=AMOUNT_LIMIT))
+                if self._floor[resource] < amount:
+                    return False
+        return True
+
+
 class FitEvaluator(Evaluator):
     """Filter and score of one pod class."""
 
@@ -91,6 +115,7 @@ class FitEvaluator(Evaluator):
         self._needed: IntMatrix | None = None
         self._scored = scored
         self._own = _amounts(scored_requests, scored.names)
+        self._spent = MAX_SCORE * self._own - HALF
 
     def _free(self, rows: Rows) -> IntMatrix:
         """What is free once the reservations that the pod may use are gone."""
@@ -117,13 +142,10 @@ class FitEvaluator(Evaluator):
 
     def fits(self, rows: Rows) -> BoolVector:
         free = self._free(rows)
-        if rows is ALL_ROWS and not self._absent and self._least_suffices(free):
+        # Nothing that is lent makes less room.
+        if rows is ALL_ROWS and not self._absent and self._workspace.once(FreeFloor).suffices(self._asked):
             return np.ones(free.shape[1], bool)
         return self._all_fit(free)
-
-    def _least_suffices(self, free: IntMatrix) -> bool:
-        """Tell whether every node has room: finding the least takes half as long as comparing them all."""
-        return all(free[resource].min(initial=amount) >= amount for _, resource, amount in self._asked)
 
     def fits_from(self, rooms: Rooms) -> BoolVector:
         return self._all_fit(self._workspace.free[:, rooms.rows] + rooms.lent)
@@ -182,15 +204,16 @@ class FitEvaluator(Evaluator):
 
     def scores(self, rows: Rows) -> IntVector:
         scored = self._scored
-        amounts = self._workspace.at(rows)
         lifted = None if self.lending is None else self.lending.lifted(rows, scored=True)
         capacity = scored.capacity.at(rows)
         if self._args.strategy is ScoringStrategy.LEAST_ALLOCATED:
-            spare = amounts[SPARE][scored.index] - self._own
+            if rows is ALL_ROWS and lifted is None and capacity.exact:
+                return scored.mean(capacity.share(self._workspace.real[1][scored.index] - self._spent), rows)
+            spare = self._workspace.at(rows)[SPARE][scored.index] - self._own
             if lifted is not None:
                 spare += lifted[scored.index]
             return scored.mean(capacity.percent(spare), rows)
-        used = amounts[SCORED][scored.index] + self._own
+        used = self._workspace.at(rows)[SCORED][scored.index] + self._own
         if lifted is not None:
             used -= lifted[scored.index]
         match self._args.strategy:
@@ -243,15 +266,16 @@ class ScoredResources:
         self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
         self._even = self.capacity.everywhere and len(set(weights.flat)) == 1
 
-    def mean(self, scores: IntMatrix, rows: Rows) -> IntVector:
-        """Average by weight, leaving out what a node does not have."""
+    def mean(self, scores: IntMatrix | FloatMatrix, rows: Rows) -> IntVector:
+        """Average whole scores by weight, rounded down, leaving out what a node does not have."""
         if not self._even:
-            return weighted_mean(scores, self.weights[:, rows])
+            return weighted_mean(scores.astype(np.int64), self.weights[:, rows])
+        # Halving is exact, and of sums this small division gives no quotient on the wrong side of an integer.
         if len(scores) == 2:
-            half: IntVector = (scores[0] + scores[1]) >> 1  # shifting is twice as fast as dividing
-            return half
-        total: IntVector = np.add.reduce(scores)
-        return total // len(self.names)
+            half: FloatMatrix = (scores[0] + scores[1]) * 0.5
+            return half.astype(np.int64)
+        mean: FloatMatrix = np.add.reduce(scores) / len(scores)
+        return mean.astype(np.int64)
 
 
 class ResourceFit(Feature):
@@ -286,9 +310,12 @@ class BalancedEvaluator(Evaluator):
         self._workspace = workspace
         self._scored = scored
         self._own = _amounts(requests, scored.names)
+        self._share = self._own.astype(np.float64)
 
     def scores(self, rows: Rows) -> IntVector:
-        used = self._workspace.at(rows)[REQUESTED][self._scored.index] + self._own
+        every = rows is ALL_ROWS
+        amounts = self._workspace.real[0] if every else self._workspace.at(rows)[REQUESTED]
+        used = amounts[self._scored.index] + (self._share if every else self._own)
         lifted = None if self.lending is None else self.lending.lifted(rows)
         if lifted is not None:
             used -= lifted[self._scored.index]
