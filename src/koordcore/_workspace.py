@@ -26,7 +26,7 @@ from koordcore._arrays import (
 )
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.resources import PODS, counted
+from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["FREE", "REQUESTED", "SCORED", "SPARE", "Workspace"]
@@ -35,6 +35,9 @@ REQUESTED: Final = 0
 SCORED: Final = 1
 FREE: Final = 2
 SPARE: Final = 3
+_DIVIDED: Final = slice(REQUESTED, SPARE + 1, SPARE - REQUESTED)
+"""The first and the last of them."""
+_FACTORS: Final[FloatCube] = np.array([1.0, 100.0])[:, None, None]
 
 _SHAPES_KEPT: Final = 1024
 """Shapes of pods whose amounts are remembered; where all pods differ they would be kept for nothing."""
@@ -94,6 +97,7 @@ class Workspace:
         self._log: list[tuple[Any, ...]] = []
         self._changes: dict[tuple[tuple[tuple[str, int], ...], ...], IntMatrix] = {}
         self._real: FloatCube | None = None
+        self._real_at = 0
         self._gathered_for: Rows | None = None
         self._gathered_at = 0
         self._gathered: IntCube = self.amounts
@@ -115,11 +119,15 @@ class Workspace:
     def real(self) -> FloatCube:
         """What is requested, and a hundred times what is spare, as float64: ``(2, R, N)``, to be read only.
 
-        Kernels that divide read it for all nodes at once, where converting would take as long as dividing.
+        For kernels that divide on all nodes, where converting would take as long as dividing.
         """
+        touched = self.touched
         if self._real is None:
-            hundredfold = self.amounts[SPARE] * 100.0
-            self._real = np.stack([self.amounts[REQUESTED].astype(np.float64), hundredfold])
+            self._real = self.amounts[_DIVIDED] * _FACTORS
+        else:
+            for row in touched[self._real_at :]:
+                np.multiply(self.amounts[_DIVIDED, :, row], _FACTORS[:, :, 0], out=self._real[:, :, row])
+        self._real_at = len(touched)
         return self._real
 
     def pods_on(self, row: int) -> dict[PodKey, Pod]:
@@ -158,51 +166,55 @@ class Workspace:
         """Log how to undo a change made elsewhere, in a feature's own ledger."""
         self._log.append((undo,))
 
-    def _add(self, pod: Pod, row: int, sign: int) -> None:
-        """Count a pod's amounts on a node, or take them off again; a pod is one pod, whatever it asks for."""
+    def change_of(self, pod: Pod) -> IntMatrix:
+        """Give what a pod adds to a node's amounts, ``(4, R)``; a pod is one pod, whatever it asks for."""
         key = (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
         change = self._changes.get(key)
         if change is None:
             if len(self._changes) >= _SHAPES_KEPT:
                 self._changes.clear()
-            change = self._changes[key] = self._change(*key)
-            change[:, PODS_ROW] = (1, 1, -1, -1)
+            change = self._changes[key] = self._change(*key, pods=1)
+        return change
+
+    def _add(self, pod: Pod, row: int, sign: int, change: IntMatrix | None = None) -> None:
+        """Count a pod's amounts on a node, or take them off again."""
+        if change is None:
+            change = self.change_of(pod)
         column = self.amounts[:, :, row]
         if sign > 0:
             column += change
         else:
             column -= change
-        self._changed(row)
+        self.touched.append(row)
         self.journal.append((pod, row, sign))
 
-    def _changed(self, row: int) -> None:
-        """Take note of a node whose amounts changed."""
-        if self._real is not None:
-            self._real[0, :, row] = self.amounts[REQUESTED, :, row]
-            np.multiply(self.amounts[SPARE, :, row], 100.0, out=self._real[1, :, row])
-        self.touched.append(row)
-
-    def _change(self, requested: Iterable[tuple[str, int]], scored: Iterable[tuple[str, int]]) -> IntMatrix:
-        """What requests, and those that scores read, add to a node's amounts, pods apart: ``(4, R)``."""
-        index = self.layout.index
-        change = np.zeros(self.amounts.shape[:2], np.int64)
-        for which, asked in ((REQUESTED, requested), (SCORED, scored)):
+    def _change(
+        self, requested: Iterable[tuple[str, int]], scored: Iterable[tuple[str, int]], pods: int = 0
+    ) -> IntMatrix:
+        """What requests, and those that scores read, add to a node's amounts: ``(4, R)``."""
+        index, number = self.layout.index, len(self.layout.resources)
+        flat = [0] * (4 * number)
+        for start, asked in ((0, requested), (number, scored)):
             for name, amount in asked:
-                if name in index and name != PODS:
-                    change[which, index[name]] = amount
-        np.negative(change[:2], out=change[2:])
-        return change
+                if name in index:
+                    flat[start + index[name]] = amount
+            flat[start + PODS_ROW] = pods
+        flat[2 * number :] = [-amount for amount in flat[: 2 * number]]
+        return np.array(flat, np.int64).reshape(4, number)
 
     def shift(self, row: int, requested: Mapping[str, int], scored: Mapping[str, int], sign: int) -> None:
         """Count amounts on a node that no pod stands for, or take them off; undoing it is the caller's."""
         self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items())
-        self._changed(row)
+        self.touched.append(row)
 
-    def bind(self, pod: Pod, row: int) -> None:
-        """Put a pod, with its node and annotations set, on its node; room is not checked."""
+    def bind(self, pod: Pod, row: int, change: IntMatrix | None = None) -> None:
+        """Put a pod, with its node and annotations set, on its node; room is not checked.
+
+        Whoever knows what :meth:`change_of` gives for it passes that on.
+        """
         self.pods_on(row)[pod.key] = pod
         self._bound[pod.key] = pod
-        self._add(pod, row, 1)
+        self._add(pod, row, 1, change)
         self._log.append((self._unbind, pod, row))
 
     def _unbind(self, pod: Pod, row: int) -> None:

@@ -419,8 +419,9 @@ class NodeVerdicts:
             else:
                 used[place] += self._cpu.requests.get(name, 0)
         most = self.args.scoring is ScoringStrategy.MOST_ALLOCATED
-        parts = (most_percent if most else least_percent)(used, self._room.at(rows))
+        room = self._room.at(rows)
+        parts = (most_percent if most else least_percent)(used, room)
         if self._room.everywhere and len(self._rated) == sum(self._weights[:, 0]):
             mean: IntVector = np.add.reduce(parts) // len(parts)
             return mean
-        return weighted_mean(parts, np.where(self._room.present[:, rows], self._weights, 0))
+        return weighted_mean(parts, np.where(room.present, self._weights, 0))

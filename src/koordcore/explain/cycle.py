@@ -20,11 +20,12 @@ from koordcore.model.decisions import Bound
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.feature import ALL_ROWS
 from koordcore.schedule.jobs import Job, JobTable
 from koordcore.schedule.loop import open_workspace
 from koordcore.schedule.place import place_there
+from koordcore.schedule.pod_class import PodClass
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Cycle", "FilterVerdict", "explain_cycle", "verdict_on"]

@@ -20,9 +20,10 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.protocol.times import format_timestamp, moment_of
-from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.feature import ALL_ROWS, Refusal
 from koordcore.schedule.loop import open_workspace
+from koordcore.schedule.pod_class import PodClass
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [

@@ -13,9 +13,10 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.feature import Refusal
 from koordcore.schedule.loop import open_workspace
+from koordcore.schedule.pod_class import PodClass
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Explanation", "Help", "NodeVerdict", "explain"]

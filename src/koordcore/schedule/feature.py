@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 ALL_ROWS: Final = slice(None)
+_SELDOM: Final = ("refuse", "lend_to", "room_at", "allocate")
 
 
 class Scope(StrEnum):
@@ -100,8 +101,14 @@ class Evaluator:
 
     ``scores`` then gives a new array each time; the class adds to it in place.
     """
+    answers: ClassVar[frozenset[str]] = frozenset()
+    """Which of the questions that most evaluators leave to the defaults it answers itself."""
     lending: Lending | None = None
     """What reservations lend to the class; ``fits`` answers as if it were all gone from the nodes."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.answers = frozenset(one for one in _SELDOM if getattr(cls, one) is not getattr(Evaluator, one))
 
     def refuse(self) -> Refusal | None:
         """Tell whether the pod is refused before any node is looked at, now."""

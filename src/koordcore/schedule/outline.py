@@ -21,11 +21,12 @@ from koordcore.model.decisions import PodDecision, Unschedulable
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import topology_selector
-from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.feature import Refusal
 from koordcore.schedule.features.network import Coscheduling
 from koordcore.schedule.jobs import Job, rank_of
 from koordcore.schedule.place import place_there
+from koordcore.schedule.pod_class import PodClass
 from koordcore.topology.network import NetworkTopology
 
 __all__ = ["Barred", "Outline", "bind_plan", "demand_of", "fit_error", "offers_of", "outline_of"]

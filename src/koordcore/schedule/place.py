@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from koordcore._arrays import BoolVector
 from koordcore._workspace import Workspace
 from koordcore.model.decisions import Bound, PodDecision, Shortfall, Unschedulable, Waiting
 from koordcore.model.pods import Pod
-from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.feature import Refusal
+from koordcore.schedule.pod_class import Choice, PodClass
 from koordcore.snapshot import bind
 
 __all__ = ["place_pod", "place_there", "refuse_pod"]
@@ -36,24 +39,32 @@ def place_pod(workspace: Workspace, features: FeatureSet, pod: Pod) -> PodDecisi
     refused = pod_class.refuse()
     if refused is not None:
         return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
-    every = pod_class.feasible()
-    feasible = _nominated_only(workspace, pod, every)
-    if feasible is None:
-        feasible = features.sample.narrow(every)
-    count = int(np.count_nonzero(feasible))
-    if not count:
-        return pod_class.failure(pod)
-    totals = pod_class.totals(feasible)
-    # The first of the best, and nodes are in the order of their names; a hint comes before any score.
     hints = features.preferred(pod)
-    row = next((hinted for hinted in hints if feasible[hinted]), -1) if hints else -1
-    if row < 0:
-        row = int(totals.argmax())
-    decision = _take(workspace, features, pod_class, pod, row, int(totals[row]), count)
+    if hints or pod.nominated_node or not features.sample.whole:
+        choice = _best_of_some(workspace, features, pod_class, pod, hints)
+    else:
+        choice = pod_class.best()
+    if not choice.feasible:
+        return pod_class.failure(pod)
+    row = choice.row
+    decision = _take(workspace, features, pod_class, pod, *choice)
     if isinstance(decision, Shortfall):
         node = workspace.layout.names[row]
         raise AssertionError(f"{pod.key} fits {node} but cannot be allocated there: {decision.reason}")
     return decision
+
+
+def _best_of_some(
+    workspace: Workspace, features: FeatureSet, pod_class: PodClass, pod: Pod, hints: Sequence[int]
+) -> Choice:
+    """Choose where a nomination, a sample or a hint narrows the choice; a hint comes before any score."""
+    every = pod_class.feasible()
+    feasible = _nominated_only(workspace, pod, every)
+    if feasible is None:
+        feasible = features.sample.narrow(every)
+    choice = pod_class.best_of(feasible)
+    row = next((hinted for hinted in hints if feasible[hinted]), -1)
+    return choice if row < 0 else choice._replace(row=row, score=int(pod_class.totals(feasible)[row]))
 
 
 def _nominated_only(workspace: Workspace, pod: Pod, feasible: BoolVector) -> BoolVector | None:
@@ -97,6 +108,6 @@ def _take(
         workspace.rollback(mark)
         return decision
     bound = bind(pod, decision)
-    workspace.bind(bound, row)
+    workspace.bind(bound, row, pod_class.change)
     features.placed(bound, row)
     return decision

@@ -37,7 +37,7 @@ from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod, lab
 from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.schedule.anew import unbound
-from koordcore.schedule.classes import FeatureSet, PodClass
+from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.feature import Refusal
 from koordcore.schedule.features.quota import QuotaFeature
 from koordcore.schedule.features.reservation import ReservationFeature
@@ -45,6 +45,7 @@ from koordcore.schedule.features.resources import FitEvaluator
 from koordcore.schedule.holds import hold, let_go
 from koordcore.schedule.jobs import Job, JobTable, network_tree
 from koordcore.schedule.place import place_pod, place_there
+from koordcore.schedule.pod_class import PodClass
 from koordcore.schedule.quota_pools import quota_pools
 
 __all__ = ["Preemptor"]

@@ -51,9 +51,14 @@ class NodeSample:
         self._wanted = nodes_to_find(number, percentage)
         self._start = 0
 
+    @property
+    def whole(self) -> bool:
+        """All nodes are looked at, always."""
+        return self._wanted >= self._number
+
     def narrow(self, feasible: BoolVector) -> BoolVector:
         """Keep the feasible nodes that the search finds before it has enough, and move the start."""
-        if self._wanted >= self._number:
+        if self.whole:
             return feasible
         order = np.roll(np.arange(self._number), -self._start)
         found = np.flatnonzero(feasible[order])

@@ -37,6 +37,9 @@ FLOAT_EXACT: Final = 2**43
 """Up to this capacity ``floor((hundredfold + 1/2) * (1 / whole))`` in float64 is the integer quotient
 ``hundredfold // whole`` for ``hundredfold <= 100 * whole``: the true product stays away from the integers by
 ``1 / (2 * whole) >= 2**-44``, which is more than the error of the two roundings, ``101 * 2**-52``."""
+FEW: Final = 512
+"""From so many nodes on, looking for what is out of bounds takes half as long as bounding it, and it seldom
+finds anything."""
 HALF: Final = 0.5
 """What is added to whole numbers before they are multiplied by an inverse."""
 
@@ -51,6 +54,8 @@ class Capacity:
 
     Attributes
     ----------
+    uniform
+        All nodes have the same; then one column stands for all, ``(K, 1)``.
     divisor
         The amounts with 1 for 0, as float64 where :meth:`share` is exact.
     inverse
@@ -61,49 +66,40 @@ class Capacity:
         Shares can be worked out in float64.
     """
 
-    __slots__ = ("_last", "_rows", "amounts", "divisor", "everywhere", "exact", "inverse")
+    __slots__ = ("_last", "_rows", "amounts", "divisor", "everywhere", "exact", "inverse", "uniform")
 
     def __init__(self, amounts: IntMatrix, *, part_of: Capacity | None = None) -> None:
-        self.amounts = amounts
+        self.uniform = part_of is None and bool((amounts == amounts[:, :1]).all())
+        self.amounts = amounts[:, :1] if self.uniform else amounts
         # What holds for all nodes need not be looked up again for some of them.
         self.everywhere: bool = (part_of is not None and part_of.everywhere) or bool(self.present.all())
         if part_of is None:
             self.exact: bool = not amounts.size or bool(amounts.max() <= FLOAT_EXACT)
         else:
             self.exact = part_of.exact
-        divisor = amounts if self.everywhere else np.maximum(amounts, 1)
+        divisor = self.amounts if self.everywhere else np.maximum(self.amounts, 1)
         self.divisor: IntMatrix | FloatMatrix = divisor.astype(np.float64) if self.exact else divisor
-        self.inverse: FloatMatrix = 1.0 / self.divisor
+        self.inverse: FloatMatrix = np.divide(1.0, self.divisor, dtype=np.float64)
         self._rows: Rows | None = None
         self._last: Capacity | None = None
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """The node has some of the resource: ``(K, N)``."""
+        """The node has some of the resource: of the shape of the amounts."""
         return self.amounts > 0
 
     def at(self, rows: Rows) -> Capacity:
         """Give the same for some of the nodes; the last selection is remembered, since many ask for it."""
-        if isinstance(rows, slice) and rows == slice(None):
+        if self.uniform or (isinstance(rows, slice) and rows == slice(None)):
             return self
         if self._rows is not rows or self._last is None:
-            self._rows, self._last = rows, self._part(rows)
+            self._rows, self._last = rows, Capacity(self.amounts[:, rows], part_of=self)
         return self._last
-
-    def _part(self, rows: Rows) -> Capacity:
-        if not self.everywhere or isinstance(rows, slice):
-            return Capacity(self.amounts[:, rows], part_of=self)
-        part = object.__new__(Capacity)
-        part.amounts, part.divisor = self.amounts.take(rows, axis=1), self.divisor.take(rows, axis=1)
-        part.everywhere, part.exact = True, self.exact
-        part.inverse = self.inverse.take(rows, axis=1)
-        part._rows = part._last = None
-        return part
 
     def percent(self, part: IntMatrix) -> IntMatrix:
         """Compute ``100 * part // whole`` for parts up to the whole; negative parts give 0."""
         if self.exact:
-            return self.share((part * MAX_SCORE).astype(np.float64) + HALF).astype(np.int64)
+            return self.share(np.multiply(part, 100.0, dtype=np.float64) + HALF).astype(np.int64)
         quotient: IntMatrix = np.floor_divide(part * MAX_SCORE, self.divisor, dtype=np.int64)
         return np.maximum(quotient, 0, out=quotient)
 
@@ -118,8 +114,7 @@ class Capacity:
         """
         hundredfold *= self.inverse
         np.floor(hundredfold, out=hundredfold)
-        # Looking for what is out of bounds takes half as long as bounding it, and seldom finds anything.
-        if hundredfold.min(initial=0.0) < 0.0:
+        if hundredfold.shape[1] < FEW or np.minimum.reduce(hundredfold, axis=None, initial=0.0) < 0.0:
             np.maximum(hundredfold, 0.0, out=hundredfold)
         return hundredfold
 
@@ -205,7 +200,7 @@ def score_balanced(used: IntMatrix | FloatMatrix, capacity: Capacity) -> IntVect
         ``(K, N)``, the pod included; whole numbers, fastest as float64.
     """
     fractions: FloatMatrix = used / capacity.divisor
-    if fractions.max(initial=0.0) > 1.0:
+    if fractions.shape[1] < FEW or np.maximum.reduce(fractions, axis=None, initial=0.0) > 1.0:
         np.minimum(fractions, 1.0, out=fractions)
     if len(used) == 2 and capacity.everywhere:
         score: FloatMatrix = fractions[0] - fractions[1]

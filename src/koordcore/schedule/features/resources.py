@@ -59,17 +59,25 @@ def _looked_at(
     return tuple([one for one in resources if one[0] in NATIVE or requests.get(one[0], 0) > 0])
 
 
-def _amounts(requests: Mapping[str, int], names: Iterable[str]) -> IntMatrix:
+def _amounts(requests: Mapping[str, int], names: Sequence[str]) -> IntMatrix:
     """Give a pod's amounts of some resources as a column: ``(K, 1)``."""
-    column = [[min(requests.get(name, 0), AMOUNT_LIMIT)] for name in names]
-    return np.array(column, np.int64) if column else np.zeros((0, 1), np.int64)
+    amounts = [min(requests.get(name, 0), AMOUNT_LIMIT) for name in names]
+    return np.array(amounts, np.int64).reshape(-1, 1)
 
 
 class FreeFloor:
-    """A lower bound of what is free on every node, so that most pods need not compare them all."""
+    """A lower bound of what is free on every node, so that most pods need not compare them all.
+
+    Attributes
+    ----------
+    everywhere
+        ``(N,)``, all true, to be read only: the answer where the bound suffices.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self.everywhere = np.ones(len(workspace.layout.names), np.bool_)
+        self.everywhere.flags.writeable = False
         self._floor: list[int] = workspace.free.min(axis=1, initial=AMOUNT_LIMIT).tolist()
         self._read = len(workspace.touched)
 
@@ -87,35 +95,46 @@ class FreeFloor:
         return True
 
 
+class FitColumns:
+    """Where the resources stand that some pods ask for; the same for all who name the same resources.
+
+    Attributes
+    ----------
+    present
+        Name and row of those that some node has.
+    absent
+        Names of the others.
+    scored
+        What the score looks at.
+    """
+
+    def __init__(self, workspace: Workspace, names: Sequence[str], args: FitArgs) -> None:
+        index = workspace.layout.index
+        asked = [name for name in names if name != PODS and counted(name) and not _ignored(args, name)]
+        self.present = [(name, index[name]) for name in asked if name in index]
+        self.absent = [name for name in asked if name not in index]
+        looked_at = _looked_at(args.resources, dict.fromkeys(names, 1))
+        self.scored = ScoredResources(workspace, looked_at, args)
+
+
 class FitEvaluator(Evaluator):
     """Filter and score of one pod class."""
 
     scope = Scope.NODE
     amounts_only = True
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        requests: Mapping[str, int],
-        scored_requests: Mapping[str, int],
-        args: FitArgs,
-        scored: ScoredResources,
-    ) -> None:
-        index = workspace.layout.index
+    def __init__(self, workspace: Workspace, pod: Pod, args: FitArgs, columns: FitColumns) -> None:
+        requests, scored_requests = pod.requests, pod.scored_requests
         self._workspace = workspace
         self._args = args
-        self._absent = {}
+        self._absent = {name: min(requests[name], AMOUNT_LIMIT) for name in columns.absent}
         self._asked = [(PODS, PODS_ROW, 1)]
-        for name, amount in requests.items():
-            if amount > 0 and name != PODS and counted(name) and not _ignored(args, name):
-                if name in index:
-                    self._asked.append((name, index[name], min(amount, AMOUNT_LIMIT)))
-                else:
-                    self._absent[name] = min(amount, AMOUNT_LIMIT)
+        self._asked += [(name, row, min(requests[name], AMOUNT_LIMIT)) for name, row in columns.present]
         self._needed: IntMatrix | None = None
-        self._scored = scored
-        self._own = _amounts(scored_requests, scored.names)
-        self._spent = MAX_SCORE * self._own - HALF
+        self._scored = columns.scored
+        self._scored_requests = scored_requests
+        spent = [100.0 * scored_requests.get(name, 0) - HALF for name in columns.scored.names]
+        self._spent: FloatMatrix = np.array(spent).reshape(-1, 1)
 
     def _free(self, rows: Rows) -> IntMatrix:
         """What is free once the reservations that the pod may use are gone."""
@@ -143,8 +162,10 @@ class FitEvaluator(Evaluator):
     def fits(self, rows: Rows) -> BoolVector:
         free = self._free(rows)
         # Nothing that is lent makes less room.
-        if rows is ALL_ROWS and not self._absent and self._workspace.once(FreeFloor).suffices(self._asked):
-            return np.ones(free.shape[1], bool)
+        if rows is ALL_ROWS and not self._absent:
+            floor = self._workspace.once(FreeFloor)
+            if floor.suffices(self._asked):
+                return floor.everywhere
         return self._all_fit(free)
 
     def fits_from(self, rooms: Rooms) -> BoolVector:
@@ -206,21 +227,22 @@ class FitEvaluator(Evaluator):
         scored = self._scored
         lifted = None if self.lending is None else self.lending.lifted(rows, scored=True)
         capacity = scored.capacity.at(rows)
-        if self._args.strategy is ScoringStrategy.LEAST_ALLOCATED:
-            if rows is ALL_ROWS and lifted is None and capacity.exact:
-                return scored.mean(capacity.share(self._workspace.real[1][scored.index] - self._spent), rows)
-            spare = self._workspace.at(rows)[SPARE][scored.index] - self._own
+        least = self._args.strategy is ScoringStrategy.LEAST_ALLOCATED
+        if least and capacity.exact:
+            hundredfold = scored.hundredfold_spare(rows) - self._spent
             if lifted is not None:
-                spare += lifted[scored.index]
-            return scored.mean(capacity.percent(spare), rows)
-        used = self._workspace.at(rows)[SCORED][scored.index] + self._own
+                hundredfold += 100.0 * lifted[scored.index]
+            return scored.mean(capacity.share(hundredfold), rows)
+        used = self._workspace.at(rows)[SCORED][scored.index] + _amounts(self._scored_requests, scored.names)
         if lifted is not None:
             used -= lifted[scored.index]
         match self._args.strategy:
+            case ScoringStrategy.LEAST_ALLOCATED:
+                return scored.mean(least_percent(used, capacity), rows)
             case ScoringStrategy.MOST_ALLOCATED:
                 return scored.mean(most_percent(used, capacity), rows)
             case ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
-                return score_ratio(used, capacity, scored.weights[:, rows], scored.table)
+                return score_ratio(used, capacity, scored.weights_at(rows), scored.table)
 
 
 def _reason(name: str) -> str:
@@ -255,6 +277,7 @@ class ScoredResources:
     """
 
     def __init__(self, workspace: Workspace, resources: Iterable[tuple[str, int]], args: FitArgs) -> None:
+        self._workspace = workspace
         layout = workspace.layout
         kept = [(name, weight) for name, weight in resources if name in layout.index]
         self.names = tuple(name for name, _ in kept)
@@ -266,10 +289,28 @@ class ScoredResources:
         self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
         self._even = self.capacity.everywhere and len(set(weights.flat)) == 1
 
+    def hundredfold_spare(self, rows: Rows) -> FloatMatrix:
+        """Give a hundred times what is spare, to be read only: ``(K, n)``."""
+        every = rows is ALL_ROWS
+        amounts = self._workspace.real[1] if every else self._workspace.at(rows)[SPARE] * 100.0
+        spare: FloatMatrix = amounts[self.index]
+        return spare
+
+    def requested(self, rows: Rows) -> IntMatrix | FloatMatrix:
+        """Give what is requested, to be read only: ``(K, n)``."""
+        every = rows is ALL_ROWS
+        amounts = self._workspace.real[0] if every else self._workspace.at(rows)[REQUESTED]
+        requested: IntMatrix | FloatMatrix = amounts[self.index]
+        return requested
+
+    def weights_at(self, rows: Rows) -> IntMatrix:
+        """Give the weights on some nodes, 0 for what a node does not have: ``(K, n)`` or ``(K, 1)``."""
+        return self.weights if self.capacity.uniform else self.weights[:, rows]
+
     def mean(self, scores: IntMatrix | FloatMatrix, rows: Rows) -> IntVector:
         """Average whole scores by weight, rounded down, leaving out what a node does not have."""
         if not self._even:
-            return weighted_mean(scores.astype(np.int64), self.weights[:, rows])
+            return weighted_mean(scores.astype(np.int64), self.weights_at(rows))
         # Halving is exact, and of sums this small division gives no quotient on the wrong side of an integer.
         if len(scores) == 2:
             half: FloatMatrix = (scores[0] + scores[1]) * 0.5
@@ -286,18 +327,17 @@ class ResourceFit(Feature):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._settings: FitArgs = args or FitArgs()
-        self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
+        self._columns: dict[tuple[str, ...], FitColumns] = {}
 
     def request_of(self, pod: Pod) -> Hashable:
         return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        requests, scored_requests = dict(request[0]), dict(request[1])
-        names = _looked_at(self._settings.resources, requests)
-        scored = self._scored.get(names)
-        if scored is None:
-            scored = self._scored[names] = ScoredResources(self.workspace, names, self._settings)
-        return FitEvaluator(self.workspace, requests, scored_requests, self._settings, scored)
+        names = tuple([name for name, amount in pod.requests.items() if amount > 0])
+        columns = self._columns.get(names)
+        if columns is None:
+            columns = self._columns[names] = FitColumns(self.workspace, names, self._settings)
+        return FitEvaluator(self.workspace, pod, self._settings, columns)
 
 
 class BalancedEvaluator(Evaluator):
@@ -306,16 +346,13 @@ class BalancedEvaluator(Evaluator):
     scope = Scope.NODE
     amounts_only = True
 
-    def __init__(self, workspace: Workspace, requests: Mapping[str, int], scored: ScoredResources) -> None:
-        self._workspace = workspace
+    def __init__(self, requests: Mapping[str, int], scored: ScoredResources) -> None:
         self._scored = scored
-        self._own = _amounts(requests, scored.names)
-        self._share = self._own.astype(np.float64)
+        own = [float(requests.get(name, 0)) for name in scored.names]
+        self._own: FloatMatrix = np.array(own).reshape(-1, 1)
 
     def scores(self, rows: Rows) -> IntVector:
-        every = rows is ALL_ROWS
-        amounts = self._workspace.real[0] if every else self._workspace.at(rows)[REQUESTED]
-        used = amounts[self._scored.index] + (self._share if every else self._own)
+        used = self._scored.requested(rows) + self._own
         lifted = None if self.lending is None else self.lending.lifted(rows)
         if lifted is not None:
             used -= lifted[self._scored.index]
@@ -331,6 +368,7 @@ class BalancedAllocation(Feature):
         super().__init__(workspace, args)
         self._settings: BalancedArgs = args or BalancedArgs()
         self._names = tuple(name for name, _ in self._settings.resources)
+        self._resources = tuple((name, 1) for name in self._names)
         self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -341,12 +379,11 @@ class BalancedAllocation(Feature):
         return None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        requests = dict(request)
-        names = _looked_at([(name, 1) for name in self._names], requests)
+        names = _looked_at(self._resources, pod.requests)
         scored = self._scored.get(names)
         if scored is None:
             scored = self._scored[names] = ScoredResources(self.workspace, names, FitArgs())
-        return BalancedEvaluator(self.workspace, requests, scored)
+        return BalancedEvaluator(pod.requests, scored)
 
 
 class FitPlusEvaluator(Evaluator):

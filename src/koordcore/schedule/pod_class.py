@@ -1,0 +1,472 @@
+"""One class of equal pods: what is known of all nodes for them, and what a choice says.
+
+A class keeps, for every node, whether its pods fit and the weighted sum of its node-local scores. When a pod
+is bound somewhere, only that node's entry grows stale, and it is refreshed when the class is asked for next.
+Where amounts decide alone, a class keeps that for every state that nodes are in instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
+from koordcore._workspace import Workspace
+from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import FeatureSetting
+from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal, Scope
+from koordcore.schedule.states import AmountStates, StateTables
+
+__all__ = ["Choice", "Ground", "Part", "PodClass"]
+
+_REFRESH_SHARE: Final = 4
+"""Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
+_RANK: Final = 32
+"""Bits that a score is shifted by to make room for the row of a node."""
+_LOOKED_AT: Final = 256
+"""How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
+_NOTHING: Final[IntVector] = np.empty(0, np.int64)
+_UNFIT: Final = -(2**61)
+
+
+class Part(NamedTuple):
+    """One feature's evaluator within a class."""
+
+    feature: Feature
+    setting: FeatureSetting
+    evaluator: Evaluator
+
+
+class Choice(NamedTuple):
+    """The best node for a pod.
+
+    Parameters
+    ----------
+    row, score
+        Which, and its weighted sum; both -1 where no node is feasible.
+    feasible
+        How many nodes are.
+    """
+
+    row: int
+    score: int
+    feasible: int
+
+
+@attrs.frozen(eq=False)
+class Ground:
+    """What the static features of a class say together.
+
+    Parameters
+    ----------
+    mask, score
+        ``(N,)``: nodes that they allow, and their weighted score where it needs no normalisation.
+    flat
+        They allow every node and score all of them the same; then this is that score.
+    uneven
+        The ones whose score has to be normalised over the nodes that are feasible at the time.
+    """
+
+    mask: BoolVector
+    score: IntVector
+    uneven: tuple[Part, ...]
+    flat: int | None
+
+    @classmethod
+    def of(cls, parts: tuple[Part, ...], number: int) -> Ground:
+        """Ask static features about all nodes, of which there are so many."""
+        mask = np.ones(number, bool)
+        for part in parts:
+            allowed = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+            if allowed is not None:
+                mask &= allowed
+        score = np.zeros(number, np.int64)
+        uneven = []
+        for part in parts:
+            raw = part.evaluator.scores(ALL_ROWS) if part.setting.scores else None
+            if raw is None:
+                continue
+            # A raw score that is the same on every node that can ever be feasible normalises to a constant.
+            if part.evaluator.normalises and mask.any() and np.ptp(raw[mask]):
+                uneven.append(part)
+            else:
+                score += part.setting.weight * part.evaluator.normalise(raw, mask)
+        flat = int(score[0]) if len(score) and mask.all() and not np.ptp(score) else None
+        return cls(mask, score, tuple(uneven), flat)
+
+    @cached_property
+    def kinds(self) -> bytes:
+        """A number for each node, eight bytes; equal where the static features say the same."""
+        number = np.zeros(len(self.mask), np.int64)
+        if self.flat is None:
+            number = np.unique(2 * self.score + self.mask, return_inverse=True)[1]
+        return number.astype(np.int64).tobytes()
+
+
+class PodClass:
+    """Answers for one class of equal pods over all nodes, kept up to date.
+
+    Attributes
+    ----------
+    pod
+        Some pod of the class.
+    parts
+        Features that have something to say about these pods, in filter order.
+    change
+        What each of the pods adds to a node's amounts, where that is the same for all.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        pod: Pod,
+        parts: list[Part],
+        ground: Ground,
+        change: IntMatrix | None,
+        remarking: Sequence[Feature] = (),
+    ) -> None:
+        self._workspace = workspace
+        self._remarking = remarking
+        self.pod = pod
+        self.parts = parts
+        self.change = change
+        self._ground = ground
+        self._amount_filters: list[Part] = []
+        self._other_filters: list[Part] = []
+        self._cluster_filters: list[Part] = []
+        self._amount_scorers: list[Part] = []
+        self._other_scorers: list[Part] = []
+        self._whole_scorers: list[Part] = []
+        self._refusing: list[Part] = []
+        for part in parts:
+            evaluator, setting = part.evaluator, part.setting
+            scope = evaluator.scope
+            # Nodes with the same amounts get the same answers.
+            alike = evaluator.amounts_only and evaluator.lending is None
+            if setting.filters:
+                if "refuse" in part.evaluator.answers:
+                    self._refusing.append(part)
+                if scope is Scope.NODE:
+                    (self._amount_filters if alike else self._other_filters).append(part)
+                elif scope is Scope.CLUSTER:
+                    self._cluster_filters.append(part)
+            if setting.scores and scope is not Scope.STATIC:
+                if scope is Scope.CLUSTER or evaluator.normalises:
+                    self._whole_scorers.append(part)
+                else:
+                    (self._amount_scorers if alike else self._other_scorers).append(part)
+        self._whole_scorers += ground.uneven
+        self._allocating = [part for part in parts if "allocate" in part.evaluator.answers]
+        self._lending = [part for part in parts if "room_at" in part.evaluator.answers]
+        # Whether nodes in one state are answered for together, as far as is known.
+        self._by_states = not (
+            self._other_filters or self._other_scorers or self._cluster_filters or self._whole_scorers
+        )
+        self._states: AmountStates | None = None
+        self._births = 0
+        self._known = bytearray()
+        self._rank = _NOTHING
+        self._some_unfit = False
+        self._asked = False
+        # What is kept for every node is worked out when somebody asks for it.
+        self._feasible: BoolVector = _NOTHING.astype(np.bool_)
+        self._score = _NOTHING
+        self._read = -1
+
+    def _refresh(self, rows: Rows) -> None:
+        feasible, score = self._answers(rows)
+        if rows is ALL_ROWS:
+            self._feasible, self._score = feasible.copy(), score
+        else:
+            self._feasible[rows] = feasible
+            self._score[rows] = score
+
+    def _answers(self, rows: Rows) -> tuple[BoolVector, IntVector]:
+        """Tell which of the nodes the node-local features allow, and their score, -1 where they do not."""
+        ground = self._ground
+        score, enough = self._by_amounts(rows)
+        if ground.flat is None:
+            score += ground.score[rows]
+            feasible = ground.mask[rows] if enough is None else ground.mask[rows] & enough
+        else:
+            score += ground.flat
+            feasible = np.ones(score.shape, np.bool_) if enough is None else enough
+        for part in self._other_filters:
+            mask = part.evaluator.fits(rows)
+            if mask is not None:
+                feasible = feasible & mask
+        for part in self._other_scorers:
+            more = part.evaluator.scores(rows)
+            if more is not None:
+                score += part.setting.weight * more
+        if np.count_nonzero(feasible) < len(feasible):
+            # Scores are never negative, so -1 keeps a node that does not fit behind all others.
+            score[~feasible] = -1
+        return feasible, score
+
+    def _by_amounts(self, rows: Rows) -> tuple[IntVector, BoolVector | None]:
+        """Give the weighted score by amounts, and tell where they suffice, ``None`` for everywhere."""
+        score: IntVector | None = None
+        for part in self._amount_scorers:
+            one = part.evaluator.scores(rows)
+            if one is not None:
+                one = one if part.setting.weight == 1 else part.setting.weight * one
+                score = one if score is None else np.add(score, one, out=score)
+        enough: BoolVector | None = None
+        for part in self._amount_filters:
+            mask = part.evaluator.fits(rows)
+            if mask is not None:
+                enough = mask if enough is None else enough & mask
+        return np.zeros_like(self._ground.score[rows]) if score is None else score, enough
+
+    def best(self) -> Choice:
+        """Find the best node; of equals the one with the first name."""
+        if not self._asked and not self._cluster_filters and not self._whole_scorers:
+            # Many are the only one of their class: nothing is kept before a second one comes.
+            self._asked = True
+            return _first_of(*self._answers(ALL_ROWS))
+        if self._by_states and self._ready():
+            return self._best_state()
+        return self.best_of(self.feasible())
+
+    def best_of(self, feasible: BoolVector) -> Choice:
+        """Find the best of some nodes that are feasible."""
+        return _first_of(feasible, self.totals(feasible))
+
+    def _ready(self) -> bool:
+        """Bring what is kept for states up to date; tell whether that can be used."""
+        states = self._states
+        if states is None:
+            states = self._states = self._workspace.once(StateTables).of(self._ground.kinds)
+        if states is None or not states.ready():
+            self._by_states = states is not None and not states.over
+            return False
+        if self._births != len(states.births):
+            self._learn(states)
+        return True
+
+    def _learn(self, states: AmountStates) -> None:
+        """Work out what is not known yet of the states that nodes are in."""
+        known = self._known
+        if not known:
+            known = self._known = bytearray(len(states.first))
+            self._rank = np.full(len(states.first), _UNFIT)
+        born = states.births[self._births :]
+        self._births += len(born)
+        # What nobody is in any more is born anew before it counts.
+        new = [state for state in born if not known[state] and states.count[state]]
+        if not new:
+            return
+        rows = states.first[new]
+        for state in new:
+            known[state] = 1
+        score, enough = self._by_amounts(rows)
+        if self._ground.flat is None:
+            mask = self._ground.mask[rows]
+            enough = mask if enough is None else enough & mask
+            score += self._ground.score[rows]
+        else:
+            score += self._ground.flat
+        score <<= _RANK
+        if enough is not None and np.count_nonzero(enough) < len(enough):
+            score[~enough] = _UNFIT
+            self._some_unfit = True
+        self._rank[new] = score
+
+    def _best_state(self) -> Choice:
+        states = self._states
+        assert states is not None, "they are ready"
+        size = states.size
+        # The highest score comes first and among equals the first node: both in one number.
+        state = int((self._rank[:size] - states.first[:size]).argmax())
+        rank = int(self._rank[state])
+        if rank < 0:
+            return Choice(-1, -1, 0)
+        number = len(self._ground.mask)
+        if self._some_unfit:
+            number = int(states.count[:size][self._rank[:size] >= 0].sum())
+        return Choice(int(states.first[state]), rank >> _RANK, number)
+
+    def update(self) -> None:
+        """Bring the nodes that changed since the last call up to date."""
+        touched = self._workspace.touched
+        end = len(touched)
+        if self._read == end:
+            return
+        if self._read < 0:
+            self._read = end
+            self._refresh(ALL_ROWS)
+            return
+        stale = touched[self._read : end]
+        self._read = end
+        if len(stale) * _REFRESH_SHARE > len(self._score):
+            self._refresh(ALL_ROWS)
+        elif len(stale) == 1:
+            self._refresh(slice(stale[0], stale[0] + 1))
+        else:
+            self._refresh(np.frombuffer(stale, np.int64))
+
+    def refuse(self) -> tuple[Feature, Refusal] | None:
+        """Give the first feature that refuses the pod whatever the node."""
+        for part in self._refusing:
+            refusal = part.evaluator.refuse()
+            if refusal is not None:
+                return part.feature, refusal
+        return None
+
+    def feasible(self) -> BoolVector:
+        """Tell which nodes can take such a pod now: ``(N,)``."""
+        self.update()
+        mask = self._feasible
+        for part in self._cluster_filters:
+            one = part.evaluator.fits(ALL_ROWS)
+            if one is not None:
+                mask = mask & one
+        return mask
+
+    def slots(self, most: int) -> IntVector:
+        """Tell how many pods of the class each node takes one after another, at most: ``(N,)``."""
+        number = np.where(self.feasible(), most, 0)
+        for part in self.parts:
+            one = part.evaluator.slots(most) if part.setting.filters else None
+            if one is not None:
+                number = np.minimum(number, one)
+        return number
+
+    @property
+    def counts_beyond_amounts(self) -> bool:
+        """A filter other than that of amounts looks at what runs on a node or in the cluster."""
+        local = self._amount_filters + self._other_filters
+        return bool(self._cluster_filters) or any(part.feature.name != "NodeResourcesFit" for part in local)
+
+    def mendable(self) -> BoolVector:
+        """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
+        open_rows = self._ground.mask.copy()
+        for part in self.parts:
+            hopeless = part.evaluator.unresolvable(ALL_ROWS) if part.setting.filters else None
+            if hopeless is None:
+                continue
+            fits = part.evaluator.fits(ALL_ROWS)
+            open_rows &= ~hopeless if fits is None else ~hopeless | fits
+        return open_rows
+
+    def totals(self, feasible: BoolVector) -> IntVector:
+        """Give the weighted sum of all scores, -1 where the pod does not fit: ``(N,)``.
+
+        Parameters
+        ----------
+        feasible
+            What :meth:`feasible` gave, or a part of it.
+        """
+        total = self._score
+        if self._whole_scorers:
+            total = total.copy()
+            for part in self._whole_scorers:
+                raw = part.evaluator.scores(ALL_ROWS)
+                if raw is not None:
+                    total += part.setting.weight * part.evaluator.normalise(raw, feasible)
+        if feasible is not self._feasible:
+            return np.where(feasible, total, -1)
+        if total is not self._score:
+            total[~feasible] = -1
+        return total
+
+    def score_table(self, feasible: BoolVector) -> dict[str, IntVector]:
+        """Give each feature's score after normalisation, before its weight, for all nodes."""
+        table = {}
+        for part in self.parts:
+            raw = part.evaluator.scores(ALL_ROWS) if part.setting.scores else None
+            if raw is not None:
+                table[part.feature.name] = part.evaluator.normalise(raw, feasible)
+        return table
+
+    def failure(self, pod: Pod) -> Unschedulable:
+        """Count why every node refused, and find the one that came closest."""
+        number = len(self._workspace.layout.names)
+        alive = np.ones(number, bool)
+        rejections: list[Rejection] = []
+        latest: tuple[Part, BoolVector] | None = None
+        for part in self.parts:
+            mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+            if mask is None or mask[alive].all():
+                continue
+            refused = alive & ~mask
+            hopeless = part.evaluator.unresolvable(ALL_ROWS)
+            for reason, holds in part.evaluator.reasons(ALL_ROWS):
+                here = holds & refused
+                count = int(np.count_nonzero(here))
+                if count:
+                    resolvable = hopeless is None or bool((here & ~hopeless).any())
+                    rejections.append(Rejection(part.feature.name, reason, count, resolvable))
+            latest = (part, refused)
+            alive &= mask
+        merged = tuple(sorted(rejections, key=lambda one: (one.reason, one.feature)))
+        return Unschedulable(pod=pod.key, nodes=number, rejections=merged, nearest=self._nearest(latest))
+
+    def _nearest(self, latest: tuple[Part, BoolVector] | None) -> NearMiss | None:
+        """Of the nodes that got furthest, the one that lacks the least share of anything."""
+        if latest is None:
+            return None
+        part, refused = latest
+        best: tuple[tuple[int, int], int, tuple[Shortfall, ...]] | None = None
+        for row in np.flatnonzero(refused)[:_LOOKED_AT].tolist():
+            shortfalls = part.evaluator.shortfalls(row)
+            if not shortfalls:
+                continue
+            lacking = sum(one.lacking * 1000 // max(1, one.requested) for one in shortfalls)
+            rank = (len(shortfalls), lacking)
+            if best is None or rank < best[0]:
+                best = (rank, row, shortfalls)
+        if best is None:
+            return None
+        name = self._workspace.layout.names[best[1]]
+        remarks = (text for one in self._remarking for text in one.remarks(self.pod, best[1]))
+        return NearMiss(name, part.feature.name, best[2], tuple(remarks))
+
+    def decide(self, pod: Pod, row: int, score: int, number: int) -> Bound | Shortfall:
+        """Take everything that the pod gets on the node, or say what could not be taken."""
+        annotations: dict[str, str] = {}
+        labels: dict[str, str] = {}
+        notes: tuple[str, ...] = ()
+        reservation = ""
+        over: tuple[PodKey, ...] = ()
+        room = None
+        if self._lending:
+            rooms = (part.evaluator.room_at(row) for part in self._lending)
+            room = next((one for one in rooms if one is not None), None)
+        for part in self._allocating:
+            if room is None:
+                holding = part.evaluator.allocate(pod, row)
+            else:
+                holding = part.evaluator.allocate_from(pod, row, room)
+            if isinstance(holding, Shortfall):
+                return holding
+            if holding is not None:
+                annotations.update(holding.annotations)
+                labels.update(holding.labels)
+                notes += holding.notes
+                reservation = holding.reservation or reservation
+                over += holding.over
+        return Bound(
+            pod=pod.key,
+            node=self._workspace.layout.names[row],
+            score=score,
+            feasible=number,
+            annotations=annotations,
+            labels=labels,
+            reservation=reservation,
+            notes=notes,
+            over=over,
+        )
+
+
+def _first_of(feasible: BoolVector, totals: IntVector) -> Choice:
+    """Give the first of the nodes that score best; what is not feasible has a total of -1."""
+    row = int(totals.argmax())
+    score = int(totals[row])
+    return Choice(row, score, int(np.count_nonzero(feasible))) if score >= 0 else Choice(-1, -1, 0)
