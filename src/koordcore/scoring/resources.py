@@ -140,13 +140,11 @@ def weighted_mean(scores: IntMatrix, weights: IntMatrix, *, empty: int = 0) -> I
     Parameters
     ----------
     scores, weights
-        ``(K, N)``; a weight of 0 leaves the resource out on that node.
+        ``(K, N)``, weights also ``(K, 1)``; a weight of 0 leaves the resource out on that node.
     """
     total = weights.sum(0)
     mean: IntVector = (scores * weights).sum(0) // np.maximum(total, 1)
-    if not total.all():
-        mean[total == 0] = empty
-    return mean
+    return mean if total.all() else np.where(total == 0, empty, mean)
 
 
 def ratio_table(shape: Sequence[ShapePoint]) -> IntVector:
