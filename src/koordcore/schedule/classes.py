@@ -12,8 +12,10 @@ from koordcore.model.policy import Policy
 from koordcore.schedule.feature import Feature, Refusal, Scope
 from koordcore.schedule.features import FEATURES, feature_type
 from koordcore.schedule.features.resources import ResourceFit
-from koordcore.schedule.pod_class import Ground, Part, PodClass
+from koordcore.schedule.ground import Ground, Part
+from koordcore.schedule.pod_class import PodClass
 from koordcore.schedule.sampling import NodeSample
+from koordcore.schedule.state_scores import StateGroups
 
 __all__ = ["FeatureSet", "RequestKey"]
 
@@ -49,6 +51,7 @@ class FeatureSet:
         self._classes: dict[RequestKey, PodClass] = {}
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], Ground] = {}
+        self._groups = StateGroups(workspace)
         # A class keeps some 40 bytes a node and feature; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 
@@ -81,7 +84,7 @@ class FeatureSet:
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) >= self._most:
-                del self._classes[next(iter(self._classes))]
+                self._classes.pop(next(iter(self._classes))).retire()
             found = self._classes[key] = self._make(pod, key)
         return found
 
@@ -108,7 +111,7 @@ class FeatureSet:
         if ground is None:
             ground = self._grounds[signature] = Ground.of(static, len(self.workspace.layout.names))
         change = self.workspace.change_of(pod) if self._by_amounts else None
-        return PodClass(self.workspace, pod, parts, ground, change, self._remarking)
+        return PodClass(self.workspace, pod, parts, ground, change, self._groups, self._remarking)
 
     def preferred(self, pod: Pod) -> Sequence[int]:
         """Give rows of nodes that some feature wants tried first."""

@@ -141,6 +141,19 @@ class Evaluator:
         """Say more about why one node refuses, and what would help there; asked for single nodes only."""
         return ()
 
+    @property
+    def likeness(self) -> Hashable:
+        """With ``amounts_only``: what is equal for evaluators that :meth:`together` can join, or ``None``."""
+        return None
+
+    def together(self, ones: Sequence[Any]) -> Evaluator:
+        """Join evaluators of one likeness, this one among them.
+
+        ``fits`` and ``scores`` of what it gives have a row for each of them, ``(C, n)``; it is asked about
+        selections of nodes only, never about all of them.
+        """
+        raise NotImplementedError
+
     def scores(self, rows: Rows) -> IntVector | None:
         """Score the nodes; ``None`` where the feature has no preference about this pod."""
         return None

@@ -12,7 +12,8 @@ from koordcore.model.decisions import Bound, PodDecision, Shortfall, Unschedulab
 from koordcore.model.pods import Pod
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.feature import Refusal
-from koordcore.schedule.pod_class import Choice, PodClass
+from koordcore.schedule.pod_class import PodClass
+from koordcore.schedule.state_scores import Choice
 from koordcore.snapshot import bind
 
 __all__ = ["place_pod", "place_there", "refuse_pod"]

@@ -8,21 +8,19 @@ Where amounts decide alone, a class keeps that for every state that nodes are in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
 from koordcore._workspace import Workspace
 from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.policy import FeatureSetting
 from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal, Scope
-from koordcore.schedule.states import AmountStates, StateTables
+from koordcore.schedule.ground import Ground, Part
+from koordcore.schedule.state_scores import AmountParts, Choice, Membership, StateGroups
 
-__all__ = ["Choice", "Ground", "Part", "PodClass"]
+__all__ = ["PodClass"]
 
 _REFRESH_SHARE: Final = 4
 """Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
@@ -32,80 +30,6 @@ _LOOKED_AT: Final = 256
 """How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
 _NOTHING: Final[IntVector] = np.empty(0, np.int64)
 _UNFIT: Final = -(2**61)
-
-
-class Part(NamedTuple):
-    """One feature's evaluator within a class."""
-
-    feature: Feature
-    setting: FeatureSetting
-    evaluator: Evaluator
-
-
-class Choice(NamedTuple):
-    """The best node for a pod.
-
-    Parameters
-    ----------
-    row, score
-        Which, and its weighted sum; both -1 where no node is feasible.
-    feasible
-        How many nodes are.
-    """
-
-    row: int
-    score: int
-    feasible: int
-
-
-@attrs.frozen(eq=False)
-class Ground:
-    """What the static features of a class say together.
-
-    Parameters
-    ----------
-    mask, score
-        ``(N,)``: nodes that they allow, and their weighted score where it needs no normalisation.
-    flat
-        They allow every node and score all of them the same; then this is that score.
-    uneven
-        The ones whose score has to be normalised over the nodes that are feasible at the time.
-    """
-
-    mask: BoolVector
-    score: IntVector
-    uneven: tuple[Part, ...]
-    flat: int | None
-
-    @classmethod
-    def of(cls, parts: tuple[Part, ...], number: int) -> Ground:
-        """Ask static features about all nodes, of which there are so many."""
-        mask = np.ones(number, bool)
-        for part in parts:
-            allowed = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
-            if allowed is not None:
-                mask &= allowed
-        score = np.zeros(number, np.int64)
-        uneven = []
-        for part in parts:
-            raw = part.evaluator.scores(ALL_ROWS) if part.setting.scores else None
-            if raw is None:
-                continue
-            # A raw score that is the same on every node that can ever be feasible normalises to a constant.
-            if part.evaluator.normalises and mask.any() and np.ptp(raw[mask]):
-                uneven.append(part)
-            else:
-                score += part.setting.weight * part.evaluator.normalise(raw, mask)
-        flat = int(score[0]) if len(score) and mask.all() and not np.ptp(score) else None
-        return cls(mask, score, tuple(uneven), flat)
-
-    @cached_property
-    def kinds(self) -> bytes:
-        """A number for each node, eight bytes; equal where the static features say the same."""
-        number = np.zeros(len(self.mask), np.int64)
-        if self.flat is None:
-            number = np.unique(2 * self.score + self.mask, return_inverse=True)[1]
-        return number.astype(np.int64).tobytes()
 
 
 class PodClass:
@@ -128,18 +52,20 @@ class PodClass:
         parts: list[Part],
         ground: Ground,
         change: IntMatrix | None,
+        groups: StateGroups,
         remarking: Sequence[Feature] = (),
     ) -> None:
         self._workspace = workspace
+        self._groups = groups
         self._remarking = remarking
         self.pod = pod
         self.parts = parts
         self.change = change
         self._ground = ground
-        self._amount_filters: list[Part] = []
+        amount_filters: list[Evaluator] = []
+        amount_scorers: list[tuple[int, Evaluator]] = []
         self._other_filters: list[Part] = []
         self._cluster_filters: list[Part] = []
-        self._amount_scorers: list[Part] = []
         self._other_scorers: list[Part] = []
         self._whole_scorers: list[Part] = []
         self._refusing: list[Part] = []
@@ -151,15 +77,21 @@ class PodClass:
             if setting.filters:
                 if "refuse" in part.evaluator.answers:
                     self._refusing.append(part)
-                if scope is Scope.NODE:
-                    (self._amount_filters if alike else self._other_filters).append(part)
-                elif scope is Scope.CLUSTER:
+                if scope is Scope.CLUSTER:
                     self._cluster_filters.append(part)
+                elif scope is Scope.NODE:
+                    if alike:
+                        amount_filters.append(evaluator)
+                    else:
+                        self._other_filters.append(part)
             if setting.scores and scope is not Scope.STATIC:
                 if scope is Scope.CLUSTER or evaluator.normalises:
                     self._whole_scorers.append(part)
+                elif alike:
+                    amount_scorers.append((setting.weight, evaluator))
                 else:
-                    (self._amount_scorers if alike else self._other_scorers).append(part)
+                    self._other_scorers.append(part)
+        self._amounts = AmountParts(tuple(amount_scorers), tuple(amount_filters))
         self._whole_scorers += ground.uneven
         self._allocating = [part for part in parts if "allocate" in part.evaluator.answers]
         self._lending = [part for part in parts if "room_at" in part.evaluator.answers]
@@ -167,11 +99,7 @@ class PodClass:
         self._by_states = not (
             self._other_filters or self._other_scorers or self._cluster_filters or self._whole_scorers
         )
-        self._states: AmountStates | None = None
-        self._births = 0
-        self._known = bytearray()
-        self._rank = _NOTHING
-        self._some_unfit = False
+        self._membership: Membership | None = None
         self._asked = False
         # What is kept for every node is worked out when somebody asks for it.
         self._feasible: BoolVector = _NOTHING.astype(np.bool_)
@@ -189,7 +117,9 @@ class PodClass:
     def _answers(self, rows: Rows) -> tuple[BoolVector, IntVector]:
         """Tell which of the nodes the node-local features allow, and their score, -1 where they do not."""
         ground = self._ground
-        score, enough = self._by_amounts(rows)
+        score, enough = self._amounts.answers(rows)
+        if score is None:
+            score = np.zeros_like(ground.score[rows])
         if ground.flat is None:
             score += ground.score[rows]
             feasible = ground.mask[rows] if enough is None else ground.mask[rows] & enough
@@ -209,88 +139,32 @@ class PodClass:
             score[~feasible] = -1
         return feasible, score
 
-    def _by_amounts(self, rows: Rows) -> tuple[IntVector, BoolVector | None]:
-        """Give the weighted score by amounts, and tell where they suffice, ``None`` for everywhere."""
-        score: IntVector | None = None
-        for part in self._amount_scorers:
-            one = part.evaluator.scores(rows)
-            if one is not None:
-                one = one if part.setting.weight == 1 else part.setting.weight * one
-                score = one if score is None else np.add(score, one, out=score)
-        enough: BoolVector | None = None
-        for part in self._amount_filters:
-            mask = part.evaluator.fits(rows)
-            if mask is not None:
-                enough = mask if enough is None else enough & mask
-        return np.zeros_like(self._ground.score[rows]) if score is None else score, enough
-
     def best(self) -> Choice:
         """Find the best node; of equals the one with the first name."""
         if not self._asked and not self._cluster_filters and not self._whole_scorers:
             # Many are the only one of their class: nothing is kept before a second one comes.
             self._asked = True
             return _first_of(*self._answers(ALL_ROWS))
-        if self._by_states and self._ready():
-            return self._best_state()
-        return self.best_of(self.feasible())
+        choice = self._best_by_states() if self._by_states else None
+        return self.best_of(self.feasible()) if choice is None else choice
+
+    def _best_by_states(self) -> Choice | None:
+        if self._membership is None:
+            self._membership = self._groups.join(self._ground, self._amounts)
+        choice = None if self._membership is None else self._membership.best()
+        if choice is None:
+            states = self._groups.states_of(self._ground)
+            self._by_states = states is not None and not states.over
+        return choice
+
+    def retire(self) -> None:
+        """Take note that nobody will ask again."""
+        if self._membership is not None:
+            self._membership.leave()
 
     def best_of(self, feasible: BoolVector) -> Choice:
         """Find the best of some nodes that are feasible."""
         return _first_of(feasible, self.totals(feasible))
-
-    def _ready(self) -> bool:
-        """Bring what is kept for states up to date; tell whether that can be used."""
-        states = self._states
-        if states is None:
-            states = self._states = self._workspace.once(StateTables).of(self._ground.kinds)
-        if states is None or not states.ready():
-            self._by_states = states is not None and not states.over
-            return False
-        if self._births != len(states.births):
-            self._learn(states)
-        return True
-
-    def _learn(self, states: AmountStates) -> None:
-        """Work out what is not known yet of the states that nodes are in."""
-        known = self._known
-        if not known:
-            known = self._known = bytearray(len(states.first))
-            self._rank = np.full(len(states.first), _UNFIT)
-        born = states.births[self._births :]
-        self._births += len(born)
-        # What nobody is in any more is born anew before it counts.
-        new = [state for state in born if not known[state] and states.count[state]]
-        if not new:
-            return
-        rows = states.first[new]
-        for state in new:
-            known[state] = 1
-        score, enough = self._by_amounts(rows)
-        if self._ground.flat is None:
-            mask = self._ground.mask[rows]
-            enough = mask if enough is None else enough & mask
-            score += self._ground.score[rows]
-        else:
-            score += self._ground.flat
-        score <<= _RANK
-        if enough is not None and np.count_nonzero(enough) < len(enough):
-            score[~enough] = _UNFIT
-            self._some_unfit = True
-        self._rank[new] = score
-
-    def _best_state(self) -> Choice:
-        states = self._states
-        assert states is not None, "they are ready"
-        size = states.size
-        # The highest score comes first and among equals the first node: both in one number.
-        state = int((self._rank[:size] - states.first[:size]).argmax())
-        rank = int(self._rank[state])
-        if rank < 0:
-            return Choice(-1, -1, 0)
-        number = len(self._ground.mask)
-        if self._some_unfit:
-            number = int(states.count[:size][self._rank[:size] >= 0].sum())
-        return Choice(int(states.first[state]), rank >> _RANK, number)
 
     def update(self) -> None:
         """Bring the nodes that changed since the last call up to date."""
@@ -341,7 +215,7 @@ class PodClass:
     @property
     def counts_beyond_amounts(self) -> bool:
         """A filter other than that of amounts looks at what runs on a node or in the cluster."""
-        local = self._amount_filters + self._other_filters
+        local = self._other_filters
         return bool(self._cluster_filters) or any(part.feature.name != "NodeResourcesFit" for part in local)
 
     def mendable(self) -> BoolVector:

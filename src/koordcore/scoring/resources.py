@@ -109,12 +109,12 @@ class Capacity:
         Parameters
         ----------
         hundredfold
-            ``(K, N)``: whole numbers up to a hundred times the amounts, with :data:`HALF` added; overwritten
-            by the result.
+            ``(K, N)`` or ``(C, K, N)``: whole numbers up to a hundred times the amounts, with :data:`HALF`
+            added; overwritten by the result.
         """
         hundredfold *= self.inverse
         np.floor(hundredfold, out=hundredfold)
-        if hundredfold.shape[1] < FEW or np.minimum.reduce(hundredfold, axis=None, initial=0.0) < 0.0:
+        if hundredfold.shape[-1] < FEW or np.minimum.reduce(hundredfold, axis=None, initial=0.0) < 0.0:
             np.maximum(hundredfold, 0.0, out=hundredfold)
         return hundredfold
 
@@ -143,7 +143,7 @@ def weighted_mean(scores: IntMatrix, weights: IntMatrix, *, empty: int = 0) -> I
         ``(K, N)``, weights also ``(K, 1)``; a weight of 0 leaves the resource out on that node.
     """
     total = weights.sum(0)
-    mean: IntVector = (scores * weights).sum(0) // np.maximum(total, 1)
+    mean: IntVector = (scores * weights).sum(-2) // np.maximum(total, 1)
     return mean if total.all() else np.where(total == 0, empty, mean)
 
 
@@ -195,13 +195,13 @@ def score_balanced(used: IntMatrix | FloatMatrix, capacity: Capacity) -> IntVect
     Parameters
     ----------
     used
-        ``(K, N)``, the pod included; whole numbers, fastest as float64.
+        ``(K, N)``, or ``(C, K, N)`` for several pods; the pod included; whole numbers, fastest as float64.
     """
     fractions: FloatMatrix = used / capacity.divisor
-    if fractions.shape[1] < FEW or np.maximum.reduce(fractions, axis=None, initial=0.0) > 1.0:
+    if fractions.shape[-1] < FEW or np.maximum.reduce(fractions, axis=None, initial=0.0) > 1.0:
         np.minimum(fractions, 1.0, out=fractions)
-    if len(used) == 2 and capacity.everywhere:
-        score: FloatMatrix = fractions[0] - fractions[1]
+    if fractions.shape[-2] == 2 and capacity.everywhere:
+        score: FloatMatrix = fractions[..., 0, :] - fractions[..., 1, :]
         np.abs(score, out=score)
         score *= -0.5
         score += 1.0
@@ -209,20 +209,20 @@ def score_balanced(used: IntMatrix | FloatMatrix, capacity: Capacity) -> IntVect
         return score.astype(np.int64)
     present = capacity.present
     number = present.sum(0)
-    fractions = np.where(present, fractions, 0.0)
-    total = np.zeros(used.shape[1])
-    for row in fractions:  # in the order of the resources, because float addition is not associative
+    rows = np.moveaxis(np.where(present, fractions, 0.0), -2, 0)
+    total = np.zeros(rows.shape[1:])
+    for row in rows:  # in the order of the resources, because float addition is not associative
         total = total + row
     mean = total / np.maximum(number, 1)
-    squares = np.zeros(used.shape[1])
-    for row, there in zip(fractions, present, strict=True):
+    squares = np.zeros(rows.shape[1:])
+    for row, there in zip(rows, present, strict=True):
         squares = squares + np.where(there, (row - mean) * (row - mean), 0.0)
     deviation = np.sqrt(squares / np.maximum(number, 1))
     if (number == 2).any():
         # Two fractions: half their difference, which rounding makes differ from the root now and then.
-        signed = np.zeros(used.shape[1])
-        seen = np.zeros(used.shape[1], np.int64)
-        for row, there in zip(fractions, present, strict=True):
+        signed = np.zeros(rows.shape[1:])
+        seen = np.zeros(rows.shape[1:], np.int64)
+        for row, there in zip(rows, present, strict=True):
             signed = signed + np.where(there, np.where(seen == 0, row, -row), 0.0)
             seen = seen + there
         deviation = np.where(number == 2, np.abs(signed / 2), deviation)

@@ -6,6 +6,8 @@ Filter and formulas as in the Kubernetes 1.35 scheduler libraries and Koordinato
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,11 +132,10 @@ class FitEvaluator(Evaluator):
         self._absent = {name: min(requests[name], AMOUNT_LIMIT) for name in columns.absent}
         self._asked = [(PODS, PODS_ROW, 1)]
         self._asked += [(name, row, min(requests[name], AMOUNT_LIMIT)) for name, row in columns.present]
-        self._needed: IntMatrix | None = None
         self._scored = columns.scored
         self._scored_requests = scored_requests
         spent = [100.0 * scored_requests.get(name, 0) - HALF for name in columns.scored.names]
-        self._spent: FloatMatrix = np.array(spent).reshape(-1, 1)
+        self.spent: FloatMatrix = np.array(spent).reshape(-1, 1)
 
     def _free(self, rows: Rows) -> IntMatrix:
         """What is free once the reservations that the pod may use are gone."""
@@ -174,17 +175,31 @@ class FitEvaluator(Evaluator):
     def fits_outside(self, rows: Rows) -> BoolVector:
         return self._all_fit(self._workspace.at(rows)[FREE])
 
+    @cached_property
+    def needed(self) -> IntMatrix:
+        """The least of each resource that has to be free, ``(R', 1)``, as far as the last one asked for."""
+        needed = [-(2**63)] * (1 + max(resource for _, resource, _ in self._asked))
+        for _, resource, amount in self._asked:
+            needed[resource] = amount
+        if self._absent:
+            needed[PODS_ROW] = 2**63 - 1
+        return np.array(needed, np.int64).reshape(-1, 1)
+
     def _all_fit(self, free: IntMatrix) -> BoolVector:
         # One comparison of a block is cheaper than one for each resource; what is not asked for always fits.
-        if self._needed is None:
-            needed = [[-(2**63)] for _ in range(1 + max(resource for _, resource, _ in self._asked))]
-            for _, resource, amount in self._asked:
-                needed[resource][0] = amount
-            self._needed = np.array(needed, np.int64)
-        fitting: BoolVector = np.logical_and.reduce(free[: len(self._needed)] >= self._needed)
-        if self._absent:
-            fitting[:] = False
+        fitting: BoolVector = np.logical_and.reduce(free[: self.needed.shape[-2]] >= self.needed, axis=-2)
         return fitting
+
+    @property
+    def likeness(self) -> Hashable:
+        least = self._args.strategy is ScoringStrategy.LEAST_ALLOCATED and self._scored.capacity.exact
+        return (id(self._scored), len(self.needed)) if least else None
+
+    def together(self, ones: Sequence[FitEvaluator]) -> FitEvaluator:
+        made = copy(self)
+        made.spent = np.stack([one.spent for one in ones])
+        made.needed = np.stack([one.needed for one in ones])
+        return made
 
     def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
         found = [
@@ -229,7 +244,7 @@ class FitEvaluator(Evaluator):
         capacity = scored.capacity.at(rows)
         least = self._args.strategy is ScoringStrategy.LEAST_ALLOCATED
         if least and capacity.exact:
-            hundredfold = scored.hundredfold_spare(rows) - self._spent
+            hundredfold = scored.hundredfold_spare(rows) - self.spent
             if lifted is not None:
                 hundredfold += 100.0 * lifted[scored.index]
             return scored.mean(capacity.share(hundredfold), rows)
@@ -312,10 +327,11 @@ class ScoredResources:
         if not self._even:
             return weighted_mean(scores.astype(np.int64), self.weights_at(rows))
         # Halving is exact, and of sums this small division gives no quotient on the wrong side of an integer.
-        if len(scores) == 2:
-            half: FloatMatrix = (scores[0] + scores[1]) * 0.5
-            return half.astype(np.int64)
-        mean: FloatMatrix = np.add.reduce(scores) / len(scores)
+        number = len(self.names)
+        if number == 2:
+            mean: FloatMatrix = np.multiply(scores[..., 0, :] + scores[..., 1, :], 0.5)
+        else:
+            mean = np.true_divide(np.add.reduce(scores, axis=-2), number)
         return mean.astype(np.int64)
 
 
@@ -349,10 +365,19 @@ class BalancedEvaluator(Evaluator):
     def __init__(self, requests: Mapping[str, int], scored: ScoredResources) -> None:
         self._scored = scored
         own = [float(requests.get(name, 0)) for name in scored.names]
-        self._own: FloatMatrix = np.array(own).reshape(-1, 1)
+        self.own: FloatMatrix = np.array(own).reshape(-1, 1)
+
+    @property
+    def likeness(self) -> Hashable:
+        return id(self._scored)
+
+    def together(self, ones: Sequence[BalancedEvaluator]) -> BalancedEvaluator:
+        made = copy(self)
+        made.own = np.stack([one.own for one in ones])
+        return made
 
     def scores(self, rows: Rows) -> IntVector:
-        used = self._scored.requested(rows) + self._own
+        used = self._scored.requested(rows) + self.own
         lifted = None if self.lending is None else self.lending.lifted(rows)
         if lifted is not None:
             used -= lifted[self._scored.index]
