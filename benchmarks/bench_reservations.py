@@ -25,9 +25,10 @@ from koordcore.model.reservations import (
 )
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.reservation import RESERVATION_AFFINITY
+from koordcore.schedule import schedule
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.future import EarliestStart, earliest_start
-from koordcore.schedule.loop import open_workspace, schedule
+from koordcore.schedule.loop import open_workspace
 from koordcore.schedule.place import place_pod
 from koordcore.schedule.pod_class import PodClass
 from koordcore.snapshot import ClusterSnapshot

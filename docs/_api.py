@@ -73,7 +73,7 @@ def homes(source: Path) -> Iterator[tuple[str, str, str]]:
     """Give the names of ``import koordcore``, each with the module that defines it and its first line."""
     where = {
         alias.name: str(statement.module)
-        for statement in _tree(source / "__init__.py").body
+        for statement in ast.walk(_tree(source / "__init__.py"))  # most imports are for type checkers only
         if isinstance(statement, ast.ImportFrom)
         for alias in statement.names
     }

@@ -2,13 +2,52 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
+import pickle
 import subprocess
 import sys
+import typing
+from pathlib import Path
+
+import pytest
 
 import koordcore
 
 HEAVY = ("ortools", "pandas", "yaml", "rich", "matplotlib", "hypothesis", "dask")
+ROOMS = ("allocators", "quota", "preemption", "rebalance", "colocation", "simulate", "topology", "manifests")
+EVERYDAY = "from koordcore import ClusterSnapshot, Node, Pod, schedule"
+FUNCTIONS = {"schedule": "koordcore.schedule.entry", "verify": "koordcore.verify.entry"}
+"""Each has the name of the package that it comes from."""
+COME_BETWEEN = (
+    "import koordcore.schedule",
+    "import koordcore.schedule.feature",
+    "from koordcore.schedule.loop import open_workspace",
+    "import koordcore.verify.check",
+    "import koordcore.explain",
+    "from koordcore.verify import verify as checker",
+)
+
+
+def imports_of(body: list[ast.stmt]) -> dict[str, str]:
+    return {
+        alias.name: str(statement.module)
+        for statement in body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+
+
+def printed(code: str) -> str:
+    """Run code in a fresh interpreter that prints what is asked."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+def loaded_by(statement: str) -> set[str]:
+    return set(printed(f"import sys; {statement}; print(*sys.modules)").split())
 
 
 def test_every_promised_name_is_there_and_described() -> None:
@@ -20,28 +59,82 @@ def test_every_promised_name_is_there_and_described() -> None:
             assert inspect.getdoc(value), name
 
 
-def test_import_leaves_heavy_packages_alone() -> None:
-    """``import koordcore`` loads neither the solver nor anything that only the command line needs."""
-    code = f"import sys, koordcore; print([name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-    assert done.stderr == ""
+def test_readers_and_type_checkers_see_the_same_names() -> None:
+    """What is promised, what is imported for type checkers, and the table of lazy names are the same."""
+    body = ast.parse(Path(str(koordcore.__file__)).read_text(encoding="utf-8")).body
+    checked = next(
+        one for one in body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"
+    )
+    lazy = vars(koordcore)["_HOMES"]
+    assert imports_of(checked.body) == lazy
+    assert {*lazy, *FUNCTIONS, "__version__"} == set(koordcore.__all__)
+    assert list(lazy) == sorted(lazy)
+    assert FUNCTIONS.items() <= imports_of(body).items()
 
 
-def test_import_leaves_rooms_alone() -> None:
-    """``import koordcore`` reads the records and the loop; a room is read when a cluster needs it."""
-    code = (
-        "import sys, koordcore; print(sorted(name for name in sys.modules if name.startswith('koordcore.')))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    rooms = (
-        "allocators",
-        "quota",
-        "preemption",
-        "rebalance",
-        "colocation",
-        "simulate",
-        "topology",
-        "manifests",
-    )
-    assert not [room for room in rooms if f"koordcore.{room}" in done.stdout]
+def test_each_name_is_what_its_module_has() -> None:
+    """The package hands out the very objects, and keeps them."""
+    for name, module in {**vars(koordcore)["_HOMES"], **FUNCTIONS}.items():
+        value = getattr(koordcore, name)
+        assert value is getattr(importlib.import_module(module), name)
+        assert vars(koordcore)[name] is value
+        assert name in dir(koordcore)
+
+
+def test_a_star_brings_what_is_promised() -> None:
+    """``from koordcore import *`` gives every name of ``__all__``, none of them read before."""
+    code = "import koordcore; from koordcore import *; print(set(koordcore.__all__) <= set(globals()))"
+    assert printed(code) == "True"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """Whoever mistypes is told so; a module of the package can still be imported from it."""
+    with pytest.raises(AttributeError, match="module 'koordcore' has no attribute 'Scheduel'"):
+        getattr(koordcore, "Scheduel")  # noqa: B009 - a type checker knows that it is not there
+    with pytest.raises(ImportError, match="Scheduel"):
+        exec("from koordcore import Scheduel")
+    assert printed("from koordcore import errors; print(errors.__name__)") == "koordcore.errors"
+
+
+def test_names_can_be_pickled() -> None:
+    """Another process finds classes, functions and records in the modules that define them."""
+    pod = koordcore.Pod(name="web", requests={"cpu": 1000})
+    told = pickle.dumps((koordcore.schedule, koordcore.verify, koordcore.Policy, pod))
+    assert pickle.loads(told) == (koordcore.schedule, koordcore.verify, koordcore.Policy, pod)
+    code = f"import pickle; print(pickle.loads({told!r})[0].__module__)"
+    assert printed(code) == "koordcore.schedule.entry"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", COME_BETWEEN)
+def test_functions_are_not_taken_for_their_packages(first: str) -> None:
+    """``schedule`` and ``verify`` are functions whatever was imported before them or comes after."""
+    others = "; ".join(one for one in COME_BETWEEN if one != first)
+    ask = "from koordcore import schedule, verify; print(callable(schedule), callable(verify))"
+    assert printed(f"{first}; {ask}; {others}; {ask}") == "True True\nTrue True"
+    assert printed(f"{first}; {others}; import koordcore; print(callable(koordcore.schedule))") == "True"
+
+
+def test_hints_of_functions_resolve() -> None:
+    """Annotations name types through the package, so that whoever asks gets the classes."""
+    hints = typing.get_type_hints(koordcore.schedule)
+    assert (hints["snapshot"], hints["return"]) == (koordcore.ClusterSnapshot, koordcore.ScheduleResult)
+    assert set(hints) == {*inspect.signature(koordcore.schedule).parameters, "return"}
+    assert typing.get_type_hints(koordcore.verify)["return"] == tuple[koordcore.Violation, ...]
+
+
+def test_import_loads_nothing_but_a_table_of_names() -> None:
+    """``import koordcore`` loads neither numpy nor attrs, and of the library the two functions alone."""
+    loaded = loaded_by("import koordcore")
+    assert loaded.isdisjoint((*HEAVY, "numpy", "attr", "attrs", "immutabledict"))
+    assert {name for name in loaded if name.startswith("koordcore.")} == {
+        "koordcore.schedule", "koordcore.schedule.entry", "koordcore.verify", "koordcore.verify.entry"
+    }  # fmt: skip
+
+
+def test_everyday_names_leave_rooms_alone() -> None:
+    """Records are read without the rooms and the loop; those are read when a cluster needs them."""
+    loaded = loaded_by(EVERYDAY)
+    assert loaded.isdisjoint(HEAVY)
+    assert loaded.isdisjoint(f"koordcore.{room}" for room in ROOMS)
+    assert "koordcore.schedule.loop" not in loaded

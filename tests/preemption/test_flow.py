@@ -26,7 +26,8 @@ from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.preemption import DISABLE_PREEMPTIBLE, PREEMPTED_REASON
 from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
-from koordcore.verify import ViolationKind, verify
+from koordcore.verify import verify
+from koordcore.verify.violation import ViolationKind
 
 GROUP = "pod-group.scheduling.sigs.k8s.io"
 RULES = PreemptionRules()

@@ -10,7 +10,7 @@ from koordcore.manifests.records import result_from_record, result_record
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import ControllerReference, ObjectReference, ReservationOwner
-from koordcore.schedule.loop import schedule
+from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from tests.reservations.worlds import POLICY, node, pod, reservation

@@ -12,7 +12,7 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.device_policy import DevicePolicy, ScoringStrategy
 from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.model.reservations import Reservation
-from koordcore.schedule.loop import schedule
+from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify import verify
 from tests.schedule.test_numa import node, pod

@@ -11,7 +11,7 @@ from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation
-from koordcore.schedule.loop import schedule
+from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify import verify
 from tests.reservations.test_fine import ALLOCATED, given, held, owner, reservation

@@ -14,7 +14,7 @@ from koordcore.manifests.policy_args import write_args
 from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.model.reservations import Reservation, ReservationArgs, ReservationMatching
 from koordcore.protocol.reservation_args import parse_reservation_args
-from koordcore.schedule.loop import schedule
+from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from tests.reservations.test_operating_pods import acting

@@ -16,7 +16,7 @@ from koordcore.manifests.reservations import reservation_from_manifest
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.reservation import reservation_wish
 from koordcore.protocol.reservation_args import parse_reservation_args
-from koordcore.schedule.loop import schedule
+from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot
 from tests.reservations.worlds import DAY, POLICY, node, pod, reservation
 

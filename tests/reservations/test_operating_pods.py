@@ -18,9 +18,10 @@ from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import AllocatePolicy
 from koordcore.protocol.operating_pod import CURRENT_OWNER, RESERVATION_OWNERS, operating_reservation
 from koordcore.protocol.reservation import OPERATING_MODE, PREFIX, allocated_reservation
-from koordcore.schedule.loop import schedule
+from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
-from koordcore.verify import ViolationKind, verify
+from koordcore.verify import verify
+from koordcore.verify.violation import ViolationKind
 from tests.reservations.test_fine import ALLOCATED, OWNER, STATUS
 from tests.reservations.worlds import IGNORES, POLICY, must, node, pod, reservation
 from tests.schedule.test_numa import node as fine_node

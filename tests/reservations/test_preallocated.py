@@ -14,9 +14,10 @@ from koordcore.model.reservations import (
     Reservation,
 )
 from koordcore.protocol.reservation import PRE_ALLOCATION_REQUIRED, allocated_reservation
-from koordcore.schedule.loop import schedule
+from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
-from koordcore.verify import ViolationKind, verify
+from koordcore.verify import verify
+from koordcore.verify.violation import ViolationKind
 from tests.reservations.worlds import POLICY, node, pod, reservation
 
 

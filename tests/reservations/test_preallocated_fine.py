@@ -14,7 +14,7 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.reservation import allocated_reservation
-from koordcore.schedule.loop import schedule
+from koordcore.schedule import schedule
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.topology.cpu import cpu_ids, parse_cpulist
 from koordcore.verify import verify

@@ -17,11 +17,12 @@ from koordcore.model.reservations import (
     Reservation,
     ReservationPhase,
 )
-from koordcore.schedule.loop import schedule
+from koordcore.schedule import schedule
 from koordcore.simulate import Departure, PodArrival, replay_schedule
 from koordcore.simulate.scheduled import ClusterEvent
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
-from koordcore.verify import ViolationKind, verify
+from koordcore.verify import verify
+from koordcore.verify.violation import ViolationKind
 from tests.reservations.worlds import POLICY, node, pod, reservation, uses
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

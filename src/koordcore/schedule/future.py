@@ -24,8 +24,9 @@ from koordcore.model.reservations import (
     Reservation,
     ReservationOwner,
 )
+from koordcore.schedule.entry import schedule
 from koordcore.schedule.jobs import JobTable
-from koordcore.schedule.loop import queue_order, schedule
+from koordcore.schedule.loop import queue_order
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
 
 __all__ = [

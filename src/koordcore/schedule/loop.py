@@ -12,7 +12,7 @@ import attrs
 
 from koordcore._workspace import Workspace
 from koordcore.errors import ModelError
-from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, JobPlan, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from koordcore.schedule.jobs import Job
     from koordcore.schedule.joint_reservations import ReservationPlan
 
-__all__ = ["open_workspace", "queue_order", "schedule"]
+__all__ = ["open_workspace", "queue_order", "run"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -47,57 +47,15 @@ def _age(pod: Pod) -> datetime:
     return pod.created or _EPOCH
 
 
-def schedule(
+def run(
     snapshot: ClusterSnapshot,
-    pods: Iterable[Pod] | None = None,
-    *,
-    policy: Policy = Policy(),
-    now: datetime | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    preempt: PreemptionRules | None = None,
+    pods: Iterable[Pod] | None,
+    policy: Policy,
+    now: datetime | None,
+    limits: Limits,
+    preempt: PreemptionRules | None,
 ) -> ScheduleResult:
-    """Decide about pods, one after another, each on the cluster as the earlier ones left it.
-
-    Parameters
-    ----------
-    snapshot
-        The cluster; it is not changed.
-    pods
-        Whom to place; the snapshot's pending pods when left out. Pods that the snapshot does not know are
-        taken in.
-    policy
-        Which features decide, with weights and arguments.
-    now
-        The clock, for features that look at the age of things; left out, it is the moment of the newest
-        metric.
-    limits
-        Budget and seed of the solver, where a job needs one.
-    preempt
-        What may be done for jobs that find no place; without it nobody is evicted. Their members are then
-        nominated, and nobody counts on that room until the victims have gone.
-
-    Returns
-    -------
-    ScheduleResult
-        One decision per pod in queue order, one plan per job, the cluster afterwards, and counts. The members
-        of a gang take their turn together, when the first of them would. The same arguments give the same
-        bytes. Ties between nodes go to the first name. Where the Reservation feature's ``matching`` is
-        ``Joint``, the result is the better of two: pods one after another as ever, and pods that try first
-        what they were matched with all together.
-
-    Raises
-    ------
-    ModelError
-        When a pod is bound already or stands twice, or the policy names an unknown feature.
-
-    Examples
-    --------
-    >>> from koordcore import ClusterSnapshot, Node, Pod, schedule
-    >>> node = Node(name="n1", allocatable={"cpu": 4000, "memory": 2**33, "pods": 110})
-    >>> result = schedule(ClusterSnapshot(nodes=[node]), [Pod(name="web", requests={"cpu": 1000})])
-    >>> [(str(one.pod), one.node) for one in result.bound]
-    [('default/web', 'n1')]
-    """
+    """Do what :func:`koordcore.schedule` promises."""
     # Only who has reservations pays for reading what they need; likewise gangs below.
     reserving = policy.feature("Reservation") is not None
     asked = queue_order(_everybody(snapshot, reserving) if pods is None else pods)

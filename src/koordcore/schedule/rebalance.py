@@ -30,8 +30,8 @@ from koordcore.schedule.loop import open_workspace
 from koordcore.schedule.place import place_there
 from koordcore.schedule.reserved import without_holders
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import Violation
 from koordcore.verify.moves import verify_moves
+from koordcore.verify.violation import Violation
 
 __all__ = [
     "CheckedMoves",

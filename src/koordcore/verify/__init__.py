@@ -4,7 +4,6 @@ Nothing here imports the kernels, the allocators or the workspace; a checker tha
 checks would share its mistakes. Everything is added up anew from the frozen records.
 """
 
-from koordcore.verify.check import verify
-from koordcore.verify.violation import Violation, ViolationKind
+from koordcore.verify.entry import verify
 
-__all__ = ["Violation", "ViolationKind", "verify"]
+__all__ = ["verify"]

@@ -14,7 +14,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult
 from koordcore.verify.violation import Violation, ViolationKind
 
-__all__ = ["verify"]
+__all__ = ["check_result"]
 
 Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
 
@@ -45,22 +45,8 @@ def _checks() -> tuple[Check, ...]:
     )
 
 
-def verify(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation, ...]:
-    """Check a result against the snapshot that it was made from.
-
-    Parameters
-    ----------
-    snapshot
-        The cluster before.
-    result
-        What :func:`koordcore.schedule` returned, or any plan in that form.
-
-    Returns
-    -------
-    tuple of Violation
-        Every broken rule, sorted; empty when the result is legal. A node that was overcommitted before is not
-        held against the result unless it got worse.
-    """
+def check_result(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation, ...]:
+    """Do what :func:`koordcore.verify` promises."""
     from koordcore.verify.cpus import check_cpu_requests
     from koordcore.verify.devices import check_device_requests
     from koordcore.verify.places import check_device_places

@@ -21,7 +21,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.protocol.migration import ANNOTATION_EVICT, ANNOTATION_EVICTION_COST, MAX_COST, cost_of
 from koordcore.protocol.reservation_status import with_decided_users
 from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
-from koordcore.verify.check import verify
+from koordcore.verify.entry import verify
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["verify_moves"]
