@@ -17,9 +17,10 @@ from koordcore.model.nodes import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.times import SECOND
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
 from koordcore.scoring.load import LoadState
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 
 GIB = 2**30
 NOW = 1_800_000_000

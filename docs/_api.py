@@ -15,6 +15,7 @@ ROOMS: Mapping[str, str] = {
     "schedule": "the loop and its features",
     "verify": "the independent checker",
     "snapshot": "the cluster as a value",
+    "result": "what a call decided",
     "explain": "why, why not, what would help",
     "model": "frozen records",
     "topology": "what is near what",

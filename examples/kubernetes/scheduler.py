@@ -24,7 +24,7 @@ from examples.kubernetes.turns import Turns
 from koordcore import ClusterSnapshot, FeatureSetting, Pod, PodKey, Policy, PreemptionRules, schedule, verify
 from koordcore.manifests.patches import patches
 from koordcore.model.quotas import QuotaPolicy
-from koordcore.snapshot import ScheduleResult
+from koordcore.result import ScheduleResult
 
 __all__ = ["Cycle", "Scheduler", "Settings"]
 

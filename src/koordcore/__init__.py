@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from koordcore.model.pods import Container, Pod, PodKey
     from koordcore.model.policy import FeatureSetting, Policy
     from koordcore.model.preemption import Gather, Members, PreemptionPlan, PreemptionRules, Relocation
-    from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+    from koordcore.result import ScheduleResult
+    from koordcore.snapshot import ClusterSnapshot
     from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = [
@@ -106,7 +107,7 @@ _HOMES: Final = {
     "PreemptionRules": "koordcore.model.preemption",
     "Rejection": "koordcore.model.decisions",
     "Relocation": "koordcore.model.preemption",
-    "ScheduleResult": "koordcore.snapshot",
+    "ScheduleResult": "koordcore.result",
     "Shortfall": "koordcore.model.decisions",
     "SolverError": "koordcore.errors",
     "Taint": "koordcore.model.affinity",

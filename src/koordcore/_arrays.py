@@ -1,18 +1,17 @@
-"""Columns of the cluster: what the kernels read.
+"""Columns of the cluster: how they are made, and what kernels call their types.
 
-Resource-major matrices ``(R, N)`` of int64, nodes in the order of their names. What does not change when a
-pod is bound stands in :class:`ClusterLayout`, what does in :class:`ClusterColumns`; a fork shares the layout.
+Resource-major matrices ``(R, N)`` of int64, nodes in the order of their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
@@ -61,61 +60,6 @@ def freeze(array: NDArray[np.int64]) -> NDArray[np.int64]:
     """Make a read-only view; the caller drops the array itself."""
     array.flags.writeable = False
     return array[...]
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class ClusterLayout:
-    """What the nodes are, apart from what runs on them.
-
-    Parameters
-    ----------
-    names
-        Node names in order; a node's *row* is its place here.
-    row_of
-        Name to row.
-    nodes
-        The nodes themselves, by row.
-    resources
-        Names of the resources that are counted; cpu, memory, ephemeral-storage and pods come first, then by
-        name.
-    index
-        Resource name to row of the matrices.
-    allocatable
-        ``(R, N)``: milli-CPU, bytes, counts; 0 where a node does not name the resource. What a node
-        reservation keeps back is taken off.
-    constraint_class
-        ``(N,)``: nodes with equal labels, taints and ``unschedulable`` have the same number.
-    class_rows
-        For each constraint class the row of its first node, which stands for all.
-    """
-
-    names: tuple[str, ...]
-    row_of: Mapping[str, int]
-    nodes: tuple[Node, ...]
-    resources: tuple[str, ...]
-    index: Mapping[str, int]
-    allocatable: IntMatrix
-    constraint_class: IntVector
-    class_rows: tuple[int, ...]
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class ClusterColumns:
-    """What is taken, by resource and node.
-
-    Parameters
-    ----------
-    layout
-        The nodes.
-    requested
-        ``(R, N)``: sum of the bound pods' requests; the row of ``pods`` counts them.
-    scored
-        ``(R, N)``: the same with non-zero defaults for cpu and memory, as scores read it.
-    """
-
-    layout: ClusterLayout
-    requested: IntMatrix
-    scored: IntMatrix
 
 
 def _offered(node: Node) -> Resources:

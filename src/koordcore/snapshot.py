@@ -1,4 +1,4 @@
-"""The cluster as a value, and what a scheduling call returns.
+"""The cluster as a value.
 
 A snapshot never changes. ``assume``, ``forget`` and the ``with_*`` methods give new ones that share what did
 not change; columns are made on first use and carried along where a fork can derive them.
@@ -9,30 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import attrs
-from immutabledict import immutabledict
 
-from koordcore._arrays import (
-    ClusterColumns,
-    ClusterLayout,
-    compile_columns,
-    compile_layout,
-    freeze,
-    node_columns,
-)
+from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore.errors import ModelError
-from koordcore.model.cluster import ClusterRecord
-from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
-from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.policy import Policy
-from koordcore.model.preemption import PreemptionPlan
+from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import counted
 
-__all__ = ["ClusterSnapshot", "ScheduleResult", "bind", "changed_rows"]
+if TYPE_CHECKING:
+    from koordcore.model.decisions import Bound
+
+__all__ = ["ClusterSnapshot", "bind", "changed_rows"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -94,11 +85,15 @@ class ClusterSnapshot:
     @cached_property
     def layout(self) -> ClusterLayout:
         """Static columns."""
+        from koordcore._arrays import compile_layout  # brings numpy, here and below
+
         return compile_layout(self.nodes)
 
     @cached_property
     def columns(self) -> ClusterColumns:
         """Dynamic columns."""
+        from koordcore._arrays import compile_columns
+
         return compile_columns(self.layout, self.nodes)
 
     @cached_property
@@ -357,6 +352,8 @@ class ClusterSnapshot:
     def _columns_with(self, nodes: list[NodeState], rows: list[int]) -> ClusterColumns:
         if not rows:
             return self.columns
+        from koordcore._arrays import freeze, node_columns
+
         requested, scored = self.columns.requested.copy(), self.columns.scored.copy()
         for row in rows:
             requested[:, row], scored[:, row] = node_columns(self.layout, nodes[row].name, nodes[row].pods)
@@ -422,43 +419,3 @@ def _pods_by_key(snapshot: ClusterSnapshot) -> Mapping[PodKey, Pod]:
 def bind(pod: Pod, decision: Bound) -> Pod:
     """Give the pod as it stands after the decision: with its node and with what is written on it."""
     return pod.at(decision.node, annotations=decision.annotations, labels=decision.labels)
-
-
-@attrs.frozen(kw_only=True)
-class ScheduleResult:
-    """What one call decided.
-
-    Parameters
-    ----------
-    decisions
-        One per pod, in the order in which they were taken.
-    snapshot
-        The cluster afterwards.
-    jobs
-        One plan per gang group, in the order in which they were taken.
-    together
-        Runs of gang groups that were planned as one, where the policy asks for that.
-    preemptions
-        Who leaves for whom, where preemption was asked for; the members are nominated, nobody has left yet.
-    policy
-        What was asked of the decisions; :func:`koordcore.verify` holds them to it.
-    stats
-        Counts and deterministic work units by name; no wall time.
-    """
-
-    decisions: tuple[PodDecision, ...]
-    snapshot: ClusterSnapshot
-    jobs: tuple[JobPlan, ...] = ()
-    together: tuple[JointPlan, ...] = ()
-    preemptions: tuple[PreemptionPlan, ...] = ()
-    policy: Policy = Policy()
-    stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
-
-    @property
-    def bound(self) -> tuple[Bound, ...]:
-        """The pods that got a node."""
-        return tuple(one for one in self.decisions if isinstance(one, Bound))
-
-    def decision(self, key: PodKey) -> PodDecision | None:
-        """Give one pod's decision, or ``None`` when it was not asked about."""
-        return next((one for one in self.decisions if one.pod == key), None)

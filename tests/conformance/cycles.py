@@ -25,13 +25,14 @@ from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS, make_resources, parse_resources
 from koordcore.protocol.reservation import allocated_reservation, is_reserve_pod
+from koordcore.result import ScheduleResult
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.features.numa import numa_state
 from koordcore.schedule.features.quota import snapshot_ledger
 from koordcore.schedule.loop import open_workspace
 from koordcore.schedule.place import place_there
 from koordcore.schedule.reserved import with_holders
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
+from koordcore.snapshot import ClusterSnapshot, bind
 from koordcore.topology.numa import NUMATopologyPolicy
 from koordcore.verify import verify
 from koordcore.verify.violation import ViolationKind

@@ -17,7 +17,8 @@ from koordcore.model.decisions import (
 )
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

@@ -24,8 +24,9 @@ from koordcore.model.reservations import (
 )
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.preemption import DISABLE_PREEMPTIBLE, PREEMPTED_REASON
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from koordcore.verify.violation import ViolationKind
 

@@ -16,8 +16,9 @@ from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import AllocatePolicy, Reservation, ReservationArgs
 from koordcore.protocol.preemption import DISABLE_PREEMPTIBLE
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from tests.reservations.worlds import POLICY, must, node, pod, reservation, uses
 

@@ -23,13 +23,14 @@ from koordcore.manifests import snapshot_from_objects
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.protocol.reservation import ReservationWish, allocated_reservation
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.future import EarliestStart, backfill, earliest_start
 from koordcore.schedule.loop import open_workspace
 from koordcore.schedule.place import place_pod
 from koordcore.schedule.reserved import ReservationLedger
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from tests.reference.reservations import held_amounts
 from tests.reservations.test_joint import JOINT

@@ -12,8 +12,9 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.device_policy import DevicePolicy, ScoringStrategy
 from koordcore.model.policy import FeatureSetting, Policy
 from koordcore.model.reservations import Reservation
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from tests.schedule.test_numa import node, pod
 

@@ -11,8 +11,9 @@ from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from tests.reservations.test_fine import ALLOCATED, given, held, owner, reservation
 from tests.reservations.test_preallocated_fine import over

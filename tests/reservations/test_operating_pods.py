@@ -18,8 +18,9 @@ from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import AllocatePolicy
 from koordcore.protocol.operating_pod import CURRENT_OWNER, RESERVATION_OWNERS, operating_reservation
 from koordcore.protocol.reservation import OPERATING_MODE, PREFIX, allocated_reservation
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from koordcore.verify.violation import ViolationKind
 from tests.reservations.test_fine import ALLOCATED, OWNER, STATUS

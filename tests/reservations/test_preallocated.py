@@ -14,8 +14,9 @@ from koordcore.model.reservations import (
     Reservation,
 )
 from koordcore.protocol.reservation import PRE_ALLOCATION_REQUIRED, allocated_reservation
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from koordcore.verify.violation import ViolationKind
 from tests.reservations.worlds import POLICY, node, pod, reservation

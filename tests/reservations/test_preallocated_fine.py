@@ -14,8 +14,9 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.reservation import allocated_reservation
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import cpu_ids, parse_cpulist
 from koordcore.verify import verify
 from tests.reservations.test_fine import ALLOCATED, OWNER, STATUS, owner, reservation

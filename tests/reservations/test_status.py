@@ -17,10 +17,11 @@ from koordcore.model.reservations import (
     Reservation,
     ReservationPhase,
 )
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
 from koordcore.simulate import Departure, PodArrival, replay_schedule
 from koordcore.simulate.scheduled import ClusterEvent
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from koordcore.verify.violation import ViolationKind
 from tests.reservations.worlds import POLICY, node, pod, reservation, uses

@@ -17,11 +17,11 @@ from koordcore import (
     verify,
 )
 from koordcore.model.certificates import CertificateStatus
-from koordcore.model.cluster import ClusterRecord
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.pods import HostPort
 from koordcore.model.quotas import ElasticQuota
+from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import make_resources
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 

@@ -8,13 +8,14 @@ from typing import Any
 import attrs
 import pytest
 
-from koordcore.model.cluster import ClusterRecord, PodDisruptionBudget, Workload
+from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.decisions import Bound
 from koordcore.model.gangs import PodGroup
 from koordcore.model.moves import Move
 from koordcore.model.nodes import Node
 from koordcore.model.pods import HostPort, OwnerReference, Pod, PodKey
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
+from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import EVERYTHING
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.moves import verify_moves

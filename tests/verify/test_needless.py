@@ -13,8 +13,9 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import HostPort, Pod
 from koordcore.model.preemption import Move, PreemptionPlan, PreemptionRules
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify import verify
 from tests.preemption.test_flow import node, pod
 

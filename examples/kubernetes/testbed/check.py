@@ -10,7 +10,7 @@ from examples.kubernetes.scheduler import Settings
 from koordcore import Bound, verify
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.nodes import NodeState
-from koordcore.snapshot import ScheduleResult
+from koordcore.result import ScheduleResult
 
 __all__ = ["check"]
 

@@ -7,7 +7,7 @@ from collections import Counter
 from koordcore.cli.tables import Column, Table, Tone
 from koordcore.model.preemption import Damage
 from koordcore.model.reservations import Reservation
-from koordcore.snapshot import ScheduleResult
+from koordcore.result import ScheduleResult
 
 __all__ = ["describe_damage", "preemption_table", "victims_table"]
 

@@ -23,9 +23,9 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import GangTurns
 from koordcore.model.preemption import PreemptionRules, Relocation
 from koordcore.model.reservations import Reservation
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
 from koordcore.simulate.record import write_record
-from koordcore.snapshot import ScheduleResult
 from koordcore.verify import verify
 
 __all__ = ["register", "run"]

@@ -9,8 +9,9 @@ import numpy as np
 
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang import gang_name
+from koordcore.result import ScheduleResult
 from koordcore.schedule.jobs import network_tree
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology
 
 __all__ = ["DomainRow", "domain_rows", "job_of", "jobs_by_node", "used_domains"]

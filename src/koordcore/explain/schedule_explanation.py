@@ -13,9 +13,10 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionPlan, PreemptionRules
 from koordcore.protocol.times import format_timestamp, moment_of
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
 from koordcore.schedule.jobs import Job, JobTable
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["schedule_explanation"]
 

@@ -23,11 +23,12 @@ from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.sources import read_sources
 from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
-from koordcore.model.cluster import ClusterRecord, PriorityClass, RawObject
+from koordcore.model.cluster import PriorityClass, RawObject
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
+from koordcore.model.records import ClusterRecord
 from koordcore.model.volumes import PersistentVolumeClaim
 from koordcore.protocol.fields import Json, show
 from koordcore.protocol.quota import PARENT

@@ -40,7 +40,8 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocated_reservation
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot, bind
 
 __all__ = ["decision_from_record", "decision_record", "result_from_record", "result_record"]
 

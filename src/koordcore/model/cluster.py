@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import attrs
 from immutabledict import immutabledict
 
@@ -12,7 +10,6 @@ from koordcore.model.pods import OwnerReference, PreemptionPolicy
 from koordcore.model.selectors import NOTHING, LabelSelector
 
 __all__ = [
-    "ClusterRecord",
     "ConfigMap",
     "Namespace",
     "PodDisruptionBudget",
@@ -20,18 +17,6 @@ __all__ = [
     "RawObject",
     "Workload",
 ]
-
-
-class ClusterRecord(Protocol):
-    """Anything that a snapshot keeps beside nodes and pods: a frozen record with a name."""
-
-    @property
-    def namespace(self) -> str:
-        """Namespace, empty for objects of the whole cluster."""
-
-    @property
-    def name(self) -> str:
-        """Unique among the records of its type and namespace."""
 
 
 @attrs.frozen

@@ -11,10 +11,11 @@ from koordcore._arrays import BoolVector, ClusterLayout, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, Role
 from koordcore.allocators.gang.slots import insufficient
 from koordcore.errors import ManifestError
-from koordcore.model.cluster import ClusterRecord, PodDisruptionBudget
+from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import PODS, counted
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.preemption.candidates import NodeRefusal, Refuse

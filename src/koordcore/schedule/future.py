@@ -24,10 +24,11 @@ from koordcore.model.reservations import (
     Reservation,
     ReservationOwner,
 )
+from koordcore.result import ScheduleResult
 from koordcore.schedule.entry import schedule
 from koordcore.schedule.jobs import JobTable
 from koordcore.schedule.loop import queue_order
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
+from koordcore.snapshot import ClusterSnapshot, bind
 
 __all__ = [
     "BackfillPlan",

@@ -12,11 +12,11 @@ from koordcore.allocators.gang.cycle import before_pre_filter
 from koordcore.allocators.gang.events import add_pod, add_pod_group
 from koordcore.allocators.gang.state import Code, GangState
 from koordcore.errors import ManifestError
-from koordcore.model.cluster import ClusterRecord
 from koordcore.model.gangs import Gang, GangMode, GangPod, MatchPolicy, NetworkTopologySpec, PodGroup
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.records import ClusterRecord
 from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod, parse_topology_index
 from koordcore.snapshot import ClusterSnapshot, changed_rows
 from koordcore.topology.network import NetworkTopology, build_tree, order_layers

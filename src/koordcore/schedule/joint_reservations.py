@@ -22,10 +22,10 @@ from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import gang_name
 from koordcore.protocol.reservation import is_reserve_pod
+from koordcore.result import ScheduleResult
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.feature import Refusal
 from koordcore.schedule.features.reservation import ReservationEvaluator, ReservationFeature
-from koordcore.snapshot import ScheduleResult
 
 __all__ = ["ReservationPlan", "better_of", "follow", "plan_reservations"]
 

@@ -18,10 +18,11 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import ReservationArgs, ReservationMatching
+from koordcore.result import ScheduleResult
 from koordcore.schedule.classes import FeatureSet
 from koordcore.schedule.holds import hold, let_go
 from koordcore.schedule.place import place_pod
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from koordcore.schedule.jobs import Job

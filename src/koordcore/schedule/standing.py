@@ -22,9 +22,9 @@ from koordcore.allocators.reservation.state import (
     reserve_pod,
     used_reservations,
 )
-from koordcore.model.cluster import ClusterRecord
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
 from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation

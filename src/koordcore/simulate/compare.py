@@ -22,13 +22,14 @@ from koordcore.model.nodes import ZONE_LABEL
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.resources import CPU, MEMORY, PODS, counted
+from koordcore.result import ScheduleResult
 from koordcore.schedule import schedule
 from koordcore.schedule.features.gpu_share import demand_of
 from koordcore.schedule.jobs import network_tree
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.scoring.gpu_share import GpuDemand
 from koordcore.simulate.cluster import ClusterFragmentation, fragmentation_of
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Comparison", "Landing", "PolicyOutcome", "ResourceUse", "compare_policies"]
 

@@ -7,11 +7,12 @@ from typing import TypeAlias
 
 import attrs
 
-from koordcore.model.cluster import ClusterRecord
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["check_result"]

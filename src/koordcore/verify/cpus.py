@@ -17,7 +17,8 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import CPU, Resources, parse_resources
 from koordcore.protocol.normalization import parse_amplification
 from koordcore.protocol.numa_nodes import amplify
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["STATUS", "check_cpu_requests", "check_cpus", "cpulist"]

@@ -15,7 +15,8 @@ from koordcore.model.devices import Device, DeviceObject
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quantity import parse_quantity
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["ALLOCATED", "RATIO", "asked_of", "check_device_requests", "check_devices"]

@@ -11,7 +11,8 @@ from koordcore.model.gangs import Gang, GangMode, NetworkTopologySpec, PodGroup
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.gathering import gathering_violations
 from koordcore.topology.network import NetworkTopology, build_tree, order_layers
 from koordcore.verify.violation import Violation, ViolationKind

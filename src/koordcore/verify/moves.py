@@ -20,7 +20,8 @@ from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationContro
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.migration import ANNOTATION_EVICT, ANNOTATION_EVICTION_COST, MAX_COST, cost_of
 from koordcore.protocol.reservation_status import with_decided_users
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult, bind
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot, bind
 from koordcore.verify.entry import verify
 from koordcore.verify.violation import Violation, ViolationKind
 

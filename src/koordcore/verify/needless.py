@@ -22,7 +22,8 @@ from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, total
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.nodes import STANDS_FOR
 from koordcore.verify.quotas import parents_of, quota_of
 from koordcore.verify.room import overflow

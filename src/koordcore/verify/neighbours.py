@@ -23,7 +23,8 @@ from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["check_neighbours"]

@@ -11,7 +11,8 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import FitArgs, Policy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.protocol.numa_nodes import trimmed_allocatable
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["check_nodes"]

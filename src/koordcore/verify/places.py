@@ -12,7 +12,8 @@ from koordcore.model.devices import DeviceInventory, DeviceObject, GPUPartition
 from koordcore.model.pods import Pod
 from koordcore.model.quantity import parse_quantity
 from koordcore.protocol.device_object import inventory_of
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.devices import ALLOCATED, RATIO, asked_of
 from koordcore.verify.violation import Violation, ViolationKind
 

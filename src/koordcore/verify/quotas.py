@@ -14,7 +14,8 @@ from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.resources import Resources, total
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.nodes import STANDS_FOR
 from koordcore.verify.violation import Violation, ViolationKind
 

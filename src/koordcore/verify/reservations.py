@@ -22,7 +22,8 @@ from koordcore.model.reservations import (
 )
 from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
 from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.cpus import STATUS, cpulist
 from koordcore.verify.devices import ALLOCATED as DEVICES
 from koordcore.verify.nodes import KEPT_BY, STANDS_FOR

@@ -11,7 +11,8 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import PODS
 from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.needless import check_needed
 from koordcore.verify.nodes import STANDS_FOR
 from koordcore.verify.placement import check_place

@@ -8,7 +8,8 @@ from koordcore.model.decisions import Bound
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from koordcore.snapshot import ClusterSnapshot, ScheduleResult
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = ["check_volumes"]

@@ -11,9 +11,9 @@ from koordcore import ManifestError
 from koordcore._workspace import Workspace
 from koordcore.manifests import node_from_manifest, pod_from_manifest
 from koordcore.manifests.scheduler_args import PLUGIN_ARGS
-from koordcore.model.cluster import ClusterRecord
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.records import ClusterRecord
 from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal
 from koordcore.schedule.features import feature_type
 from koordcore.schedule.features.placement import NodeLabelEvaluator

@@ -11,12 +11,12 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._workspace import Workspace
-from koordcore.model.cluster import ClusterRecord
 from koordcore.model.decisions import Shortfall
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.records import ClusterRecord
 from koordcore.protocol.times import moment_of
 from koordcore.schedule.feature import Evaluator, Feature, Scope
 from koordcore.scoring.load import LoadState

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from koordcore._workspace import Workspace
-from koordcore.model.cluster import ClusterRecord, Namespace
+from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.records import ClusterRecord
 from koordcore.schedule.reserved import Lending
 from koordcore.scoring.groups import PodGroups
 from koordcore.snapshot import ClusterSnapshot, changed_rows

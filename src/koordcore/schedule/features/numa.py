@@ -32,12 +32,12 @@ from koordcore.allocators.numa_state import (
     numa_node_of,
     numa_state_of,
 )
-from koordcore.model.cluster import ClusterRecord
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceRequest
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUAllocation, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
+from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU
 from koordcore.protocol.fields import load_json

@@ -1,0 +1,55 @@
+"""What a scheduling call returns."""
+
+from __future__ import annotations
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.pods import PodKey
+from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionPlan
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["ScheduleResult"]
+
+
+@attrs.frozen(kw_only=True)
+class ScheduleResult:
+    """What one call decided.
+
+    Parameters
+    ----------
+    decisions
+        One per pod, in the order in which they were taken.
+    snapshot
+        The cluster afterwards.
+    jobs
+        One plan per gang group, in the order in which they were taken.
+    together
+        Runs of gang groups that were planned as one, where the policy asks for that.
+    preemptions
+        Who leaves for whom, where preemption was asked for; the members are nominated, nobody has left yet.
+    policy
+        What was asked of the decisions; :func:`koordcore.verify` holds them to it.
+    stats
+        Counts and deterministic work units by name; no wall time.
+    """
+
+    decisions: tuple[PodDecision, ...]
+    snapshot: ClusterSnapshot
+    jobs: tuple[JobPlan, ...] = ()
+    together: tuple[JointPlan, ...] = ()
+    preemptions: tuple[PreemptionPlan, ...] = ()
+    policy: Policy = Policy()
+    stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+
+    @property
+    def bound(self) -> tuple[Bound, ...]:
+        """The pods that got a node."""
+        return tuple(one for one in self.decisions if isinstance(one, Bound))
+
+    def decision(self, key: PodKey) -> PodDecision | None:
+        """Give one pod's decision, or ``None`` when it was not asked about."""
+        return next((one for one in self.decisions if one.pod == key), None)
