@@ -93,8 +93,18 @@ class Capacity:
         if self.uniform or (isinstance(rows, slice) and rows == slice(None)):
             return self
         if self._rows is not rows or self._last is None:
-            self._rows, self._last = rows, Capacity(self.amounts[:, rows], part_of=self)
+            self._rows, self._last = rows, self._part(rows)
         return self._last
+
+    def _part(self, rows: Rows) -> Capacity:
+        if isinstance(rows, slice) or not self.everywhere:
+            return Capacity(self.amounts[:, rows], part_of=self)
+        part = object.__new__(Capacity)
+        part.amounts = self.amounts.take(rows, axis=1)
+        part.divisor, part.inverse = self.divisor.take(rows, axis=1), self.inverse.take(rows, axis=1)
+        part.uniform, part.everywhere, part.exact = False, True, self.exact
+        part._rows = part._last = None
+        return part
 
     def percent(self, part: IntMatrix) -> IntMatrix:
         """Compute ``100 * part // whole`` for parts up to the whole; negative parts give 0."""
