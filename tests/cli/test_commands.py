@@ -8,11 +8,13 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from koordcore.cli import main
+from koordcore.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = str(ROOT / "examples" / "gpu-cluster.yaml")
@@ -154,9 +156,30 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     """Each verb's help shows how to use it."""
     assert main(["--help"]) == 0
     assert "exit codes:" in capsys.readouterr().out
-    for verb in ("schedule", "explain", "verify"):
+    for verb in VERBS:
         assert main([verb, "--help"]) == 0
-        assert "examples:" in capsys.readouterr().out
+        out = capsys.readouterr().out
+        assert out.startswith(f"usage: koordcore {verb} [-h] ")
+        assert "examples:" in out
+
+
+def test_every_verb_is_in_the_list() -> None:
+    """A module that describes a verb is found under its name."""
+    modules = {path.stem for path in (ROOT / "src" / "koordcore" / "cli").glob("*.py")}
+    describing = {
+        name for name in modules - {"__init__"} if hasattr(import_module(f"koordcore.cli.{name}"), "describe")
+    }
+    assert describing == set(VERBS)
+
+
+def test_help_reads_no_room() -> None:
+    """The list of verbs costs no more than the parser; a verb reads what it needs when it is asked for."""
+    code = "import sys; from koordcore.cli import main; main(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert loaded.isdisjoint(
+        ("numpy", "attrs", "koordcore.errors", "koordcore.model", "koordcore.cli.schedule")
+    )
 
 
 def test_quota_shows_the_tree_and_one_share(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from koordcore.colocation import (
 )
 from koordcore.errors import ModelError
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 EPILOG: Final = """\
 examples:
@@ -31,15 +31,10 @@ examples:
 """
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "colocation",
-        help="show what every node can lend to batch and mid pods",
-        description="Show what every node can lend, by the ConfigMap slo-controller-config of the dump.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.description = "Show what every node can lend, by the ConfigMap slo-controller-config of the dump."
+    parser.epilog = EPILOG
     add_paths(parser)
     parser.add_argument("--node", metavar="NAME", help="explain one node")
     parser.add_argument(

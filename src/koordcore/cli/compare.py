@@ -21,7 +21,7 @@ from koordcore.simulate.cluster import ClusterFragmentation
 from koordcore.simulate.compare import Comparison, Landing, PolicyOutcome, compare_policies
 from koordcore.verify import verify
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 FORMAT: Final = "koordcore/comparison/v1"
 _SIDE_BY_SIDE: Final = 4
@@ -34,16 +34,13 @@ examples:
 """
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "compare",
-        help="try several policies on one dump",
-        description="Place the pending pods under several policies: who lands elsewhere, and what that "
-        "costs in fragmentation, balance and domains.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser.description = (
+        "Place the pending pods under several policies: who lands elsewhere, and what that "
+        "costs in fragmentation, balance and domains."
     )
+    parser.epilog = EPILOG
     add_paths(parser)
     parser.add_argument(
         "--policy",

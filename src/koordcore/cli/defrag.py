@@ -29,7 +29,7 @@ from koordcore.schedule.moving import MoveRules, plan_empty_nodes, plan_room
 from koordcore.scoring.gpu_share import CARD
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 EPILOG: Final = """\
 examples:
@@ -43,15 +43,12 @@ REASON: Final = "defragmentation"
 _WANT: Final = re.compile(r"(?:([1-9][0-9]{0,5})x:)?(.+)\Z", re.DOTALL)
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "defrag",
-        help="make room with the fewest moves",
-        description="Plan moves of running pods: room for a shape, empty nodes, fewer idle cards in vain.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser.description = (
+        "Plan moves of running pods: room for a shape, empty nodes, fewer idle cards in vain."
     )
+    parser.epilog = EPILOG
     add_paths(parser)
     add_rules(parser)
     aim = parser.add_mutually_exclusive_group(required=True)

@@ -22,7 +22,7 @@ from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EPILOG: Final = """\
@@ -34,15 +34,10 @@ examples:
 """
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "explain",
-        help="say why a pod goes where it goes, or nowhere",
-        description="Say why a pod goes where it goes, why not elsewhere, and what would help.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.description = "Say why a pod goes where it goes, why not elsewhere, and what would help."
+    parser.epilog = EPILOG
     parser.add_argument("pod", metavar="POD", help="namespace/name, or a name that is unambiguous")
     add_paths(parser)
     add_policy(parser)

@@ -18,7 +18,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.resources import EPHEMERAL_STORAGE, PODS, Resources
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 EPILOG: Final = """\
 examples:
@@ -30,15 +30,12 @@ _SHAPES_SHOWN: Final = 20
 _PODS_SHOWN: Final = 20
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "inspect",
-        help="show what a dump holds",
-        description="Show what a dump holds: nodes by shape, free and used room, pending pods, unread kinds.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser.description = (
+        "Show what a dump holds: nodes by shape, free and used room, pending pods, unread kinds."
     )
+    parser.epilog = EPILOG
     add_paths(parser)
     parser.add_argument("--node", metavar="NAME", help="draw this node: its devices, CPUs and who holds them")
     parser.add_argument(

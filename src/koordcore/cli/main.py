@@ -6,44 +6,33 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from koordcore import __version__
-from koordcore.cli import (
-    colocation,
-    compare,
-    defrag,
-    explain,
-    inspect,
-    policy,
-    quota,
-    rebalance,
-    schedule,
-    simulate,
-    topology,
-    verify,
-    when,
-)
-from koordcore.errors import KoordcoreError, ManifestError
+
+if TYPE_CHECKING:
+    from koordcore.errors import ManifestError
 
 __all__ = ["main"]
 
-VERBS: Final = (
-    schedule,
-    explain,
-    verify,
-    when,
-    inspect,
-    quota,
-    topology,
-    colocation,
-    rebalance,
-    defrag,
-    simulate,
-    compare,
-    policy,
-)
-"""One module per verb: ``register(subparsers)`` describes it, ``run(arguments)`` gives the exit code."""
+VERBS: Final = {
+    "schedule": "place the pending pods of a dump",
+    "explain": "say why a pod goes where it goes, or nowhere",
+    "verify": "check a plan against a dump",
+    "when": "say when a pod or a gang can start at the earliest, and what may run before",
+    "inspect": "show what a dump holds",
+    "quota": "show the quota tree and who lends to whom",
+    "topology": "show the network tree and what is free in it",
+    "colocation": "show what every node can lend to batch and mid pods",
+    "rebalance": "cool hot nodes with the fewest moves",
+    "defrag": "make room with the fewest moves",
+    "simulate": "replay traces under one policy or several",
+    "compare": "try several policies on one dump",
+    "policy": "say what a scheduler configuration means, and lint it",
+}
+"""What each verb does. Its module here has its name: ``describe(parser)`` adds its arguments to the parser,
+``run(arguments)`` gives the exit code."""
 
 EXIT_OK, EXIT_NO, EXIT_USAGE = 0, 1, 2
 _SHOWN_PROBLEMS: Final = 50
@@ -62,8 +51,8 @@ examples:
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Describe the whole command line."""
+def build_parser(asked: str | None) -> argparse.ArgumentParser:
+    """Describe the command line, and in full the one verb that is asked for; its module brings its rooms."""
     parser = argparse.ArgumentParser(
         prog="koordcore",
         description="Schedule GPU clusters from a dump: legal, explained, checked.",
@@ -72,18 +61,23 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"koordcore {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
-    for verb in VERBS:
-        verb.register(verbs)
+    for verb, summary in VERBS.items():
+        its_own = verbs.add_parser(verb, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if verb == asked:
+            import_module(f"koordcore.cli.{verb}").describe(its_own)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake ends in a message and exit code 2, never in a traceback."""
-    parser = build_parser()
+    words = sys.argv[1:] if argv is None else argv
+    parser = build_parser(next((word for word in words if not word.startswith("-")), None))
     try:
-        arguments = parser.parse_args(argv)
+        arguments = parser.parse_args(words)
     except SystemExit as stop:
         return int(stop.code or 0)
+    from koordcore.errors import KoordcoreError, ManifestError  # bring attrs, which help does not need
+
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()

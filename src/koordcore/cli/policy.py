@@ -22,7 +22,7 @@ from koordcore.manifests.sources import read_sources
 from koordcore.model.policy import FeatureSetting
 from koordcore.schedule.features import FEATURES
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 EPILOG: Final = """\
 examples:
@@ -32,15 +32,10 @@ examples:
 """
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "policy",
-        help="say what a scheduler configuration means, and lint it",
-        description="Say what a KubeSchedulerConfiguration means here, and what is odd about it.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.description = "Say what a KubeSchedulerConfiguration means here, and what is odd about it."
+    parser.epilog = EPILOG
     parser.add_argument("file", metavar="FILE", help="a KubeSchedulerConfiguration, or - for standard input")
     parser.add_argument("-o", "--output", choices=("table", "json", "config"), default="table")
     parser.set_defaults(run=run)

@@ -12,7 +12,7 @@ from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.errors import ModelError
 from koordcore.quota import cluster_ledger, explain_runtime, format_table, format_waterfall, quota_table
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 EPILOG: Final = """\
 examples:
@@ -22,15 +22,10 @@ examples:
 """
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "quota",
-        help="show the quota tree and who lends to whom",
-        description="Show the quota tree of a dump, or how one quota's share came about.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.description = "Show the quota tree of a dump, or how one quota's share came about."
+    parser.epilog = EPILOG
     add_paths(parser)
     parser.add_argument("--tree", default="", metavar="ID", help="which tree; the default one when left out")
     parser.add_argument("--quota", metavar="NAME", help="explain this quota's runtime")

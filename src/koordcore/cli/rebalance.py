@@ -29,7 +29,7 @@ from koordcore.rebalance.moves import MoveProblem
 from koordcore.rebalance.plan import RebalancePlan
 from koordcore.schedule.moving import compare_round, plan_cooling
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 EPILOG: Final = """\
 examples:
@@ -40,15 +40,10 @@ examples:
 """
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "rebalance",
-        help="cool hot nodes with the fewest moves",
-        description="Plan the fewest moves that cool every hot node without heating another.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.description = "Plan the fewest moves that cool every hot node without heating another."
+    parser.epilog = EPILOG
     add_paths(parser)
     add_rules(parser)
     parser.add_argument("--metrics", metavar="FILE", help="NodeMetric objects, where the dump has none")

@@ -28,7 +28,7 @@ from koordcore.schedule import schedule
 from koordcore.simulate.record import write_record
 from koordcore.verify import verify
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 _NAMED: Final = 3
 """Domains of a layer that are named in a gang's row."""
@@ -45,15 +45,10 @@ examples:
 """
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "schedule",
-        help="place the pending pods of a dump",
-        description="Place the pending pods of a cluster dump and check the plan.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.description = "Place the pending pods of a cluster dump and check the plan."
+    parser.epilog = EPILOG
     add_paths(parser)
     add_policy(parser)
     parser.add_argument(

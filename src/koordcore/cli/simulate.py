@@ -26,7 +26,7 @@ from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, pl
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, summarise
 from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 ALL: Final = "all"
 DEFAULT_TRACE: Final = "default"
@@ -42,15 +42,10 @@ examples:
 """
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "simulate",
-        help="replay traces under one policy or several",
-        description="Replay traces of GPU tasks and compare what policies make of them.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.description = "Replay traces of GPU tasks and compare what policies make of them."
+    parser.epilog = EPILOG
     parser.add_argument(
         "folder",
         type=Path,

@@ -13,7 +13,7 @@ from koordcore.explain.network import DomainRow, domain_rows, jobs_by_node
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
-__all__ = ["draw_topology", "register", "run"]
+__all__ = ["describe", "draw_topology", "run"]
 
 EPILOG: Final = """\
 examples:
@@ -28,15 +28,10 @@ _NAMED: Final = 4
 """Gangs named per domain; the picture shows all of them."""
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "topology",
-        help="show the network tree and what is free in it",
-        description="Show the network tree of a dump: nodes, empty nodes and jobs of every domain.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.description = "Show the network tree of a dump: nodes, empty nodes and jobs of every domain."
+    parser.epilog = EPILOG
     add_paths(parser)
     parser.add_argument("--nodes", action="store_true", help="list the nodes as well")
     parser.add_argument("--plot", metavar="FILE", help="draw it (PNG or SVG)")

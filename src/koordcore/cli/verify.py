@@ -15,7 +15,7 @@ from koordcore.manifests.records import result_from_record
 from koordcore.verify import verify
 from koordcore.verify.moves import verify_moves
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 EPILOG: Final = """\
 examples:
@@ -26,16 +26,13 @@ examples:
 """
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "verify",
-        help="check a plan against a dump",
-        description="Check a plan, as `schedule`, `rebalance` and `defrag` print it with `-o json`, "
-        "against the dump it was made from.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser.description = (
+        "Check a plan, as `schedule`, `rebalance` and `defrag` print it with `-o json`, "
+        "against the dump it was made from."
     )
+    parser.epilog = EPILOG
     add_paths(parser)
     add_rules(parser)
     parser.add_argument("--plan", required=True, metavar="FILE", help="the plan to check")

@@ -16,7 +16,7 @@ from koordcore.protocol.gang import gang_name
 from koordcore.schedule.future import BackfillPlan, EarliestStart, NoStart, backfill, earliest_start
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["register", "run"]
+__all__ = ["describe", "run"]
 
 EPILOG = f"""\
 Running pods say when they will be gone with the annotation {EXPECTED_END} (an RFC 3339 time) or, counted from
@@ -29,15 +29,10 @@ examples:
 """
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser = verbs.add_parser(
-        "when",
-        help="say when a pod or a gang can start at the earliest, and what may run before",
-        description="Say when a pod or a gang can start at the earliest, and what may run before.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.description = "Say when a pod or a gang can start at the earliest, and what may run before."
+    parser.epilog = EPILOG
     parser.add_argument("name", metavar="POD|GANG", help="namespace/name of a pod or a gang that waits")
     add_paths(parser)
     add_policy(parser)
