@@ -323,13 +323,18 @@ class ScoredResources:
         return self.weights if self.capacity.uniform else self.weights[:, rows]
 
     def mean(self, scores: IntMatrix | FloatMatrix, rows: Rows) -> IntVector:
-        """Average whole scores by weight, rounded down, leaving out what a node does not have."""
+        """Average whole scores by weight, rounded down, leaving out what a node does not have.
+
+        The scores are overwritten: arrays that are in the cache already are the fastest to write.
+        """
         if not self._even:
             return weighted_mean(scores.astype(np.int64), self.weights_at(rows))
         # Halving is exact, and of sums this small division gives no quotient on the wrong side of an integer.
         number = len(self.names)
         if number == 2:
-            mean: FloatMatrix = np.multiply(scores[..., 0, :] + scores[..., 1, :], 0.5)
+            total = scores[..., 0, :]
+            total += scores[..., 1, :]
+            mean: FloatMatrix = np.multiply(total, 0.5, out=total if total.dtype == np.float64 else None)
         else:
             mean = np.true_divide(np.add.reduce(scores, axis=-2), number)
         return mean.astype(np.int64)
