@@ -98,8 +98,6 @@ def _decide(
         from koordcore.schedule.joint_reservations import follow
 
         follow(features, matched)
-    # Gangs bring the solver's adapter and more; an import of the library alone should not pay for them.
-    from koordcore.schedule.gangs import place_job
     from koordcore.schedule.jobs import JobTable
 
     decisions: list[PodDecision] = []
@@ -129,6 +127,9 @@ def _decide(
             if preemptor is not None and isinstance(decision, Unschedulable):
                 members = list(preemptor.for_pod(turn) or members)
         else:
+            # Gangs bring the solver's adapter and more; a call without any should not pay for them.
+            from koordcore.schedule.gangs import place_job
+
             settled = None if together is None else together.settled(turn)
             members, plan = settled or place_job(workspace, features, turn, limits)
             if preemptor is not None and not plan.placed and not plan.held and not turn.refusal:
