@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -41,6 +41,9 @@ _FACTORS: Final[FloatCube] = np.array([1.0, 100.0])[:, None, None]
 
 _SHAPES_KEPT: Final = 1024
 """Shapes of pods whose amounts are remembered; where all pods differ they would be kept for nothing."""
+
+Shape: TypeAlias = tuple[tuple[str, int], ...]
+"""Items of some amounts by resource."""
 
 T = TypeVar("T")
 
@@ -95,7 +98,7 @@ class Workspace:
         # How to undo each change: what to call, with what. Tuples, because a closure is five objects for the
         # garbage collector to look after.
         self._log: list[tuple[Any, ...]] = []
-        self._changes: dict[tuple[tuple[tuple[str, int], ...], ...], IntMatrix] = {}
+        self._changes: dict[tuple[Shape, Shape], IntMatrix] = {}
         self._real: FloatCube | None = None
         self._real_at = 0
         self._gathered_for: Rows | None = None
@@ -166,20 +169,25 @@ class Workspace:
         """Log how to undo a change made elsewhere, in a feature's own ledger."""
         self._log.append((undo,))
 
-    def change_of(self, pod: Pod) -> IntMatrix:
-        """Give what a pod adds to a node's amounts, ``(4, R)``; a pod is one pod, whatever it asks for."""
-        key = (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
-        change = self._changes.get(key)
+    def change_of(self, requested: Shape, scored: Shape) -> IntMatrix:
+        """Give what a pod adds to a node's amounts, ``(4, R)``; a pod is one pod, whatever it asks for.
+
+        Parameters
+        ----------
+        requested, scored
+            The items of its requests, and of those that scores read.
+        """
+        change = self._changes.get((requested, scored))
         if change is None:
             if len(self._changes) >= _SHAPES_KEPT:
                 self._changes.clear()
-            change = self._changes[key] = self._change(*key, pods=1)
+            change = self._changes[requested, scored] = self._change(requested, scored, pods=1)
         return change
 
     def _add(self, pod: Pod, row: int, sign: int, change: IntMatrix | None = None) -> None:
         """Count a pod's amounts on a node, or take them off again."""
         if change is None:
-            change = self.change_of(pod)
+            change = self.change_of(tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
         column = self.amounts[:, :, row]
         if sign > 0:
             column += change

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from koordcore._workspace import Workspace
 from koordcore.errors import ModelError
@@ -46,8 +46,9 @@ class FeatureSet:
         self._preferring = [one for one in self.features if one.prefers]
         self._remarking = [one for one in self.features if type(one).remarks is not Feature.remarks]
         self._removing = [one for one in self.features if type(one).removed is not Feature.removed]
-        # Whether the pods of a class ask for equal amounts.
-        self._by_amounts = any(isinstance(one, ResourceFit) for one in self.features)
+        # The feature whose requests are the amounts that a pod asks for.
+        numbers = [number for number, one in enumerate(self.features) if isinstance(one, ResourceFit)]
+        self._fit = numbers[0] if numbers else None
         self._classes: dict[RequestKey, PodClass] = {}
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], Ground] = {}
@@ -105,12 +106,12 @@ class FeatureSet:
             others = [one for one in parts if one is not part and one.evaluator.scope is not Scope.STATIC]
             here = [one for one in others if one.evaluator.scope is Scope.NODE and one.setting.filters]
             part.evaluator.lend_to([one.evaluator for one in others], [one.evaluator for one in here])
-        static = tuple([part for part in parts if part.evaluator.scope is Scope.STATIC])
+        static = [part for part in parts if part.evaluator.scope is Scope.STATIC]
         signature = tuple(map(id, static))
         ground = self._grounds.get(signature)
         if ground is None:
-            ground = self._grounds[signature] = Ground.of(static, len(self.workspace.layout.names))
-        change = self.workspace.change_of(pod) if self._by_amounts else None
+            ground = self._grounds[signature] = Ground.of(tuple(static), len(self.workspace.layout.names))
+        change = None if self._fit is None else self.workspace.change_of(*cast("Any", key[self._fit]))
         return PodClass(self.workspace, pod, parts, ground, change, self._groups, self._remarking)
 
     def preferred(self, pod: Pod) -> Sequence[int]:

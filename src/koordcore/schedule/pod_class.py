@@ -69,22 +69,30 @@ class PodClass:
         self._other_scorers: list[Part] = []
         self._whole_scorers: list[Part] = []
         self._refusing: list[Part] = []
+        self._allocating: list[Part] = []
+        self._lending: list[Part] = []
         for part in parts:
-            evaluator, setting = part.evaluator, part.setting
-            scope = evaluator.scope
+            _, setting, evaluator = part
+            answers, scope = evaluator.answers, evaluator.scope
+            if answers:
+                if "refuse" in answers and setting.filters:
+                    self._refusing.append(part)
+                if "allocate" in answers:
+                    self._allocating.append(part)
+                if "room_at" in answers:
+                    self._lending.append(part)
+            if scope is Scope.STATIC:
+                continue
             # Nodes with the same amounts get the same answers.
             alike = evaluator.amounts_only and evaluator.lending is None
             if setting.filters:
-                if "refuse" in part.evaluator.answers:
-                    self._refusing.append(part)
                 if scope is Scope.CLUSTER:
                     self._cluster_filters.append(part)
-                elif scope is Scope.NODE:
-                    if alike:
-                        amount_filters.append(evaluator)
-                    else:
-                        self._other_filters.append(part)
-            if setting.scores and scope is not Scope.STATIC:
+                elif alike:
+                    amount_filters.append(evaluator)
+                else:
+                    self._other_filters.append(part)
+            if setting.scores:
                 if scope is Scope.CLUSTER or evaluator.normalises:
                     self._whole_scorers.append(part)
                 elif alike:
@@ -93,8 +101,6 @@ class PodClass:
                     self._other_scorers.append(part)
         self._amounts = AmountParts(tuple(amount_scorers), tuple(amount_filters))
         self._whole_scorers += ground.uneven
-        self._allocating = [part for part in parts if "allocate" in part.evaluator.answers]
-        self._lending = [part for part in parts if "room_at" in part.evaluator.answers]
         # Whether nodes in one state are answered for together, as far as is known.
         self._by_states = not (
             self._other_filters or self._other_scorers or self._cluster_filters or self._whole_scorers
@@ -304,6 +310,9 @@ class PodClass:
 
     def decide(self, pod: Pod, row: int, score: int, number: int) -> Bound | Shortfall:
         """Take everything that the pod gets on the node, or say what could not be taken."""
+        node = self._workspace.layout.names[row]
+        if not self._allocating:
+            return Bound(pod=pod.key, node=node, score=score, feasible=number)
         annotations: dict[str, str] = {}
         labels: dict[str, str] = {}
         notes: tuple[str, ...] = ()
@@ -328,7 +337,7 @@ class PodClass:
                 over += holding.over
         return Bound(
             pod=pod.key,
-            node=self._workspace.layout.names[row],
+            node=node,
             score=score,
             feasible=number,
             annotations=annotations,
