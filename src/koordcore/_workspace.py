@@ -177,17 +177,17 @@ class Workspace:
         requested, scored
             The items of its requests, and of those that scores read.
         """
-        change = self._changes.get((requested, scored))
-        if change is None:
-            if len(self._changes) >= _SHAPES_KEPT:
-                self._changes.clear()
-            change = self._changes[requested, scored] = self._change(requested, scored, pods=1)
-        return change
+        return self._change(requested, scored, pods=1)
 
     def _add(self, pod: Pod, row: int, sign: int, change: IntMatrix | None = None) -> None:
         """Count a pod's amounts on a node, or take them off again."""
         if change is None:
-            change = self.change_of(tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
+            key = (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
+            change = self._changes.get(key)
+            if change is None:
+                if len(self._changes) >= _SHAPES_KEPT:
+                    self._changes.clear()
+                change = self._changes[key] = self.change_of(*key)
         column = self.amounts[:, :, row]
         if sign > 0:
             column += change

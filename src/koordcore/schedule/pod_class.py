@@ -62,45 +62,49 @@ class PodClass:
         self.parts = parts
         self.change = change
         self._ground = ground
+        # Tuples in the end: most of these stay empty, and an empty tuple is no object of its own.
+        refusing: list[Part] = []
+        allocating: list[Part] = []
+        lending: list[Part] = []
+        other_filters: list[Part] = []
+        cluster_filters: list[Part] = []
+        other_scorers: list[Part] = []
+        whole_scorers: list[Part] = []
         amount_filters: list[Evaluator] = []
         amount_scorers: list[tuple[int, Evaluator]] = []
-        self._other_filters: list[Part] = []
-        self._cluster_filters: list[Part] = []
-        self._other_scorers: list[Part] = []
-        self._whole_scorers: list[Part] = []
-        self._refusing: list[Part] = []
-        self._allocating: list[Part] = []
-        self._lending: list[Part] = []
         for part in parts:
             _, setting, evaluator = part
             answers, scope = evaluator.answers, evaluator.scope
             if answers:
                 if "refuse" in answers and setting.filters:
-                    self._refusing.append(part)
+                    refusing.append(part)
                 if "allocate" in answers:
-                    self._allocating.append(part)
+                    allocating.append(part)
                 if "room_at" in answers:
-                    self._lending.append(part)
+                    lending.append(part)
             if scope is Scope.STATIC:
                 continue
             # Nodes with the same amounts get the same answers.
             alike = evaluator.amounts_only and evaluator.lending is None
             if setting.filters:
                 if scope is Scope.CLUSTER:
-                    self._cluster_filters.append(part)
+                    cluster_filters.append(part)
                 elif alike:
                     amount_filters.append(evaluator)
                 else:
-                    self._other_filters.append(part)
+                    other_filters.append(part)
             if setting.scores:
                 if scope is Scope.CLUSTER or evaluator.normalises:
-                    self._whole_scorers.append(part)
+                    whole_scorers.append(part)
                 elif alike:
                     amount_scorers.append((setting.weight, evaluator))
                 else:
-                    self._other_scorers.append(part)
+                    other_scorers.append(part)
+        self._refusing, self._allocating, self._lending = tuple(refusing), tuple(allocating), tuple(lending)
+        self._other_filters, self._cluster_filters = tuple(other_filters), tuple(cluster_filters)
+        self._other_scorers = tuple(other_scorers)
+        self._whole_scorers = (*whole_scorers, *ground.uneven)
         self._amounts = AmountParts(tuple(amount_scorers), tuple(amount_filters))
-        self._whole_scorers += ground.uneven
         # Whether nodes in one state are answered for together, as far as is known.
         self._by_states = not (
             self._other_filters or self._other_scorers or self._cluster_filters or self._whole_scorers
