@@ -125,6 +125,10 @@ class Evaluator:
         """Tell which of the nodes can take the pod; ``None`` stands for all of them."""
         return None
 
+    def fits_everywhere(self) -> bool:
+        """Tell that all nodes can take the pod now, where that is known without looking at them."""
+        return False
+
     def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
         """Give each reason with the nodes that it holds for; a node may have several."""
         return ()

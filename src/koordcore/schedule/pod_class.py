@@ -29,6 +29,7 @@ _RANK: Final = 32
 _LOOKED_AT: Final = 256
 """How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
 _NOTHING: Final[IntVector] = np.empty(0, np.int64)
+_NOWHERE: Final[BoolVector] = np.empty(0, np.bool_)
 _UNFIT: Final = -(2**61)
 
 
@@ -112,39 +113,43 @@ class PodClass:
         self._membership: Membership | None = None
         self._asked = False
         # What is kept for every node is worked out when somebody asks for it.
-        self._feasible: BoolVector = _NOTHING.astype(np.bool_)
+        self._feasible = _NOWHERE
         self._score = _NOTHING
         self._read = -1
 
     def _refresh(self, rows: Rows) -> None:
         feasible, score = self._answers(rows)
         if rows is ALL_ROWS:
-            self._feasible, self._score = feasible.copy(), score
+            self._feasible = np.ones(len(score), np.bool_) if feasible is None else feasible.copy()
+            self._score = score
         else:
-            self._feasible[rows] = feasible
+            self._feasible[rows] = True if feasible is None else feasible
             self._score[rows] = score
 
-    def _answers(self, rows: Rows) -> tuple[BoolVector, IntVector]:
-        """Tell which of the nodes the node-local features allow, and their score, -1 where they do not."""
+    def _answers(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
+        """Tell which of the nodes the node-local features allow, ``None`` for all, and their score.
+
+        The score is -1 where they do not.
+        """
         ground = self._ground
         score, enough = self._amounts.answers(rows)
         if score is None:
             score = np.zeros_like(ground.score[rows])
+        feasible = enough
         if ground.flat is None:
             score += ground.score[rows]
             feasible = ground.mask[rows] if enough is None else ground.mask[rows] & enough
         else:
             score += ground.flat
-            feasible = np.ones(score.shape, np.bool_) if enough is None else enough
         for part in self._other_filters:
             mask = part.evaluator.fits(rows)
             if mask is not None:
-                feasible = feasible & mask
+                feasible = mask if feasible is None else feasible & mask
         for part in self._other_scorers:
             more = part.evaluator.scores(rows)
             if more is not None:
                 score += part.setting.weight * more
-        if np.count_nonzero(feasible) < len(feasible):
+        if feasible is not None and np.count_nonzero(feasible) < len(feasible):
             # Scores are never negative, so -1 keeps a node that does not fit behind all others.
             score[~feasible] = -1
         return feasible, score
@@ -352,8 +357,10 @@ class PodClass:
         )
 
 
-def _first_of(feasible: BoolVector, totals: IntVector) -> Choice:
+def _first_of(feasible: BoolVector | None, totals: IntVector) -> Choice:
     """Give the first of the nodes that score best; what is not feasible has a total of -1."""
     row = int(totals.argmax())
     score = int(totals[row])
-    return Choice(row, score, int(np.count_nonzero(feasible))) if score >= 0 else Choice(-1, -1, 0)
+    if score < 0:
+        return Choice(-1, -1, 0)
+    return Choice(row, score, len(totals) if feasible is None else int(np.count_nonzero(feasible)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
 from koordcore._workspace import Workspace
-from koordcore.schedule.feature import Evaluator
+from koordcore.schedule.feature import ALL_ROWS, Evaluator
 from koordcore.schedule.ground import Ground
 from koordcore.schedule.states import AmountStates, StateTables
 
@@ -66,6 +66,8 @@ class AmountParts(NamedTuple):
                 score = one if score is None else np.add(score, one, out=score)
         enough: BoolVector | None = None
         for evaluator in self.filters:
+            if rows is ALL_ROWS and evaluator.fits_everywhere():
+                continue
             mask = evaluator.fits(rows)
             if mask is not None:
                 enough = mask if enough is None else enough & mask

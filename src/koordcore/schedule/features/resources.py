@@ -68,18 +68,10 @@ def _amounts(requests: Mapping[str, int], names: Sequence[str]) -> IntMatrix:
 
 
 class FreeFloor:
-    """A lower bound of what is free on every node, so that most pods need not compare them all.
-
-    Attributes
-    ----------
-    everywhere
-        ``(N,)``, all true, to be read only: the answer where the bound suffices.
-    """
+    """A lower bound of what is free on every node, so that most pods need not compare them all."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self.everywhere = np.ones(len(workspace.layout.names), np.bool_)
-        self.everywhere.flags.writeable = False
         self._floor: list[int] = workspace.free.min(axis=1, initial=AMOUNT_LIMIT).tolist()
         self._read = len(workspace.touched)
 
@@ -167,13 +159,11 @@ class FitEvaluator(Evaluator):
         return [free[resource] >= amount for _, resource, amount in self._asked]
 
     def fits(self, rows: Rows) -> BoolVector:
-        free = self._free(rows)
+        return self._all_fit(self._free(rows))
+
+    def fits_everywhere(self) -> bool:
         # Nothing that is lent makes less room.
-        if rows is ALL_ROWS and not self._absent:
-            floor = self._workspace.once(FreeFloor)
-            if floor.suffices(self._asked):
-                return floor.everywhere
-        return self._all_fit(free)
+        return not self._absent and self._workspace.once(FreeFloor).suffices(self._asked)
 
     def fits_from(self, rooms: Rooms) -> BoolVector:
         return self._all_fit(self._workspace.free[:, rooms.rows] + rooms.lent)
