@@ -216,8 +216,15 @@ class FitEvaluator(Evaluator):
 
     def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
         free = self._free(slice(row, row + 1))[:, 0]
+        whole = self._workspace.layout.allocatable[:, row]
         found = [
-            Shortfall(_reason(name), name, amount, int(free[resource]))
+            Shortfall(
+                _reason(name),
+                name,
+                amount,
+                int(free[resource]),
+                resolvable=name == PODS or bool(amount <= whole[resource]),
+            )
             for name, resource, amount in self._asked
             if amount > free[resource]
         ]

@@ -1,0 +1,23 @@
+"""Resources: what is said of a node that lacks some."""
+
+from __future__ import annotations
+
+import pytest
+
+from koordcore import ClusterSnapshot, Node, NodeState, Pod, Unschedulable, schedule
+
+
+@pytest.mark.parametrize("bystander", [{}, {"nvidia.com/gpu": 0}])
+def test_what_a_node_never_has_is_not_resolved_by_evictions(bystander: dict[str, int]) -> None:
+    """Whether or not some pod names the resource and asks for none of it."""
+    there = Pod(name="there", node_name="n", requests=bystander)
+    node = Node(name="n", allocatable={"cpu": 1000, "pods": 1})
+    wanted = Pod(name="p", requests={"cpu": 500, "nvidia.com/gpu": 1})
+    result = schedule(ClusterSnapshot(nodes=[NodeState(node, (there,))], pending=[wanted]))
+    (decision,) = result.decisions
+    assert isinstance(decision, Unschedulable)
+    assert decision.nearest is not None
+    assert {one.resource: one.resolvable for one in decision.nearest.shortfalls} == {
+        "pods": True,
+        "nvidia.com/gpu": False,
+    }
