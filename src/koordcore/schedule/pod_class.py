@@ -106,7 +106,8 @@ class PodClass:
         self._other_scorers = tuple(other_scorers)
         self._whole_scorers = (*whole_scorers, *ground.uneven)
         self._amounts = AmountParts(tuple(amount_scorers), tuple(amount_filters))
-        # Whether nodes in one state are answered for together, as far as is known.
+        # Whether the states of nodes are followed, as far as is known, and tell all there is to choose by.
+        self._follows = bool(amount_scorers or amount_filters)
         self._by_states = not (
             self._other_filters or self._other_scorers or self._cluster_filters or self._whole_scorers
         )
@@ -131,16 +132,11 @@ class PodClass:
 
         The score is -1 where they do not.
         """
-        ground = self._ground
-        score, enough = self._amounts.answers(rows)
-        if score is None:
-            score = np.zeros_like(ground.score[rows])
-        feasible = enough
-        if ground.flat is None:
-            score += ground.score[rows]
-            feasible = ground.mask[rows] if enough is None else ground.mask[rows] & enough
+        feasible: BoolVector | None
+        if isinstance(rows, slice) or (member := self._member()) is None:
+            feasible, score = self._by_amounts(rows)
         else:
-            score += ground.flat
+            feasible, score = member.answers(rows)
         for part in self._other_filters:
             mask = part.evaluator.fits(rows)
             if mask is not None:
@@ -154,23 +150,38 @@ class PodClass:
             score[~feasible] = -1
         return feasible, score
 
+    def _by_amounts(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
+        """What static features and amounts say, as :meth:`_answers` gives it."""
+        ground = self._ground
+        score, enough = self._amounts.answers(rows)
+        if score is None:
+            score = np.zeros_like(ground.score[rows])
+        if ground.flat is not None:
+            score += ground.flat
+            return enough, score
+        score += ground.score[rows]
+        return ground.mask[rows] if enough is None else ground.mask[rows] & enough, score
+
     def best(self) -> Choice:
         """Find the best node; of equals the one with the first name."""
         if not self._asked and not self._cluster_filters and not self._whole_scorers:
             # Many are the only one of their class: nothing is kept before a second one comes.
             self._asked = True
             return _first_of(*self._answers(ALL_ROWS))
-        choice = self._best_by_states() if self._by_states else None
-        return self.best_of(self.feasible()) if choice is None else choice
+        member = self._member() if self._by_states else None
+        return self.best_of(self.feasible()) if member is None else member.best()
 
-    def _best_by_states(self) -> Choice | None:
+    def _member(self) -> Membership | None:
+        """Give the place among classes that follow the states of nodes; ``None`` where it has none."""
+        if not self._follows:
+            return None
         if self._membership is None:
             self._membership = self._groups.join(self._ground, self._amounts)
-        choice = None if self._membership is None else self._membership.best()
-        if choice is None:
+        if self._membership is None or not self._membership.ready():
             states = self._groups.states_of(self._ground)
-            self._by_states = states is not None and not states.over
-        return choice
+            self._follows = states is not None and not states.over
+            return None
+        return self._membership
 
     def retire(self) -> None:
         """Take note that nobody will ask again."""

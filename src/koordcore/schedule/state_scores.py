@@ -164,13 +164,22 @@ class _StateGroup:
         for state in new:
             known[state] = 1
 
-    def best(self, number: int) -> Choice | None:
-        """Find the best node for a class; ``None`` where states do not tell it any more."""
-        states = self._states
-        if not states.ready():
-            return None
-        if self._births != len(states.births):
+    def ready(self) -> bool:
+        """Bring the ranks up to date; tell whether states can be used."""
+        if not self._states.ready():
+            return False
+        if self._births != len(self._states.births):
             self._learn()
+        return True
+
+    def answers(self, number: int, rows: IntVector) -> tuple[BoolVector, IntVector]:
+        """Tell on which of the nodes a class fits, and its score there."""
+        ranks = self._rank[number, self._states.at(rows)]
+        return ranks >= 0, ranks >> _RANK
+
+    def best(self, number: int) -> Choice:
+        """Find the best node for a class."""
+        states = self._states
         size = states.size
         # The highest score comes first and among equals the first node: both in one number.
         ranks = self._rank[number, :size]
@@ -185,13 +194,21 @@ class _StateGroup:
 
 
 class Membership(NamedTuple):
-    """A class in its group."""
+    """A class in its group; :meth:`ready` comes before every other question."""
 
     group: _StateGroup
     number: int
 
-    def best(self) -> Choice | None:
-        """Find the best node; ``None`` where states do not tell it any more."""
+    def ready(self) -> bool:
+        """Bring what is known up to date; tell whether states can be used."""
+        return self.group.ready()
+
+    def answers(self, rows: IntVector) -> tuple[BoolVector, IntVector]:
+        """Tell on which of the nodes static features and amounts let the pods, and their score there."""
+        return self.group.answers(self.number, rows)
+
+    def best(self) -> Choice:
+        """Find the best node."""
         return self.group.best(self.number)
 
     def leave(self) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from koordcore._arrays import IntVector
 from koordcore._workspace import Workspace
 
 __all__ = ["FAR", "AmountStates", "StateTables"]
@@ -60,7 +61,7 @@ class AmountStates:
         self.births: array[int] = array("q")
         self._most = most
         self._table: dict[bytes, int] | None = {}
-        self._state: list[int] = []
+        self._state: IntVector = np.empty(0, np.int64)
         # For each state a heap of the rows that came to it; a row that has left stays until it comes up.
         self._rows: list[list[int]] = []
         self._read = 0
@@ -78,8 +79,8 @@ class AmountStates:
             return False
         rows: Iterable[int] = touched[self._read : end]
         self._read = end
-        if not self._state:
-            self._state, rows = [-1] * len(self._kind), range(len(self._kind))
+        if not len(self._state):
+            self._state, rows = np.full(len(self._kind), -1), range(len(self._kind))
         for row in rows:
             state = table.setdefault(amounts[:, :, row].tobytes() + self._kind[row], len(table))
             if state == self._state[row]:
@@ -90,8 +91,13 @@ class AmountStates:
             self._move(row, state)
         return True
 
+    def at(self, rows: IntVector) -> IntVector:
+        """Give the states that some nodes are in, after :meth:`ready`."""
+        return self._state[rows]
+
     def _move(self, row: int, state: int) -> None:
-        old, self._state[row] = self._state[row], state
+        old = int(self._state[row])
+        self._state[row] = state
         if old >= 0:
             self._leave(row, old)
         if state == self.size:
