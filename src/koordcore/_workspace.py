@@ -36,7 +36,7 @@ SCORED: Final = 1
 FREE: Final = 2
 SPARE: Final = 3
 _DIVIDED: Final = slice(REQUESTED, SPARE + 1, SPARE - REQUESTED)
-"""The first and the last of them."""
+"""What is requested and what is spare: what kernels divide."""
 _FACTORS: Final[FloatCube] = np.array([1.0, 100.0])[:, None, None]
 
 _SHAPES_KEPT: Final = 1024

@@ -154,9 +154,9 @@ class Evaluator:
         """Join evaluators of one likeness, this one among them.
 
         ``fits`` and ``scores`` of what it gives have a row for each of them, ``(C, n)``; it is asked about
-        selections of nodes only, never about all of them.
+        selections of nodes only, never about all of them. Not asked of evaluators without a likeness.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # without a likeness there is nothing to join
 
     def scores(self, rows: Rows) -> IntVector | None:
         """Score the nodes; ``None`` where the feature has no preference about this pod."""

@@ -8,7 +8,7 @@ Where amounts decide alone, a class keeps that for every state that nodes are in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -24,13 +24,70 @@ __all__ = ["PodClass"]
 
 _REFRESH_SHARE: Final = 4
 """Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
-_RANK: Final = 32
-"""Bits that a score is shifted by to make room for the row of a node."""
 _LOOKED_AT: Final = 256
 """How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
 _NOTHING: Final[IntVector] = np.empty(0, np.int64)
 _NOWHERE: Final[BoolVector] = np.empty(0, np.bool_)
-_UNFIT: Final = -(2**61)
+
+
+class _Roles(NamedTuple):
+    """The parts of a class by what they are asked for; ``amounts`` look at nothing else."""
+
+    refusing: tuple[Part, ...]
+    allocating: tuple[Part, ...]
+    lending: tuple[Part, ...]
+    amounts: AmountParts
+    other_filters: tuple[Part, ...]
+    other_scorers: tuple[Part, ...]
+    cluster_filters: tuple[Part, ...]
+    whole_scorers: tuple[Part, ...]
+
+
+def _roles_of(parts: Sequence[Part], ground: Ground) -> _Roles:
+    """Sort the parts of a class; most roles stay empty, and an empty tuple is no object of its own."""
+    refusing, allocating, lending, other_filters, other_scorers, cluster_filters, whole_scorers = (
+        list[Part]() for _ in range(7)
+    )
+    amount_filters: list[Evaluator] = []
+    amount_scorers: list[tuple[int, Evaluator]] = []
+    for part in parts:
+        _, setting, evaluator = part
+        answers, scope = evaluator.answers, evaluator.scope
+        if answers:
+            if "refuse" in answers and setting.filters:
+                refusing.append(part)
+            if "allocate" in answers:
+                allocating.append(part)
+            if "room_at" in answers:
+                lending.append(part)
+        if scope is Scope.STATIC:
+            continue
+        # Nodes with the same amounts get the same answers.
+        alike = evaluator.amounts_only and evaluator.lending is None
+        if setting.filters:
+            if scope is Scope.CLUSTER:
+                cluster_filters.append(part)
+            elif alike:
+                amount_filters.append(evaluator)
+            else:
+                other_filters.append(part)
+        if setting.scores:
+            if scope is Scope.CLUSTER or evaluator.normalises:
+                whole_scorers.append(part)
+            elif alike:
+                amount_scorers.append((setting.weight, evaluator))
+            else:
+                other_scorers.append(part)
+    return _Roles(
+        refusing=tuple(refusing),
+        allocating=tuple(allocating),
+        lending=tuple(lending),
+        amounts=AmountParts(tuple(amount_scorers), tuple(amount_filters)),
+        other_filters=tuple(other_filters),
+        other_scorers=tuple(other_scorers),
+        cluster_filters=tuple(cluster_filters),
+        whole_scorers=(*whole_scorers, *ground.uneven),
+    )
 
 
 class PodClass:
@@ -63,53 +120,11 @@ class PodClass:
         self.parts = parts
         self.change = change
         self._ground = ground
-        # Tuples in the end: most of these stay empty, and an empty tuple is no object of its own.
-        refusing: list[Part] = []
-        allocating: list[Part] = []
-        lending: list[Part] = []
-        other_filters: list[Part] = []
-        cluster_filters: list[Part] = []
-        other_scorers: list[Part] = []
-        whole_scorers: list[Part] = []
-        amount_filters: list[Evaluator] = []
-        amount_scorers: list[tuple[int, Evaluator]] = []
-        for part in parts:
-            _, setting, evaluator = part
-            answers, scope = evaluator.answers, evaluator.scope
-            if answers:
-                if "refuse" in answers and setting.filters:
-                    refusing.append(part)
-                if "allocate" in answers:
-                    allocating.append(part)
-                if "room_at" in answers:
-                    lending.append(part)
-            if scope is Scope.STATIC:
-                continue
-            # Nodes with the same amounts get the same answers.
-            alike = evaluator.amounts_only and evaluator.lending is None
-            if setting.filters:
-                if scope is Scope.CLUSTER:
-                    cluster_filters.append(part)
-                elif alike:
-                    amount_filters.append(evaluator)
-                else:
-                    other_filters.append(part)
-            if setting.scores:
-                if scope is Scope.CLUSTER or evaluator.normalises:
-                    whole_scorers.append(part)
-                elif alike:
-                    amount_scorers.append((setting.weight, evaluator))
-                else:
-                    other_scorers.append(part)
-        self._refusing, self._allocating, self._lending = tuple(refusing), tuple(allocating), tuple(lending)
-        self._other_filters, self._cluster_filters = tuple(other_filters), tuple(cluster_filters)
-        self._other_scorers = tuple(other_scorers)
-        self._whole_scorers = (*whole_scorers, *ground.uneven)
-        self._amounts = AmountParts(tuple(amount_scorers), tuple(amount_filters))
+        self._roles = roles = _roles_of(parts, ground)
         # Whether the states of nodes are followed, as far as is known, and tell all there is to choose by.
-        self._follows = bool(amount_scorers or amount_filters)
+        self._follows = bool(roles.amounts.scorers or roles.amounts.filters)
         self._by_states = not (
-            self._other_filters or self._other_scorers or self._cluster_filters or self._whole_scorers
+            roles.other_filters or roles.other_scorers or roles.cluster_filters or roles.whole_scorers
         )
         self._membership: Membership | None = None
         self._asked = False
@@ -137,11 +152,11 @@ class PodClass:
             feasible, score = self._by_amounts(rows)
         else:
             feasible, score = member.answers(rows)
-        for part in self._other_filters:
+        for part in self._roles.other_filters:
             mask = part.evaluator.fits(rows)
             if mask is not None:
                 feasible = mask if feasible is None else feasible & mask
-        for part in self._other_scorers:
+        for part in self._roles.other_scorers:
             more = part.evaluator.scores(rows)
             if more is not None:
                 score += part.setting.weight * more
@@ -153,7 +168,7 @@ class PodClass:
     def _by_amounts(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
         """What static features and amounts say, as :meth:`_answers` gives it."""
         ground = self._ground
-        score, enough = self._amounts.answers(rows)
+        score, enough = self._roles.amounts.answers(rows)
         if score is None:
             score = np.zeros_like(ground.score[rows])
         if ground.flat is not None:
@@ -164,7 +179,7 @@ class PodClass:
 
     def best(self) -> Choice:
         """Find the best node; of equals the one with the first name."""
-        if not self._asked and not self._cluster_filters and not self._whole_scorers:
+        if not self._asked and not self._roles.cluster_filters and not self._roles.whole_scorers:
             # Many are the only one of their class: nothing is kept before a second one comes.
             self._asked = True
             return _first_of(*self._answers(ALL_ROWS))
@@ -176,7 +191,7 @@ class PodClass:
         if not self._follows:
             return None
         if self._membership is None:
-            self._membership = self._groups.join(self._ground, self._amounts)
+            self._membership = self._groups.join(self._ground, self._roles.amounts)
         if self._membership is None or not self._membership.ready():
             states = self._groups.states_of(self._ground)
             self._follows = states is not None and not states.over
@@ -213,7 +228,7 @@ class PodClass:
 
     def refuse(self) -> tuple[Feature, Refusal] | None:
         """Give the first feature that refuses the pod whatever the node."""
-        for part in self._refusing:
+        for part in self._roles.refusing:
             refusal = part.evaluator.refuse()
             if refusal is not None:
                 return part.feature, refusal
@@ -223,7 +238,7 @@ class PodClass:
         """Tell which nodes can take such a pod now: ``(N,)``."""
         self.update()
         mask = self._feasible
-        for part in self._cluster_filters:
+        for part in self._roles.cluster_filters:
             one = part.evaluator.fits(ALL_ROWS)
             if one is not None:
                 mask = mask & one
@@ -241,8 +256,10 @@ class PodClass:
     @property
     def counts_beyond_amounts(self) -> bool:
         """A filter other than that of amounts looks at what runs on a node or in the cluster."""
-        local = self._other_filters
-        return bool(self._cluster_filters) or any(part.feature.name != "NodeResourcesFit" for part in local)
+        local = self._roles.other_filters
+        return bool(self._roles.cluster_filters) or any(
+            part.feature.name != "NodeResourcesFit" for part in local
+        )
 
     def mendable(self) -> BoolVector:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
@@ -264,9 +281,9 @@ class PodClass:
             What :meth:`feasible` gave, or a part of it.
         """
         total = self._score
-        if self._whole_scorers:
+        if self._roles.whole_scorers:
             total = total.copy()
-            for part in self._whole_scorers:
+            for part in self._roles.whole_scorers:
                 raw = part.evaluator.scores(ALL_ROWS)
                 if raw is not None:
                     total += part.setting.weight * part.evaluator.normalise(raw, feasible)
@@ -331,7 +348,7 @@ class PodClass:
     def decide(self, pod: Pod, row: int, score: int, number: int) -> Bound | Shortfall:
         """Take everything that the pod gets on the node, or say what could not be taken."""
         node = self._workspace.layout.names[row]
-        if not self._allocating:
+        if not self._roles.allocating:
             return Bound(pod=pod.key, node=node, score=score, feasible=number)
         annotations: dict[str, str] = {}
         labels: dict[str, str] = {}
@@ -339,10 +356,10 @@ class PodClass:
         reservation = ""
         over: tuple[PodKey, ...] = ()
         room = None
-        if self._lending:
-            rooms = (part.evaluator.room_at(row) for part in self._lending)
+        if self._roles.lending:
+            rooms = (part.evaluator.room_at(row) for part in self._roles.lending)
             room = next((one for one in rooms if one is not None), None)
-        for part in self._allocating:
+        for part in self._roles.allocating:
             if room is None:
                 holding = part.evaluator.allocate(pod, row)
             else:

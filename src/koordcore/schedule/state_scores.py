@@ -107,7 +107,7 @@ class _StateGroup:
         self._together: AmountParts | None = None
         self._rows_of_members: IntVector = np.empty(0, np.int64)
         # (C, S): the score in the high bits; a state that is not known to all was never learned.
-        self._rank: IntMatrix = np.full((MOST_MEMBERS, len(states.first)), _UNFIT)
+        self._rank: IntMatrix = np.full((1, len(states.first)), _UNFIT)
         self._known = bytearray(len(states.first))
         self._births = 0
         self._some_unfit = False
@@ -125,6 +125,8 @@ class _StateGroup:
         # What nobody is in now stays unknown to this class, and so to the group, until it is born anew.
         self._known[: states.size] = inhabited.tobytes()
         here = np.flatnonzero(inhabited)
+        if number == len(self._rank):
+            self._rank = np.concatenate([self._rank, self._rank])
         self._rank[number] = _UNFIT
         self._rank[number, here] = self._worth(parts, states.first[here])
         self._members[number] = parts
