@@ -110,6 +110,8 @@ SPECS = st.fixed_dictionaries(
         "affinity": maybe(nodeAffinity=NODE_AFFINITY, podAffinity=POD_AFFINITY, podAntiAffinity=POD_AFFINITY),
         "topologySpreadConstraints": st.lists(SPREAD, max_size=2),
         "schedulingGates": st.lists(st.fixed_dictionaries({"name": NAMES}), max_size=2),
+        "resourceClaims": st.just([{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]),
+        "schedulingGroup": st.just({"podGroupName": "train"}),
         "volumes": st.lists(
             st.fixed_dictionaries(
                 {"name": NAMES}, optional={"persistentVolumeClaim": st.just({"claimName": "disk"})}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from koordcore.manifests.pod_references import claim_manifests, group_manifest
 from koordcore.model.affinity import (
     Affinity,
     NodeAffinity,
@@ -61,6 +62,7 @@ def pod_manifest(pod: Pod) -> Object:
         containers = [_container(Container("main", pod.requests, pod.limits))]
     if containers and pod.host_ports:
         containers[0]["ports"] = [_port(port) for port in pod.host_ports]
+    claims, made = claim_manifests(pod)
     spec: Object = {
         "schedulerName": pod.scheduler_name,
         "priority": pod.priority,
@@ -80,12 +82,15 @@ def pod_manifest(pod: Pod) -> Object:
             {"name": f"claim-{number}", "persistentVolumeClaim": {"claimName": name}}
             for number, name in enumerate(pod.claims)
         ],
+        "resourceClaims": claims,
+        **group_manifest(pod.scheduling_group),
     }
     status: Object = {
         "phase": str(pod.phase),
         "nominatedNodeName": pod.nominated_node,
         "startTime": _time(pod.started),
         "conditions": _pod_conditions(pod),
+        "resourceClaimStatuses": made,
     }
     metadata = _metadata(pod)
     metadata["namespace"] = pod.namespace

@@ -21,6 +21,7 @@ from koordcore.manifests._reading import (
     section,
 )
 from koordcore.manifests.aliases import canonical_names
+from koordcore.manifests.pod_references import read_resource_claims, read_scheduling_group
 from koordcore.model.cluster import PriorityClass
 from koordcore.model.pods import (
     DEFAULT_CPU_REQUEST,
@@ -145,8 +146,6 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         init_containers = _held(reading, status, "initContainerStatuses", init_containers, infeasible)
     overhead = _overhead(reading, spec)
     pod_requests, pod_limits = _pod_level(reading, spec, containers, init_containers)
-    if spec.get("resourceClaims"):
-        reading.warn("spec.resourceClaims", "not read: the pod is placed as if it claimed nothing")
     pod = Pod(
         name=meta.name,
         namespace=meta.namespace,
@@ -187,6 +186,8 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         ),
         host_ports=(*ports, *init_ports),
         claims=_claims(reading, spec, meta.name),
+        resource_claims=read_resource_claims(reading, spec, status),
+        scheduling_group=read_scheduling_group(reading, spec),
         gates=reading.take(spec, "schedulingGates", "spec", _gates, ()),
         local_storage=_local_storage(spec),
     )

@@ -24,7 +24,9 @@ __all__ = [
     "Pod",
     "PodKey",
     "PodPhase",
+    "PodResourceClaim",
     "PreemptionPolicy",
+    "SchedulingGroup",
     "effective_requests",
 ]
 
@@ -129,6 +131,44 @@ class Container:
     limits: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     image: str = ""
     restarts_always: bool = False
+
+
+@attrs.frozen
+class PodResourceClaim:
+    """One entry of a pod's ``spec.resourceClaims``: devices that it asks for by a ResourceClaim.
+
+    Parameters
+    ----------
+    name
+        The entry's name within the pod.
+    claim
+        ResourceClaim in the pod's namespace; for an entry with a template the one that was made for this pod
+        (``status.resourceClaimStatuses``), empty while there is none.
+    template
+        ResourceClaimTemplate that the claim is made from; empty where the pod names the claim itself.
+    """
+
+    name: str
+    claim: str = ""
+    template: str = ""
+
+
+@attrs.frozen
+class SchedulingGroup:
+    """Kubernetes' own group that a pod names, in either of the forms that were served.
+
+    Parameters
+    ----------
+    pod_group
+        ``spec.schedulingGroup.podGroupName``, or ``spec.workloadRef.podGroup``.
+    workload, replica
+        ``name`` and ``podGroupReplicaKey`` of ``spec.workloadRef`` (v1alpha1), where a group is a part of a
+        Workload and every replica key a group of its own; no workload in the form of later versions.
+    """
+
+    pod_group: str
+    workload: str = ""
+    replica: str = ""
 
 
 def effective_requests(
@@ -244,6 +284,10 @@ class Pod:
         ``status.qosClass`` where the object says it; empty where it follows from the containers.
     node_selector, affinity, tolerations, spread_constraints, host_ports, claims
         What its place must satisfy; ``claims`` are names of PersistentVolumeClaims in its namespace.
+    resource_claims
+        Devices that it asks for by ResourceClaims.
+    scheduling_group
+        Kubernetes' own group that it belongs to; ``None`` for a pod on its own, or in a gang by labels.
     gates
         Scheduling gates that are still closed.
     local_storage
@@ -291,6 +335,8 @@ class Pod:
     spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     claims: tuple[str, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
     gates: tuple[str, ...] = ()
     local_storage: bool = False
     key: PodKey = attrs.field(init=False, eq=False, repr=False)

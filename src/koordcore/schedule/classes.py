@@ -16,6 +16,7 @@ from koordcore.schedule.ground import Ground, Part
 from koordcore.schedule.pod_class import PodClass
 from koordcore.schedule.sampling import NodeSample
 from koordcore.schedule.state_scores import StateGroups
+from koordcore.schedule.unmodelled import refuse_unmodelled
 
 __all__ = ["FeatureSet", "RequestKey"]
 
@@ -58,6 +59,9 @@ class FeatureSet:
 
     def key_of(self, pod: Pod) -> RequestKey | Refusal:
         """Give what tells the classes of pods apart: what the pod wants of each feature."""
+        unmodelled = refuse_unmodelled(pod)
+        if unmodelled is not None:
+            return unmodelled
         requests: list[Hashable] = []
         for feature in self.features:
             request = feature.request_of(pod)
@@ -67,7 +71,13 @@ class FeatureSet:
         return tuple(requests)
 
     def refusals(self, pod: Pod) -> Iterator[tuple[str, Refusal]]:
-        """Give every refusal that needs no node, with the feature's name, in the order of the policy."""
+        """Give every refusal that needs no node, with the feature's name, in the order of the policy.
+
+        What no feature models comes first, without a name.
+        """
+        unmodelled = refuse_unmodelled(pod)
+        if unmodelled is not None:
+            yield "", unmodelled
         for feature, setting in zip(self.features, self.settings, strict=True):
             request = feature.request_of(pod)
             if isinstance(request, Refusal):

@@ -30,10 +30,12 @@ def _checks() -> tuple[Check, ...]:
     from koordcore.verify.nodes import check_nodes
     from koordcore.verify.placement import check_placements
     from koordcore.verify.quotas import check_quotas
+    from koordcore.verify.unmodelled import check_unmodelled
     from koordcore.verify.victims import check_victims
     from koordcore.verify.volumes import check_volumes
 
     return (
+        check_unmodelled,
         check_nodes,
         check_placements,
         check_neighbours,

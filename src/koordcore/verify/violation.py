@@ -19,6 +19,7 @@ class ViolationKind(StrEnum):
     ALREADY_BOUND = "already bound"
     GATED = "gated"
     SNAPSHOT = "snapshot"
+    UNMODELLED = "not modelled"
     RESOURCE = "resource"
     POD_COUNT = "pod count"
     TAINT = "taint"
