@@ -36,6 +36,8 @@ def one_member(problem: PreemptionProblem, domains: Domains, floor: Floor) -> tu
         return None
     shape = problem.shapes[problem.members[0].shape]
     allowed = shape.allowed & (domains.home >= 0)
+    if len(shape.most):
+        allowed &= shape.most > 0
     usable = usable_up_to(problem, floor.vector[1])
     enough = _enough(problem, usable & allowed[problem.candidates.node], shape.request)
     if not len(enough):

@@ -253,6 +253,22 @@ class PodClass:
                 number = np.minimum(number, one)
         return number
 
+    def local_slots(self, most: int) -> IntVector:
+        """Do what :meth:`slots` does by those filters alone that look at one node at a time: ``(N,)``.
+
+        Whoever leaves can only make them say yes. Others, such as affinity, may need who leaves.
+        """
+        number = np.where(self._ground.mask, most, 0)
+        for part in self.parts:
+            if not part.setting.filters or part.evaluator.scope is Scope.CLUSTER:
+                continue
+            mask, one = part.evaluator.fits(ALL_ROWS), part.evaluator.slots(most)
+            if one is not None:
+                number = np.minimum(number, one)
+            if mask is not None:
+                number = np.where(mask, number, 0)
+        return number
+
     @property
     def counts_beyond_amounts(self) -> bool:
         """A filter other than that of amounts looks at what runs on a node or in the cluster."""

@@ -125,7 +125,7 @@ class Preemptor:
         self, job: PreemptingJob, spec: NetworkTopologySpec | None, bound: Sequence[str]
     ) -> list[Nominated] | None:
         members, trigger = job.pending, job.trigger
-        if any(pod.gated for pod in members):
+        if any(pod.gated for pod in members) or not self._workspace.layout.names:
             return None
         classes = {pod.key: self._features.class_of(pod) for pod in members}
         if any(isinstance(one, Refusal) for one in classes.values()):
@@ -142,7 +142,7 @@ class Preemptor:
                 plan = self._plan(problem, pods)
         else:
             plan = self._plan(problem, pods)
-        if isinstance(plan, NotHelpful) or not (plan.victims or self._claims):
+        if isinstance(plan, NotHelpful) or not plan.nominations or not (plan.victims or self._claims):
             return None
         plan = attrs.evolve(
             plan,
@@ -185,8 +185,7 @@ class Preemptor:
 
         now, most = self._pools(problem, pods, limit_of), self._pools(problem, pods, QuotaLedger.max_of)
         plan = find(now)
-        same = all(np.array_equal(one.room, other.room) for one, other in zip(now, most, strict=True))
-        if same:
+        if len(now) == len(most) and all(map(_alike, now, most)):
             return plan
         wider = find(most)
         if isinstance(plan, NotHelpful) or (isinstance(wider, PreemptionPlan) and wider.damage < plan.damage):
@@ -293,7 +292,7 @@ class Preemptor:
             return tuple(shapes)
         with self._without([PodKey(*key.split("/", 1)) for key in problem.candidates.keys]):
             return tuple(
-                attrs.evolve(shape, most=one.slots(most)) if isinstance(one, PodClass) else shape
+                attrs.evolve(shape, most=one.local_slots(most)) if isinstance(one, PodClass) else shape
                 for shape, one in zip(shapes, classes, strict=True)
             )
 
@@ -475,6 +474,10 @@ class Preemptor:
         for claim in self._claims:
             for pod in claim.members:
                 let_go(self._workspace, self._features, pod)
+
+
+def _alike(one: Pool, other: Pool) -> bool:
+    return np.array_equal(one.room, other.room) and np.array_equal(one.uses, other.uses)
 
 
 def _nominated(plan: PreemptionPlan) -> list[Nominated]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import QuotaPod
-from koordcore.model.resources import Resources
+from koordcore.model.resources import Resources, total
 from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import limit_of
@@ -47,8 +47,10 @@ def quota_pools(
     homes = [_chain(ledger, one[0], whole=True) if one is not None else () for one in given]
     pools = []
     for quota in sorted({name for chain in chains.values() for name in chain}):
-        limit, used = limit_for(ledger, quota), ledger.used_of(quota)
-        names = sorted(limit)
+        room = _tight_room(ledger, quota, chains, members, limit_for(ledger, quota))
+        names = sorted(room)
+        if not names:
+            continue
         uses = np.zeros((len(problem.all_shapes), len(names)), dtype=np.int64)
         for key, chain in chains.items():
             if quota in chain:
@@ -60,9 +62,28 @@ def quota_pools(
                 gives[:, number] = [one[0].request.get(name, 0) for name in names]
         moving = np.flatnonzero(problem.shape_of_kind >= 0)
         uses[problem.shape_of_kind[moving]] = gives[:, moving].T  # who moves takes what it gave back
-        room = np.array([limit[name] - used.get(name, 0) for name in names], dtype=np.int64)
-        pools.append(Pool(room=room, uses=uses, gives=gives))
+        left = np.array([room[name] for name in names], dtype=np.int64)
+        pools.append(Pool(room=left, uses=uses, gives=gives))
     return tuple(pools)
+
+
+def _tight_room(
+    ledger: QuotaLedger,
+    quota: str,
+    chains: Mapping[str, tuple[str, ...]],
+    members: Mapping[str, Pod],
+    limit: Resources,
+) -> dict[str, int]:
+    """Give what a quota has left of each resource of which all members together want more than that.
+
+    The others cannot bind. Those without a bound, as upstream's default quota writes it, pass what columns
+    hold; a limit that binds never does.
+    """
+    used = ledger.used_of(quota)
+    own = [quota_pod_of(members[key]).request for key, chain in chains.items() if quota in chain]
+    asked = total(own)
+    room = {name: limit[name] - used.get(name, 0) for name in limit}
+    return {name: amount for name, amount in room.items() if asked.get(name, 0) > amount}
 
 
 def _chain(ledger: QuotaLedger, pod: QuotaPod, *, whole: bool = False) -> tuple[str, ...]:

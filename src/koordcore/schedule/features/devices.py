@@ -254,7 +254,7 @@ class DeviceEvaluator(Evaluator):
         for refusal, mask in self._each_refusal(rows):
             if not refusal.resolvable:
                 hopeless |= mask
-        hopeless &= [not one for one in self._reserved_refusals(rows)]
+        hopeless &= np.array([not one for one in self._reserved_refusals(rows)], bool)
         return hopeless
 
     def _reserved_refusals(self, rows: Rows) -> list[list[str]]:
