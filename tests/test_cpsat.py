@@ -109,6 +109,30 @@ def test_a_spent_budget_returns_the_hint_with_a_bound() -> None:
     assert solve(program, [stage, Stage([(used[0], 1)])], hint=hint, limits=Limits(1e-4)) == outcome
 
 
+def packing(items: int) -> tuple[Program, Stage, tuple[int, ...]]:
+    """Fill bins with most of what there is; the hint takes nothing."""
+    program = Program()
+    chosen = [[program.boolean() for _ in range(items // 4)] for _ in range(items)]
+    sizes = [3 + 7 * item * item % 11 for item in range(items)]
+    for row in chosen:
+        program.require([(one, 1) for one in row], at_most=1)
+    for bin_ in range(items // 4):
+        program.require([(row[bin_], size) for row, size in zip(chosen, sizes, strict=True)], at_most=17)
+    return program, Stage([(one, -1) for row in chosen for one in row]), (0,) * len(program)
+
+
+@pytest.mark.parametrize("items", [4, 12, 40])
+@pytest.mark.parametrize("budget", [1e-9, 1e-6, 1e-4, 1e-3])
+def test_a_solver_that_stops_early_has_proven_nothing(items: int, budget: float) -> None:
+    """Stopped before it has loaded the objective, the solver reports the bound 0."""
+    program, stage, hint = packing(items)
+    best = solve(program, [stage], hint=hint, limits=Limits(5.0))
+    early = solve(program, [stage], hint=hint, limits=Limits(budget))
+    assert best.objective < (0,)
+    assert early.bound <= best.objective <= early.objective
+    assert early.status is not OutcomeStatus.OPTIMAL or early.objective == best.objective
+
+
 def test_limits_are_validated() -> None:
     with pytest.raises(ModelError):
         Limits(0.0)

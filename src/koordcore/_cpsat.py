@@ -335,7 +335,7 @@ class _Search:
                 if status is OutcomeStatus.OPTIMAL:
                     least = max(least, stage.value(best)) if proven else least
                 elif proven and lower is not None:
-                    least = min(stage.value(best), max(least, lower))
+                    least = max(least, lower)
             bounds.append(least)
             proven = proven and stage.value(best) == least
             self._kept.append((stage, stage.value(best)))
@@ -359,6 +359,11 @@ class _Search:
         """Ask the solver for one stage; keep what the earlier stages reached.
 
         With ``later`` stages still to come it may use half of what is left of the budget.
+
+        Returns
+        -------
+        status, found, lower
+            How the call ended; the solver's assignment; its bound, ``None`` where it has computed none.
         """
         from ortools.sat.python import cp_model
 
@@ -404,13 +409,16 @@ class _Search:
             return OutcomeStatus.INFEASIBLE, None, None
         if code == cp_model.INFEASIBLE:
             raise SolverError("the solver calls a program infeasible that has a checked answer")
-        lower = _whole(float(solver.best_objective_bound), stage) if stage.terms else stage.constant
         if code not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return OutcomeStatus.UNKNOWN, None, lower
+            # A solver that stops before it has loaded the objective reports the bound 0, which says nothing.
+            return OutcomeStatus.UNKNOWN, None, None
         found = tuple(int(value) for value in response.solution)
         if not self._program.holds(found):
             raise SolverError("the solver's answer breaks a constraint")
         status = OutcomeStatus.OPTIMAL if code == cp_model.OPTIMAL else OutcomeStatus.FEASIBLE
+        lower = _whole(float(solver.best_objective_bound), stage) if stage.terms else stage.constant
+        if lower is not None and lower > min(stage.value(one) for one in (best, found) if one is not None):
+            raise SolverError("the solver's bound is above a checked answer")
         return status, found, lower
 
 

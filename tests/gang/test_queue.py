@@ -145,3 +145,15 @@ def test_never_worse_than_one_by_one(sizes: list[int], gangs: list[int]) -> None
     assert after.certificate.objective <= before.certificate.objective
     assert after.certificate.objective == queue_objective(tree, queue, after.placements)
     assert plan_queue(tree, queue, limits=Limits(2.0)) == after
+
+
+def test_no_budget_claims_a_bound_that_a_larger_one_beats() -> None:
+    """Large enough for the solver to end before it has loaded its objective."""
+    tree = blocks(*(3 + 5 * block % 8 for block in range(12)))
+    queue = [
+        gang(tree, f"g{n}", 2 + 3 * n % 7, priority=n % 3, gathers=n % 4 != 1, slots=2) for n in range(16)
+    ]
+    plans = [plan_queue(tree, queue, limits=Limits(budget)) for budget in (1e-9, 1e-6, 1e-4, 1e-3, 1e-2, 2.0)]
+    best = min(plan.certificate.objective for plan in plans)
+    assert all(plan.certificate.bound <= best for plan in plans)
+    assert all(not plan.certificate.proven or plan.certificate.objective == best for plan in plans)

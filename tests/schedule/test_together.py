@@ -6,7 +6,7 @@ import json
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from koordcore import ClusterSnapshot, Node, Pod, Policy, ScheduleResult, Unschedulable, schedule, verify
@@ -128,23 +128,25 @@ def test_the_plan_can_be_written_read_and_replayed() -> None:
     assert replay_record(write_record(snapshot, None, result, policy=TOGETHER)).same
 
 
+BUDGETS = (10.0, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9)
+STOPPED_EARLY = ([1, 1, 3], [(2, 3, False), (2, 3, True), (3, 0, False)])
+"""Small budgets end here before the solver has loaded its objective, whose bound is then reported as 0."""
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from((0, 3)), st.booleans()), min_size=2, max_size=6),
-    st.sampled_from((10.0, 1e-9)),
+    st.sampled_from(BUDGETS),
 )
+@example(*STOPPED_EARLY, 1e-9)
+@example(*STOPPED_EARLY, 1e-6)
+@example(*STOPPED_EARLY, 1e-4)
 def test_no_gang_waits_for_a_less_important_one(
     blocks: list[int], gangs: list[tuple[int, int, bool]], budget: float
 ) -> None:
     """Never fewer than one by one, and who waits would wait without the less important ones as well."""
-    free = '{"gatherStrategy": []}'
-    pods = [
-        attrs.evolve(pod, priority=priority)
-        for number, (size, priority, gathers) in enumerate(gangs)
-        for pod in members(f"g{number}", size, 1000, size, spec=MUST if gathers else free)
-    ]
-    snapshot = cluster(rack(**{f"b{n}": size for n, size in enumerate(blocks)}), pods, NETWORK)
+    snapshot = waiting(blocks, gangs)
     result = schedule(snapshot, policy=TOGETHER, limits=Limits(budget))
     assert verify(snapshot, result) == ()
     alone = schedule(snapshot)
@@ -157,8 +159,29 @@ def test_no_gang_waits_for_a_less_important_one(
     important = {f"g{n}" for n, (_, priority, _) in enumerate(gangs) if priority == 3}
     kept = [one for one in result.bound if one.pod.name.split("-")[0] in important]
     without = snapshot.assume(*(snapshot_pod(snapshot, one.pod.name).at(one.node) for one in kept))
-    waiting = [pod for pod in without.pending if pod.name.split("-")[0] in important]
-    assert started(schedule(without, waiting)) == []
+    left = [pod for pod in without.pending if pod.name.split("-")[0] in important]
+    assert started(schedule(without, left)) == []
+
+
+@pytest.mark.parametrize("budget", BUDGETS[1:])
+def test_a_larger_budget_beats_no_bound(budget: float) -> None:
+    snapshot = waiting(*STOPPED_EARLY)
+    (most,) = schedule(snapshot, policy=TOGETHER).together
+    (few,) = schedule(snapshot, policy=TOGETHER, limits=Limits(budget)).together
+    assert most.certificate.proven
+    assert few.certificate.bound <= most.certificate.objective <= few.certificate.objective
+    assert few.certificate.proven <= (few.certificate.objective == most.certificate.objective)
+
+
+def waiting(blocks: list[int], gangs: list[tuple[int, int, bool]]) -> ClusterSnapshot:
+    """Blocks of one-core nodes; gangs by size, priority, and whether one block must hold them."""
+    free = '{"gatherStrategy": []}'
+    pods = [
+        attrs.evolve(pod, priority=priority)
+        for number, (size, priority, gathers) in enumerate(gangs)
+        for pod in members(f"g{number}", size, 1000, size, spec=MUST if gathers else free)
+    ]
+    return cluster(rack(**{f"b{n}": size for n, size in enumerate(blocks)}), pods, NETWORK)
 
 
 def snapshot_pod(snapshot: ClusterSnapshot, name: str) -> Pod:
