@@ -24,7 +24,7 @@ from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import HOSTNAME_LABEL, Node
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.node_metric import parse_node_metric
-from koordcore.schedule.features import FEATURES
+from koordcore.scheduling.plugins import PLUGINS
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SHAPES = ((500, 1), (1000, 2), (2000, 4), (4000, 8), (1000, 6), (3000, 3))
@@ -297,11 +297,11 @@ def metric(name: str, draw: random.Random) -> NodeMetric:
 
 
 def koordinator() -> Policy:
-    """The profile that Koordinator ships, as far as the library has its features."""
+    """The profile that Koordinator ships, as far as the library has its plugins."""
     policy = koordinator_policy()
-    for setting in policy.features:
-        if setting.name not in FEATURES:
-            policy = policy.without_feature(setting.name)
+    for setting in policy.plugins:
+        if setting.name not in PLUGINS:
+            policy = policy.without_plugin(setting.name)
     return policy
 
 
@@ -322,7 +322,7 @@ class Profile:
             cpu, memory = SHAPES[index % 6]
             container = Container("c", {"cpu": cpu, "memory": memory * GIB})
             self.pods.append(Pod(name=f"new-{index:05}", labels={"app": "web"}, containers=(container,)))
-        # What the features read of the snapshot is compiled here, as a scheduler does once per snapshot.
+        # What the plugins read of the snapshot is compiled here, as a scheduler does once per snapshot.
         schedule(self.snapshot, self.pods[:6], policy=self.policy, now=NOW)
 
     def _run(self) -> ScheduleResult:

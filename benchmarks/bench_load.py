@@ -18,7 +18,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.times import SECOND
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.scoring.load import LoadState
 from koordcore.snapshot import ClusterSnapshot
 

@@ -30,7 +30,7 @@ from koordcore.model.resources import make_resources
 from koordcore.topology.cpu import CPUSet, CPUTopology, cpuset_of
 from koordcore.topology.numa import NUMATopologyPolicy, exclusive_allows, mask_of
 from tests.numa.worlds import World
-from tests.reference.numa_placement import Ground
+from tests.reference.numa_placement import StaticResult
 
 GIB = 2**30
 TOPOLOGY = CPUTopology.of(
@@ -241,7 +241,7 @@ class WrongRefusals:
             given = fit_numa(world.state, world.request, roomy)
             if isinstance(given, NUMARefusal) and not given.resolvable:
                 continue
-            ground = Ground(world.node, world.state.allocations, demand)
+            ground = StaticResult(world.node, world.state.allocations, demand)
             exclusive, status = world.request.exclusive_here, world.state.usage.status
             ids = world.node.zone_ids
             masks = [mask for size in range(1, len(ids) + 1) for mask in combinations(ids, size)]

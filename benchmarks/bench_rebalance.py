@@ -8,19 +8,19 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore.descheduling.compare import EvictionOutcome, outcome_of
+from koordcore.descheduling.defrag import Wanted, plan_defragmentation
+from koordcore.descheduling.evict import CycleEvictor, balance_low_node_load
+from koordcore.descheduling.fragments import Fragments, plan_fragments
+from koordcore.descheduling.load_problem import problem_of_load
+from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem
+from koordcore.descheduling.plan import RebalancePlan, plan_rebalance
 from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod, PodKey, PodPhase
 from koordcore.model.rebalance import AnomalyCondition, EvictorArgs, LowNodeLoadArgs, NodePool, Thresholds
 from koordcore.model.resources import make_resources
-from koordcore.rebalance.compare import EvictionOutcome, outcome_of
-from koordcore.rebalance.defrag import Wanted, plan_defragmentation
-from koordcore.rebalance.evict import CycleEvictor, balance_low_node_load
-from koordcore.rebalance.fragments import Fragments, plan_fragments
-from koordcore.rebalance.load_problem import problem_of_load
-from koordcore.rebalance.moves import Group, Host, Movable, MoveProblem
-from koordcore.rebalance.plan import RebalancePlan, plan_rebalance
 from koordcore.scoring.fragmentation import workload_mix
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from tests.reference.rebalance_moves import fewest_to_cool

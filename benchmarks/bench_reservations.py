@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import attrs
 import numpy as np
 
-from koordcore.allocators.reservation.assign import ReservationAssignment, assign_reservations
-from koordcore.allocators.reservation.state import reservation_state
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.model.decisions import Bound
 from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
-from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.reservations import (
     AllocatePolicy,
     Reservation,
@@ -25,18 +25,18 @@ from koordcore.model.reservations import (
 )
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.reservation import RESERVATION_AFFINITY
-from koordcore.schedule import schedule
-from koordcore.schedule.classes import FeatureSet
-from koordcore.schedule.future import EarliestStart, earliest_start
-from koordcore.schedule.loop import open_workspace
-from koordcore.schedule.place import place_pod
-from koordcore.schedule.pod_class import PodClass
+from koordcore.reservations.assign import ReservationAssignment, assign_reservations
+from koordcore.reservations.state import reservation_state
+from koordcore.scheduling import schedule
+from koordcore.scheduling.backfill import EarliestStart, earliest_start
+from koordcore.scheduling.cycle import open_workspace
+from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Assignment", "EarliestGang", "JointSchedule", "ManyReservations", "OneCallPerPod"]
 
 GIB = 2**30
-POLICY = Policy().with_feature(FeatureSetting(name="Reservation", weight=5000))
+POLICY = Policy().with_plugin(PluginSetting(name="Reservation", weight=5000))
 
 
 def some_node(name: str) -> Node:
@@ -71,7 +71,7 @@ class ManyReservations:
         ]
         self.snapshot = ClusterSnapshot(nodes=nodes, records=records)
         self.workspace = open_workspace(self.snapshot, POLICY)
-        self.features = FeatureSet(self.workspace, POLICY)
+        self.plugins = PluginSet(self.workspace, POLICY)
         self.number = 0
         assert self._place("a7").reservation
 
@@ -81,7 +81,7 @@ class ManyReservations:
         return Pod(name=f"p{self.number}", labels={"app": app}, requests=requests)
 
     def _place(self, app: str) -> Bound:
-        decision = place_pod(self.workspace, self.features, self._pod(app))
+        decision = place_pod(self.workspace, self.plugins, self._pod(app))
         assert isinstance(decision, Bound)
         return decision
 
@@ -89,10 +89,10 @@ class ManyReservations:
         """Filter, score and choose for a pod unlike all before, without placing it."""
         self.number += 1
         pod = Pod(name="q", labels={"app": "a3"}, requests={"cpu": 500 + self.number, "memory": GIB})
-        pod_class = self.features.class_of(pod)
-        assert isinstance(pod_class, PodClass)
-        feasible = pod_class.feasible()
-        assert pod_class.totals(feasible).max() > 0
+        scheduling_class = self.plugins.class_of(pod)
+        assert isinstance(scheduling_class, SchedulingClass)
+        feasible = scheduling_class.feasible()
+        assert scheduling_class.totals(feasible).max() > 0
 
     def time_next_equal_pod(self) -> None:
         """Place one more pod of a class."""
@@ -210,7 +210,7 @@ class JointSchedule:
         ]
         self.snapshot = ClusterSnapshot(nodes=nodes, records=records, pending=pending)
         args = ReservationArgs(matching=ReservationMatching(matching))
-        self.policy = Policy().with_feature(FeatureSetting(name="Reservation", weight=5000, args=args))
+        self.policy = Policy().with_plugin(PluginSetting(name="Reservation", weight=5000, args=args))
         assert self.track_placed(matching) > 0
 
     def time_schedule(self, matching: str) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 
-from koordcore import ClusterSnapshot, Container, FeatureSetting, Node, NodeState, Pod, Policy
+from koordcore import ClusterSnapshot, Container, Node, NodeState, PluginSetting, Pod, Policy
 
 GIB = 2**30
 
 FIT_AND_FOUR_SCORES = Policy(
     name="fit-and-four-scores",
-    features=(
-        FeatureSetting(name="TaintToleration", weight=3),
-        FeatureSetting(name="NodeAffinity", weight=2),
-        FeatureSetting(name="NodeResourcesFit"),
-        FeatureSetting(name="NodeResourcesBalancedAllocation", filters=False),
+    plugins=(
+        PluginSetting(name="TaintToleration", weight=3),
+        PluginSetting(name="NodeAffinity", weight=2),
+        PluginSetting(name="NodeResourcesFit"),
+        PluginSetting(name="NodeResourcesBalancedAllocation", filters=False),
     ),
 )
 """The filter of resources with the four classical scores."""

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 ROOMS: Mapping[str, str] = {
-    "schedule": "the loop and its features",
+    "schedule": "the loop and its plugins",
     "verify": "the independent checker",
     "snapshot": "the cluster as a value",
     "result": "what a call decided",

@@ -19,15 +19,15 @@ import koordcore
 HEAVY = ("ortools", "pandas", "yaml", "rich", "matplotlib", "hypothesis", "dask")
 ROOMS = ("allocators", "quota", "preemption", "rebalance", "colocation", "simulate", "topology", "manifests")
 EVERYDAY = "from koordcore import ClusterSnapshot, Node, Pod, schedule"
-FUNCTIONS = {"schedule": "koordcore.schedule.entry", "verify": "koordcore.verify.entry"}
+FUNCTIONS = {"schedule": "koordcore.scheduling.entry", "verify": "koordcore.checking.entry"}
 """Each has the name of the package that it comes from."""
 COME_BETWEEN = (
-    "import koordcore.schedule",
-    "import koordcore.schedule.feature",
-    "from koordcore.schedule.loop import open_workspace",
-    "import koordcore.verify.check",
+    "import koordcore.scheduling",
+    "import koordcore.framework.plugin",
+    "from koordcore.scheduling.cycle import open_workspace",
+    "import koordcore.checking.check",
     "import koordcore.explain",
-    "from koordcore.verify import verify as checker",
+    "from koordcore.checking import verify as checker",
 )
 
 
@@ -103,7 +103,7 @@ def test_names_can_be_pickled() -> None:
     told = pickle.dumps((koordcore.schedule, koordcore.verify, koordcore.Policy, pod))
     assert pickle.loads(told) == (koordcore.schedule, koordcore.verify, koordcore.Policy, pod)
     code = f"import pickle; print(pickle.loads({told!r})[0].__module__)"
-    assert printed(code) == "koordcore.schedule.entry"
+    assert printed(code) == "koordcore.scheduling.entry"
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_import_loads_nothing_but_a_table_of_names() -> None:
     loaded = loaded_by("import koordcore")
     assert loaded.isdisjoint((*HEAVY, "numpy", "attr", "attrs", "immutabledict"))
     assert {name for name in loaded if name.startswith("koordcore.")} == {
-        "koordcore.schedule", "koordcore.schedule.entry", "koordcore.verify", "koordcore.verify.entry"
+        "koordcore.schedule", "koordcore.scheduling.entry", "koordcore.verify", "koordcore.checking.entry"
     }  # fmt: skip
 
 
@@ -147,4 +147,4 @@ def test_everyday_names_leave_rooms_alone() -> None:
     loaded = loaded_by(f"{EVERYDAY}; {make}")
     assert loaded.isdisjoint((*HEAVY, "numpy"))
     assert loaded.isdisjoint(f"koordcore.{room}" for room in ROOMS)
-    assert loaded.isdisjoint(("koordcore.schedule.loop", "koordcore.result", "koordcore.model.policy"))
+    assert loaded.isdisjoint(("koordcore.scheduling.cycle", "koordcore.result", "koordcore.model.policy"))

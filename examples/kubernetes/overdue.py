@@ -10,7 +10,7 @@ from koordcore.model.quotas import QuotaPolicy
 from koordcore.protocol.gang import gang_name
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
-from koordcore.schedule.jobs import gang_state
+from koordcore.scheduling.gang_groups import gang_state
 
 __all__ = ["Overdue", "half_gangs"]
 

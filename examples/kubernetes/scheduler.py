@@ -21,7 +21,7 @@ from examples.kubernetes.journal import Journal, send_all
 from examples.kubernetes.mirror import Mirror
 from examples.kubernetes.overdue import Overdue
 from examples.kubernetes.turns import Turns
-from koordcore import ClusterSnapshot, FeatureSetting, Pod, PodKey, Policy, PreemptionRules, schedule, verify
+from koordcore import ClusterSnapshot, PluginSetting, Pod, PodKey, Policy, PreemptionRules, schedule, verify
 from koordcore.manifests.patches import patches
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.result import ScheduleResult
@@ -68,9 +68,9 @@ class Settings:
 
     @property
     def policy(self) -> Policy:
-        """Which features decide."""
-        quota = FeatureSetting(name="ElasticQuota", scores=False, args=self.quotas)
-        return Policy(name=self.name).with_feature(quota)
+        """Which plugins decide."""
+        quota = PluginSetting(name="ElasticQuota", scores=False, args=self.quotas)
+        return Policy(name=self.name).with_plugin(quota)
 
 
 @attrs.define(kw_only=True)

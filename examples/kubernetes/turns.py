@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from koordcore import ClusterSnapshot, Pod
 from koordcore.protocol.gang import gang_name
-from koordcore.schedule.jobs import gang_state
-from koordcore.schedule.loop import queue_order
-from koordcore.schedule.reserved import pending_reserve_pods
+from koordcore.reservations.cache import pending_reserve_pods
+from koordcore.scheduling.cycle import queue_order
+from koordcore.scheduling.gang_groups import gang_state
 
 __all__ = ["Turns"]
 

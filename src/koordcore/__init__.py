@@ -6,12 +6,14 @@ A name is read from its module when it is first used: ``import koordcore`` loads
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from koordcore.checking.entry import verify
+
 # Bound at once, because their packages have the same names: the first import of a package puts the package
 # in the place of whatever has its name here. These two lines are the first import of either.
-from koordcore.schedule.entry import schedule
-from koordcore.verify.entry import verify
+from koordcore.scheduling.entry import schedule
 
 if TYPE_CHECKING:
+    from koordcore.checking.violation import Violation, ViolationKind
     from koordcore.errors import KoordcoreError, ManifestError, MissingExtraError, ModelError, SolverError
     from koordcore.model.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
     from koordcore.model.certificates import Certificate, Limits
@@ -29,11 +31,10 @@ if TYPE_CHECKING:
     )
     from koordcore.model.nodes import Node, NodeState
     from koordcore.model.pods import Container, Pod, PodKey
-    from koordcore.model.policy import FeatureSetting, Policy
+    from koordcore.model.policy import PluginSetting, Policy
     from koordcore.model.preemption import Gather, Members, PreemptionPlan, PreemptionRules, Relocation
     from koordcore.result import ScheduleResult
     from koordcore.snapshot import ClusterSnapshot
-    from koordcore.verify.violation import Violation, ViolationKind
 
 __all__ = [
     "Affinity",
@@ -41,7 +42,7 @@ __all__ = [
     "Certificate",
     "ClusterSnapshot",
     "Container",
-    "FeatureSetting",
+    "PluginSetting",
     "Gather",
     "JobPlan",
     "KoordcoreError",
@@ -86,7 +87,7 @@ _HOMES: Final = {
     "Certificate": "koordcore.model.certificates",
     "ClusterSnapshot": "koordcore.snapshot",
     "Container": "koordcore.model.pods",
-    "FeatureSetting": "koordcore.model.policy",
+    "PluginSetting": "koordcore.model.policy",
     "Gather": "koordcore.model.preemption",
     "JobPlan": "koordcore.model.decisions",
     "KoordcoreError": "koordcore.errors",
@@ -115,8 +116,8 @@ _HOMES: Final = {
     "TopologySpreadConstraint": "koordcore.model.affinity",
     "Unschedulable": "koordcore.model.decisions",
     "Victim": "koordcore.model.decisions",
-    "Violation": "koordcore.verify.violation",
-    "ViolationKind": "koordcore.verify.violation",
+    "Violation": "koordcore.checking.violation",
+    "ViolationKind": "koordcore.checking.violation",
     "Waiting": "koordcore.model.decisions",
 }
 """Where the names are defined that are read when they are first used."""

@@ -32,7 +32,7 @@ class SolverError(KoordcoreError, RuntimeError):
 
 
 class MissingExtraError(KoordcoreError, ImportError):
-    """A feature needs an optional dependency; the message names the extra to install."""
+    """A plugin needs an optional dependency; the message names the extra to install."""
 
     @classmethod
     def for_extra(cls, package: str, extra: str, purpose: str) -> MissingExtraError:

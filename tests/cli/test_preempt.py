@@ -12,7 +12,7 @@ from koordcore.cli.main import main
 from koordcore.manifests import load
 from koordcore.manifests.records import result_from_record
 from koordcore.model.preemption import PreemptionRules
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 
 
 def objects() -> list[dict[str, Any]]:

@@ -68,7 +68,7 @@ def test_a_recorded_call_is_made_again(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["simulate", str(file)]) == 0
     assert capsys.readouterr().out.startswith("the same ")
     record = json.loads(file.read_text())
-    record["policy"]["features"] = record["policy"].get("features", [])[:1]
+    record["policy"]["plugins"] = record["policy"].get("plugins", [])[:1]
     file.write_text(json.dumps(record))
     assert main(["simulate", str(file)]) == 1
     assert "not the same: decisions[0]" in capsys.readouterr().out

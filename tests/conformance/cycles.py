@@ -17,7 +17,10 @@ from typing import Any, Final
 import attrs
 
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, cpu_request_of, demand_on
+from koordcore.checking import verify
+from koordcore.checking.violation import ViolationKind
 from koordcore.explain.cycle import Cycle, FilterVerdict, explain_cycle
+from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -25,20 +28,17 @@ from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS, make_resources, parse_resources
 from koordcore.protocol.reservation import allocated_reservation, is_reserve_pod
+from koordcore.reservations.cache import with_holders
 from koordcore.result import ScheduleResult
-from koordcore.schedule.classes import FeatureSet
-from koordcore.schedule.features.numa import numa_state
-from koordcore.schedule.features.quota import snapshot_ledger
-from koordcore.schedule.loop import open_workspace
-from koordcore.schedule.place import place_there
-from koordcore.schedule.reserved import with_holders
+from koordcore.scheduling.cycle import open_workspace
+from koordcore.scheduling.one_pod import place_there
+from koordcore.scheduling.plugins.numa import numa_state
+from koordcore.scheduling.plugins.quota import snapshot_ledger
 from koordcore.snapshot import ClusterSnapshot, bind
 from koordcore.topology.numa import NUMATopologyPolicy
-from koordcore.verify import verify
-from koordcore.verify.violation import ViolationKind
 from tests.conformance.core import Verdict, difference
 from tests.reference import devices as checker
-from tests.reference.numa_placement import Ground
+from tests.reference.numa_placement import StaticResult
 from tests.reference.quota_runtime import SlowTree
 
 PREFIX: Final = "scheduling.koordinator.sh/"
@@ -240,7 +240,7 @@ def found_late(scene: Scene, node: str) -> str:
     matched = [one for one in scene.snapshot.of(Reservation) if one.active and one.status.node_name == node]
     if matched and not is_reserve_pod(scene.pod):
         return ""
-    ground = Ground(known.node, known.allocations, demand)
+    ground = StaticResult(known.node, known.allocations, demand)
     if demand.policy is NUMATopologyPolicy.BEST_EFFORT and not ground.exists(list(known.node.zone_ids)):
         return f"no CPUs and amounts for the pod exist on the NUMA nodes of {node} (rulings 5, 23)"
     if demand.bind and len(ground.free) < demand.request.cpus_needed:
@@ -255,7 +255,7 @@ def served_jointly(scene: Scene, node: str) -> str:
     policy = _policy_on(scene, node)
     if policy not in HELD:
         return ""
-    decision = place_there(workspace, FeatureSet(workspace, scene.policy), scene.pod, row)
+    decision = place_there(workspace, PluginSet(workspace, scene.policy), scene.pod, row)
     if decision is None or scene.faults(decision):
         return ""
     return f"{node} serves everything together under {policy} (ruling 5)"

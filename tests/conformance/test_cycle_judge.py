@@ -12,7 +12,7 @@ from koordcore.model.pods import PodKey
 from tests.conformance.adapters.cycle import report, shipped_policy
 from tests.conformance.core import Verdict
 from tests.conformance.cycles import DEVICES, STATUS, USED, Scene, judge_cycle, judge_step
-from tests.schedule.test_numa import GPU, node, pod
+from tests.scheduling.test_numa import GPU, node, pod
 
 POLICY = shipped_policy(None)
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

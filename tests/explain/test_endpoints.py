@@ -28,7 +28,7 @@ from koordcore.model.reservations import (
 )
 from koordcore.model.resources import make_resources
 from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
-from koordcore.schedule.features import FEATURES
+from koordcore.scheduling.plugins import PLUGINS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml"
 GIB = 2**30
@@ -144,8 +144,8 @@ def test_the_policy_and_the_clock_count() -> None:
     )
     snapshot = reserved_cluster().with_records(metric)
     path = "/apis/v1/plugins/LoadAwareScheduling/node/n"
-    shipped = koordinator_policy(FEATURES)
-    setting = shipped.feature("LoadAwareScheduling")
+    shipped = koordinator_policy(PLUGINS)
+    setting = shipped.plugin("LoadAwareScheduling")
     assert setting is not None
     assert endpoint_view(snapshot, path, policy=shipped) == load_view(snapshot, "n", moment, setting.args)
     later = datetime(2026, 3, 2, tzinfo=UTC)

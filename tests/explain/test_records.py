@@ -27,7 +27,7 @@ from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import make_resources
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -82,7 +82,7 @@ def test_small_kinds_become_records() -> None:
     assert [(one.kind, one.replicas) for one in snapshot.of(Workload)] == [("Deployment", 3), ("Job", 4)]
 
 
-def test_what_no_feature_reads_is_kept_and_counted() -> None:
+def test_what_no_plugin_reads_is_kept_and_counted() -> None:
     loaded = snapshot_from_objects(cluster())
     assert loaded.unread == {"Ingress.networking.k8s.io": 1}
     assert loaded.counts["Pod"] == 5

@@ -15,7 +15,7 @@ from koordcore.manifests.scheduler_config import (
     policies_from_manifest,
     scheduler_configuration,
 )
-from koordcore.model.policy import FeatureSetting, FitArgs, Policy, ScoringStrategy, ShapePoint
+from koordcore.model.policy import FitArgs, PluginSetting, Policy, ScoringStrategy, ShapePoint
 
 LOAD = {
     "filterExpiredNodeMetrics": False,
@@ -147,7 +147,7 @@ def test_a_configuration_comes_back_as_it_was_read(raw: Any) -> None:
 
 def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
     policy = koordinator_policy()
-    assert [one.name for one in policy.features if one.filters] == [
+    assert [one.name for one in policy.plugins if one.filters] == [
         "NodeUnschedulable",
         "NodeName",
         "TaintToleration",
@@ -168,7 +168,7 @@ def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
         "Coscheduling",
         "ElasticQuota",
     ]
-    assert {one.name: one.weight for one in policy.features if one.scores} == {
+    assert {one.name: one.weight for one in policy.plugins if one.scores} == {
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,
@@ -187,12 +187,12 @@ def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
 
 def test_arguments_that_cannot_be_written_are_refused() -> None:
     with pytest.raises(ModelError, match="Mine: arguments of str cannot be written"):
-        configuration_manifest(Policy(features=(FeatureSetting(name="Mine", args="x"),)))
+        configuration_manifest(Policy(plugins=(PluginSetting(name="Mine", args="x"),)))
 
 
 def test_a_ratio_keeps_its_shape() -> None:
     policy = policies_from_manifest(MANY)[1]
-    setting = policy.feature("NodeResourcesFit")
+    setting = policy.plugin("NodeResourcesFit")
     assert setting is not None
     assert setting.args == FitArgs(
         strategy=ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO,
@@ -200,7 +200,7 @@ def test_a_ratio_keeps_its_shape() -> None:
         shape=(ShapePoint(0, 0), ShapePoint(100, 9)),
         ignored=("example.com/x",),
     )
-    assert policy.feature("TaintToleration") is None
+    assert policy.plugin("TaintToleration") is None
 
 
 def test_what_multi_point_and_a_point_both_name_goes_first() -> None:

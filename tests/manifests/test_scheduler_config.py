@@ -9,7 +9,7 @@ import pytest
 from koordcore.errors import ManifestError
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.scheduler_config import policies_from_manifest
-from koordcore.model.policy import FeatureSetting, FitArgs, FitPlusArgs, Policy, ScarceArgs, ScoringStrategy
+from koordcore.model.policy import FitArgs, FitPlusArgs, PluginSetting, Policy, ScarceArgs, ScoringStrategy
 
 GROUP = "kubescheduler.config.k8s.io"
 
@@ -20,7 +20,7 @@ def profile(**fields: Any) -> Policy:
 
 
 def names(policy: Policy, what: str) -> list[str]:
-    return [one.name for one in policy.features if getattr(one, what)]
+    return [one.name for one in policy.plugins if getattr(one, what)]
 
 
 def enabled(*entries: Any, **more: Any) -> dict[str, Any]:
@@ -31,28 +31,28 @@ def enabled(*entries: Any, **more: Any) -> dict[str, Any]:
 
 
 STOCK = (
-    FeatureSetting(name="NodeUnschedulable", scores=False),
-    FeatureSetting(name="NodeName", scores=False),
-    FeatureSetting(name="TaintToleration", weight=3),
-    FeatureSetting(name="NodeAffinity", weight=2),
-    FeatureSetting(name="NodePorts", scores=False),
-    FeatureSetting(name="NodeResourcesFit"),
-    FeatureSetting(name="VolumeRestrictions", scores=False),
-    FeatureSetting(name="NodeVolumeLimits", scores=False),
-    FeatureSetting(name="VolumeBinding"),
-    FeatureSetting(name="VolumeZone", scores=False),
-    FeatureSetting(name="PodTopologySpread", weight=2),
-    FeatureSetting(name="InterPodAffinity", weight=2),
-    FeatureSetting(name="NodeResourcesBalancedAllocation", filters=False),
-    FeatureSetting(name="ImageLocality", filters=False),
+    PluginSetting(name="NodeUnschedulable", scores=False),
+    PluginSetting(name="NodeName", scores=False),
+    PluginSetting(name="TaintToleration", weight=3),
+    PluginSetting(name="NodeAffinity", weight=2),
+    PluginSetting(name="NodePorts", scores=False),
+    PluginSetting(name="NodeResourcesFit"),
+    PluginSetting(name="VolumeRestrictions", scores=False),
+    PluginSetting(name="NodeVolumeLimits", scores=False),
+    PluginSetting(name="VolumeBinding"),
+    PluginSetting(name="VolumeZone", scores=False),
+    PluginSetting(name="PodTopologySpread", weight=2),
+    PluginSetting(name="InterPodAffinity", weight=2),
+    PluginSetting(name="NodeResourcesBalancedAllocation", filters=False),
+    PluginSetting(name="ImageLocality", filters=False),
 )
 
 
 def test_an_empty_configuration_is_the_stock_profile() -> None:
-    assert policies_from_manifest({}) == (Policy(features=STOCK),)
-    assert profile() == Policy(features=STOCK)
+    assert policies_from_manifest({}) == (Policy(plugins=STOCK),)
+    assert profile() == Policy(plugins=STOCK)
     assert profile(schedulerName="mine", percentageOfNodesToScore=30) == Policy(
-        name="mine", features=STOCK, percentage_of_nodes=30
+        name="mine", plugins=STOCK, percentage_of_nodes=30
     )
 
 
@@ -78,8 +78,8 @@ def test_scores_only_as_listed_and_filters_as_before() -> None:
         ],
     )
     assert names(policy, "scores") == ["NodeResourcesFitPlus", "ScarceResourceAvoidance"]
-    assert names(policy, "filters") == names(Policy(features=STOCK), "filters")
-    plus, scarce = policy.features[-2:]
+    assert names(policy, "filters") == names(Policy(plugins=STOCK), "filters")
+    plus, scarce = policy.plugins[-2:]
     assert (plus.name, scarce.name) == ("NodeResourcesFitPlus", "ScarceResourceAvoidance")
     assert (plus.weight, plus.args) == (
         2,
@@ -101,14 +101,14 @@ def test_multi_point_adds_both_halves_and_points_take_them_away() -> None:
     assert "LoadAwareScheduling" in names(policy, "scores")
     assert "NodeResourcesFit" in names(policy, "filters")
     assert "NodeResourcesFit" not in names(policy, "scores")
-    weights = {one.name: one.weight for one in policy.features}
+    weights = {one.name: one.weight for one in policy.plugins}
     assert (weights["TaintToleration"], weights["NodeAffinity"]) == (9, 1)
 
 
 def test_stock_scoring_strategy() -> None:
     scoring = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 3}]}
     policy = profile(pluginConfig=[{"name": "NodeResourcesFit", "args": {"scoringStrategy": scoring}}])
-    setting = policy.feature("NodeResourcesFit")
+    setting = policy.plugin("NodeResourcesFit")
     assert setting is not None
     assert setting.args == FitArgs(strategy=ScoringStrategy.MOST_ALLOCATED, resources=(("cpu", 3),))
 
@@ -158,7 +158,7 @@ def test_the_loader_gives_policies_and_warns_of_what_it_passes_over() -> None:
         ],
     }
     loaded = snapshot_from_objects([raw])
-    assert loaded.policies == (Policy(features=STOCK),)
+    assert loaded.policies == (Policy(plugins=STOCK),)
     assert loaded.unread == {}
     assert [f"{one.path}: {one.message}" for one in loaded.warnings] == [
         "profiles[0].plugins.filter.enabled: Mystery is not a plugin of this library; passed over",

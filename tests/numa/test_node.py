@@ -29,7 +29,7 @@ from koordcore.model.resources import make_resources
 from koordcore.topology.cpu import cpuset_of
 from koordcore.topology.numa import NUMATopologyPolicy, mask_of, numa_ids
 from tests.numa.worlds import GIB, topology
-from tests.reference.numa_placement import Ground
+from tests.reference.numa_placement import StaticResult
 
 CARD = make_resources({"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100})
 TOPOLOGY = topology(2, 1, 4, 2)
@@ -191,7 +191,7 @@ def test_refused_exactly_where_no_numa_nodes_have_everything(block: int) -> None
         assert request.cpu is not None
         demand = demand_on(request.cpu, state.node)
         assert not isinstance(demand, NUMARefusal)
-        ground = Ground(state.node, state.allocations, demand)
+        ground = StaticResult(state.node, state.allocations, demand)
         most = 1 if demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE else 2
         good = [
             mask

@@ -100,8 +100,8 @@ def test_an_unreadable_status_holds_nothing() -> None:
     assert resource_status_of({}) is None
 
 
-def test_a_designation_needs_a_hint_for_the_feature() -> None:
-    """The key alone counts; another feature's hint does not."""
+def test_a_designation_needs_a_hint_for_the_plugin() -> None:
+    """The key alone counts; another plugin's hint does not."""
     status = {ANNOTATION_RESOURCE_STATUS: '{"cpuset":"0-3"}'}
     own = {ANNOTATION_SCHEDULING_HINT: '{"extensions":{"NodeNUMAResource":null}}'}
     other = {ANNOTATION_SCHEDULING_HINT: '{"extensions":{"DeviceShare":{}}}'}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from immutabledict import immutabledict
 
+from koordcore.checking import verify
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
 from koordcore.model.decisions import Nominated, Unschedulable
@@ -16,9 +17,8 @@ from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.selectors import LabelSelector
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
 
 RULES = PreemptionRules()
 HOST = "kubernetes.io/hostname"

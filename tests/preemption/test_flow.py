@@ -9,6 +9,8 @@ import attrs
 import pytest
 from immutabledict import immutabledict
 
+from koordcore.checking import verify
+from koordcore.checking.violation import ViolationKind
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.decisions import Bound, Nominated, Unschedulable
 from koordcore.model.gangs import PodGroup
@@ -25,10 +27,8 @@ from koordcore.model.reservations import (
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.preemption import DISABLE_PREEMPTIBLE, PREEMPTED_REASON
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
-from koordcore.verify.violation import ViolationKind
 
 GROUP = "pod-group.scheduling.sigs.k8s.io"
 RULES = PreemptionRules()

@@ -8,18 +8,18 @@ from pathlib import Path
 import attrs
 import pytest
 
+from koordcore.checking import verify
 from koordcore.cli.main import main
 from koordcore.manifests.patches import patches
 from koordcore.model.decisions import Bound, Nominated, Unschedulable
 from koordcore.model.pods import PreemptionPolicy
-from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import AllocatePolicy, Reservation, ReservationArgs
 from koordcore.protocol.preemption import DISABLE_PREEMPTIBLE
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
 from tests.reservations.worlds import POLICY, must, node, pod, reservation, uses
 
 RULES = PreemptionRules()
@@ -98,8 +98,8 @@ def test_one_without_a_priority_preempts_only_where_the_policy_says_so() -> None
     """It would rank above everything otherwise."""
     snapshot = crowded(waiting(priority=""))
     assert run(snapshot).preemptions == ()
-    told = FeatureSetting(name="Reservation", weight=5000, args=ReservationArgs(enable_preemption=True))
-    assert victims(run(snapshot, Policy().with_feature(told))) == ["c"]
+    told = PluginSetting(name="Reservation", weight=5000, args=ReservationArgs(enable_preemption=True))
+    assert victims(run(snapshot, Policy().with_plugin(told))) == ["c"]
 
 
 @pytest.mark.parametrize("why", ["never", "protected", "priority"])

@@ -1,4 +1,4 @@
-"""Small clusters and pods with everything that the stock features look at."""
+"""Small clusters and pods with everything that the stock plugins look at."""
 
 from __future__ import annotations
 

@@ -13,6 +13,11 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordcore.checking.moves import verify_moves
+from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
+from koordcore.descheduling.checked_moves import Plan
+from koordcore.descheduling.defrag import Wanted
+from koordcore.descheduling.plans import MoveRules, Moving, plan_cooling, plan_empty_nodes, plan_room
 from koordcore.model.certificates import Limits
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.decisions import Bound
@@ -21,13 +26,8 @@ from koordcore.model.metrics import NodeMetric
 from koordcore.model.moves import Move
 from koordcore.model.resources import make_resources
 from koordcore.protocol.device import DEVICE_ALLOCATED
-from koordcore.rebalance.defrag import Wanted
-from koordcore.schedule.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
-from koordcore.schedule.moving import MoveRules, Moving, plan_cooling, plan_empty_nodes, plan_room
-from koordcore.schedule.rebalance import Plan
 from koordcore.snapshot import ClusterSnapshot, bind
-from koordcore.verify.moves import verify_moves
-from tests.schedule.moving_worlds import GANG, HOT, NOW, random_world
+from tests.scheduling.moving_worlds import GANG, HOT, NOW, random_world
 
 P = TypeVar("P", bound=Plan)
 

@@ -28,7 +28,7 @@ from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import InterPodArgs
 from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.scoring.groups import PodGroups
 from koordcore.scoring.interpod import InterPodFilter, InterPodScore, Namespaces, interpod_request
 from koordcore.scoring.spread import SpreadFilter, SpreadScore, spread_request

@@ -32,7 +32,7 @@ from koordcore.topology.numa import (
     numa_ids,
 )
 from tests.numa.worlds import World
-from tests.reference.numa_placement import Ground
+from tests.reference.numa_placement import StaticResult
 
 SEEDS = st.integers(0, 2**32)
 ROOMY = NodeAmounts(make_resources({"cpu": 10**9}))
@@ -101,7 +101,7 @@ def test_a_fit_is_legal_and_refused_only_where_none_exists(seed: int) -> None:
     if isinstance(demand, NUMARefusal):
         assert isinstance(allocation, NUMARefusal)
         return
-    ground = Ground(world.node, world.state.allocations, demand)
+    ground = StaticResult(world.node, world.state.allocations, demand)
     if isinstance(allocation, NUMAAllocation):
         status = allocation.status
         aligned = allocation.mask is not None
@@ -113,7 +113,7 @@ def test_a_fit_is_legal_and_refused_only_where_none_exists(seed: int) -> None:
         assert not _exists(ground, demand, world.state), allocation.reasons
 
 
-def _masks(ground: Ground, demand: CPUDemand, state: NUMAState) -> list[tuple[int, ...]]:
+def _masks(ground: StaticResult, demand: CPUDemand, state: NUMAState) -> list[tuple[int, ...]]:
     ids = ground.node.zone_ids
     most = 1 if demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE else len(ids)
     masks = [mask for size in range(1, most + 1) for mask in itertools.combinations(ids, size)]
@@ -123,13 +123,13 @@ def _masks(ground: Ground, demand: CPUDemand, state: NUMAState) -> list[tuple[in
     return [mask for mask in masks if ground.exists(mask)]
 
 
-def _fewest(ground: Ground, demand: CPUDemand, state: NUMAState) -> int:
+def _fewest(ground: StaticResult, demand: CPUDemand, state: NUMAState) -> int:
     if not {name for here in ground.available.values() for name in here} & set(demand.request.requests):
         return 0
     return min(map(len, _masks(ground, demand, state)), default=0)
 
 
-def _exists(ground: Ground, demand: CPUDemand, state: NUMAState) -> bool:
+def _exists(ground: StaticResult, demand: CPUDemand, state: NUMAState) -> bool:
     known = {name for here in ground.available.values() for name in here} & set(demand.request.requests)
     if demand.policy is NUMATopologyPolicy.NONE or not known:
         return not demand.bind or len(ground.free) >= demand.request.cpus_needed

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod
 from koordcore._arrays import IntMatrix, Rows
-from koordcore._workspace import Workspace
+from koordcore.framework.plugin import Evaluator, Reserved
+from koordcore.framework.workspace import Workspace
 from koordcore.model.numa import NUMAArgs
 from koordcore.model.policy import ScoringStrategy
 from koordcore.model.resources import make_resources
-from koordcore.schedule.feature import Evaluator, Holding
-from koordcore.schedule.features.numa import NUMAFeature
-from koordcore.schedule.features.numa_whole import WholeNode, WholeNodeEvaluator
-from koordcore.schedule.reserved import Rooms
+from koordcore.reservations.cache import Rooms
+from koordcore.scheduling.plugins.numa import NUMAPlugin
+from koordcore.scheduling.plugins.numa_whole import WholeNode, WholeNodeEvaluator
 
 NAMES = ("cpu", "memory", "ephemeral-storage", "example.com/card", "kubernetes.io/batch-cpu")
 amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 20_000), max_size=5)
@@ -73,16 +73,16 @@ def test_the_short_way_is_the_long_way(
     lent: int,
 ) -> None:
     workspace = Workspace(snapshot)
-    feature = NUMAFeature(workspace, NUMAArgs(scoring=strategy, weights=tuple(weights)))
+    plugin = NUMAPlugin(workspace, NUMAArgs(scoring=strategy, weights=tuple(weights)))
     pod = Pod(name="new", requests=asked)
-    request = feature.request_of(pod)
+    request = plugin.request_of(pod)
     assert isinstance(request, WholeNode)
-    short = feature.evaluator(pod, request)
+    short = plugin.evaluator(pod, request)
     assert isinstance(short, WholeNodeEvaluator)
     first = snapshot.nodes[0]
     marked = attrs.evolve(first.node, labels={"koordinator.sh/says-nothing": ""})
     telling = snapshot.with_nodes(NodeState(marked, first.pods))
-    long = _long_way(NUMAFeature(Workspace(telling), feature.args), pod)
+    long = _long_way(NUMAPlugin(Workspace(telling), plugin.args), pod)
     for rows in (slice(None), slice(0, 1), np.arange(len(snapshot.nodes))[::-1]):
         taking = long.fits(rows)
         assert taking is not None
@@ -93,7 +93,7 @@ def test_the_short_way_is_the_long_way(
     assert _scores(short, slice(None)) == _scores(long, slice(None))
     long.lending = None
     given_there = long.allocate(pod, 0)
-    assert isinstance(given_there, Holding)
+    assert isinstance(given_there, Reserved)
     assert not given_there.annotations
     assert not given_there.notes
 
@@ -104,17 +104,17 @@ def _scores(evaluator: Evaluator, rows: Rows) -> list[int]:
     return [int(score) for score in scores]
 
 
-def _long_way(feature: NUMAFeature, pod: Pod) -> Evaluator:
-    """Say something on a node that matters nowhere, so that the feature looks closely."""
-    request = feature.request_of(pod)
+def _long_way(plugin: NUMAPlugin, pod: Pod) -> Evaluator:
+    """Say something on a node that matters nowhere, so that the plugin looks closely."""
+    request = plugin.request_of(pod)
     assert not isinstance(request, WholeNode)
-    return feature.evaluator(pod, request)
+    return plugin.evaluator(pod, request)
 
 
 def test_what_a_pod_holds_already_goes_the_long_way() -> None:
     """A pod that brings cpus on its annotation is recorded with them."""
     snapshot = ClusterSnapshot(nodes=[Node(name="n", allocatable={"cpu": 4000, "pods": 9})])
-    feature = NUMAFeature(Workspace(snapshot))
+    plugin = NUMAPlugin(Workspace(snapshot))
     status = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-1"}'}
     pod = Pod(name="p", requests=make_resources({"cpu": 2000}), annotations=status)
-    assert not isinstance(feature.request_of(pod), WholeNode)
+    assert not isinstance(plugin.request_of(pod), WholeNode)

@@ -1,6 +1,6 @@
 """Scheduler configurations: what is read can be written and read again, whatever a profile turns on and off.
 
-Laws: a configuration comes back as equal policies, and writing twice writes the same; a feature of a policy
+Laws: a configuration comes back as equal policies, and writing twice writes the same; a plugin of a policy
 stands once and decides something.
 """
 
@@ -167,9 +167,9 @@ def test_a_configuration_comes_back(raw: dict[str, Any]) -> None:
 @given(configurations())
 @settings(max_examples=30)
 def test_a_policy_is_complete(raw: dict[str, Any]) -> None:
-    """Every feature stands once, decides something, and has a weight where it scores."""
+    """Every plugin stands once, decides something, and has a weight where it scores."""
     for policy in read(raw) or ():
-        names = [one.name for one in policy.features]
+        names = [one.name for one in policy.plugins]
         assert len(set(names)) == len(names)
-        assert all(one.filters or one.scores for one in policy.features)
-        assert all(one.weight >= 1 for one in policy.features if one.scores)
+        assert all(one.filters or one.scores for one in policy.plugins)
+        assert all(one.weight >= 1 for one in policy.plugins if one.scores)

@@ -13,18 +13,18 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordcore.descheduling.anomaly import Detector, DetectorState
+from koordcore.descheduling.defrag import Wanted, plan_defragmentation
+from koordcore.descheduling.fragments import Fragments, FragmentsPlan, plan_fragments
+from koordcore.descheduling.load_problem import spared
+from koordcore.descheduling.migration.max_unavailable import max_unavailable
+from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem, covering_sets, fewest_leaving
+from koordcore.descheduling.plan import plan_rebalance
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import make_resources
-from koordcore.rebalance.anomaly import Detector, DetectorState
-from koordcore.rebalance.defrag import Wanted, plan_defragmentation
-from koordcore.rebalance.fragments import Fragments, FragmentsPlan, plan_fragments
-from koordcore.rebalance.load_problem import spared
-from koordcore.rebalance.migration.max_unavailable import max_unavailable
-from koordcore.rebalance.moves import Group, Host, Movable, MoveProblem, covering_sets, fewest_leaving
-from koordcore.rebalance.plan import plan_rebalance
 from koordcore.scoring.gpu_share import first_free_slots
-from tests.rebalance.fragment_worlds import random_cards
+from tests.descheduling.fragment_worlds import random_cards
 from tests.reference.rebalance_fragments import least_fragments
 from tests.reference.rebalance_moves import amounts, fewest_to_cool, fewest_to_fit, hot
 

@@ -9,35 +9,35 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordcore._workspace import Workspace
-from koordcore.allocators.reservation.filter import filter_node, restored_node
-from koordcore.allocators.reservation.lifecycle import controlled
-from koordcore.allocators.reservation.match import NodeMatches, owns
-from koordcore.allocators.reservation.state import (
+from koordcore.checking import verify
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.workspace import Workspace
+from koordcore.manifests import snapshot_from_objects
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.reservations import AllocatePolicy, Reservation
+from koordcore.protocol.reservation import ReservationWish, allocated_reservation
+from koordcore.reservations.cache import ReservationLedger
+from koordcore.reservations.filter import filter_node, restored_node
+from koordcore.reservations.lifecycle import controlled
+from koordcore.reservations.match import NodeMatches, owns
+from koordcore.reservations.state import (
     assigned_pod,
     owners_of,
     reservation_state,
     used_reservations,
 )
-from koordcore.manifests import snapshot_from_objects
-from koordcore.model.pods import Pod, PodKey
-from koordcore.model.reservations import AllocatePolicy, Reservation
-from koordcore.protocol.reservation import ReservationWish, allocated_reservation
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
-from koordcore.schedule.classes import FeatureSet
-from koordcore.schedule.future import EarliestStart, backfill, earliest_start
-from koordcore.schedule.loop import open_workspace
-from koordcore.schedule.place import place_pod
-from koordcore.schedule.reserved import ReservationLedger
+from koordcore.scheduling import schedule
+from koordcore.scheduling.backfill import EarliestStart, backfill, earliest_start
+from koordcore.scheduling.cycle import open_workspace
+from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
 from tests.reference.reservations import held_amounts
 from tests.reservations.test_joint import JOINT
 from tests.reservations.test_operating_pods import acting
 from tests.reservations.test_preallocated_fine import over, running
 from tests.reservations.worlds import IGNORES, POLICY, must, node, pod, reservation
-from tests.schedule.test_numa import node as node_with
+from tests.scheduling.test_numa import node as node_with
 
 APPS = ("a", "b")
 NAMES = ("n1", "n2", "n3")
@@ -134,11 +134,11 @@ def _columns(workspace: Workspace) -> tuple[list[list[int]], ...]:
 def test_what_is_used_and_released_is_as_before(world: tuple[ClusterSnapshot, list[Pod]]) -> None:
     snapshot, waiting = world
     workspace = open_workspace(snapshot, POLICY)
-    features = FeatureSet(workspace, POLICY)
+    plugins = PluginSet(workspace, POLICY)
     before = _columns(workspace)
     mark = workspace.checkpoint()
     for one in waiting:
-        place_pod(workspace, features, one)
+        place_pod(workspace, plugins, one)
     placed = [
         one
         for row in range(len(NAMES))
@@ -147,7 +147,7 @@ def test_what_is_used_and_released_is_as_before(world: tuple[ClusterSnapshot, li
     ]
     for one in placed:
         row = workspace.layout.row_of[str(one.node_name)]
-        features.removed(workspace.evict(one.key, row), row)
+        plugins.removed(workspace.evict(one.key, row), row)
     assert _columns(workspace) == before
     workspace.rollback(mark)
     assert _columns(workspace) == before
@@ -161,8 +161,8 @@ def test_the_flow_filters_as_the_rules_on_one_node_say(
     snapshot, _ = world
     asked = pod("q", cpu, app)
     workspace = open_workspace(snapshot, POLICY)
-    pod_class = FeatureSet(workspace, POLICY).class_of(asked)
-    feasible = pod_class.feasible()  # type: ignore[union-attr]  # no refusal here
+    scheduling_class = PluginSet(workspace, POLICY).class_of(asked)
+    feasible = scheduling_class.feasible()  # type: ignore[union-attr]  # no refusal here
     users = used_reservations(snapshot.bound_pods())
     states = [reservation_state(one, owners_of(one, users)) for one in snapshot.of(Reservation)]
     for row, name in enumerate(NAMES):

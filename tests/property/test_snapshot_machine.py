@@ -11,10 +11,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from koordcore import ClusterSnapshot, ModelError, Node, Pod, PodKey, schedule, verify
 from koordcore._arrays import compile_columns, compile_layout
-from koordcore._workspace import Workspace
+from koordcore.framework.workspace import Workspace
 from koordcore.model.resources import total
-from koordcore.schedule.features.neighbours import affine
-from koordcore.schedule.jobs import gang_state
+from koordcore.scheduling.gang_groups import gang_state
+from koordcore.scheduling.plugins.neighbours import affine
 from tests.property.strategies import clusters, pods
 
 

@@ -22,7 +22,7 @@ def _bits(mask: int) -> list[int]:
     return [index for index in range(max(mask, 0).bit_length()) if mask >> index & 1]
 
 
-class Ground:
+class StaticResult:
     """A node with its holders, as plain dictionaries."""
 
     def __init__(self, node: NUMANode, holders: Sequence[CPUAllocation], demand: CPUDemand) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from koordcore.descheduling.fragments import Fragments
+from koordcore.descheduling.moves import MoveProblem
 from koordcore.model.pods import PodKey
-from koordcore.rebalance.fragments import Fragments
-from koordcore.rebalance.moves import MoveProblem
 from koordcore.scoring.gpu_share import CARD
 from tests.reference.rebalance_moves import assignments
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+from koordcore.descheduling.defrag import Wanted
+from koordcore.descheduling.moves import MoveProblem
 from koordcore.model.pods import PodKey
-from koordcore.rebalance.defrag import Wanted
-from koordcore.rebalance.moves import MoveProblem
 
 
 def assignments(problem: MoveProblem) -> Iterator[dict[PodKey, str]]:

@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from koordcore.allocators.reservation.assign import assign_reservations
-from koordcore.allocators.reservation.hungarian import assign_rows
-from koordcore.allocators.reservation.state import reservation_state
 from koordcore.model.certificates import CertificateStatus
 from koordcore.model.pods import PodKey
 from koordcore.protocol.reservation import RESERVATION_ORDER
+from koordcore.reservations.assign import assign_reservations
+from koordcore.reservations.hungarian import assign_rows
+from koordcore.reservations.state import reservation_state
 from tests.reservations.worlds import must, node, pod, reservation
 
 NODES = {name: node(name) for name in ("n1", "n2", "n3")}

@@ -14,7 +14,7 @@ from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.snapshot import ClusterSnapshot
 from tests.reservations.test_fine import OWNER, checked, held, owner, reservation
-from tests.schedule.test_numa import cluster, node, pod
+from tests.scheduling.test_numa import cluster, node, pod
 
 SPEC = "scheduling.koordinator.sh/resource-spec"
 PARTITIONED = {"scheduling.koordinator.sh/gpu-partition-spec": "{}"}
@@ -74,17 +74,17 @@ def test_cards_are_scored_as_the_reservation_holds_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "feature", "resolvable"),
+    ("policy", "plugin", "resolvable"),
     [
         ("", "DeviceShare", False),
         ("BestEffort", "DeviceShare", False),
         ("Restricted", "NodeNUMAResource", True),
     ],
 )
-def test_who_lacks_cards_is_named_after_the_policy(policy: str, feature: str, resolvable: bool) -> None:
+def test_who_lacks_cards_is_named_after_the_policy(policy: str, plugin: str, resolvable: bool) -> None:
     snapshot = cluster(*node("n1", policy=policy, cards=(0, 1)), pod("p", 2, gpus=1, annotations=PARTITIONED))
     verdict = cycle_of(snapshot, "p").filters["n1"]
-    assert (verdict.feature, verdict.reasons, verdict.resolvable) == (feature, (NO_TABLE,), resolvable)
+    assert (verdict.plugin, verdict.reasons, verdict.resolvable) == (plugin, (NO_TABLE,), resolvable)
 
 
 def test_a_pod_that_must_use_a_reservation_is_told_of_each_that_has_cards() -> None:
@@ -95,7 +95,7 @@ def test_a_pod_that_must_use_a_reservation_is_told_of_each_that_has_cards() -> N
         owner("o", 2, gpus=1, bound=False, annotations=PARTITIONED),
     )
     verdict = cycle_of(snapshot, "o").filters["n1"]
-    assert verdict.feature == "DeviceShare"
+    assert verdict.plugin == "DeviceShare"
     assert verdict.reasons == (f"Reservation(s) {NO_TABLE}",) * 2
     assert verdict.resolvable
 
@@ -157,10 +157,10 @@ def test_who_must_sit_in_reservations_is_told_what_each_lacks() -> None:
     many = [reservation(f"r{index}", pod("t", 2), allocatePolicy="Restricted") for index in range(2)]
     snapshot = held(*node("n1"), *many, owner("o", 3, annotations=spec))
     verdict = cycle_of(snapshot, "o").filters["n1"]
-    assert verdict.feature == "NodeNUMAResource"
+    assert verdict.plugin == "NodeNUMAResource"
     assert verdict.reasons == ("Reservation(s) not enough cpus available to satisfy request",) * 2
     snapshot = held(*node("n1"), *many, owner("o", 3, bound=False))
     verdict = cycle_of(snapshot, "o").filters["n1"]
-    assert verdict.feature == "Reservation"
+    assert verdict.plugin == "Reservation"
     assert verdict.reasons == ("Reservation(s) Insufficient cpu",) * 2
     assert cycle_of(snapshot, "o").message == "0/1 nodes are available: 2 Reservation(s) Insufficient cpu."

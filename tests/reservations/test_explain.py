@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import attrs
 
+from koordcore.checking import verify
 from koordcore.cli.schedule import nearest_text
 from koordcore.explain import explain
 from koordcore.manifests.records import result_from_record, result_record
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import ControllerReference, ObjectReference, ReservationOwner
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
 from tests.reservations.worlds import POLICY, node, pod, reservation
 
 
@@ -55,7 +55,7 @@ def test_the_checker_says_whose_room_a_wrong_plan_takes() -> None:
     snapshot = ClusterSnapshot(nodes=[node("n1")], records=[reservation("r1", 6, "n1", app="demo")])
     stranger = pod("p", 5)
     plain = Policy()
-    plain = attrs.evolve(plain, features=tuple(one for one in plain.features if one.name != "Reservation"))
+    plain = attrs.evolve(plain, plugins=tuple(one for one in plain.plugins if one.name != "Reservation"))
     result = schedule(snapshot, [stranger], policy=plain)
     assert result.bound
     (wrong,) = verify(snapshot, attrs.evolve(result, policy=POLICY))

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from koordcore.checking import verify
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.device_policy import DevicePolicy, ScoringStrategy
-from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
-from tests.schedule.test_numa import node, pod
+from tests.scheduling.test_numa import node, pod
 
 STATUS = "scheduling.koordinator.sh/resource-status"
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
@@ -211,7 +211,7 @@ def test_what_devices_say_counts_among_the_reservations_of_a_node(strategy: str,
         reservation("small", pod("t", 2, gpus=1, bound=False)),
         owner("o", 2, gpus=1, bound=False),
     )
-    devices = FeatureSetting(name="DeviceShare", args=DevicePolicy(strategy=ScoringStrategy(strategy)))
-    result = schedule(snapshot, policy=Policy().with_feature(devices))
+    devices = PluginSetting(name="DeviceShare", args=DevicePolicy(strategy=ScoringStrategy(strategy)))
+    result = schedule(snapshot, policy=Policy().with_plugin(devices))
     assert verify(snapshot, result) == ()
     assert [one.reservation for one in result.bound] == [name]

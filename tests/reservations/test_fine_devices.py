@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from koordcore.checking import verify
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
 from tests.reservations.test_fine import ALLOCATED, given, held, owner, reservation
 from tests.reservations.test_preallocated_fine import over
-from tests.schedule.test_numa import node, pod
+from tests.scheduling.test_numa import node, pod
 
 JOINT = {
     "scheduling.koordinator.sh/device-joint-allocate": '{"deviceTypes":["gpu","rdma"]}',

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from koordcore.checking import verify
 from koordcore.model.decisions import Bound, Unschedulable
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
 from tests.reservations.worlds import IGNORES, POLICY, must, node, pod, reservation, uses
 
 

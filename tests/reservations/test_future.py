@@ -10,7 +10,7 @@ import pytest
 
 from koordcore.cli.main import main
 from koordcore.model.pods import Pod, PodKey
-from koordcore.schedule.future import (
+from koordcore.scheduling.backfill import (
     EarliestStart,
     NoStart,
     backfill,

@@ -7,21 +7,21 @@ from typing import Any
 import attrs
 import pytest
 
-from koordcore.allocators.reservation.assign import assign_reservations
-from koordcore.allocators.reservation.state import reservation_state
+from koordcore.checking import verify
 from koordcore.errors import ManifestError
 from koordcore.manifests.policy_args import write_args
-from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.reservations import Reservation, ReservationArgs, ReservationMatching
 from koordcore.protocol.reservation_args import parse_reservation_args
-from koordcore.schedule import schedule
+from koordcore.reservations.assign import assign_reservations
+from koordcore.reservations.state import reservation_state
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
 from tests.reservations.test_operating_pods import acting
 from tests.reservations.worlds import POLICY, must, node, pod, reservation
 
 ARGS = ReservationArgs(matching=ReservationMatching.JOINT)
-JOINT = Policy().with_feature(FeatureSetting(name="Reservation", weight=5000, args=ARGS))
+JOINT = Policy().with_plugin(PluginSetting(name="Reservation", weight=5000, args=ARGS))
 
 
 def place(policy: Policy, snapshot: ClusterSnapshot, *pods: Any) -> dict[str, str]:

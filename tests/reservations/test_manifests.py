@@ -6,9 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from koordcore.allocators.reservation.lifecycle import made_available, needs_expiration
-from koordcore.allocators.reservation.match import judge_match
-from koordcore.allocators.reservation.state import reservation_state
 from koordcore.errors import ManifestError
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.patches import patches
@@ -16,7 +13,10 @@ from koordcore.manifests.reservations import reservation_from_manifest
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.reservation import reservation_wish
 from koordcore.protocol.reservation_args import parse_reservation_args
-from koordcore.schedule import schedule
+from koordcore.reservations.lifecycle import made_available, needs_expiration
+from koordcore.reservations.match import judge_match
+from koordcore.reservations.state import reservation_state
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 from tests.reservations.worlds import DAY, POLICY, node, pod, reservation
 

@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from koordcore.allocators.reservation.state import operating_state
+from koordcore.checking import verify
+from koordcore.checking.violation import ViolationKind
 from koordcore.explain import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.patches import patches
@@ -18,15 +19,14 @@ from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import AllocatePolicy
 from koordcore.protocol.operating_pod import CURRENT_OWNER, RESERVATION_OWNERS, operating_reservation
 from koordcore.protocol.reservation import OPERATING_MODE, PREFIX, allocated_reservation
+from koordcore.reservations.state import operating_state
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
-from koordcore.verify.violation import ViolationKind
 from tests.reservations.test_fine import ALLOCATED, OWNER, STATUS
 from tests.reservations.worlds import IGNORES, POLICY, must, node, pod, reservation
-from tests.schedule.test_numa import node as fine_node
-from tests.schedule.test_numa import pod as fine_pod
+from tests.scheduling.test_numa import node as fine_node
+from tests.scheduling.test_numa import pod as fine_pod
 
 OWNERS = json.dumps([{"labelSelector": {"matchLabels": {"app": "a"}}}])
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from koordcore.checking import verify
+from koordcore.checking.violation import ViolationKind
 from koordcore.manifests.patches import patches
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import PodKey
@@ -15,10 +17,8 @@ from koordcore.model.reservations import (
 )
 from koordcore.protocol.reservation import PRE_ALLOCATION_REQUIRED, allocated_reservation
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
-from koordcore.verify.violation import ViolationKind
 from tests.reservations.worlds import POLICY, node, pod, reservation
 
 

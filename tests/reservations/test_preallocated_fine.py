@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
+from koordcore.checking import verify
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.records import result_from_record, result_record
 from koordcore.model.decisions import Unschedulable
@@ -15,12 +16,11 @@ from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.reservation import allocated_reservation
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import cpu_ids, parse_cpulist
-from koordcore.verify import verify
 from tests.reservations.test_fine import ALLOCATED, OWNER, STATUS, owner, reservation
-from tests.schedule.test_numa import node, pod
+from tests.scheduling.test_numa import node, pod
 
 
 def running(

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import attrs
 import pytest
 
-from koordcore.allocators.reservation.lifecycle import controlled, synced
+from koordcore.checking import verify
+from koordcore.checking.violation import ViolationKind
 from koordcore.manifests.patches import patches
 from koordcore.manifests.records import result_from_record, result_record
 from koordcore.model.reservations import (
@@ -17,13 +18,12 @@ from koordcore.model.reservations import (
     Reservation,
     ReservationPhase,
 )
+from koordcore.reservations.lifecycle import controlled, synced
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.simulate import Departure, PodArrival, replay_schedule
 from koordcore.simulate.scheduled import ClusterEvent
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.verify import verify
-from koordcore.verify.violation import ViolationKind
 from tests.reservations.worlds import POLICY, node, pod, reservation, uses
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

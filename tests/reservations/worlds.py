@@ -6,7 +6,7 @@ from typing import Any
 
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
-from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.reservations import (
     AllocatePolicy,
     Reservation,
@@ -18,7 +18,7 @@ from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.reservation import RESERVATION_AFFINITY, RESERVATION_ALLOCATED, RESERVATION_IGNORED
 
 GIB = 2**30
-POLICY = Policy().with_feature(FeatureSetting(name="Reservation", weight=5000))
+POLICY = Policy().with_plugin(PluginSetting(name="Reservation", weight=5000))
 DAY = 24 * 3600 * 10**9
 
 

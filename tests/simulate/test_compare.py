@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from koordcore import ClusterSnapshot, FeatureSetting, Node, NodeState, Pod, Policy, schedule
+from koordcore import ClusterSnapshot, Node, NodeState, PluginSetting, Pod, Policy, schedule
 from koordcore.errors import ModelError
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import FitArgs, ScoringStrategy
-from koordcore.schedule.features.gpu_share import GPU_COUNT, GPU_MILLI
+from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_MILLI
 from koordcore.simulate import Landing, ResourceUse, compare_policies
 from koordcore.topology.network import LayerSpec
 
-PACK = Policy().with_feature(
-    FeatureSetting(
+PACK = Policy().with_plugin(
+    PluginSetting(
         name="NodeResourcesFit",
         weight=100,
         args=FitArgs(strategy=ScoringStrategy.MOST_ALLOCATED, resources=(("cpu", 1), ("memory", 1))),
@@ -56,7 +56,7 @@ def test_free_room_that_the_work_cannot_use() -> None:
     (outcome,) = compare_policies(ClusterSnapshot(nodes=[state, nodes[1]]), {"stock": Policy()}, []).outcomes
     assert outcome.resources["cpu"].stranded == 0  # nothing but the small pod is known as work
     snapshot = ClusterSnapshot(nodes=[state, nodes[1]], pending=[large])
-    bare = Policy(features=Policy().features[:1])
+    bare = Policy(plugins=Policy().plugins[:1])
     (outcome,) = compare_policies(snapshot, {"bare": bare}).outcomes
     assert outcome.result.bound[0].node == "a"  # nothing filters
     # Free are 0 on a and 4 on b, and everybody could use b.
@@ -84,7 +84,7 @@ def test_cards_are_measured() -> None:
     nodes = [Node(name=name, allocatable=room) for name in ("a", "b")]
     asked = [Pod(name=f"h{index}", requests={"cpu": 1000}, annotations=half) for index in range(2)]
     whole = Pod(name="w", requests={"cpu": 65_000}, annotations={GPU_COUNT: "1", GPU_MILLI: "1000"})
-    policy = Policy().with_feature(FeatureSetting(name="GpuShare", weight=1000))
+    policy = Policy().with_plugin(PluginSetting(name="GpuShare", weight=1000))
     (outcome,) = compare_policies(
         ClusterSnapshot(nodes=nodes, pending=[*asked, whole]), {"cards": policy}
     ).outcomes

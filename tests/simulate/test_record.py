@@ -15,8 +15,8 @@ from koordcore.errors import ManifestError, ModelError
 from koordcore.manifests import load
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodPhase
-from koordcore.model.policy import FeatureSetting, Policy
-from koordcore.schedule import schedule
+from koordcore.model.policy import PluginSetting, Policy
+from koordcore.scheduling import schedule
 from koordcore.simulate import replay_record, write_record
 from koordcore.simulate.record import from_json, to_json
 from koordcore.snapshot import ClusterSnapshot
@@ -58,7 +58,7 @@ def test_a_real_cluster_survives_the_record() -> None:
 def test_the_first_difference_is_named() -> None:
     """A policy that scores differently puts the second pod elsewhere."""
     record = json.loads(recorded())
-    crowd = Policy(features=(FeatureSetting(name="NodeResourcesFit", scores=False),))
+    crowd = Policy(plugins=(PluginSetting(name="NodeResourcesFit", scores=False),))
     record["policy"] = to_json(crowd)
     again = replay_record(json.dumps(record))
     assert not again.same

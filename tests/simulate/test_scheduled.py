@@ -10,8 +10,8 @@ import pytest
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
-from koordcore.model.policy import FeatureSetting, FitArgs, Policy, ScoringStrategy
-from koordcore.schedule.features.gpu_share import GpuShareArgs
+from koordcore.model.policy import FitArgs, PluginSetting, Policy, ScoringStrategy
+from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
 from koordcore.simulate import (
     Departure,
@@ -27,8 +27,8 @@ from koordcore.simulate import (
 )
 from koordcore.simulate.scheduled import ClusterEvent
 from koordcore.snapshot import ClusterSnapshot
-from tests.schedule.test_gpu_share import pod as card_pod
-from tests.schedule.test_gpu_share import small_snapshot
+from tests.scheduling.test_gpu_share import pod as card_pod
+from tests.scheduling.test_gpu_share import small_snapshot
 from tests.simulate.small import small_mix, small_trace
 
 
@@ -110,7 +110,7 @@ def test_another_policy_gives_another_digest() -> None:
     events = [PodArrival(turn, pod(f"p{turn}")) for turn in range(4)]
     cluster = ClusterSnapshot(nodes=[node("a", 4000), node("b", 4000)])
     packed = FitArgs(strategy=ScoringStrategy.MOST_ALLOCATED)
-    pack = Policy(features=(FeatureSetting(name="NodeResourcesFit", args=packed),))
+    pack = Policy(plugins=(PluginSetting(name="NodeResourcesFit", args=packed),))
     spread = replay_schedule(cluster, events)
     crowded = replay_schedule(cluster, events, policy=pack)
     assert {one.node for one in spread.placements} == {"a", "b"}
@@ -123,13 +123,13 @@ def test_the_fast_replay_decides_alike() -> None:
     mix, cluster = small_mix(), small_snapshot()
     empty = attrs.evolve(cluster, pending=())
     order = list(range(60))
-    fit = FeatureSetting(name="NodeResourcesFit", scores=False)
-    share = FeatureSetting(name="GpuShare", args=GpuShareArgs(policy=PolicyName.FORESIGHT, mix=mix))
+    fit = PluginSetting(name="NodeResourcesFit", scores=False)
+    share = PluginSetting(name="GpuShare", args=GpuShareArgs(policy=PolicyName.FORESIGHT, mix=mix))
     pods = [card_pod(task.name, task.demand) for task in small_trace().tasks[:60]]
     slow = replay_schedule(
         empty,
         [PodArrival(turn, one) for turn, one in enumerate(pods)],
-        policy=Policy(features=(fit, share)),
+        policy=Policy(plugins=(fit, share)),
     )
     nodes = nodes_of(empty)
     policy = make_policy(PolicyName.FORESIGHT, mix, nodes=nodes)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 
+from koordcore.checking import verify
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import KNOWN_POLICIES, read_policies
 from koordcore.cli.tables import Column, Table, Tone, show, working
@@ -19,7 +20,6 @@ from koordcore.model.resources import CPU, MEMORY
 from koordcore.scoring.gpu_share import CARD
 from koordcore.simulate.cluster import ClusterFragmentation
 from koordcore.simulate.compare import Comparison, Landing, PolicyOutcome, compare_policies
-from koordcore.verify import verify
 
 __all__ = ["describe", "run"]
 

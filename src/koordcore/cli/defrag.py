@@ -18,14 +18,14 @@ from koordcore.cli.moves import (
     waves_table,
 )
 from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
+from koordcore.descheduling.defrag import DefragmentationPlan, Wanted
+from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
 from koordcore.errors import ModelError
 from koordcore.manifests import load
 from koordcore.model.certificates import Limits
 from koordcore.model.resources import PODS, Resources, make_resources, parse_resources
-from koordcore.rebalance.defrag import DefragmentationPlan, Wanted
-from koordcore.schedule.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
-from koordcore.schedule.features.gpu_share import mix_of
-from koordcore.schedule.moving import MoveRules, plan_empty_nodes, plan_room
+from koordcore.scheduling.plugins.gpu_share import mix_of
 from koordcore.scoring.gpu_share import CARD
 from koordcore.snapshot import ClusterSnapshot
 

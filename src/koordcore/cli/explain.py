@@ -124,7 +124,7 @@ def _help_table(explanation: Explanation) -> Table:
     rows = [
         (
             str(one.nodes),
-            ", ".join(one.features),
+            ", ".join(one.plugins),
             one.nearest,
             "; ".join(dict.fromkeys(map(_change, one.shortfalls))),
         )
@@ -159,7 +159,7 @@ def _fitting_table(fitting: list[NodeVerdict], most: int) -> Table:
 
 
 def _refusing_table(refusing: list[NodeVerdict], most: int) -> Table:
-    rows = [(one.node, one.feature, _lacks(one)) for one in refusing[:most]]
+    rows = [(one.node, one.plugin, _lacks(one)) for one in refusing[:most]]
     more = len(refusing) - len(rows)
     return Table(
         title=f"Does not fit on {len(refusing)} node{'s' * (len(refusing) != 1)}",

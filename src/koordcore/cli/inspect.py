@@ -165,7 +165,7 @@ def pending_table(snapshot: ClusterSnapshot) -> Table:
 def kinds_table(loaded: Loaded) -> Table:
     """Count objects by kind and say which kinds nothing reads."""
     rows = [
-        (kind, str(count), "kept, read by no feature" if kind in loaded.unread else "")
+        (kind, str(count), "kept, read by no plugin" if kind in loaded.unread else "")
         for kind, count in sorted(loaded.counts.items())
     ]
     return Table(

@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 from koordcore.cli.inputs import read_arguments
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone
+from koordcore.descheduling.args import migration_controller_problems
+from koordcore.descheduling.checked_moves import Plan
+from koordcore.descheduling.plans import MoveRules, Moving
 from koordcore.errors import ManifestError, ModelError
 from koordcore.manifests.move_records import moves_record
 from koordcore.model.certificates import Certificate
@@ -25,9 +28,6 @@ from koordcore.protocol.rebalance import (
     migration_controller_args,
     parse_eviction_limits,
 )
-from koordcore.rebalance.args import migration_controller_problems
-from koordcore.schedule.moving import MoveRules, Moving
-from koordcore.schedule.rebalance import Plan
 from koordcore.snapshot import ClusterSnapshot
 
 P = TypeVar("P", bound=Plan)
@@ -102,7 +102,7 @@ def print_plan(
     arguments
         With ``output``.
     snapshot, moving
-        The cluster, and the plan with what the features say of its moves.
+        The cluster, and the plan with what the plugins say of its moves.
     won
         What the plan reaches, for JSON.
     tables

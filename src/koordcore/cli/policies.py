@@ -14,9 +14,9 @@ import attrs
 from koordcore.errors import ModelError
 from koordcore.manifests import load
 from koordcore.manifests.scheduler_config import koordinator_policy
-from koordcore.model.policy import FeatureSetting, Policy
-from koordcore.schedule.features import FEATURES
-from koordcore.schedule.features.gpu_share import GpuShareArgs
+from koordcore.model.policy import PluginSetting, Policy
+from koordcore.scheduling.plugins import PLUGINS
+from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName
 
 __all__ = ["KNOWN_POLICIES", "add_policy", "read_policies", "read_policy"]
@@ -33,7 +33,7 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         metavar="FILE",
-        help="a KubeSchedulerConfiguration; without it the stock Kubernetes features decide",
+        help="a KubeSchedulerConfiguration; without it the stock Kubernetes plugins decide",
     )
     parser.add_argument(
         "--profile", metavar="NAME", help="which profile of that file, where it has more than one"
@@ -91,13 +91,13 @@ def _known(name: str) -> Policy | None:
     if name == STOCK:
         return Policy()
     if name == KOORDINATOR:
-        return koordinator_policy(FEATURES)
+        return koordinator_policy(PLUGINS)
     if name not in tuple(PolicyName):
         return None
-    share = FeatureSetting(
+    share = PluginSetting(
         name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=PolicyName(name))
     )
-    return Policy().with_feature(share)
+    return Policy().with_plugin(share)
 
 
 def _profiles(path: str) -> dict[str, Policy]:
@@ -122,7 +122,7 @@ def _chosen(arguments: argparse.Namespace, profiles: dict[str, Policy]) -> Polic
 
 def _supported(policy: Policy) -> Policy:
     """Leave out what this version cannot decide by, and say so."""
-    for feature in policy.features:
-        if feature.name not in FEATURES:
-            print(f"warning: --policy: {feature.name} does not take part yet", file=sys.stderr)
-    return attrs.evolve(policy, features=tuple(one for one in policy.features if one.name in FEATURES))
+    for plugin in policy.plugins:
+        if plugin.name not in PLUGINS:
+            print(f"warning: --policy: {plugin.name} does not take part yet", file=sys.stderr)
+    return attrs.evolve(policy, plugins=tuple(one for one in policy.plugins if one.name in PLUGINS))

@@ -19,8 +19,8 @@ from koordcore.manifests.scheduler_config import (
     scheduler_configuration,
 )
 from koordcore.manifests.sources import read_sources
-from koordcore.model.policy import FeatureSetting
-from koordcore.schedule.features import FEATURES
+from koordcore.model.policy import PluginSetting
+from koordcore.scheduling.plugins import PLUGINS
 
 __all__ = ["describe", "run"]
 
@@ -44,10 +44,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Explain every profile; 1 when there is anything to say against it."""
     configurations = list(_configurations(arguments.file))
-    findings = [one for each in configurations for one in lint_configuration(each, FEATURES)]
+    findings = [one for each in configurations for one in lint_configuration(each, PLUGINS)]
     profiles = [one for each in configurations for one in each.profiles]
     if arguments.output == "config":
-        print(json.dumps(configuration_manifest(*(one.policy(FEATURES) for one in profiles)), indent=2))
+        print(json.dumps(configuration_manifest(*(one.policy(PLUGINS) for one in profiles)), indent=2))
         return 0
     if arguments.output == "json":
         record = [{"profile": one.profile, "plugin": one.plugin, "message": one.message} for one in findings]
@@ -80,7 +80,7 @@ def _configurations(path: str) -> Iterator[SchedulerConfiguration]:
 
 
 def _table(profile: SchedulerProfile) -> Table:
-    policy = profile.policy(FEATURES)
+    policy = profile.policy(PLUGINS)
     share = policy.percentage_of_nodes
     looked_at = {0: "a share of the nodes that falls with their number", 100: "all nodes"}
     return Table(
@@ -91,12 +91,12 @@ def _table(profile: SchedulerProfile) -> Table:
             Column("WEIGHT", number=True),
             Column("ARGUMENTS", tone=Tone.DIM),
         ),
-        rows=[_row(one) for one in policy.features],
+        rows=[_row(one) for one in policy.plugins],
         note=_left_out(profile),
     )
 
 
-def _row(setting: FeatureSetting) -> tuple[str, str, str, str]:
+def _row(setting: PluginSetting) -> tuple[str, str, str, str]:
     args: Any = setting.args
     text = "" if args is None else json.dumps(write_args(setting.name, args), separators=(",", ":"))
     return (
@@ -108,5 +108,5 @@ def _row(setting: FeatureSetting) -> tuple[str, str, str, str]:
 
 
 def _left_out(profile: SchedulerProfile) -> str:
-    missing = profile.missing(FEATURES)
+    missing = profile.missing(PLUGINS)
     return f"left out: {', '.join(missing)}" if missing else ""

@@ -17,17 +17,17 @@ from koordcore.cli.moves import (
     read_rules,
 )
 from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.descheduling.args import low_node_load_problems
+from koordcore.descheduling.load_problem import resource_of
+from koordcore.descheduling.moves import MoveProblem
+from koordcore.descheduling.plan import RebalancePlan
+from koordcore.descheduling.plans import compare_round, plan_cooling
 from koordcore.errors import ModelError
 from koordcore.manifests import load
 from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.rebalance import LowNodeLoadArgs
 from koordcore.protocol.rebalance import default_low_node_load, low_node_load_args
-from koordcore.rebalance.args import low_node_load_problems
-from koordcore.rebalance.load_problem import resource_of
-from koordcore.rebalance.moves import MoveProblem
-from koordcore.rebalance.plan import RebalancePlan
-from koordcore.schedule.moving import compare_round, plan_cooling
 
 __all__ = ["describe", "run"]
 

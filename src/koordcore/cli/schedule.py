@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from koordcore.checking import verify
 from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import add_policy, read_policy
@@ -24,9 +25,8 @@ from koordcore.model.policy import GangTurns
 from koordcore.model.preemption import PreemptionRules, Relocation
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.simulate.record import write_record
-from koordcore.verify import verify
 
 __all__ = ["describe", "run"]
 

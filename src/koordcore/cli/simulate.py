@@ -14,7 +14,7 @@ from typing import Final
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.errors import ModelError
 from koordcore.manifests import load
-from koordcore.schedule.features.gpu_share import demand_of
+from koordcore.scheduling.plugins.gpu_share import demand_of
 from koordcore.scoring.fragmentation import workload_mix
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
 from koordcore.simulate.cluster import arrivals_of, nodes_of

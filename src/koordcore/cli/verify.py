@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 from typing import Final
 
+from koordcore.checking import verify
+from koordcore.checking.moves import verify_moves
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.moves import add_rules, read_rules
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
 from koordcore.manifests.records import result_from_record
-from koordcore.verify import verify
-from koordcore.verify.moves import verify_moves
 
 __all__ = ["describe", "run"]
 

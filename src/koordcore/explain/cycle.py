@@ -1,6 +1,6 @@
 """One scheduling cycle of one pod, laid open: who refused where, every score, and what would be written.
 
-The same features as in :func:`koordcore.schedule`, asked for everything instead of for the best only. The
+The same plugins as in :func:`koordcore.schedule`, asked for everything instead of for the best only. The
 stages have the names of the scheduling framework.
 """
 
@@ -15,17 +15,17 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector
-from koordcore._workspace import Workspace
+from koordcore.framework.plugin import ALL_ROWS
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.scheduling_class import SchedulingClass
+from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.schedule.classes import FeatureSet
-from koordcore.schedule.feature import ALL_ROWS
-from koordcore.schedule.jobs import Job, JobTable
-from koordcore.schedule.loop import open_workspace
-from koordcore.schedule.place import place_there
-from koordcore.schedule.pod_class import PodClass
+from koordcore.scheduling.cycle import open_workspace
+from koordcore.scheduling.gang_groups import Job, JobTable
+from koordcore.scheduling.one_pod import place_there
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Cycle", "FilterVerdict", "explain_cycle", "verdict_on"]
@@ -33,24 +33,24 @@ __all__ = ["Cycle", "FilterVerdict", "explain_cycle", "verdict_on"]
 
 @attrs.frozen
 class FilterVerdict:
-    """Who refused, and why; ``feature`` is empty where nobody did.
+    """Who refused, and why; ``plugin`` is empty where nobody did.
 
     Parameters
     ----------
     reasons
-        Sorted texts of the first feature that refused.
+        Sorted texts of the first plugin that refused.
     resolvable
         Evicting pods may help.
     """
 
-    feature: str = ""
+    plugin: str = ""
     reasons: tuple[str, ...] = ()
     resolvable: bool = True
 
     @property
     def passed(self) -> bool:
         """Nobody refused."""
-        return not self.feature
+        return not self.plugin
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +68,7 @@ class Cycle:
     filters
         Verdict by node that was looked at.
     scores
-        Feature to score 0..100 by feasible node, before weights; empty with fewer than two feasible nodes.
+        Plugin to score 0..100 by feasible node, before weights; empty with fewer than two feasible nodes.
     totals
         Weighted sums.
     best
@@ -119,20 +119,20 @@ def explain_cycle(
     policy, now
         As for :func:`koordcore.schedule`.
     """
-    workspace, features, job = _open(snapshot, pod, policy, now)
+    workspace, plugins, job = _open(snapshot, pod, policy, now)
     number = len(workspace.layout.names)
-    refused = _admission(features, pod, job)
+    refused = _admission(plugins, pod, job)
     if not refused.passed:
         return Cycle(nodes=number, admission=refused)
-    pod_class = features.class_of(pod)
-    assert isinstance(pod_class, PodClass), "admission has asked every feature"
-    return _look(workspace, features, pod_class, pod, job)
+    scheduling_class = plugins.class_of(pod)
+    assert isinstance(scheduling_class, SchedulingClass), "admission has asked every plugin"
+    return _look(workspace, plugins, scheduling_class, pod, job)
 
 
 def verdict_on(
     snapshot: ClusterSnapshot, pod: Pod, node: str, *, policy: Policy = Policy(), now: datetime | None = None
 ) -> FilterVerdict:
-    """Ask the filters about one node, even where another feature would have left it out of the search.
+    """Ask the filters about one node, even where another plugin would have left it out of the search.
 
     Parameters
     ----------
@@ -146,30 +146,30 @@ def verdict_on(
     FilterVerdict
         Of admission where that refuses the pod before any node is looked at.
     """
-    workspace, features, job = _open(snapshot, pod, policy, now)
-    refused = _admission(features, pod, job)
+    workspace, plugins, job = _open(snapshot, pod, policy, now)
+    refused = _admission(plugins, pod, job)
     if not refused.passed:
         return refused
-    pod_class = features.class_of(pod)
-    assert isinstance(pod_class, PodClass), "admission has asked every feature"
+    scheduling_class = plugins.class_of(pod)
+    assert isinstance(scheduling_class, SchedulingClass), "admission has asked every plugin"
     names = workspace.layout.names
-    return _filters(pod_class, names, np.array([name == node for name in names], bool))[node]
+    return _filters(scheduling_class, names, np.array([name == node for name in names], bool))[node]
 
 
 def _open(
     snapshot: ClusterSnapshot, pod: Pod, policy: Policy, now: datetime | None
-) -> tuple[Workspace, FeatureSet, Job | None]:
+) -> tuple[Workspace, PluginSet, Job | None]:
     if snapshot.pod(pod.key) is None:
         snapshot = snapshot.with_pending(pod)
     workspace = open_workspace(snapshot, policy, now)
     turn = next(JobTable(snapshot).turns([pod]))
-    return workspace, FeatureSet(workspace, policy), turn if isinstance(turn, Job) else None
+    return workspace, PluginSet(workspace, policy), turn if isinstance(turn, Job) else None
 
 
-def _admission(features: FeatureSet, pod: Pod, job: Job | None) -> FilterVerdict:
+def _admission(plugins: PluginSet, pod: Pod, job: Job | None) -> FilterVerdict:
     """The first refusal that no eviction can mend, else the last one of the others, as PreFilter has it."""
     found = FilterVerdict()
-    for name, refusal in features.refusals(pod):
+    for name, refusal in plugins.refusals(pod):
         if job is not None and job.refusal and name not in ("DeviceShare", "Reservation"):
             break
         found = FilterVerdict(name, (refusal.reason,), refusal.resolvable)
@@ -181,24 +181,24 @@ def _admission(features: FeatureSet, pod: Pod, job: Job | None) -> FilterVerdict
 
 
 def _look(
-    workspace: Workspace, features: FeatureSet, pod_class: PodClass, pod: Pod, job: Job | None
+    workspace: Workspace, plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod, job: Job | None
 ) -> Cycle:
     names = workspace.layout.names
     narrowed = {
-        part.feature.name: allowed
-        for part in pod_class.parts
+        part.plugin.name: allowed
+        for part in scheduling_class.parts
         if (allowed := part.evaluator.restriction()) is not None
     }
     allowed = np.ones(len(names), bool)
     for mask in narrowed.values():
         allowed &= mask
-    filters = _filters(pod_class, names, allowed)
-    feasible = pod_class.feasible() & allowed
+    filters = _filters(scheduling_class, names, allowed)
+    feasible = scheduling_class.feasible() & allowed
     rows = np.flatnonzero(feasible).tolist()
-    table = pod_class.score_table(feasible) if len(rows) > 1 else {}
-    totals = pod_class.totals(feasible)
+    table = scheduling_class.score_table(feasible) if len(rows) > 1 else {}
+    totals = scheduling_class.totals(feasible)
     best = [row for row in rows if totals[row] == totals[rows].max()]
-    decision = place_there(workspace, features, pod, best[0]) if best else None
+    decision = place_there(workspace, plugins, pod, best[0]) if best else None
     return Cycle(
         nodes=len(names),
         admission=FilterVerdict(),
@@ -215,10 +215,12 @@ def _look(
     )
 
 
-def _filters(pod_class: PodClass, names: tuple[str, ...], allowed: BoolVector) -> dict[str, FilterVerdict]:
+def _filters(
+    scheduling_class: SchedulingClass, names: tuple[str, ...], allowed: BoolVector
+) -> dict[str, FilterVerdict]:
     verdicts = {names[row]: FilterVerdict() for row in np.flatnonzero(allowed).tolist()}
     alive = allowed.copy()
-    for part in pod_class.parts:
+    for part in scheduling_class.parts:
         mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
         if mask is None or mask[alive].all():
             continue
@@ -227,6 +229,6 @@ def _filters(pod_class: PodClass, names: tuple[str, ...], allowed: BoolVector) -
         for row in np.flatnonzero(alive & ~mask).tolist():
             texts = tuple(sorted(text for text, holds in reasons if holds[row]))
             resolvable = hopeless is None or not hopeless[row]
-            verdicts[names[row]] = FilterVerdict(part.feature.name, texts, resolvable)
+            verdicts[names[row]] = FilterVerdict(part.plugin.name, texts, resolvable)
         alive &= mask
     return verdicts

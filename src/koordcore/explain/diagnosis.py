@@ -16,14 +16,14 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore.framework.plugin import ALL_ROWS, Refusal
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.protocol.times import format_timestamp, moment_of
-from koordcore.schedule.classes import FeatureSet
-from koordcore.schedule.feature import ALL_ROWS, Refusal
-from koordcore.schedule.loop import open_workspace
-from koordcore.schedule.pod_class import PodClass
+from koordcore.scheduling.cycle import open_workspace
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
@@ -68,7 +68,7 @@ class NodeStatus:
     code
         Whether evicting pods might help: always, unless it is ``UnschedulableAndUnresolvable``.
     plugin
-        The feature that refused.
+        The plugin that refused.
     reasons
         Its words, in its order.
     """
@@ -221,9 +221,9 @@ def _filled(**fields: Any) -> dict[str, Any]:
 
 
 def group_failures(statuses: Mapping[str, NodeStatus]) -> tuple[NodeFailedDetail, ...]:
-    """Group nodes that gave the same reasons, by the same feature, with the same hope for preemption.
+    """Group nodes that gave the same reasons, by the same plugin, with the same hope for preemption.
 
-    Groups are in the order of feature and reason, those that preemption might change first; nodes within a
+    Groups are in the order of plugin and reason, those that preemption might change first; nodes within a
     group by name.
     """
     groups: dict[tuple[str, str, bool], list[str]] = {}
@@ -244,11 +244,11 @@ def offered_slots(waiting: Iterable[str]) -> immutabledict[str, int]:
     return immutabledict(sorted(Counter(waiting).items()))
 
 
-def node_statuses(pod_class: PodClass, names: Sequence[str]) -> dict[str, NodeStatus]:
+def node_statuses(scheduling_class: SchedulingClass, names: Sequence[str]) -> dict[str, NodeStatus]:
     """Give the first refusal of every node that cannot take pods of a class."""
     found: dict[str, NodeStatus] = {}
     alive = np.ones(len(names), np.bool_)
-    for part in pod_class.parts:
+    for part in scheduling_class.parts:
         mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
         if mask is None or mask[alive].all():
             continue
@@ -258,7 +258,7 @@ def node_statuses(pod_class: PodClass, names: Sequence[str]) -> dict[str, NodeSt
             final = hopeless is not None and bool(hopeless[row])
             code = StatusCode.UNSCHEDULABLE_AND_UNRESOLVABLE if final else StatusCode.UNSCHEDULABLE
             told = tuple(text for text, holds in reasons if holds[row])
-            found[names[row]] = NodeStatus(code, part.feature.name, told)
+            found[names[row]] = NodeStatus(code, part.plugin.name, told)
         alive &= mask
     return found
 
@@ -287,17 +287,17 @@ def diagnose(
         Node of each pod that waits for the rest of the same job.
     """
     workspace = open_workspace(snapshot, policy, now)
-    pod_class = FeatureSet(workspace, policy).class_of(pod)
+    scheduling_class = PluginSet(workspace, policy).class_of(pod)
     message = ""
     details: tuple[NodeFailedDetail, ...] = ()
-    if isinstance(pod_class, Refusal):
-        message = pod_class.reason
+    if isinstance(scheduling_class, Refusal):
+        message = scheduling_class.reason
     else:
-        refused = pod_class.refuse()
+        refused = scheduling_class.refuse()
         if refused is not None:
             message = refused[1].reason
         else:
-            details = group_failures(node_statuses(pod_class, workspace.layout.names))
+            details = group_failures(node_statuses(scheduling_class, workspace.layout.names))
     return Diagnosis(
         timestamp=moment_of(now),
         questioned_key=str(pod.key),

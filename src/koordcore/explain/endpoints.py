@@ -28,9 +28,9 @@ class _Question:
         self._policy = policy
         self._now = now
 
-    def args(self, feature: str) -> Any:
-        """What the policy tells a feature; ``None`` for its defaults."""
-        setting = self._policy.feature(feature)
+    def args(self, plugin: str) -> Any:
+        """What the policy tells a plugin; ``None`` for its defaults."""
+        setting = self._policy.plugin(plugin)
         return None if setting is None else setting.args
 
     @property

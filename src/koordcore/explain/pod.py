@@ -8,15 +8,15 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
-from koordcore._workspace import Workspace
+from koordcore.framework.plugin import Refusal
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.scheduling_class import SchedulingClass
+from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.schedule.classes import FeatureSet
-from koordcore.schedule.feature import Refusal
-from koordcore.schedule.loop import open_workspace
-from koordcore.schedule.pod_class import PodClass
+from koordcore.scheduling.cycle import open_workspace
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Explanation", "Help", "NodeVerdict", "explain"]
@@ -30,16 +30,16 @@ class NodeVerdict:
     ----------
     node
         Its name.
-    feature, shortfalls
-        The first feature that refused, and what all that refuse lack; empty where the pod fits.
+    plugin, shortfalls
+        The first plugin that refused, and what all that refuse lack; empty where the pod fits.
     scores
-        Feature to score 0..100, before weights; empty where the pod does not fit.
+        Plugin to score 0..100, before weights; empty where the pod does not fit.
     total
         Weighted sum; -1 where the pod does not fit.
     """
 
     node: str
-    feature: str = ""
+    plugin: str = ""
     shortfalls: tuple[Shortfall, ...] = ()
     scores: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     total: int = -1
@@ -56,19 +56,19 @@ class Help:
 
     Parameters
     ----------
-    features
+    plugins
         Everybody who refuses there.
     shortfalls
         What the nearest of these nodes lacks.
     nodes
-        How many nodes are refused by exactly these features.
+        How many nodes are refused by exactly these plugins.
     nearest
         The one of them that lacks least.
     details
         More about that node, in words: what its devices and NUMA nodes lack, and whose leaving would do.
     """
 
-    features: tuple[str, ...]
+    plugins: tuple[str, ...]
     shortfalls: tuple[Shortfall, ...]
     nodes: int
     nearest: str
@@ -122,47 +122,49 @@ def explain(snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy()) -
         snapshot = snapshot.forget(pod.key)
     pod = pod.at(None)
     workspace = open_workspace(snapshot, policy)
-    features = FeatureSet(workspace, policy)
-    pod_class = features.class_of(pod)
-    if isinstance(pod_class, Refusal):
-        return Explanation(pod=pod.key, bound_to=bound_to, refusal=pod_class.reason)
-    refused = pod_class.refuse()
+    plugins = PluginSet(workspace, policy)
+    scheduling_class = plugins.class_of(pod)
+    if isinstance(scheduling_class, Refusal):
+        return Explanation(pod=pod.key, bound_to=bound_to, refusal=scheduling_class.reason)
+    refused = scheduling_class.refuse()
     if refused is not None:
         return Explanation(pod=pod.key, bound_to=bound_to, refusal=refused[1].reason)
-    feasible = pod_class.feasible()
-    totals = pod_class.totals(feasible)
-    table = pod_class.score_table(feasible)
+    feasible = scheduling_class.feasible()
+    totals = scheduling_class.totals(feasible)
+    table = scheduling_class.score_table(feasible)
     names = workspace.layout.names
-    verdicts = [_verdict(pod_class, names[row], row, int(totals[row]), table) for row in range(len(totals))]
+    verdicts = [
+        _verdict(scheduling_class, names[row], row, int(totals[row]), table) for row in range(len(totals))
+    ]
     verdicts.sort(key=lambda one: (-one.total, _lacking(one.shortfalls), one.node))
-    reserving = policy.feature("Reservation") is not None
-    helps = () if feasible.any() else _what_helps(workspace, pod_class, reserving=reserving)
+    reserving = policy.plugin("Reservation") is not None
+    helps = () if feasible.any() else _what_helps(workspace, scheduling_class, reserving=reserving)
     return Explanation(pod=pod.key, bound_to=bound_to, verdicts=tuple(verdicts), help=helps)
 
 
 def _verdict(
-    pod_class: PodClass, node: str, row: int, total: int, table: dict[str, IntVector]
+    scheduling_class: SchedulingClass, node: str, row: int, total: int, table: dict[str, IntVector]
 ) -> NodeVerdict:
     if total >= 0:
         scores = {name: int(column[row]) for name, column in table.items()}
         return NodeVerdict(node=node, scores=scores, total=total)
-    refusing = _refusing(pod_class, row)
+    refusing = _refusing(scheduling_class, row)
     shortfalls = tuple(chain.from_iterable(refusing.values()))
-    return NodeVerdict(node=node, feature=next(iter(refusing), ""), shortfalls=shortfalls)
+    return NodeVerdict(node=node, plugin=next(iter(refusing), ""), shortfalls=shortfalls)
 
 
-def _refusing(pod_class: PodClass, row: int) -> dict[str, tuple[Shortfall, ...]]:
-    """Every feature that refuses the pod on one node, in filter order, with what it lacks there."""
+def _refusing(scheduling_class: SchedulingClass, row: int) -> dict[str, tuple[Shortfall, ...]]:
+    """Every plugin that refuses the pod on one node, in filter order, with what it lacks there."""
     found = {}
-    for part in pod_class.parts:
+    for part in scheduling_class.parts:
         shortfalls = part.evaluator.shortfalls(row) if part.setting.filters else ()
         if shortfalls:
-            found[part.feature.name] = shortfalls
+            found[part.plugin.name] = shortfalls
     return found
 
 
-def _details(pod_class: PodClass, row: int) -> tuple[str, ...]:
-    found = [part.evaluator.details(row) for part in pod_class.parts if part.setting.filters]
+def _details(scheduling_class: SchedulingClass, row: int) -> tuple[str, ...]:
+    found = [part.evaluator.details(row) for part in scheduling_class.parts if part.setting.filters]
     return tuple(dict.fromkeys(chain.from_iterable(found)))
 
 
@@ -175,12 +177,14 @@ def _lacking(shortfalls: tuple[Shortfall, ...]) -> tuple[int, int]:
     return max(shares, default=0), sum(shares)
 
 
-def _what_helps(workspace: Workspace, pod_class: PodClass, *, reserving: bool) -> tuple[Help, ...]:
+def _what_helps(
+    workspace: Workspace, scheduling_class: SchedulingClass, *, reserving: bool
+) -> tuple[Help, ...]:
     """Group nodes by who refuses there, and show of each group the node that lacks least."""
     names = workspace.layout.names
     groups: dict[tuple[str, ...], list[tuple[tuple[int, int], int, tuple[Shortfall, ...]]]] = {}
     for row in range(len(names)):
-        refusing = _refusing(pod_class, row)
+        refusing = _refusing(scheduling_class, row)
         shortfalls = tuple(chain.from_iterable(refusing.values()))
         groups.setdefault(tuple(refusing), []).append((_lacking(shortfalls), row, shortfalls))
     ranked = sorted(
@@ -188,11 +192,11 @@ def _what_helps(workspace: Workspace, pod_class: PodClass, *, reserving: bool) -
         key=lambda one: (one[0][:2], one[2]),
     )
     helps = []
-    for (_, row, shortfalls), count, features in ranked:
-        details = _details(pod_class, row)
+    for (_, row, shortfalls), count, plugins in ranked:
+        details = _details(scheduling_class, row)
         if reserving:
-            from koordcore.schedule.reserved_room import reserved_room
+            from koordcore.reservations.occupants import reserved_room
 
-            details = (*details, *reserved_room(workspace, pod_class.pod, row))
-        helps.append(Help(features, shortfalls, count, names[row], details))
+            details = (*details, *reserved_room(workspace, scheduling_class.pod, row))
+        helps.append(Help(plugins, shortfalls, count, names[row], details))
     return tuple(helps)

@@ -9,8 +9,6 @@ from typing import Final
 
 from immutabledict import immutabledict
 
-from koordcore.allocators.reservation.match import MatchReason, judge_match, screened_nodes
-from koordcore.allocators.reservation.state import owners_of, reservation_state, used_reservations
 from koordcore.explain.cycle import Cycle, explain_cycle, verdict_on
 from koordcore.explain.reservation_reasons import ReservationCounts, reservation_reasons
 from koordcore.model.pods import Pod, PreemptionPolicy
@@ -20,6 +18,8 @@ from koordcore.protocol.quota import quota_pod_of
 from koordcore.protocol.reservation import reservation_wish
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.preempt import can_preempt
+from koordcore.reservations.match import MatchReason, judge_match, screened_nodes
+from koordcore.reservations.state import owners_of, reservation_state, used_reservations
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["failure_event", "preemption_refusals", "reservation_refusals"]
@@ -56,7 +56,7 @@ def failure_event(
     cycle = explain_cycle(snapshot, pod, policy=policy, now=now)
     if cycle.decision is not None:
         return ""
-    reserved = () if policy.feature("Reservation") is None else reservation_refusals(snapshot, pod, cycle)
+    reserved = () if policy.plugin("Reservation") is None else reservation_refusals(snapshot, pod, cycle)
     evicting = preemption_refusals(snapshot, pod, cycle, policy=policy, now=now)
     after = ", ".join([*reserved, *evicting])
     return f"{cycle.message} {after}" if after else cycle.message
@@ -124,7 +124,7 @@ def reservation_refusals(snapshot: ClusterSnapshot, pod: Pod, cycle: Cycle) -> t
 
 def _said_of(cycle: Cycle, node: str) -> tuple[str, ...]:
     if not cycle.admission.passed:
-        return () if cycle.admission.feature == "Reservation" else cycle.admission.reasons
+        return () if cycle.admission.plugin == "Reservation" else cycle.admission.reasons
     return cycle.filters[node].reasons if node in cycle.filters else ()
 
 
@@ -162,7 +162,7 @@ def preemption_refusals(
     if pod.preemption_policy is PreemptionPolicy.NEVER:
         return (f"preemption: {_NEVER}",) * 2
     # Admission is not asked again after the evictions, the quota's least of all.
-    filters_only = policy.without_feature("ElasticQuota")
+    filters_only = policy.without_plugin("ElasticQuota")
     names = [state.name for state in snapshot.nodes]
     if cycle.admission.passed:
         tried = [name for name, one in cycle.filters.items() if not one.passed and one.resolvable]

@@ -7,17 +7,17 @@ from typing import Any
 
 import attrs
 
-from koordcore.allocators.reservation.state import (
+from koordcore.model.pods import HostPort, Pod
+from koordcore.model.reservations import Reservation, ReservationOwner
+from koordcore.model.resources import format_resources
+from koordcore.model.selectors import LabelSelector
+from koordcore.reservations.state import (
     ReservationState,
     owners_of,
     reservation_state,
     uid_of,
     used_reservations,
 )
-from koordcore.model.pods import HostPort, Pod
-from koordcore.model.reservations import Reservation, ReservationOwner
-from koordcore.model.resources import format_resources
-from koordcore.model.selectors import LabelSelector
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["reservation_view"]

@@ -14,8 +14,8 @@ from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionPlan, PreemptionRules
 from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
-from koordcore.schedule.jobs import Job, JobTable
+from koordcore.scheduling import schedule
+from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["schedule_explanation"]

@@ -1,4 +1,4 @@
-"""The best nodes of one decision with every feature's weighted score, as a Markdown table.
+"""The best nodes of one decision with every plugin's weighted score, as a Markdown table.
 
 Specification section 4.2.
 """
@@ -11,11 +11,11 @@ from datetime import datetime
 import attrs
 import numpy as np
 
+from koordcore.framework.plugin import Refusal
+from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.schedule.classes import FeatureSet
-from koordcore.schedule.feature import Refusal
-from koordcore.schedule.loop import open_workspace
+from koordcore.scheduling.cycle import open_workspace
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["NodeScore", "render_score_table", "score_nodes"]
@@ -30,7 +30,7 @@ class NodeScore:
     total
         Sum that decides.
     scores
-        Feature and its weighted score, in the features' order.
+        Plugin and its weighted score, in the plugins' order.
     """
 
     node: str
@@ -52,15 +52,17 @@ def score_nodes(
     policy
         What decides.
     now
-        The clock, for features that look at the age of things.
+        The clock, for plugins that look at the age of things.
     """
     workspace = open_workspace(snapshot, policy, now)
-    pod_class = FeatureSet(workspace, policy).class_of(pod)
-    if isinstance(pod_class, Refusal) or pod_class.refuse() is not None:
+    scheduling_class = PluginSet(workspace, policy).class_of(pod)
+    if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
         return ()
-    feasible = pod_class.feasible()
-    weights = {setting.name: setting.weight for setting in policy.features}
-    columns = [(name, scores * weights[name]) for name, scores in pod_class.score_table(feasible).items()]
+    feasible = scheduling_class.feasible()
+    weights = {setting.name: setting.weight for setting in policy.plugins}
+    columns = [
+        (name, scores * weights[name]) for name, scores in scheduling_class.score_table(feasible).items()
+    ]
     rows = []
     for row in np.flatnonzero(feasible).tolist():
         scores = tuple((name, int(column[row])) for name, column in columns)
@@ -76,7 +78,7 @@ def render_score_table(pod: str, scores: Sequence[NodeScore], top: int) -> str:
     pod
         ``namespace/name``.
     scores
-        In any order; equal totals are sorted by name. All list the same features in the same order; the
+        In any order; equal totals are sorted by name. All list the same plugins in the same order; the
         columns are named after those of the best.
     top
         Number of rows; 0 gives the header alone.

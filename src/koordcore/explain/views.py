@@ -19,9 +19,9 @@ from koordcore.model.resources import Resources, format_resources, make_resource
 from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.status import QuotaStatus
-from koordcore.schedule.features.devices import device_state
-from koordcore.schedule.features.numa import numa_state
-from koordcore.schedule.jobs import gang_state
+from koordcore.scheduling.gang_groups import gang_state
+from koordcore.scheduling.plugins.devices import device_state
+from koordcore.scheduling.plugins.numa import numa_state
 from koordcore.scoring.load import LoadState
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist

@@ -40,7 +40,7 @@ DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATO
 """API group and kind to decoder; objects of other kinds are kept as they are, and counted."""
 
 _READ_AS_TEXT: Final = frozenset({("", "Service")})
-"""Kinds without a record of their own that features read out of the kept text."""
+"""Kinds without a record of their own that plugins read out of the kept text."""
 _NAMESPACED: Final = frozenset({("", "Service"), ("", "ConfigMap"), ("", "PersistentVolumeClaim")})
 """Kinds without a decoder that live in ``default`` when they name no namespace."""
 _GROUP_OF: Final = {kind: group for group, kind in DECODERS}
@@ -67,7 +67,7 @@ class Loaded:
     policies
         One for each profile of the scheduler configurations, in the order of their names.
     unread
-        Objects by kind of those kinds that no feature reads; they are kept as :class:`RawObject` records.
+        Objects by kind of those kinds that no plugin reads; they are kept as :class:`RawObject` records.
     """
 
     snapshot: ClusterSnapshot

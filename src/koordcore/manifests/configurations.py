@@ -1,4 +1,4 @@
-"""ConfigMaps that configure the control plane; any other ConfigMap is an object that no feature reads."""
+"""ConfigMaps that configure the control plane; any other ConfigMap is an object that no plugin reads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Labels and annotations whose values upstream silently ignores or defaults: taken the same, and reported.
 
-The features read these texts themselves, when they place a pod; here they are only looked at, so that whoever
+The plugins read these texts themselves, when they place a pod; here they are only looked at, so that whoever
 wrote ``"allocateStrategy": "ApplyToAll"`` learns it from the loader (ruling 20).
 """
 

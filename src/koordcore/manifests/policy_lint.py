@@ -51,7 +51,7 @@ def lint_configuration(configuration: SchedulerConfiguration, known: Collection[
     configuration
         As read.
     known
-        Names of the features that the library has.
+        Names of the plugins that the library has.
     """
     return tuple(
         Finding(profile.name, plugin, message)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from koordcore.manifests.plugins import PLUGIN_POINTS
 from koordcore.manifests.policy_args import write_args
-from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.model.policy import PluginSetting, Policy
 
 __all__ = ["configuration_manifest"]
 
@@ -21,7 +21,7 @@ def configuration_manifest(*policies: Policy) -> Object:
     """Write policies as one configuration, a profile each.
 
     Every profile turns the defaults off and lists what it wants, so that it means the same under any version
-    of the scheduler. Reading it back gives equal policies, as long as the features that filter stand before
+    of the scheduler. Reading it back gives equal policies, as long as the plugins that filter stand before
     those that only score.
 
     Raises
@@ -39,17 +39,17 @@ def configuration_manifest(*policies: Policy) -> Object:
 def _profile(policy: Policy) -> Object:
     plugins: Object = {"multiPoint": {"disabled": [{"name": "*"}]}}
     for point in ("preFilter", "filter"):
-        names = [one.name for one in policy.features if one.filters and _speaks(one.name, point)]
+        names = [one.name for one in policy.plugins if one.filters and _speaks(one.name, point)]
         if names:
             plugins[point] = {"enabled": [{"name": name} for name in names]}
-    scorers = [one for one in policy.features if one.scores]
+    scorers = [one for one in policy.plugins if one.scores]
     if scorers:
         plugins["score"] = {"enabled": [{"name": one.name, "weight": one.weight} for one in scorers]}
         names = [one.name for one in scorers if _speaks(one.name, "preScore")]
         if names:
             plugins["preScore"] = {"enabled": [{"name": name} for name in names]}
     plugins.update({point: {"enabled": [{"name": name}]} for point, name in _NEEDED.items()})
-    config = [_config(one) for one in policy.features if one.args is not None]
+    config = [_config(one) for one in policy.plugins if one.args is not None]
     return {
         "schedulerName": policy.name,
         "percentageOfNodesToScore": policy.percentage_of_nodes,
@@ -62,6 +62,6 @@ def _speaks(name: str, point: str) -> bool:
     return point in PLUGIN_POINTS.get(name, ("filter", "score"))
 
 
-def _config(setting: FeatureSetting) -> Object:
+def _config(setting: PluginSetting) -> Object:
     kind = {"apiVersion": _VERSION, "kind": f"{setting.name}Args"}
     return {"name": setting.name, "args": {**kind, **write_args(setting.name, setting.args)}}

@@ -224,7 +224,7 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
                 record["refusal"] = decision.refusal
             record["rejections"] = [
                 {
-                    "feature": one.feature,
+                    "plugin": one.plugin,
                     "reason": one.reason,
                     "nodes": one.nodes,
                     "resolvable": one.resolvable,
@@ -239,7 +239,7 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
 def _near_miss_record(nearest: NearMiss) -> dict[str, Any]:
     return {
         "node": nearest.node,
-        "feature": nearest.feature,
+        "plugin": nearest.plugin,
         "shortfalls": [
             {
                 "reason": one.reason,
@@ -373,7 +373,7 @@ def _nominated(pod: PodKey, raw: Mapping[str, Json]) -> Nominated:
 def _rejection(value: Json) -> Rejection:
     raw = as_mapping(value)
     return Rejection(
-        required(raw, "feature", as_str),
+        required(raw, "plugin", as_str),
         required(raw, "reason", as_str),
         required(raw, "nodes", as_int),
         optional(raw, "resolvable", as_bool, True),
@@ -395,7 +395,7 @@ def _near_miss(value: Json) -> NearMiss:
     raw = as_mapping(value)
     return NearMiss(
         required(raw, "node", as_str),
-        required(raw, "feature", as_str),
+        required(raw, "plugin", as_str),
         optional(raw, "shortfalls", list_of(_shortfall), ()),
         optional(raw, "remarks", list_of(as_str), ()),
     )

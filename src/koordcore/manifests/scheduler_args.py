@@ -1,4 +1,4 @@
-"""Arguments of scheduler plugins: JSON in, the features' frozen arguments out, with their defaults."""
+"""Arguments of scheduler plugins: JSON in, the plugins' frozen arguments out, with their defaults."""
 
 from __future__ import annotations
 

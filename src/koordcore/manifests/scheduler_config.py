@@ -26,7 +26,7 @@ from koordcore.manifests.plugins import (
 )
 from koordcore.manifests.scheduler_args import PLUGIN_ARGS
 from koordcore.model.mappings import EMPTY, frozen
-from koordcore.model.policy import FeatureSetting, Policy
+from koordcore.model.policy import PluginSetting, Policy
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, show
 
 __all__ = [
@@ -123,7 +123,7 @@ class SchedulerProfile:
         Parameters
         ----------
         known
-            Names of the features that the library has. The others are left out; :meth:`missing` lists them.
+            Names of the plugins that the library has. The others are left out; :meth:`missing` lists them.
         """
         filtering = self._filtering()
         settings = []
@@ -131,7 +131,7 @@ class SchedulerProfile:
             if name in known:
                 weight = self.weight(name)
                 settings.append(
-                    FeatureSetting(
+                    PluginSetting(
                         name=name,
                         weight=weight or 1,
                         filters=name in filtering,
@@ -140,10 +140,10 @@ class SchedulerProfile:
                     )
                 )
         percentage = 100 if self.percentage_of_nodes is None else self.percentage_of_nodes
-        return Policy(name=self.name, features=tuple(settings), percentage_of_nodes=percentage)
+        return Policy(name=self.name, plugins=tuple(settings), percentage_of_nodes=percentage)
 
     def missing(self, known: Collection[str]) -> tuple[str, ...]:
-        """List plugins that would decide but are no feature of the library, unknown ones included."""
+        """List plugins that would decide but are no plugin of the library, unknown ones included."""
         return tuple(name for name in self.deciding if name not in known)
 
 
@@ -276,7 +276,7 @@ def policies_from_manifest(raw: Mapping[str, Json]) -> tuple[Policy, ...]:
     --------
     >>> scores = {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 5}]}
     >>> (policy,) = policies_from_manifest({"profiles": [{"plugins": {"score": scores}}]})
-    >>> [(one.name, one.weight) for one in policy.features if one.scores]
+    >>> [(one.name, one.weight) for one in policy.plugins if one.scores]
     [('NodeResourcesFit', 5)]
     """
     return tuple(one.policy(MODELLED) for one in scheduler_configuration(raw).profiles)
@@ -475,6 +475,6 @@ def koordinator_policy(known: Collection[str] = MODELLED) -> Policy:
     Parameters
     ----------
     known
-        Names of the features that the library has.
+        Names of the plugins that the library has.
     """
     return scheduler_configuration(KOORDINATOR_CONFIGURATION).profiles[0].policy(known)

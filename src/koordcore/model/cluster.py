@@ -101,7 +101,7 @@ class Workload:
 
 @attrs.frozen(kw_only=True)
 class RawObject:
-    """An object of a kind that no feature reads; kept as it came, as canonical JSON text."""
+    """An object of a kind that no plugin reads; kept as it came, as canonical JSON text."""
 
     kind: str
     name: str

@@ -60,8 +60,8 @@ class Rejection:
 
     Parameters
     ----------
-    feature
-        The feature that refused, by its name in the policy.
+    plugin
+        The plugin that refused, by its name in the policy.
     reason
         Upstream's wording.
     nodes
@@ -70,7 +70,7 @@ class Rejection:
         Evicting pods may help.
     """
 
-    feature: str
+    plugin: str
     reason: str
     nodes: int
     resolvable: bool = True
@@ -78,22 +78,22 @@ class Rejection:
 
 @attrs.frozen
 class NearMiss:
-    """The node that came closest: refused by the latest feature, lacking the least.
+    """The node that came closest: refused by the latest plugin, lacking the least.
 
     Parameters
     ----------
     node
         Its name.
-    feature
-        The feature that refused there.
+    plugin
+        The plugin that refused there.
     shortfalls
         What it lacks.
     remarks
-        What other features say about the pod there, such as whose reservation has the room.
+        What other plugins say about the pod there, such as whose reservation has the room.
     """
 
     node: str
-    feature: str
+    plugin: str
     shortfalls: tuple[Shortfall, ...]
     remarks: tuple[str, ...] = ()
 
@@ -107,7 +107,7 @@ class Bound:
     pod, node
         Who and where.
     score
-        Weighted sum of all features' scores there.
+        Weighted sum of all plugins' scores there.
     feasible
         How many nodes could have taken it.
     annotations, labels

@@ -1,4 +1,4 @@
-"""What the load-aware feature is told: thresholds, weights, how usage is estimated."""
+"""What the load-aware plugin is told: thresholds, weights, how usage is estimated."""
 
 from __future__ import annotations
 

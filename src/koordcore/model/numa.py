@@ -257,7 +257,7 @@ def _known_strategy(
 
 @attrs.frozen(kw_only=True, cache_hash=True)
 class NUMAArgs:
-    """Arguments of the NodeNUMAResource feature.
+    """Arguments of the NodeNUMAResource plugin.
 
     Parameters
     ----------

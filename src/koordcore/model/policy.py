@@ -1,4 +1,4 @@
-"""What a scheduler is told to care about: features, weights, strategies."""
+"""What a scheduler is told to care about: plugins, weights, strategies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from koordcore.model.resources import CPU, MEMORY
 
 __all__ = [
     "BalancedArgs",
-    "FeatureSetting",
+    "PluginSetting",
     "FitArgs",
     "FitPlusArgs",
     "GangTurns",
@@ -184,8 +184,8 @@ class SpreadArgs:
 
 
 @attrs.frozen(kw_only=True)
-class FeatureSetting:
-    """One feature in a policy.
+class PluginSetting:
+    """One plugin in a policy.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class FeatureSetting:
     filters, scores
         Which of its questions are asked.
     args
-        Its arguments, a frozen record of the feature's own; ``None`` for the defaults.
+        Its arguments, a frozen record of the plugin's own; ``None`` for the defaults.
     """
 
     name: str
@@ -210,26 +210,26 @@ class FeatureSetting:
             raise ModelError(f"{self.name}: weight must be at least 1, got {self.weight}")
 
 
-DEFAULT_FEATURES: Final = (
-    FeatureSetting(name="NodeUnschedulable", scores=False),
-    FeatureSetting(name="NodeName", scores=False),
-    FeatureSetting(name="TaintToleration", weight=3),
-    FeatureSetting(name="NodeAffinity", weight=2),
-    FeatureSetting(name="NodePorts", scores=False),
-    FeatureSetting(name="NodeResourcesFit"),
-    FeatureSetting(name="VolumeRestrictions", scores=False),
-    FeatureSetting(name="NodeVolumeLimits", scores=False),
-    FeatureSetting(name="VolumeBinding", scores=False),
-    FeatureSetting(name="VolumeZone", scores=False),
-    FeatureSetting(name="NodeResourcesBalancedAllocation", filters=False),
-    FeatureSetting(name="PodTopologySpread", weight=2),
-    FeatureSetting(name="InterPodAffinity", weight=2),
-    FeatureSetting(name="ImageLocality", filters=False),
-    FeatureSetting(name="NodeNUMAResource", scores=False),
-    FeatureSetting(name="DeviceShare"),
-    FeatureSetting(name="SchedulingHint", scores=False),
-    FeatureSetting(name="ElasticQuota", scores=False),
-    FeatureSetting(name="Reservation", weight=5000),
+DEFAULT_PLUGINS: Final = (
+    PluginSetting(name="NodeUnschedulable", scores=False),
+    PluginSetting(name="NodeName", scores=False),
+    PluginSetting(name="TaintToleration", weight=3),
+    PluginSetting(name="NodeAffinity", weight=2),
+    PluginSetting(name="NodePorts", scores=False),
+    PluginSetting(name="NodeResourcesFit"),
+    PluginSetting(name="VolumeRestrictions", scores=False),
+    PluginSetting(name="NodeVolumeLimits", scores=False),
+    PluginSetting(name="VolumeBinding", scores=False),
+    PluginSetting(name="VolumeZone", scores=False),
+    PluginSetting(name="NodeResourcesBalancedAllocation", filters=False),
+    PluginSetting(name="PodTopologySpread", weight=2),
+    PluginSetting(name="InterPodAffinity", weight=2),
+    PluginSetting(name="ImageLocality", filters=False),
+    PluginSetting(name="NodeNUMAResource", scores=False),
+    PluginSetting(name="DeviceShare"),
+    PluginSetting(name="SchedulingHint", scores=False),
+    PluginSetting(name="ElasticQuota", scores=False),
+    PluginSetting(name="Reservation", weight=5000),
 )
 
 
@@ -244,13 +244,13 @@ class GangTurns(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Policy:
-    """Which features decide, in the order in which they filter.
+    """Which plugins decide, in the order in which they filter.
 
     Parameters
     ----------
     name
         Scheduler name of the profile.
-    features
+    plugins
         In filter order; a name stands once.
     percentage_of_nodes
         Share of feasible nodes after which the search stops, as upstream samples; 100 looks at all, 0 is
@@ -260,34 +260,34 @@ class Policy:
     """
 
     name: str = "default-scheduler"
-    features: tuple[FeatureSetting, ...] = DEFAULT_FEATURES
+    plugins: tuple[PluginSetting, ...] = DEFAULT_PLUGINS
     percentage_of_nodes: int = 100
     gangs: GangTurns = attrs.field(default=GangTurns.ONE_BY_ONE, converter=GangTurns)
 
     def __attrs_post_init__(self) -> None:
-        names = [feature.name for feature in self.features]
+        names = [plugin.name for plugin in self.plugins]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise ModelError(f"features: {twice} stands twice")
+            raise ModelError(f"plugins: {twice} stands twice")
         if not 0 <= self.percentage_of_nodes <= 100:
             raise ModelError(f"percentage_of_nodes: expected 0..100, got {self.percentage_of_nodes}")
 
-    def feature(self, name: str) -> FeatureSetting | None:
-        """Give one feature's setting, or ``None``."""
-        return next((feature for feature in self.features if feature.name == name), None)
+    def plugin(self, name: str) -> PluginSetting | None:
+        """Give one plugin's setting, or ``None``."""
+        return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
     def filters(self, name: str) -> bool:
-        """Tell whether a feature of that name filters nodes."""
-        setting = self.feature(name)
+        """Tell whether a plugin of that name filters nodes."""
+        setting = self.plugin(name)
         return setting is not None and setting.filters
 
-    def with_feature(self, setting: FeatureSetting) -> Policy:
-        """Add a feature at the end, or replace the one of the same name in its place."""
-        if self.feature(setting.name) is None:
-            return attrs.evolve(self, features=(*self.features, setting))
-        features = tuple(setting if one.name == setting.name else one for one in self.features)
-        return attrs.evolve(self, features=features)
+    def with_plugin(self, setting: PluginSetting) -> Policy:
+        """Add a plugin at the end, or replace the one of the same name in its place."""
+        if self.plugin(setting.name) is None:
+            return attrs.evolve(self, plugins=(*self.plugins, setting))
+        plugins = tuple(setting if one.name == setting.name else one for one in self.plugins)
+        return attrs.evolve(self, plugins=plugins)
 
-    def without_feature(self, name: str) -> Policy:
-        """Leave a feature out."""
-        return attrs.evolve(self, features=tuple(one for one in self.features if one.name != name))
+    def without_plugin(self, name: str) -> Policy:
+        """Leave a plugin out."""
+        return attrs.evolve(self, plugins=tuple(one for one in self.plugins if one.name != name))

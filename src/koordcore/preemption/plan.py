@@ -43,7 +43,7 @@ __all__ = ["MOST_ROUNDS", "DryRun", "deal_members", "plan_preemption", "rejected
 
 NOT_HELPFUL: Final = "preemption not helpful"
 MOST_ROUNDS: Final = 64
-"""Each round learns from a dry run that did not hold; features that count amounts need none."""
+"""Each round learns from a dry run that did not hold; plugins that count amounts need none."""
 _NO_SEARCH: Final = 1e-5
 """With a budget so small the solver would give the draft back after it had written the program down."""
 

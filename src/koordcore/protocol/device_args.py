@@ -1,4 +1,4 @@
-"""Arguments of the DeviceShare feature as a scheduler configuration writes them."""
+"""Arguments of the DeviceShare plugin as a scheduler configuration writes them."""
 
 from __future__ import annotations
 

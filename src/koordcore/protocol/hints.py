@@ -39,7 +39,7 @@ class SchedulingHint:
     preferred_node_names
         Nodes to try first, in this order.
     extensions
-        Switches for single features, as given.
+        Switches for single plugins, as given.
     """
 
     node_names: tuple[str, ...] = ()

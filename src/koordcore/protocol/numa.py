@@ -241,7 +241,7 @@ def designated_status(annotations: Mapping[str, str]) -> ResourceStatus | None:
     Returns
     -------
     ResourceStatus or None
-        ``None`` without a hint for this feature, without a status, or for one that says nothing.
+        ``None`` without a hint for this plugin, without a status, or for one that says nothing.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def designated_status(annotations: Mapping[str, str]) -> ResourceStatus | None:
 
 
 def _hints_at_numa(annotations: Mapping[str, str]) -> bool:
-    """Tell whether the scheduling hint names the feature; one that cannot be read names nothing."""
+    """Tell whether the scheduling hint names the plugin; one that cannot be read names nothing."""
     try:
         raw = read_annotation(annotations, ANNOTATION_SCHEDULING_HINT)
         extensions = optional(raw or _EMPTY, "extensions", as_mapping, _EMPTY, fold_case=True)

@@ -1,4 +1,4 @@
-"""Arguments of the NodeNUMAResource feature as a scheduler configuration writes them."""
+"""Arguments of the NodeNUMAResource plugin as a scheduler configuration writes them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str,
 __all__ = ["SKIP_FITS_NODE", "parse_reservation_args"]
 
 SKIP_FITS_NODE: Final = "SkipReservationFitsNode"
-"""Feature gate; see :class:`~koordcore.model.reservations.ReservationArgs`."""
+"""Plugin gate; see :class:`~koordcore.model.reservations.ReservationArgs`."""
 
 _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _DOMAIN: Final = re.compile(

@@ -71,7 +71,7 @@ class Refused:
 
 @attrs.frozen(kw_only=True)
 class WebhookPolicy:
-    """Feature gates of the webhook, under upstream's names.
+    """Plugin gates of the webhook, under upstream's names.
 
     Parameters
     ----------

@@ -23,9 +23,9 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.resources import CPU, MEMORY, PODS, counted
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
-from koordcore.schedule.features.gpu_share import demand_of
-from koordcore.schedule.jobs import network_tree
+from koordcore.scheduling import schedule
+from koordcore.scheduling.gang_groups import network_tree
+from koordcore.scheduling.plugins.gpu_share import demand_of
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.scoring.gpu_share import GpuDemand
 from koordcore.simulate.cluster import ClusterFragmentation, fragmentation_of
@@ -164,7 +164,7 @@ def compare_policies(
     >>> room = {"cpu": 4000, "memory": 2**33, "pods": 9}
     >>> nodes = [Node(name=name, allocatable=room) for name in ("a", "b")]
     >>> pods = [Pod(name=name, requests={"cpu": 1000}) for name in ("x", "y")]
-    >>> bare = Policy(features=Policy().features[:1])
+    >>> bare = Policy(plugins=Policy().plugins[:1])
     >>> found = compare_policies(ClusterSnapshot(nodes=nodes), {"stock": Policy(), "bare": bare}, pods)
     >>> [(str(one.pod), one.nodes) for one in found.elsewhere], found.moved("bare")
     ([('default/y', ('b', 'a'))], 1)

@@ -26,7 +26,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.protocol.fields import Json, as_mapping, as_str, required
 from koordcore.result import ScheduleResult
-from koordcore.schedule import schedule
+from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [

@@ -20,14 +20,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore.allocators.reservation.lifecycle import controlled
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
-from koordcore.schedule import schedule
+from koordcore.reservations.lifecycle import controlled
+from koordcore.scheduling import schedule
 from koordcore.simulate.engine import Placement
 from koordcore.simulate.events import Departure, NodeDrained, NodeFailed
 from koordcore.snapshot import ClusterSnapshot
@@ -220,7 +220,7 @@ def replay_schedule(
     policy
         Who decides.
     start
-        The moment of second 0, for features that look at the age of things.
+        The moment of second 0, for plugins that look at the age of things.
     resources
         Whose use is noted.
 

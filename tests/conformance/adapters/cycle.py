@@ -36,7 +36,7 @@ def verdict(one: FilterVerdict) -> dict[str, Any]:
         return {"code": SUCCESS}
     return {
         "code": REFUSED if one.resolvable else HOPELESS,
-        "plugin": one.feature,
+        "plugin": one.plugin,
         "reasons": sorted(one.reasons),
     }
 
@@ -83,7 +83,7 @@ def report(cycle: Cycle) -> dict[str, Any]:
 
 
 def judge(case: Case, answer: Any) -> tuple[Verdict, str]:
-    """Equal; refused by the NUMA feature in other words (ruling 5); or different where ours is right."""
+    """Equal; refused by the NUMA plugin in other words (ruling 5); or different where ours is right."""
     verdict_, detail = equality(case, answer)
     if verdict_ is not Verdict.WRONG:
         return verdict_, detail

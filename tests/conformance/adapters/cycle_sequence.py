@@ -9,8 +9,6 @@ from typing import Any
 
 import attrs
 
-from koordcore.allocators.reservation.lifecycle import made_available, synced
-from koordcore.allocators.reservation.state import reserve_pod
 from koordcore.explain.cycle import Cycle, FilterVerdict, explain_cycle
 from koordcore.explain.post_filter import preemption_refusals, reservation_refusals
 from koordcore.manifests import snapshot_from_objects
@@ -19,7 +17,9 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang import binding_annotations, gang_name
-from koordcore.schedule.jobs import Job, JobTable
+from koordcore.reservations.lifecycle import made_available, synced
+from koordcore.reservations.state import reserve_pod
+from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.snapshot import ClusterSnapshot, bind
 from tests.conformance import Case, Verdict, equality, subject
 from tests.conformance.adapters.cycle import shipped_policy

@@ -7,6 +7,11 @@ from typing import Any
 
 import attrs
 
+from koordcore.descheduling.migration.arbitrate import arbitrate, arbitration_order
+from koordcore.descheduling.migration.filter import MigrationFilter, passed
+from koordcore.descheduling.migration.limits import EvictionCounts, LimiterState
+from koordcore.descheduling.migration.max_unavailable import max_unavailable
+from koordcore.descheduling.migration.workloads import Workloads
 from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading
 from koordcore.manifests.workloads import read_workload
@@ -16,11 +21,6 @@ from koordcore.model.migration import JobPhase, PodMigrationJob
 from koordcore.model.pods import PodKey
 from koordcore.protocol.migration import parse_job
 from koordcore.protocol.rebalance import migration_controller_args, parse_eviction_limits
-from koordcore.rebalance.migration.arbitrate import arbitrate, arbitration_order
-from koordcore.rebalance.migration.filter import MigrationFilter, passed
-from koordcore.rebalance.migration.limits import EvictionCounts, LimiterState
-from koordcore.rebalance.migration.max_unavailable import max_unavailable
-from koordcore.rebalance.migration.workloads import Workloads
 from tests.conformance.adapters.load import pod_of
 from tests.conformance.core import Case, subject
 

@@ -47,7 +47,7 @@ from tests.conformance.numa_objects import (
     rooms_of,
     status_of,
 )
-from tests.reference.numa_placement import Ground
+from tests.reference.numa_placement import StaticResult
 
 
 def _lenient(expected: Any, answer: Any, *, partial: bool) -> Any:
@@ -71,16 +71,16 @@ def _judge_partially(case: Case, answer: Any) -> tuple[Verdict, str]:
     return equality(case, _lenient(case.raw.get("expect"), answer, partial=bool(case.raw.get("partial"))))
 
 
-def _ground(node: CaseNode, pod: Any, args: NUMAArgs) -> Ground | None:
+def _ground(node: CaseNode, pod: Any, args: NUMAArgs) -> StaticResult | None:
     """The node as the slow reference sees it; ``None`` where the pod cannot go there at all."""
     _, request = pre_filter(pod, args)
     demand = None if request is None else demand_on(request, node.node)
     if demand is None or isinstance(demand, NUMARefusal):
         return None
-    return Ground(node.node, node.state.allocations, demand)
+    return StaticResult(node.node, node.state.allocations, demand)
 
 
-def _legal(ground: Ground, shown: Mapping[str, Any]) -> list[str]:
+def _legal(ground: StaticResult, shown: Mapping[str, Any]) -> list[str]:
     """What is wrong with a placement that an answer shows."""
     status = shown.get("resourceStatus") or {"cpuset": "", "numaNodeResources": []}
     amounts = [
@@ -178,7 +178,7 @@ def _judge_hints(case: Case, answer: Any) -> tuple[Verdict, str]:
     demand = demand_on(request, attrs.evolve(node.node, policy=request.numa_policy or node.node.policy))
     if isinstance(demand, NUMARefusal):
         return verdict, detail
-    ground = Ground(node.node, node.state.allocations, demand)
+    ground = StaticResult(node.node, node.state.allocations, demand)
     for name, listed in shown.items():
         masks = [tuple(hint["mask"]) for hint in listed]
         if {tuple(hint["mask"]) for hint in expected[name]} - set(masks):

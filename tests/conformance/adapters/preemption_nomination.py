@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koordcore._workspace import Workspace
+from koordcore.framework.plugin import ALL_ROWS, Refusal
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.workspace import Workspace
 from koordcore.manifests.nodes import node_from_manifest
 from koordcore.manifests.pods import pod_from_manifest
 from koordcore.model.nodes import NodeState
@@ -18,8 +20,6 @@ from koordcore.preemption.nomination import (
     filter_with_nominations,
     renominate,
 )
-from koordcore.schedule.classes import FeatureSet
-from koordcore.schedule.feature import ALL_ROWS, Refusal
 from koordcore.snapshot import ClusterSnapshot
 from tests.conformance.core import Case, subject
 
@@ -29,10 +29,10 @@ def first_refusal(node: Mapping[str, Any], pods: list[Pod], pod: Pod) -> tuple[s
     labels = {"kubernetes.io/hostname": node["metadata"]["name"], **(node["metadata"].get("labels") or {})}
     named = node_from_manifest({**node, "metadata": {**node["metadata"], "labels": labels}})
     snapshot = ClusterSnapshot(nodes=[NodeState(named, tuple(one.at(named.name) for one in pods))])
-    pod_class = FeatureSet(Workspace(snapshot), Policy()).class_of(pod)
-    assert not isinstance(pod_class, Refusal)
+    scheduling_class = PluginSet(Workspace(snapshot), Policy()).class_of(pod)
+    assert not isinstance(scheduling_class, Refusal)
     # The cases ask for affinity between pods before they ask for room.
-    for part in sorted(pod_class.parts, key=lambda part: part.feature.name == "NodeResourcesFit"):
+    for part in sorted(scheduling_class.parts, key=lambda part: part.plugin.name == "NodeResourcesFit"):
         mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
         if mask is None or mask[0]:
             continue

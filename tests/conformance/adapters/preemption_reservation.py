@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from koordcore.allocators.reservation.state import reserve_pod
 from koordcore.manifests.bundle import snapshot_from_objects
 from koordcore.manifests.pods import pod_from_manifest
 from koordcore.manifests.reservations import reservation_from_manifest
@@ -24,6 +23,7 @@ from koordcore.preemption.one_node import (
 )
 from koordcore.preemption.setup import plain_refusals
 from koordcore.preemption.victims import amounts_of
+from koordcore.reservations.state import reserve_pod
 from tests.conformance.core import Case, difference, subject
 
 

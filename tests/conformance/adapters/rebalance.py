@@ -8,6 +8,17 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from koordcore.descheduling import args as validation
+from koordcore.descheduling.anomaly import Detector, Detectors
+from koordcore.descheduling.classify import PoolLoad, classify_pool
+from koordcore.descheduling.empty import scale_down_bin_pack
+from koordcore.descheduling.evict import CycleEvictor, LowNodeLoadState, balance_low_node_load
+from koordcore.descheduling.fragmentation import balance_fragmentation, imbalance_gains
+from koordcore.descheduling.load_problem import problem_of_load
+from koordcore.descheduling.migration.filter import MigrationFilter, evictability
+from koordcore.descheduling.nodefit import Fit
+from koordcore.descheduling.plan import plan_rebalance
+from koordcore.descheduling.sort import node_usage_score, pod_usage_score, sort_nodes, sort_pods
 from koordcore.errors import ManifestError
 from koordcore.manifests import node_from_manifest
 from koordcore.model.durations import MILLISECOND, SECOND
@@ -19,17 +30,6 @@ from koordcore.protocol.load import raw_allocatable
 from koordcore.protocol.node_metric import parse_node_metric
 from koordcore.protocol.selectors import as_node_selector
 from koordcore.protocol.times import parse_timestamp
-from koordcore.rebalance import args as validation
-from koordcore.rebalance.anomaly import Detector, Detectors
-from koordcore.rebalance.classify import PoolLoad, classify_pool
-from koordcore.rebalance.empty import scale_down_bin_pack
-from koordcore.rebalance.evict import CycleEvictor, LowNodeLoadState, balance_low_node_load
-from koordcore.rebalance.fragmentation import balance_fragmentation, imbalance_gains
-from koordcore.rebalance.load_problem import problem_of_load
-from koordcore.rebalance.migration.filter import MigrationFilter, evictability
-from koordcore.rebalance.nodefit import Fit
-from koordcore.rebalance.plan import plan_rebalance
-from koordcore.rebalance.sort import node_usage_score, pod_usage_score, sort_nodes, sort_pods
 from tests.conformance.adapters.load import pod_of
 from tests.conformance.adapters.migration import filter_of, pods_of
 from tests.conformance.core import Case, Verdict, equality, subject

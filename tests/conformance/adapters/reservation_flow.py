@@ -4,47 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordcore.allocators.reservation.filter import (
-    Freed,
-    ReservationRefusal,
-    ReservedNode,
-    filter_node,
-    filter_reserve_pod,
-    fits_node,
-    fits_plainly,
-    fits_reservation,
-    restored_node,
-)
-from koordcore.allocators.reservation.match import (
-    AFFINITY_REFUSED,
-    NO_MATCHES,
-    TERMS_CONFLICT,
-    NodeMatches,
-    judge_match,
-    match_nodes,
-    screened_nodes,
-)
-from koordcore.allocators.reservation.nominate import (
-    score_nodes,
-    score_reservation,
-)
-from koordcore.allocators.reservation.preallocation import (
-    NO_CANDIDATE,
-    PreAllocation,
-    is_candidate,
-    order_candidates,
-    pre_allocate,
-    pre_allocation_refusal,
-    requires_pods,
-)
-from koordcore.allocators.reservation.state import (
-    ReservationState,
-    assigned_pod,
-    owners_of,
-    reservation_state,
-    reserve_pod,
-    used_reservations,
-)
 from koordcore.errors import ManifestError
 from koordcore.manifests.nodes import node_from_manifest
 from koordcore.manifests.pods import pod_from_manifest
@@ -57,6 +16,47 @@ from koordcore.protocol.reservation import (
     reservation_wish,
 )
 from koordcore.protocol.reservation_args import SKIP_FITS_NODE, parse_reservation_args
+from koordcore.reservations.filter import (
+    Freed,
+    ReservationRefusal,
+    ReservedNode,
+    filter_node,
+    filter_reserve_pod,
+    fits_node,
+    fits_plainly,
+    fits_reservation,
+    restored_node,
+)
+from koordcore.reservations.match import (
+    AFFINITY_REFUSED,
+    NO_MATCHES,
+    TERMS_CONFLICT,
+    NodeMatches,
+    judge_match,
+    match_nodes,
+    screened_nodes,
+)
+from koordcore.reservations.nominate import (
+    score_nodes,
+    score_reservation,
+)
+from koordcore.reservations.preallocation import (
+    NO_CANDIDATE,
+    PreAllocation,
+    is_candidate,
+    order_candidates,
+    pre_allocate,
+    pre_allocation_refusal,
+    requires_pods,
+)
+from koordcore.reservations.state import (
+    ReservationState,
+    assigned_pod,
+    owners_of,
+    reservation_state,
+    reserve_pod,
+    used_reservations,
+)
 from tests.conformance.core import Case, Verdict, equality, subject
 
 Answer = dict[str, Any]

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from koordcore.allocators.reservation.lifecycle import (
+from koordcore.errors import ManifestError
+from koordcore.manifests.encode import format_time
+from koordcore.manifests.pods import pod_from_manifest
+from koordcore.manifests.reservations import reservation_from_manifest
+from koordcore.model.pods import PodPhase
+from koordcore.model.reservations import Reservation, ReservationCondition
+from koordcore.reservations.lifecycle import (
     collected,
     made_available,
     made_expired,
@@ -16,13 +22,7 @@ from koordcore.allocators.reservation.lifecycle import (
     next_sync,
     synced,
 )
-from koordcore.allocators.reservation.state import reservation_state, reserve_pod
-from koordcore.errors import ManifestError
-from koordcore.manifests.encode import format_time
-from koordcore.manifests.pods import pod_from_manifest
-from koordcore.manifests.reservations import reservation_from_manifest
-from koordcore.model.pods import PodPhase
-from koordcore.model.reservations import Reservation, ReservationCondition
+from koordcore.reservations.state import reservation_state, reserve_pod
 from tests.conformance.core import Case, Missing, subject
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from koordcore import ManifestError
-from koordcore._workspace import Workspace
+from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Refusal
+from koordcore.framework.workspace import Workspace
 from koordcore.manifests import node_from_manifest, pod_from_manifest
 from koordcore.manifests.scheduler_args import PLUGIN_ARGS
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
-from koordcore.schedule.feature import ALL_ROWS, Evaluator, Feature, Refusal
-from koordcore.schedule.features import feature_type
-from koordcore.schedule.features.placement import NodeLabelEvaluator
+from koordcore.scheduling.plugins import plugin_type
+from koordcore.scheduling.plugins.placement import NodeLabelEvaluator
 from koordcore.snapshot import ClusterSnapshot
 from tests.conformance import Case, Missing, subject
 from tests.conformance.adapters.score_placement import PLACEMENT
@@ -55,17 +55,17 @@ def cluster(raw: Mapping[str, Any], records: tuple[ClusterRecord, ...] = ()) -> 
 
 def open_plugin(
     case: Case, name: str, records: tuple[ClusterRecord, ...] = ()
-) -> tuple[Workspace, Feature, Pod]:
+) -> tuple[Workspace, Plugin, Pod]:
     """The plugin over the cluster of a case, and the pod to place."""
     args = PLUGIN_ARGS[name](case.input.get("args") or {}) if name in PLUGIN_ARGS else None
     workspace = Workspace(cluster(case.input, records))
-    return workspace, feature_type(name)(workspace, args), pod_from_manifest(case.input["pod"])
+    return workspace, plugin_type(name)(workspace, args), pod_from_manifest(case.input["pod"])
 
 
 def single_score(case: Case, name: str) -> dict[str, int]:
     """The raw score of the only node."""
-    _, feature, pod = open_plugin(case, name)
-    scores = feature.evaluator(pod, feature.request_of(pod)).scores(ALL_ROWS)
+    _, plugin, pod = open_plugin(case, name)
+    scores = plugin.evaluator(pod, plugin.request_of(pod)).scores(ALL_ROWS)
     assert scores is not None
     return {"score": int(scores[0])}
 
@@ -84,13 +84,13 @@ def stock(case: Case, records: tuple[ClusterRecord, ...] = ()) -> Any:
     """PreFilter, Filter, PreScore, Score and NormalizeScore of one stock plugin."""
     name = case.input["plugin"]
     try:
-        workspace, feature, pod = open_plugin(case, name, records)
+        workspace, plugin, pod = open_plugin(case, name, records)
     except ManifestError as error:
         return {"argsError": str(error)}
-    request = feature.request_of(pod)
+    request = plugin.request_of(pod)
     if isinstance(request, Refusal):
         return {"preFilter": {"code": HOPELESS, "reasons": [request.reason]}}
-    evaluator = feature.evaluator(pod, request) if request is not None else Evaluator()
+    evaluator = plugin.evaluator(pod, request) if request is not None else Evaluator()
     answer: dict[str, Any] = {}
     names = workspace.layout.names
     fits = evaluator.fits(ALL_ROWS)
@@ -165,5 +165,5 @@ PLUGINS.update(PLACEMENT)
 def upstream(case: Case) -> Any:
     plugin = case.input["plugin"]
     if plugin not in PLUGINS:
-        raise Missing(f"no feature {plugin}")
+        raise Missing(f"no plugin {plugin}")
     return PLUGINS[plugin](case)

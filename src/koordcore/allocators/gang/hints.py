@@ -30,16 +30,16 @@ class HintOutcome:
 
 
 def merge_node_sets(node_sets: Mapping[str, Collection[str] | None]) -> HintOutcome:
-    """Intersect the node sets that features allow, None meaning all nodes.
+    """Intersect the node sets that plugins allow, None meaning all nodes.
 
-    An empty intersection names every feature that took part until then, sorted.
+    An empty intersection names every plugin that took part until then, sorted.
     """
     merged: frozenset[str] | None = None
     restricting: list[str] = []
-    for feature, allowed in node_sets.items():
+    for plugin, allowed in node_sets.items():
         if allowed is None:
             continue
-        restricting.append(feature)
+        restricting.append(plugin)
         merged = frozenset(allowed) if merged is None else merged & frozenset(allowed)
         if not merged:
             names = sorted(restricting)
@@ -69,14 +69,14 @@ def apply_hint(
     fits: Callable[[str], bool],
     limit: int = DEFAULT_MAX_HINT_NODES,
 ) -> HintOutcome:
-    """Apply a hint together with the node sets of other features.
+    """Apply a hint together with the node sets of other plugins.
 
     Parameters
     ----------
     hint
         The pod's hint, None for none.
     other_sets
-        Allowed nodes per feature, None for all.
+        Allowed nodes per plugin, None for all.
     known
         Nodes that exist; preferred ones that do not are passed over.
     fits

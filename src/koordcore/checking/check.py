@@ -1,0 +1,161 @@
+"""The checks of a whole result, in the order in which a reader would ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["check_result"]
+
+Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
+
+
+def _checks() -> tuple[Check, ...]:
+    """One function per rule book; each reads only the snapshot before and the result."""
+    # Read on the first check: every rule book brings the model of its room, a third of the import's time.
+    from koordcore.checking.cpus import check_cpus
+    from koordcore.checking.devices import check_devices
+    from koordcore.checking.gangs import check_gangs
+    from koordcore.checking.neighbours import check_neighbours
+    from koordcore.checking.nodes import check_nodes
+    from koordcore.checking.placement import check_placements
+    from koordcore.checking.quotas import check_quotas
+    from koordcore.checking.unmodelled import check_unmodelled
+    from koordcore.checking.victims import check_victims
+    from koordcore.checking.volumes import check_volumes
+
+    return (
+        check_unmodelled,
+        check_nodes,
+        check_placements,
+        check_neighbours,
+        check_volumes,
+        check_devices,
+        check_cpus,
+        check_quotas,
+        check_gangs,
+        check_victims,
+    )
+
+
+def check_result(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation, ...]:
+    """Do what :func:`koordcore.verify` promises."""
+    from koordcore.checking.cpus import check_cpu_requests
+    from koordcore.checking.devices import check_device_requests
+    from koordcore.checking.places import check_device_places
+
+    before, outcome, plain, whole = snapshot, result, result, result
+    reserved: tuple[Violation, ...] = ()
+    spared: frozenset[PodKey] = frozenset()
+    if result.policy.plugin("Reservation") is not None:
+        from koordcore.checking.reservations import (
+            check_reservations,
+            taken_in,
+            with_holders,
+            with_remainders,
+            without_holders,
+        )
+
+        reserved = tuple(check_reservations(snapshot, result))
+        before = with_remainders(snapshot)
+        outcome = attrs.evolve(result, snapshot=with_remainders(result.snapshot))
+        whole = attrs.evolve(result, snapshot=with_holders(result.snapshot))
+        plain = without_holders(result, snapshot)
+        spared = taken_in(snapshot, result)
+    found = list(_check_decisions(before, outcome))
+    known = {violation.subject for violation in found}
+    for check in _checks():
+        found.extend(one for one in check(before, outcome) if one.subject not in known)
+    for check in (check_cpu_requests, check_device_requests, check_device_places):
+        found.extend(one for one in check(before, whole) if one.subject not in known)
+    found += [one for one in reserved if one.subject not in known]
+    found.extend(_check_snapshot(snapshot, plain, spared))
+    return tuple(sorted(set(found)))
+
+
+def _check_decisions(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Every decision is about a pod that waits, once, and names a node that exists."""
+    pending = {pod.key: pod for pod in (*result.snapshot.pending, *snapshot.pending)}
+    after = {pod.key: pod for state in result.snapshot.nodes for pod in state.pods}
+    nodes = {state.name for state in snapshot.nodes}
+    bound = {pod.key for state in snapshot.nodes for pod in state.pods}
+    seen: set[PodKey] = set()
+    for decision in result.decisions:
+        key = decision.pod
+        if key in seen:
+            yield Violation(ViolationKind.DECIDED_TWICE, str(key), "has more than one decision")
+        seen.add(key)
+        if key in bound:
+            yield Violation(ViolationKind.ALREADY_BOUND, str(key), "was bound before")
+        pod = pending.get(key) or after.get(key)
+        if pod is None:
+            yield Violation(ViolationKind.UNKNOWN_POD, str(key), "is in neither snapshot")
+        elif pod.gated and isinstance(decision, Bound | Nominated):
+            yield Violation(ViolationKind.GATED, str(key), f"is held by gate {pod.gates[0]}")
+        if isinstance(decision, Bound | Nominated) and decision.node not in nodes:
+            yield Violation(ViolationKind.UNKNOWN_NODE, str(key), f"no node {decision.node}")
+
+
+def _check_snapshot(
+    snapshot: ClusterSnapshot, result: ScheduleResult, spared: frozenset[PodKey]
+) -> Iterator[Violation]:
+    """The snapshot afterwards differs from the one before by exactly the decisions.
+
+    Parameters
+    ----------
+    spared
+        Running pods that a decision about a reservation changed as it may.
+    """
+    before = {pod.key: pod for state in snapshot.nodes for pod in state.pods}
+    after = {pod.key: pod for state in result.snapshot.nodes for pod in state.pods}
+    decided: Mapping[PodKey, PodDecision] = {one.pod: one for one in result.decisions}
+    if [state.node for state in snapshot.nodes] != [state.node for state in result.snapshot.nodes]:
+        yield Violation(ViolationKind.SNAPSHOT, "nodes", "are not the same before and after")
+    reserving = result.policy.plugin("Reservation") is not None
+    if _records(snapshot, reserving) != _records(result.snapshot, reserving):
+        yield Violation(ViolationKind.SNAPSHOT, "records", "are not the same before and after")
+    for key in sorted({*before, *after}):
+        decision = decided.get(key)
+        if isinstance(decision, Waiting):
+            decision = decision.held
+        if key in spared:
+            continue
+        # Forks share what did not change, and comparing a pod field by field takes its time.
+        if key in before and after.get(key) is not before[key] and after.get(key) != before[key]:
+            message = "is gone" if key not in after else "is not as it was"
+            yield Violation(ViolationKind.SNAPSHOT, str(key), message)
+        elif key not in before and not isinstance(decision, Bound):
+            yield Violation(ViolationKind.NOT_DECIDED, str(key), "is bound without a decision")
+        elif key not in before and isinstance(decision, Bound):
+            yield from _check_written(after[key], decision)
+    waiting = {pod.key for pod in result.snapshot.pending}
+    for pod in snapshot.pending:
+        if pod.key not in waiting and pod.key not in after:
+            yield Violation(ViolationKind.SNAPSHOT, str(pod.key), "is lost")
+    for decision in result.decisions:
+        if isinstance(decision, Bound) and decision.pod not in after:
+            yield Violation(ViolationKind.SNAPSHOT, str(decision.pod), "is decided but not bound")
+
+
+def _records(snapshot: ClusterSnapshot, reserving: bool) -> list[ClusterRecord]:
+    """Give the records that no decision may change; reservations are looked at apart."""
+    return [one for one in snapshot.records if not (reserving and isinstance(one, Reservation))]
+
+
+def _check_written(pod: Pod, decision: Bound) -> Iterator[Violation]:
+    if pod.node_name != decision.node:
+        message = f"is on {pod.node_name}, the decision says {decision.node}"
+        yield Violation(ViolationKind.SNAPSHOT, str(pod.key), message)
+    for key, value in decision.annotations.items():
+        if pod.annotations.get(key) != value:
+            yield Violation(ViolationKind.SNAPSHOT, str(pod.key), f"annotation {key} is not as decided")

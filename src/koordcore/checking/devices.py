@@ -1,0 +1,180 @@
+"""Devices: every card, NIC and virtual function that a pod was given, counted anew from the annotations."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.errors import KoordcoreError
+from koordcore.model.decisions import Bound
+from koordcore.model.devices import Device, DeviceObject
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.quantity import parse_quantity
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["ALLOCATED", "RATIO", "asked_of", "check_device_requests", "check_devices"]
+
+ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
+JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
+
+WHOLE_CARDS: Final = ("nvidia.com/gpu", "amd.com/gpu")
+CORE: Final = "koordinator.sh/gpu-core"
+RATIO: Final = "koordinator.sh/gpu-memory-ratio"
+BOTH: Final = "koordinator.sh/gpu"
+
+
+@attrs.frozen
+class _Part:
+    """One device as one pod holds it."""
+
+    pod: PodKey
+    kind: str
+    minor: int
+    amounts: Mapping[str, int]
+    vfs: tuple[str, ...]
+
+
+def check_devices(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """What new pods hold exists, is healthy, and is nobody else's."""
+    if not result.policy.filters("DeviceShare"):
+        return
+    objects = {device.name: device for device in snapshot.of(DeviceObject)}
+    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    for state in result.snapshot.nodes:
+        fresh = [pod for pod in state.pods if pod.key in new]
+        device = objects.get(state.name)
+        if fresh and device is not None:
+            yield from _check_node(device, state, new)
+
+
+def check_device_requests(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """What new pods hold is what they asked for; reservations are whole in the result."""
+    if not result.policy.filters("DeviceShare"):
+        return
+    objects = {device.name: device for device in snapshot.of(DeviceObject)}
+    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    for state in result.snapshot.nodes:
+        device = objects.get(state.name)
+        for pod in state.pods:
+            if device is not None and pod.key in new:
+                yield from _check_request(pod, device)
+
+
+def _parts(pod: Pod) -> list[_Part]:
+    text = pod.annotations.get(ALLOCATED)
+    if not text:
+        return []
+    found = []
+    for kind, entries in json.loads(text).items():
+        for entry in entries or ():
+            amounts = {name: parse_quantity(value) for name, value in (entry.get("resources") or {}).items()}
+            extension = entry.get("extension") or {}
+            vfs = tuple(str(vf.get("busID")) for vf in extension.get("vfs") or ())
+            found.append(_Part(pod.key, kind, int(entry.get("minor", 0)), amounts, vfs))
+    return found
+
+
+def _check_node(device: DeviceObject, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
+    known: dict[tuple[str, int], Device] = {(str(one.type), one.minor): one for one in device.devices}
+    parts: dict[tuple[str, int], list[_Part]] = defaultdict(list)
+    for pod in state.pods:
+        try:
+            for part in _parts(pod):
+                parts[part.kind, part.minor].append(part)
+        except (ValueError, TypeError, AttributeError, KoordcoreError):
+            if pod.key in new:
+                yield _broken(pod.key, f"{ALLOCATED} cannot be read")
+    for (kind, minor), holders in sorted(parts.items()):
+        fresh = [part for part in holders if part.pod in new]
+        if not fresh:
+            continue
+        one = known.get((kind, minor))
+        where = f"{kind} {minor} of {state.name}"
+        if one is None or not one.health:
+            yield _broken(fresh[0].pod, f"{where} {'is not healthy' if one else 'does not exist'}")
+            continue
+        yield from _check_amounts(one, holders, fresh[0].pod, where)
+        yield from _check_vfs(holders, fresh[0].pod, where)
+
+
+def _check_amounts(one: Device, holders: list[_Part], pod: PodKey, where: str) -> Iterator[Violation]:
+    for name, limit in sorted(one.resources.items()):
+        used = sum(part.amounts.get(name, 0) for part in holders)
+        if used > limit:
+            yield _broken(pod, f"{where}: {used} of {limit} {name} given away")
+    for name in sorted({name for part in holders if part.pod == pod for name in part.amounts}):
+        # Nothing of what the device does not report is nothing taken.
+        if name not in one.resources and any(part.amounts.get(name) for part in holders if part.pod == pod):
+            yield _broken(pod, f"{where} has no {name}")
+
+
+def _check_vfs(holders: list[_Part], pod: PodKey, where: str) -> Iterator[Violation]:
+    taken: set[str] = set()
+    for part in holders:
+        for vf in part.vfs:
+            if vf in taken:
+                yield _broken(pod, f"VF {vf} of {where} is given twice")
+            taken.add(vf)
+
+
+def _check_request(pod: Pod, device: DeviceObject) -> Iterator[Violation]:
+    """The amounts are those asked for, and joint devices share a PCIe switch where they must."""
+    try:
+        parts = _parts(pod)
+    except (ValueError, TypeError, AttributeError, KoordcoreError):
+        return
+    asked = asked_of(pod)
+    cards = [part for part in parts if part.kind == "gpu"]
+    for name, amount in sorted(asked.items()):
+        given = sum(part.amounts.get(name, 0) for part in cards)
+        # Amounts that do not divide evenly among cards are rounded down, by less than one unit a card.
+        if not amount - len(cards) < given <= amount:
+            yield _broken(pod.key, f"asked for {amount} {name}, holds {given}")
+    if len({part.minor for part in cards}) != len(cards):
+        yield _broken(pod.key, "holds one card twice")
+    yield from _check_joint(pod, parts, device)
+
+
+def asked_of(pod: Pod) -> dict[str, int]:
+    """Add up what a pod asks of cards, in percent points."""
+    wanted: dict[str, int] = {}
+    whole = sum(pod.requests.get(name, 0) for name in WHOLE_CARDS) * 100 + pod.requests.get(BOTH, 0)
+    for name in (CORE, RATIO):
+        amount = pod.requests.get(name, 0) + whole
+        if amount:
+            wanted[name] = amount
+    return wanted
+
+
+def _check_joint(pod: Pod, parts: list[_Part], device: DeviceObject) -> Iterator[Violation]:
+    text = pod.annotations.get(JOINT)
+    if not text:
+        return
+    try:
+        raw: Any = {str(key).lower(): value for key, value in json.loads(text).items()}
+    except (ValueError, AttributeError):
+        return
+    if raw.get("requiredscope") != "SamePCIe":
+        return
+    kinds = [kind for kind in raw.get("devicetypes") or () if any(part.kind == kind for part in parts)]
+    switches: dict[str, set[str]] = {kind: set() for kind in kinds}
+    place = {
+        (str(one.type), one.minor): one.topology.pcie_id for one in device.devices if one.topology is not None
+    }
+    for part in parts:
+        if part.kind in switches:
+            switches[part.kind].add(str(place.get((part.kind, part.minor), "")))
+    if len(kinds) > 1 and len({frozenset(found) for found in switches.values()}) > 1:
+        shown = "; ".join(f"{kind} on {', '.join(sorted(found))}" for kind, found in switches.items())
+        yield _broken(pod.key, f"devices are not on the same PCIe switches: {shown}")
+
+
+def _broken(pod: PodKey, message: str) -> Violation:
+    return Violation(ViolationKind.DEVICE, str(pod), message)

@@ -1,0 +1,144 @@
+"""How many pods a plan of moves takes away at any moment: budgets, workloads, gangs, migration limits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from koordcore.checking.victims import gang_minimums
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.moves import Move
+from koordcore.model.pods import OwnerReference, Pod, PodKey
+from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs, Share
+from koordcore.protocol.gang import gang_name
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["check_disruptions"]
+
+COUNTED: Final = ("ReplicaSet", "Deployment", "StatefulSet", "ReplicationController", "CloneSet")
+
+
+@attrs.frozen
+class _Limit:
+    """Pods of which at most so many may be away at once, besides those that are away anyhow."""
+
+    kind: ViolationKind
+    name: str
+    pods: frozenset[PodKey]
+    most: int
+    away: frozenset[PodKey] = frozenset()
+
+
+def check_disruptions(
+    snapshot: ClusterSnapshot, moves: Sequence[Move], args: MigrationControllerArgs, limits: EvictionLimits
+) -> Iterator[Violation]:
+    """At no moment more pods are away than budgets, workloads, gangs and limits allow."""
+    held = [
+        *_budgets(snapshot),
+        *_workloads(snapshot, args),
+        *_gangs(snapshot),
+        *_migrating(snapshot, moves, args),
+    ]
+    for wave in range(max((move.arrives for move in moves), default=-1) + 1):
+        gone = {move.pod for move in moves if move.leaves <= wave <= move.arrives}
+        for limit in held:
+            leaving = gone & limit.pods
+            if leaving and len(leaving | limit.away) > limit.most:
+                message = f"wave {wave + 1}: {len(leaving | limit.away)} away, {max(0, limit.most)} allowed"
+                yield Violation(limit.kind, limit.name, message)
+    yield from _whole(moves, limits)
+
+
+def _budgets(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
+    for budget in snapshot.of(PodDisruptionBudget):
+        keys = frozenset(
+            pod.key
+            for pod in snapshot.bound_pods()
+            if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)
+        )
+        name = f"{budget.namespace}/{budget.name}"
+        yield _Limit(ViolationKind.BUDGET, name, keys, budget.disruptions_allowed)
+
+
+def _workloads(snapshot: ClusterSnapshot, args: MigrationControllerArgs) -> Iterator[_Limit]:
+    records = {(one.kind, one.namespace, one.name): one for one in snapshot.of(Workload)}
+
+    def record(owner: OwnerReference | None, namespace: str) -> Workload | None:
+        found = records.get((owner.kind, namespace, owner.name)) if owner is not None else None
+        return found if found is not None and owner is not None and found.uid == owner.uid else None
+
+    members: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
+    for pod in snapshot.bound_pods():
+        found = record(next((one for one in pod.owners if one.controller), None), pod.namespace)
+        if found is not None and found.kind == "ReplicaSet":
+            above = next((one for one in found.owners if one.controller and one.kind == "Deployment"), None)
+            found = record(above, pod.namespace) or found
+        if found is not None and (found.kind in COUNTED or (found.kind != "Job" and found.replicas)):
+            members[found.kind, found.namespace, found.name].append(pod)
+    for (kind, namespace, name), pods in sorted(members.items()):
+        replicas = records[kind, namespace, name].replicas or 0
+        keys = frozenset(pod.key for pod in pods)
+        away = frozenset(pod.key for pod in pods if not pod.ready or pod.deleted is not None or pod.finished)
+        alone = replicas == 1 and not args.skip_check_expected_replicas
+        subject = f"{kind} {namespace}/{name}"
+        for share in (args.max_unavailable_per_workload, args.max_migrating_per_workload):
+            most = 0 if alone else _scaled(replicas, share)
+            yield _Limit(ViolationKind.BUDGET, subject, keys, most, away)
+
+
+def _scaled(replicas: int, share: Share | None) -> int:
+    """Turn a count, a percentage or nothing into pods; rounding leaves one at least."""
+    if share is None:
+        count = replicas // 10 if replicas > 10 else (2 if replicas >= 4 else 1)
+    elif isinstance(share, int):
+        count = share or 1
+    else:
+        count = replicas * int(share.rstrip("%")) // 100 or 1
+    return min(count, replicas)
+
+
+def _gangs(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
+    members: dict[str, list[Pod]] = defaultdict(list)
+    for pod in snapshot.bound_pods():
+        name = gang_name(pod.labels, pod.annotations)
+        if name and not pod.finished and pod.deleted is None:
+            members[f"{pod.namespace}/{name}"].append(pod)
+    for name, least in sorted(gang_minimums(snapshot, members).items()):
+        keys = frozenset(pod.key for pod in members[name])
+        yield _Limit(ViolationKind.GANG, name, keys, len(keys) - least)
+
+
+def _migrating(
+    snapshot: ClusterSnapshot, moves: Sequence[Move], args: MigrationControllerArgs
+) -> Iterator[_Limit]:
+    sets: dict[tuple[str, int], set[PodKey]] = defaultdict(set)
+    for move in moves:
+        for name, most in (
+            ("all nodes", args.max_migrating_globally),
+            (f"namespace {move.pod.namespace}", args.max_migrating_per_namespace),
+            (f"node {move.source}", args.max_migrating_per_node),
+        ):
+            if most is not None and most > 0:
+                sets[name, most].add(move.pod)
+    for (name, most), keys in sorted(sets.items()):
+        yield _Limit(ViolationKind.LIMIT, name, frozenset(keys), most)
+
+
+def _whole(moves: Sequence[Move], limits: EvictionLimits) -> Iterator[Violation]:
+    """The whole plan stays within what one cycle may evict."""
+    counts: dict[tuple[str, int], int] = defaultdict(int)
+    for move in moves:
+        for name, most in (
+            ("all nodes", limits.total),
+            (f"namespace {move.pod.namespace}", limits.per_namespace),
+            (f"node {move.source}", limits.per_node),
+        ):
+            if most is not None:
+                counts[name, most] += 1
+    for (name, most), count in sorted(counts.items()):
+        if count > most:
+            yield Violation(ViolationKind.LIMIT, name, f"{count} evictions, {most} allowed")

@@ -1,0 +1,103 @@
+"""Gangs: all of the minimum or nothing, and gathered as they must be."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.errors import ModelError
+from koordcore.model.decisions import Bound, Waiting
+from koordcore.model.gangs import Gang, GangMode, NetworkTopologySpec, PodGroup
+from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
+from koordcore.model.pods import Pod, PodKey
+from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.topology.gathering import gathering_violations
+from koordcore.topology.network import NetworkTopology, build_tree, order_layers
+
+__all__ = ["check_gangs"]
+
+
+def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Every gang that got a member has its minimum, and its members lie as they must."""
+    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    held = {one.pod for one in result.decisions if isinstance(one, Waiting) and one.held}
+    members: dict[str, list[Pod]] = defaultdict(list)
+    for state in result.snapshot.nodes:
+        for pod in state.pods:
+            name = gang_name(pod.labels, pod.annotations)
+            if name:
+                members[f"{pod.namespace}/{name}"].append(pod)
+    gangs = _gangs(snapshot, members)
+    for gang_id in sorted(members):
+        gang = gangs.get(gang_id)
+        if gang is None:
+            continue
+        grown = {pod.key for pod in members[gang_id]} & new
+        if grown:
+            yield from _check_group(gang, gangs, members)
+            if gang.topology_spec is not None:
+                yield from _check_gather(snapshot, gang.id, gang.topology_spec, members[gang_id], new)
+        if gang.mode is GangMode.STRICT and {pod.key for pod in members[gang_id]} & held:
+            yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
+
+
+def _gangs(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, Gang]:
+    gangs = {group.id: gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)}
+    for gang_id, pods in members.items():
+        # Without a PodGroup the first member, by age and name, says how the gang is meant.
+        ordered = sorted(pods, key=lambda pod: (pod.created is None, pod.created, pod.key))
+        for pod in () if gang_id in gangs else ordered:
+            config = parse_gang_pod(
+                namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
+            ).pod.config
+            if config is not None:
+                gangs[gang_id] = config
+                break
+    return gangs
+
+
+def _check_group(
+    gang: Gang, gangs: Mapping[str, Gang], members: Mapping[str, list[Pod]]
+) -> Iterator[Violation]:
+    for name in gang.group:
+        least = gangs[name].min_available if name in gangs else 0
+        placed = len(members.get(name, ()))
+        if placed < least:
+            message = f"{placed} of at least {least} members of {name} have a node"
+            yield Violation(ViolationKind.GANG, gang.id, message)
+
+
+def _check_gather(
+    snapshot: ClusterSnapshot,
+    gang_id: str,
+    spec: NetworkTopologySpec,
+    pods: list[Pod],
+    new: set[PodKey],
+) -> Iterator[Violation]:
+    tree = _tree(snapshot)
+    if tree is None:
+        yield Violation(ViolationKind.GANG, gang_id, "wants to be gathered, and there is no network topology")
+        return
+    broken = gathering_violations(
+        tree,
+        [str(pod.node_name) for pod in pods if pod.key in new],
+        must_layer=spec.must_layer(tree.layers),
+        multiples=spec.multiples,
+        bound=[str(pod.node_name) for pod in pods if pod.key not in new],
+    )
+    for message in broken:
+        yield Violation(ViolationKind.GANG, gang_id, message)
+
+
+def _tree(snapshot: ClusterSnapshot) -> NetworkTopology | None:
+    declared = snapshot.find(ClusterNetworkTopology, DEFAULT_NETWORK_TOPOLOGY)
+    if declared is None:
+        return None
+    try:
+        layers = order_layers(declared.layers)
+    except ModelError:
+        return None
+    return build_tree(layers, {state.name: state.node.labels for state in snapshot.nodes})

@@ -1,0 +1,246 @@
+"""Who leaves in vain: every victim is put back, and the job must then fit no longer.
+
+The cluster is looked at as it stood at the plan's turn, by sums of amounts, host ports and quotas. Where
+these do not settle it, because cards, CPUs, volumes, neighbours, reservations, the load or a runtime quota
+have a say, the victim has the benefit of the doubt.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final, TypeAlias
+
+import attrs
+
+from koordcore.checking.nodes import STANDS_FOR
+from koordcore.checking.quotas import parents_of, quota_of
+from koordcore.checking.room import overflow
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.decisions import Bound
+from koordcore.model.devices import DeviceObject
+from koordcore.model.metrics import NodeMetric
+from koordcore.model.nodes import NodeState
+from koordcore.model.numa import NodeResourceTopology
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, total
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["check_needed"]
+
+PLAIN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+HOLDING: Final = (
+    "scheduling.koordinator.sh/device-allocated",
+    "scheduling.koordinator.sh/resource-status",
+    "scheduling.koordinator.sh/reservation-allocated",
+)
+_MOST_TOGETHER: Final = 10
+"""Pods of one gang on one node among whom subsets are tried."""
+
+Verdict: TypeAlias = bool | None
+"""Whether the job fits; None where sums do not tell."""
+
+
+@attrs.frozen(eq=False)
+class _Turn:
+    """The cluster when a plan was made, with the plan carried out.
+
+    Parameters
+    ----------
+    states
+        Nodes with their pods as they are at the end of the call.
+    later
+        Pods that were placed after the plan.
+    gone
+        Victims of this plan and of the earlier ones.
+    coming, promised
+        Members and pods that move, by node; pods that were nominated before.
+    """
+
+    snapshot: ClusterSnapshot
+    result: ScheduleResult
+    states: Mapping[str, NodeState]
+    later: frozenset[PodKey]
+    gone: frozenset[PodKey]
+    coming: Mapping[str, Sequence[Pod]]
+    promised: Mapping[str, Sequence[Pod]]
+
+    def fits(self, node: str, back: Sequence[Pod], group: frozenset[PodKey]) -> Verdict:
+        """Tell whether those who come to a node fit although some victims of a group stay."""
+        state = self.states[node]
+        coming = [pod for pod in self.coming.get(node, ()) if pod.key not in group]
+        away = self.gone | self.later
+        staying = [pod for pod in state.pods if pod.key not in away]
+        there = [*staying, *back, *self.promised.get(node, ())]
+        policy = self.result.policy
+        if not coming:
+            return None if self._reserved(there) else True
+        if next(overflow(state.node, there, coming, policy), None):
+            return None if self._reserved(there) else False
+        ports = [port for pod in coming for port in pod.host_ports]
+        if policy.filters("NodePorts") and any(
+            port.conflicts(other) for pod in back for other in pod.host_ports for port in ports
+        ):
+            return False
+        return None if self._doubtful(node, there, back, coming) else True
+
+    def _reserved(self, there: Sequence[Pod]) -> bool:
+        """What a reservation still held at the time is not known."""
+        return any(
+            pod.annotations.get(STANDS_FOR) == "true" or HOLDING[2] in pod.annotations for pod in there
+        )
+
+    def _doubtful(self, node: str, there: Sequence[Pod], back: Sequence[Pod], coming: Sequence[Pod]) -> bool:
+        """Tell whether more than sums may speak against those who come."""
+        devices = {name for pod in coming for name in pod.requests if name not in PLAIN}
+        fine = any(key in pod.annotations for pod in back for key in HOLDING) or any(
+            name in devices for pod in back for name in pod.requests
+        )
+        detailed = any(one.name == node for one in self.snapshot.of(DeviceObject)) or any(
+            one.name == node for one in self.snapshot.of(NodeResourceTopology)
+        )
+        reported = any(one.node == node for one in self.snapshot.of(NodeMetric))
+        loaded = reported and self.result.policy.filters("LoadAwareScheduling")
+        near = any(pod.affinity is not None or pod.spread_constraints for pod in (*coming, *back))
+        volumes = any(pod.claims for pod in back) and any(pod.claims for pod in coming)
+        return loaded or near or volumes or (detailed and fine) or self._reserved(there)
+
+    def admitted(self, members: Sequence[Pod], back: Sequence[Pod]) -> Verdict:
+        """Tell whether the members' quotas admit them although some victims stay."""
+        quotas = {quota.name: quota for quota in self.snapshot.of(ElasticQuota)}
+        policy = self.result.policy
+        if not quotas or not policy.filters("ElasticQuota"):
+            return True
+        setting = policy.plugin("ElasticQuota")
+        args = setting.args if setting and setting.args else QuotaPolicy()
+        spaces = {space: name for name, quota in sorted(quotas.items()) for space in quota.namespaces}
+
+        def chain(pod: Pod) -> list[str]:
+            own = quota_of(pod, quotas, spaces)
+            return [own, *(parents_of(own, quotas) if args.enable_check_parent_quota else ())]
+
+        asked = {name for pod in members for name in chain(pod)}
+        if not asked & quotas.keys():
+            return True
+        held: dict[str, list[Pod]] = defaultdict(list)
+        away = (self.gone | self.later) - {pod.key for pod in back}
+        running = [pod for state in self.states.values() for pod in state.pods if pod.key not in away]
+        known = {pod.key for pod in running}
+        stays = {pod.key for pod in back}
+        arriving = [pod for pods in self.coming.values() for pod in pods if pod.key not in stays]
+        for pod in (*running, *(one for one in back if one.key not in known), *arriving):
+            for name in chain(pod):
+                held[name].append(pod)
+        sure = True
+        for name in sorted(asked & quotas.keys()):
+            used = total(pod.requests for pod in held[name])
+            names = {resource for pod in members for resource in pod.requests}
+            if any(used.get(one, 0) > quotas[name].max[one] for one in names & quotas[name].max.keys()):
+                return False
+            sure &= all(used.get(one, 0) <= quotas[name].min.get(one, 0) for one in names)
+        return True if sure or not args.enable_runtime_quota else None
+
+
+def check_needed(
+    snapshot: ClusterSnapshot,
+    result: ScheduleResult,
+    members: Mapping[str, Sequence[Pod]],
+    minimums: Mapping[str, int],
+) -> Iterator[Violation]:
+    """Put every victim, and every gang that breaks, back: its job must not fit then.
+
+    Parameters
+    ----------
+    members, minimums
+        Running pods of every gang, and its minimum, by id.
+    """
+    if not result.policy.filters("NodeResourcesFit"):
+        return
+    running = {pod.key: pod for pod in snapshot.bound_pods()}
+    pending = {str(pod.key): pod for pod in (*snapshot.pending, *result.snapshot.pending)}
+    turn_of = {one.pod: number for number, one in enumerate(result.decisions)}
+    states = {state.name: state for state in result.snapshot.nodes}
+    gone: set[PodKey] = set()
+    coming: dict[str, list[Pod]] = defaultdict(list)
+    placed: set[PodKey] = set()
+    gang_of = {pod.key: gang for gang in minimums for pod in members[gang]}
+    for plan in result.preemptions:
+        own = [pending[key] for key in plan.nominations if key in pending]
+        known = [one for one in plan.victims if one.pod in running and one.node in states]
+        if not own or len(known) < len(plan.victims):
+            continue  # named elsewhere
+        leaving = Counter(gang_of[victim.pod] for victim in plan.victims if victim.pod in gang_of)
+        ran = {gang: sum(pod.key not in gone for pod in members[gang]) for gang in leaving}
+        broken = {gang for gang, number in leaving.items() if ran[gang] - number < minimums[gang]}
+        gone.update(victim.pod for victim in plan.victims)
+        placed.update(pod.key for pod in own)
+        for pod in own:
+            coming[plan.nominations[str(pod.key)]].append(pod)
+        for move in plan.moves:
+            coming[move.node].append(running[move.victim.pod])
+        first = min(turn_of.get(pod.key, 0) for pod in own)
+        later = {one.pod for one in result.decisions[first:] if isinstance(one, Bound)}
+        turn = _Turn(
+            snapshot=snapshot,
+            result=result,
+            states=states,
+            later=frozenset(later),
+            gone=frozenset(gone),
+            coming=coming,
+            promised=_promised(snapshot, own, placed),
+        )
+        groups: dict[str, list[Pod]] = defaultdict(list)
+        for victim in plan.victims:
+            gang = gang_of.get(victim.pod, "")
+            groups[gang if gang in broken else str(victim.pod)].append(running[victim.pod])
+        slack = {gang: max(0, ran[gang] - minimums[gang]) for gang in broken}
+        yield from _check_groups(turn, own, groups, slack)
+
+
+def _promised(
+    snapshot: ClusterSnapshot, own: Sequence[Pod], placed: set[PodKey]
+) -> Mapping[str, Sequence[Pod]]:
+    """Pods of others that were nominated before and are at least as important."""
+    least = min(pod.priority for pod in own)
+    found: dict[str, list[Pod]] = defaultdict(list)
+    for pod in snapshot.pending:
+        if pod.nominated_node and pod.key not in placed and pod.priority >= least:
+            found[pod.nominated_node].append(pod)
+    return found
+
+
+def _check_groups(
+    turn: _Turn, own: Sequence[Pod], groups: Mapping[str, Sequence[Pod]], slack: Mapping[str, int]
+) -> Iterator[Violation]:
+    """Put back what leaves together, one group after the other."""
+    for name, group in sorted(groups.items()):
+        if turn.admitted(own, group) is not True:
+            continue
+        back: dict[str, list[Pod]] = defaultdict(list)
+        for pod in group:
+            back[str(pod.node_name)].append(pod)
+        keys = frozenset(pod.key for pod in group)
+        verdicts = [turn.fits(node, pods, keys) for node, pods in sorted(back.items())]
+        if all(verdict is True for verdict in verdicts):
+            yield Violation(ViolationKind.VICTIM, name, f"could stay: {own[0].key} fits all the same")
+        elif slack.get(name):
+            needed = [_fewest(turn, node, pods, keys) for node, pods in sorted(back.items())]
+            number = sum(one for one in needed if one is not None)
+            if None not in needed and number <= slack[name]:
+                message = f"need not break: {number} have to leave, it can spare {slack[name]}"
+                yield Violation(ViolationKind.VICTIM, name, message)
+
+
+def _fewest(turn: _Turn, node: str, pods: Sequence[Pod], group: frozenset[PodKey]) -> int | None:
+    """Count how many of a gang's pods have to leave a node at least; None where that is not certain."""
+    if len(pods) > _MOST_TOGETHER:
+        return None
+    for number in range(len(pods) + 1):
+        for back in combinations(pods, len(pods) - number):
+            verdict = turn.fits(node, back, group)
+            if verdict is not False:
+                return number if verdict else None
+    return None

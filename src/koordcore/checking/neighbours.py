@@ -1,0 +1,291 @@
+"""Pods against each other: required affinity and anti-affinity, and hard spread constraints.
+
+Only what can be told from the end state is checked, so that a legal result is never blamed: the order in
+which pods were placed is not known here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.affinity import (
+    NodeInclusionPolicy,
+    PodAffinityTerm,
+    TaintEffect,
+    TopologySpreadConstraint,
+    UnsatisfiableAction,
+)
+from koordcore.model.cluster import Namespace
+from koordcore.model.decisions import Bound
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Pod, PodKey
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["check_neighbours"]
+
+Spaces: TypeAlias = Mapping[str, Mapping[str, str]]
+Placed: TypeAlias = tuple[Pod, Node]
+
+
+def check_neighbours(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Every pod that was bound is near whom it needs, far from whom it shuns or who shuns it, and spread."""
+    bound = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    placed = [(pod, state.node) for state in result.snapshot.nodes for pod in state.pods]
+    new = [one for one in placed if one[0].key in bound]
+    unseen: frozenset[PodKey] = frozenset()
+    if result.policy.plugin("Reservation") is not None:
+        from koordcore.checking.reservations import owned_holders
+
+        unseen = owned_holders(result.snapshot, [pod for pod, _ in new])
+    if result.policy.filters("InterPodAffinity"):
+        spaces = {one.name: one.labels for one in snapshot.of(Namespace)}
+        yield from _check_affinity(placed, new, spaces, unseen)
+    if result.policy.filters("PodTopologySpread"):
+        nodes = [state.node for state in result.snapshot.nodes]
+        yield from _check_spread(placed, new, nodes, bound, unseen)
+
+
+# -- affinity ---------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class _Index:
+    """Pods by one label pair each, so that a selector need not be held against all of them."""
+
+    everyone: Sequence[Placed]
+    by_label: Mapping[tuple[str, str], Sequence[Placed]]
+
+    @classmethod
+    def of(cls, placed: Sequence[Placed]) -> _Index:
+        by_label: dict[tuple[str, str], list[Placed]] = {}
+        for one in placed:
+            for pair in one[0].labels.items():
+                by_label.setdefault(pair, []).append(one)
+        return cls(placed, by_label)
+
+    def candidates(self, term: PodAffinityTerm) -> Sequence[Placed]:
+        if term.selector is None:
+            return ()
+        for pair in term.selector.match_labels.items():
+            return self.by_label.get(pair, ())
+        return self.everyone
+
+
+def _means(term: PodAffinityTerm, owner: str, other: Pod, spaces: Spaces, *, resolved: bool) -> bool:
+    """Tell whether a term of a pod in namespace ``owner`` means another pod."""
+    if term.selector is None or not term.selector.matches(other.labels):
+        return False
+    selector = term.namespace_selector
+    if not term.namespaces and selector is None:
+        return other.namespace == owner
+    if other.namespace in term.namespaces:
+        return True
+    if selector is None:
+        return False
+    if resolved and other.namespace not in spaces and (selector.match_labels or selector.requirements):
+        return False
+    return selector.matches(spaces.get(other.namespace, {}))
+
+
+def _terms(pod: Pod, part: str) -> tuple[PodAffinityTerm, ...]:
+    affinity = getattr(pod.affinity, part) if pod.affinity is not None else None
+    return () if affinity is None else tuple(affinity.required)
+
+
+def _check_affinity(
+    placed: Sequence[Placed], new: Sequence[Placed], spaces: Spaces, unseen: frozenset[PodKey]
+) -> Iterator[Violation]:
+    index = _Index.of(placed)
+    seen = [one for one in placed if one[0].key not in unseen] if unseen else placed
+    apart = _Index.of(seen) if unseen else index
+    shunned: dict[tuple[PodAffinityTerm, str], Counter[str]] = {}
+    needed: dict[tuple[tuple[PodAffinityTerm, ...], str], set[tuple[str, str]]] = {}
+    for pod, node in new:
+        owner = pod.namespace
+        for term in _terms(pod, "anti") if pod.key not in unseen else ():
+            if (term, owner) not in shunned:
+                shunned[term, owner] = _meant(term, owner, apart, spaces)
+            yield from _check_far(pod, node, term, shunned[term, owner], spaces)
+        terms = _terms(pod, "pod")
+        if terms and (terms, owner) not in needed:
+            needed[terms, owner] = _near(terms, owner, index, spaces)
+        for term in terms:
+            yield from _check_near(pod, node, term, needed[terms, owner])
+    fresh = [one for one in new if one[0].key not in unseen]
+    yield from _check_others(seen, _Index.of(fresh), spaces)
+
+
+def _meant(term: PodAffinityTerm, owner: str, index: _Index, spaces: Spaces) -> Counter[str]:
+    """Count the pods that a term means, by the value of its key."""
+    return Counter(
+        node.labels[term.topology_key]
+        for other, node in index.candidates(term)
+        if term.topology_key in node.labels and _means(term, owner, other, spaces, resolved=True)
+    )
+
+
+def _near(
+    terms: Sequence[PodAffinityTerm], owner: str, index: _Index, spaces: Spaces
+) -> set[tuple[str, str]]:
+    """Give the domains that hold a pod which all the terms mean."""
+    return {
+        (term.topology_key, node.labels[term.topology_key])
+        for other, node in index.candidates(terms[0])
+        if all(_means(each, owner, other, spaces, resolved=True) for each in terms)
+        for term in terms
+        if term.topology_key in node.labels
+    }
+
+
+def _check_far(
+    pod: Pod, node: Node, term: PodAffinityTerm, meant: Counter[str], spaces: Spaces
+) -> Iterator[Violation]:
+    """Nobody whom the pod shuns is in its domain."""
+    value = node.labels.get(term.topology_key)
+    if value is None:
+        return
+    others = meant[value] - _means(term, pod.namespace, pod, spaces, resolved=True)
+    if others:
+        message = f"shuns {others} pods in {term.topology_key}={value}"
+        yield Violation(ViolationKind.POD_AFFINITY, str(pod.key), message)
+
+
+def _check_near(
+    pod: Pod, node: Node, term: PodAffinityTerm, near: set[tuple[str, str]]
+) -> Iterator[Violation]:
+    """Somebody whom the pod needs is in its domain; the first of a series is near itself."""
+    value = node.labels.get(term.topology_key)
+    if value is None:
+        message = f"{node.name} has no {term.topology_key}, which its affinity needs"
+        yield Violation(ViolationKind.POD_AFFINITY, str(pod.key), message)
+    elif (term.topology_key, value) not in near:
+        message = f"nobody whom it needs is in {term.topology_key}={value}"
+        yield Violation(ViolationKind.POD_AFFINITY, str(pod.key), message)
+
+
+def _check_others(placed: Sequence[Placed], fresh: _Index, spaces: Spaces) -> Iterator[Violation]:
+    """No new pod is in the domain of another pod that shuns it."""
+    homes: dict[tuple[PodAffinityTerm, str], dict[str, list[PodKey]]] = {}
+    for owner, home in placed:
+        for term in _terms(owner, "anti"):
+            value = home.labels.get(term.topology_key)
+            if value is not None:
+                homes.setdefault((term, owner.namespace), {}).setdefault(value, []).append(owner.key)
+    for (term, space), owners in homes.items():
+        for pod, node in fresh.candidates(term):
+            value = node.labels.get(term.topology_key, "")
+            others = [key for key in owners.get(value, ())[:2] if key != pod.key]
+            if others and _means(term, space, pod, spaces, resolved=False):
+                message = f"{others[0]} shuns it in {term.topology_key}={value}"
+                yield Violation(ViolationKind.POD_AFFINITY, str(pod.key), message)
+
+
+# -- spread -----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Rule:
+    """A hard constraint with all that decides what it counts; equal rules are one."""
+
+    constraint: TopologySpreadConstraint
+    keys: tuple[str, ...]
+    namespace: str
+    like: tuple[object, ...]
+
+
+def _rules(pod: Pod) -> Iterator[_Rule]:
+    hard = [
+        one for one in pod.spread_constraints if one.when_unsatisfiable is UnsatisfiableAction.DO_NOT_SCHEDULE
+    ]
+    affinity = pod.affinity.node if pod.affinity else None
+    for one in hard:
+        values = tuple(pod.labels.get(key) for key in one.match_label_keys)
+        yield _Rule(
+            one,
+            tuple(each.topology_key for each in hard),
+            pod.namespace,
+            (pod.node_selector, affinity, pod.tolerations, values),
+        )
+
+
+def _check_spread(
+    placed: Sequence[Placed],
+    new: Sequence[Placed],
+    nodes: Sequence[Node],
+    bound: set[PodKey],
+    unseen: frozenset[PodKey],
+) -> Iterator[Violation]:
+    rules: dict[_Rule, list[Placed]] = {}
+    for pod, node in new:
+        for rule in _rules(pod):
+            key = rule.constraint.topology_key
+            if key not in node.labels:
+                message = f"{node.name} has no {key}, over which it is to be spread"
+                yield Violation(ViolationKind.SPREAD, str(pod.key), message)
+            else:
+                rules.setdefault(rule, []).append((pod, node))
+    for rule, owners in rules.items():
+        doubtful = (bound - {pod.key for pod, _ in owners}) | unseen
+        yield from _check_rule(rule, owners, placed, nodes, doubtful)
+
+
+def _check_rule(
+    rule: _Rule,
+    owners: Sequence[Placed],
+    placed: Sequence[Placed],
+    nodes: Sequence[Node],
+    doubtful: set[PodKey],
+) -> Iterator[Violation]:
+    constraint, key = rule.constraint, rule.constraint.topology_key
+    like = owners[0][0]
+    counts = {
+        node.labels[key]: 0
+        for node in nodes
+        if all(each in node.labels for each in rule.keys) and _counts(constraint, like, node)
+    }
+    for pod, node in placed:
+        if pod.namespace == rule.namespace and pod.deleted is None and _selected(constraint, like, pod):
+            if pod.key in doubtful:
+                return  # it may have come after the others or was looked through: no constraint held it back
+            value = node.labels.get(key)
+            if (
+                value in counts
+                and all(each in node.labels for each in rule.keys)
+                and _counts(constraint, like, node)
+            ):
+                counts[value] += 1
+    if not counts:
+        return
+    least = min(counts.values()) if len(counts) >= (constraint.min_domains or 1) else 0
+    for pod, node in owners:
+        skew = counts.get(node.labels[key], 0) - least
+        if _selected(constraint, like, pod) and skew > constraint.max_skew:
+            message = f"skew {skew} over {key}, at most {constraint.max_skew} allowed"
+            yield Violation(ViolationKind.SPREAD, str(pod.key), message)
+
+
+def _selected(constraint: TopologySpreadConstraint, like: Pod, pod: Pod) -> bool:
+    if constraint.selector is None or not constraint.selector.matches(pod.labels):
+        return False
+    keys: Iterable[str] = (key for key in constraint.match_label_keys if key in like.labels)
+    return all(pod.labels.get(key) == like.labels[key] for key in keys)
+
+
+def _counts(constraint: TopologySpreadConstraint, like: Pod, node: Node) -> bool:
+    """Tell whether the constraint's policies leave a node in the count."""
+    if constraint.node_affinity_policy is NodeInclusionPolicy.HONOR:
+        if any(node.labels.get(key) != value for key, value in like.node_selector.items()):
+            return False
+        required = like.affinity.node.required if like.affinity and like.affinity.node else None
+        if required is not None and not required.matches(node.name, node.labels):
+            return False
+    if constraint.node_taints_policy is NodeInclusionPolicy.HONOR:
+        hard = (one for one in node.taints if one.effect is not TaintEffect.PREFER_NO_SCHEDULE)
+        return all(any(one.tolerates(taint) for one in like.tolerations) for taint in hard)
+    return True

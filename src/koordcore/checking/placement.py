@@ -1,0 +1,62 @@
+"""Each bound pod against its node: taints, cordon, selector and affinity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.affinity import TaintEffect
+from koordcore.model.decisions import Bound
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["check_place", "check_placements"]
+
+
+def check_placements(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Every pod that was bound may sit where it sits."""
+    nodes = {state.name: state.node for state in snapshot.nodes}
+    pods = {pod.key: pod for state in result.snapshot.nodes for pod in state.pods}
+    for decision in result.decisions:
+        if isinstance(decision, Bound) and decision.pod in pods and decision.node in nodes:
+            yield from check_place(pods[decision.pod], nodes[decision.node], result.policy)
+
+
+def check_place(pod: Pod, node: Node, policy: Policy) -> Iterator[Violation]:
+    """Tell what keeps a pod off a node."""
+    subject = str(pod.key)
+    if policy.filters("TaintToleration"):
+        for taint in node.taints:
+            hard = taint.effect is not TaintEffect.PREFER_NO_SCHEDULE
+            if hard and not any(one.tolerates(taint) for one in pod.tolerations):
+                yield Violation(ViolationKind.TAINT, subject, f"does not tolerate {taint} of {node.name}")
+    if policy.filters("NodeUnschedulable") and node.unschedulable:
+        allowed = any(
+            one.key in ("", "node.kubernetes.io/unschedulable")
+            and one.effect in (None, TaintEffect.NO_SCHEDULE)
+            and (one.operator == "Exists" or (one.key and not one.value))
+            for one in pod.tolerations
+        )
+        if not allowed:
+            yield Violation(ViolationKind.CORDON, subject, f"{node.name} is cordoned")
+    if policy.filters("NodeAffinity"):
+        yield from _check_affinity(pod, node, policy)
+
+
+def _check_affinity(pod: Pod, node: Node, policy: Policy) -> Iterator[Violation]:
+    subject = str(pod.key)
+    for key, value in sorted(pod.node_selector.items()):
+        if node.labels.get(key) != value:
+            message = f"wants {key}={value}, {node.name} has {node.labels.get(key)}"
+            yield Violation(ViolationKind.AFFINITY, subject, message)
+    setting = policy.plugin("NodeAffinity")
+    added = setting.args.added if setting and setting.args else None
+    own = pod.affinity.node if pod.affinity else None
+    for affinity, whose in ((own, "its"), (added, "the policy's")):
+        required = affinity.required if affinity else None
+        if required is not None and not required.matches(node.name, node.labels):
+            message = f"{whose} required affinity does not match {node.name}"
+            yield Violation(ViolationKind.AFFINITY, subject, message)

@@ -1,0 +1,85 @@
+"""Quotas: what the pods of each quota hold, added up anew, against what it may reach.
+
+Runtime quotas depend on everybody's requests at the moment of each decision and are not worked out again
+here. What must hold at any moment is checked: no quota that gained a pod holds more than its ``max``, and its
+non-preemptible pods no more than its ``min``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from koordcore.checking.nodes import STANDS_FOR
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.decisions import Bound
+from koordcore.model.pods import Pod
+from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
+from koordcore.model.resources import Resources, total
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["check_quotas", "parents_of", "quota_of"]
+
+QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
+PREEMPTIBLE_LABEL = "quota.scheduling.koordinator.sh/preemptible"
+
+
+def check_quotas(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """No quota that a decision added to exceeds what it may reach."""
+    quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+    if not quotas or not result.policy.filters("ElasticQuota"):
+        return
+    setting = result.policy.plugin("ElasticQuota")
+    policy = setting.args if setting and setting.args else QuotaPolicy()
+    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    spaces = {space: name for name, quota in sorted(quotas.items()) for space in quota.namespaces}
+    held: dict[str, list[Pod]] = defaultdict(list)
+    grown: set[str] = set()
+    for state in result.snapshot.nodes:
+        for pod in state.pods:
+            if pod.annotations.get(STANDS_FOR) == "true":
+                continue  # what a reservation holds is used by nobody yet
+            name = quota_of(pod, quotas, spaces)
+            for member in (name, *(parents_of(name, quotas) if policy.enable_check_parent_quota else ())):
+                held[member].append(pod)
+                if pod.key in new:
+                    grown.add(member)
+    for name in sorted(grown & quotas.keys()):
+        yield from _check_quota(quotas[name], held[name])
+
+
+def quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, str]) -> str:
+    """Name the quota of a pod."""
+    named = pod.labels.get(QUOTA_LABEL, "")
+    if named:
+        return named if named in quotas else DEFAULT_QUOTA
+    own = quotas.get(pod.namespace)
+    if own is not None and own.namespace == pod.namespace:
+        return own.name
+    return spaces.get(pod.namespace, DEFAULT_QUOTA)
+
+
+def parents_of(name: str, quotas: Mapping[str, ElasticQuota]) -> Iterator[str]:
+    """Name what is above a quota, the nearest first."""
+    seen = {name}
+    quota = quotas.get(name)
+    while quota is not None and quota.parent not in seen:
+        seen.add(quota.parent)
+        yield quota.parent
+        quota = quotas.get(quota.parent)
+
+
+def _check_quota(quota: ElasticQuota, pods: Iterable[Pod]) -> Iterator[Violation]:
+    pods = list(pods)
+    used = total(pod.requests for pod in pods)
+    guarded = total(pod.requests for pod in pods if pod.labels.get(PREEMPTIBLE_LABEL) == "false")
+    yield from _check_limit(quota.name, "max", used, quota.max)
+    yield from _check_limit(quota.name, "min for non-preemptible pods", guarded, quota.min)
+
+
+def _check_limit(name: str, what: str, used: Resources, limit: Resources) -> Iterator[Violation]:
+    for resource, bound in sorted(limit.items()):
+        if used.get(resource, 0) > bound:
+            message = f"{resource}: {used[resource]} used, {what} is {bound}"
+            yield Violation(ViolationKind.QUOTA, name, message)

@@ -1,0 +1,513 @@
+"""Reservations: what they still hold counts on their nodes, and who uses one may do so."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from koordcore.checking.cpus import STATUS, cpulist
+from koordcore.checking.devices import ALLOCATED as DEVICES
+from koordcore.checking.nodes import KEPT_BY, STANDS_FOR
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.errors import KoordcoreError
+from koordcore.model.decisions import Bound, Nominated, Waiting
+from koordcore.model.pods import Pod, PodKey, PodPhase
+from koordcore.model.reservations import (
+    AllocatePolicy,
+    ConditionStatus,
+    Reservation,
+    ReservationArgs,
+    ReservationOwner,
+)
+from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
+from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = [
+    "check_reservations",
+    "holder_key",
+    "lent",
+    "owned_holders",
+    "taken_in",
+    "with_holders",
+    "with_remainders",
+    "without_holders",
+]
+
+_PREFIX: Final = "scheduling.koordinator.sh/"
+USED: Final = _PREFIX + "reservation-allocated"
+AFFINITY: Final = _PREFIX + "reservation-affinity"
+NOMINATED: Final = "koordcore.io/nominated-node"
+IGNORED: Final = _PREFIX + "reservation-ignored"
+
+
+def holder_key(one: Reservation) -> PodKey:
+    """Give the key of the pod that stands for a reservation."""
+    namespace = one.template.namespace if one.template is not None else "default"
+    return PodKey(namespace, one.uid or f"reservation-{one.name}")
+
+
+def _used(pod: Pod) -> str:
+    """Give the uid (or, without one, the name) of the reservation that a pod says it uses; empty for none."""
+    try:
+        raw = json.loads(pod.annotations.get(USED) or "{}")
+        return str(raw.get("uid") or raw.get("name") or "")
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _id(one: Reservation) -> str:
+    return one.uid or one.name
+
+
+def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Put a pod on the node of each reservation that holds what is left of it, and let pending ones wait.
+
+    Left is what neither its users nor pods that ignore reservations have taken. Of pods that act as
+    reservations likewise only that is left.
+    """
+    names = {state.name for state in snapshot.nodes}
+    holders = [
+        _remainder(snapshot, one)
+        for one in snapshot.of(Reservation)
+        if one.active and one.status.node_name in names
+    ]
+    waiting = [
+        attrs.evolve(_holder(one), node_name=None)
+        for one in snapshot.of(Reservation)
+        if not one.status.node_name and not one.over
+    ]
+    known = {pod.key for pod in snapshot.pending}
+    acting = [_what_is_left_of(snapshot, pod) for pod in snapshot.bound_pods() if is_operating_pod(pod)]
+    held = snapshot.forget(*(pod.key for pod in acting)) if acting else snapshot
+    held = held.assume(*holders, *acting) if holders or acting else held
+    added = [pod for pod in waiting if pod.key not in known]
+    return held.with_pending(*added) if added else held
+
+
+def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Put a pod on the node of each reservation that asks for and holds all that was granted to it."""
+    names = {state.name for state in snapshot.nodes}
+    there = (one for one in snapshot.of(Reservation) if one.active and one.status.node_name in names)
+    holders = [_holder(one) for one in there]
+    return snapshot.assume(*holders) if holders else snapshot
+
+
+def owned_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[PodKey]:
+    """Give the pods of those reservations that some of the pods own or ignore: they are not in its way."""
+    pods = tuple(pods)
+    ignored = any(pod.labels.get(IGNORED) == "true" for pod in pods)
+    return frozenset(
+        holder_key(one)
+        for one in snapshot.of(Reservation)
+        if ignored or any(_owns(term, pod) for term in one.owners for pod in pods)
+    )
+
+
+def without_holders(result: ScheduleResult, before: ClusterSnapshot) -> ScheduleResult:
+    """Give the result without what it says about reservations as pods."""
+    keys = {holder_key(one) for one in before.of(Reservation)}
+    return attrs.evolve(result, decisions=tuple(one for one in result.decisions if one.pod not in keys))
+
+
+def _holder(one: Reservation) -> Pod:
+    template = one.template or Pod(name=one.name)
+    key = holder_key(one)
+    granted = one.status.allocatable if one.active else None
+    stated = one.labels.get("koordinator.sh/priority", "")
+    priority = one.template_priority
+    if priority is None:
+        spelt = re.fullmatch(r"[+-]?[0-9]{1,19}", stated) and -(2**31) <= int(stated) < 2**31
+        priority = int(stated) if spelt else 2**31 - 1
+    return attrs.evolve(
+        template,
+        name=key.name,
+        uid=one.uid,
+        labels={**template.labels, **one.labels},
+        annotations={
+            **template.annotations,
+            **one.annotations,
+            STANDS_FOR: "true",
+            KEPT_BY: f"reservation {one.name}, which belongs to {one.owners_text}",
+        },
+        requests={**template.requests, **(granted or {})},
+        priority=priority,
+        node_name=one.status.node_name or None,
+        phase=PodPhase.PENDING,
+    )
+
+
+def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
+    holder = _holder(one)
+    there = snapshot.node(one.status.node_name).pods
+    takers = [pod for pod in there if _used(pod) == _id(one) or pod.labels.get(IGNORED) == "true"]
+    users = {pod.key for pod in takers if _used(pod) == _id(one)}
+    if one.allocate_once and users:  # it is over with its first user
+        bare = {key: text for key, text in holder.annotations.items() if key not in (DEVICES, STATUS)}
+        return attrs.evolve(holder, requests={}, annotations=bare, host_ports=())
+    ports = [port for pod in takers for port in pod.host_ports]
+    free = tuple(port for port in holder.host_ports if port not in ports)
+    return attrs.evolve(_less(holder, takers), host_ports=free)
+
+
+def _what_is_left_of(snapshot: ClusterSnapshot, pod: Pod) -> Pod:
+    """Give a pod that acts as a reservation without what others have of it; its ports are its own."""
+    one = operating_reservation(pod)
+    takers = [
+        other
+        for other in snapshot.node(one.status.node_name).pods
+        if other.key != pod.key and (_used(other) == _id(one) or other.labels.get(IGNORED) == "true")
+    ]
+    return _less(pod, takers) if takers else pod
+
+
+def _less(holder: Pod, takers: list[Pod]) -> Pod:
+    """Give a pod without what others took of what it holds."""
+    left = dict(holder.requests)
+    for pod in takers:
+        for name, amount in pod.requests.items():
+            left[name] = max(0, left.get(name, 0) - amount)
+    annotations = dict(holder.annotations)
+    try:
+        if DEVICES in annotations:
+            annotations[DEVICES] = _devices_left(annotations[DEVICES], takers)
+        if STATUS in annotations:
+            annotations[STATUS] = _cpus_left(annotations[STATUS], takers)
+    except (ValueError, TypeError, AttributeError, KoordcoreError):
+        pass  # what cannot be read holds nothing
+    return attrs.evolve(holder, requests=left, annotations=annotations)
+
+
+def _devices_left(text: str, takers: list[Pod]) -> str:
+    gone: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    functions: set[tuple[str, int, str]] = set()
+    for pod in takers:
+        for kind, entries in json.loads(pod.annotations.get(DEVICES) or "{}").items():
+            for entry in entries or ():
+                place = kind, int(entry.get("minor", 0))
+                for name, amount in parse_resources(entry.get("resources") or {}).items():
+                    gone[place][name] += amount
+                functions.update(
+                    (*place, vf["busID"]) for vf in (entry.get("extension") or {}).get("vfs") or ()
+                )
+    left: dict[str, list[Any]] = {}
+    for kind, entries in json.loads(text).items():
+        for entry in entries or ():
+            place = kind, int(entry.get("minor", 0))
+            amounts = parse_resources(entry.get("resources") or {})
+            rest = {name: max(0, amount - gone[place][name]) for name, amount in amounts.items()}
+            if not any(rest.values()):
+                continue
+            kept = {**entry, "resources": rest}
+            vfs = (entry.get("extension") or {}).get("vfs") or ()
+            free = [vf for vf in vfs if (*place, vf["busID"]) not in functions]
+            kept["extension"] = {**(entry.get("extension") or {}), "vfs": free}
+            left.setdefault(kind, []).append(kept)
+    return json.dumps(left)
+
+
+def _cpus_left(text: str, takers: list[Pod]) -> str:
+    raw = json.loads(text)
+    cpus = set(cpulist(raw.get("cpuset") or ""))
+    amounts = {
+        int(entry.get("node", 0)): dict(parse_resources(entry.get("resources") or {}))
+        for entry in raw.get("numaNodeResources") or ()
+    }
+    for pod in takers:
+        taken = json.loads(pod.annotations.get(STATUS) or "{}")
+        cpus -= cpulist(taken.get("cpuset") or "")
+        for entry in taken.get("numaNodeResources") or ():
+            here = amounts.get(int(entry.get("node", 0)), {})
+            for name, amount in parse_resources(entry.get("resources") or {}).items():
+                here[name] = max(0, here.get(name, 0) - amount)
+    zones = [
+        {"node": node, "resources": {name: _quantity(name, amount) for name, amount in here.items()}}
+        for node, here in amounts.items()
+    ]
+    return json.dumps({"cpuset": ",".join(map(str, sorted(cpus))), "numaNodeResources": zones})
+
+
+def _quantity(name: str, amount: int) -> str:
+    return f"{amount}m" if name == "cpu" else str(amount)
+
+
+# -- who may use what ----------------------------------------------------------------------------------------
+
+
+def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Users own what they use, within its account; reservations changed only as decided."""
+    before = {one.name: one for one in snapshot.of(Reservation)}
+    after = {one.name: one for one in result.snapshot.of(Reservation)}
+    placed = {one.pod: one for one in result.decisions if isinstance(one, Bound)}
+    gained = _gained(result)
+    waits = {one.pod: one.node for one in result.decisions if isinstance(one, Nominated)}
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old is None or new is None:
+            yield _wrong(name, "came or went")
+            continue
+        if holder_key(old) in waits:
+            told = {**old.annotations, NOMINATED: waits[holder_key(old)]}
+            if attrs.evolve(old, annotations=told) != new:
+                yield _wrong(name, "is nominated, and does not say so or changed otherwise")
+            continue
+        decision = placed.get(holder_key(old))
+        # One that is placed over running pods has its first users with that.
+        fresh = _id(old) in gained or (decision is not None and old.pre_allocation)
+        if decision is not None:
+            yield from _check_placed(old, new, decision)
+        elif attrs.evolve(new, status=old.status) != old or (not fresh and new != old):
+            yield _wrong(name, "is not the same before and after")
+            continue
+        if fresh:
+            yield from _check_named(old, new, result.snapshot, placed=decision is not None)
+        if decision is not None and old.pre_allocation:
+            yield from _check_over(new, result.snapshot, decision)
+    users: dict[str, list[Pod]] = defaultdict(list)
+    known = {_id(one): one for one in after.values()}
+    acting = (pod for pod in result.snapshot.bound_pods() if is_operating_pod(pod))
+    known.update((_id(one), one) for one in map(operating_reservation, acting))
+    for state in result.snapshot.nodes:
+        for pod in state.pods:
+            if _used(pod):
+                users[_used(pod)].append(pod)
+            if pod.key in placed:
+                yield from _check_user(pod, placed[pod.key], known.get(_used(pod)))
+    for identity, pods in sorted(users.items()):
+        one = known.get(identity)
+        if one is not None and (holder_key(one) in placed or any(pod.key in placed for pod in pods)):
+            yield from _check_account(one, [pod for pod in pods if pod.node_name == one.status.node_name])
+
+
+def lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str, int]:
+    """Give what those who come to a node may draw from what a reservation still holds there, at most."""
+    held = next((one for one in snapshot.of(Reservation) if holder_key(one) == holder.key), None)
+    if held is None or not held.available:
+        return {}
+    takers = [
+        pod
+        for pod in coming
+        if pod.labels.get(IGNORED) == "true" or any(_owns(term, pod) for term in held.owners)
+    ]
+    drawn: dict[str, int] = {PODS: 1} if takers else {}
+    for name, amount in holder.requests.items():
+        if name != PODS:
+            drawn[name] = min(amount, sum(pod.requests.get(name, 0) for pod in takers))
+    return drawn
+
+
+def taken_in(snapshot: ClusterSnapshot, result: ScheduleResult) -> frozenset[PodKey]:
+    """Give the running pods that became owners of a reservation which was placed over them, and may.
+
+    Nothing else of them changed, they are no owners yet, and the reservation takes in running pods like them.
+    """
+    placed = {one.pod: one.node for one in result.decisions if isinstance(one, Bound)}
+    over = {
+        _id(one): one
+        for one in snapshot.of(Reservation)
+        if one.pre_allocation and holder_key(one) in placed and not one.status.node_name
+    }
+    setting = result.policy.plugin("Reservation")
+    args = setting.args if setting is not None and setting.args is not None else ReservationArgs()
+    before = {pod.key: pod for pod in snapshot.bound_pods()} if over else {}
+    found = []
+    for pod in result.snapshot.bound_pods() if over else ():
+        one, old = over.get(_used(pod)), before.get(pod.key)
+        if one is None or old is None or USED in old.annotations:
+            continue
+        unchanged = old.at(old.node_name, annotations={USED: pod.annotations[USED]}) == pod
+        cluster = one.pre_allocation_policy.mode == "Cluster"
+        wanted = old.labels.get(args.pre_allocation.label) == "true" and args.pre_allocation.cluster_mode
+        may = wanted if cluster else any(_owns(term, old) for term in one.owners)
+        if unchanged and may and placed[holder_key(one)] == old.node_name:
+            found.append(pod.key)
+    return frozenset(found)
+
+
+def _wrong(subject: str, message: str) -> Violation:
+    return Violation(ViolationKind.RESERVATION, subject, message)
+
+
+def _gained(result: ScheduleResult) -> frozenset[str]:
+    """Give the reservations that the decisions gave a user."""
+    bound = (one.held if isinstance(one, Waiting) else one for one in result.decisions)
+    pods = (result.snapshot.pod(one.pod) for one in bound if isinstance(one, Bound))
+    return frozenset(_used(pod) for pod in pods if pod is not None) - {""}
+
+
+def _check_placed(old: Reservation, new: Reservation, decision: Bound) -> Iterator[Violation]:
+    """It was given a node, and nothing else is new about it but its status."""
+    if old == new:
+        yield _wrong(old.name, "was given a node and does not say so")
+        return
+    if old.status.node_name or old.over:
+        yield _wrong(old.name, f"has the node {old.status.node_name} already")
+    if old.problem:
+        yield _wrong(old.name, old.problem)
+    if not (new.available or _used_up(new)) or new.status.node_name != decision.node:
+        yield _wrong(old.name, f"is not available on {decision.node}, as decided")
+    same = attrs.evolve(new, status=old.status, annotations=old.annotations)
+    if same != old or any(new.annotations.get(key) != text for key, text in decision.annotations.items()):
+        yield _wrong(old.name, "changed in what no decision is about")
+
+
+def _used_up(one: Reservation) -> bool:
+    """Tell whether a reservation ended as one does that may be used once and is used."""
+    ready = [condition for condition in one.status.conditions if condition.kind == "Ready"]
+    told = any(
+        condition.status is ConditionStatus.FALSE and condition.reason == "Succeeded" for condition in ready
+    )
+    return one.succeeded and one.allocate_once and bool(one.status.current_owners) and told
+
+
+def _check_named(
+    old: Reservation, new: Reservation, after: ClusterSnapshot, *, placed: bool
+) -> Iterator[Violation]:
+    """A reservation that got users names them, says what they ask for, and is over if it is for one."""
+    there = new.status.node_name
+    pods = after.node(there).pods if there in after.layout.row_of else ()
+    users = sorted((pod for pod in pods if _used(pod) == _id(new)), key=lambda pod: (pod.uid, pod.key))
+    if old.over:
+        yield _wrong(old.name, "is over and was used")
+        return
+    named = [(one.namespace, one.name, one.uid) for one in new.status.current_owners]
+    if named != [(pod.namespace, pod.name, pod.uid) for pod in users]:
+        yield _wrong(old.name, "does not name the pods that use it")
+    asked: dict[str, int] = defaultdict(int)
+    for pod in users:
+        for name, amount in pod.requests.items():
+            if name in (new.status.allocatable or ()):
+                asked[name] += amount
+    if make_resources(new.status.allocated or {}) != make_resources(asked):
+        yield _wrong(old.name, "does not say what is used of it")
+    if users and old.allocate_once != _used_up(new):
+        yield _wrong(old.name, f"is {new.status.phase} after it was used")
+    was = old.status
+    status = attrs.evolve(
+        new.status,
+        phase=was.phase,
+        allocated=was.allocated,
+        current_owners=was.current_owners,
+        conditions=was.conditions,
+    )
+    if not placed and status != was:
+        yield _wrong(old.name, "changed in what no decision is about")
+
+
+def _check_over(one: Reservation, after: ClusterSnapshot, decision: Bound) -> Iterator[Violation]:
+    """What the pods hold over which a reservation was placed is part of what it holds, in kind and place."""
+    there = one.status.node_name
+    pods = after.node(there).pods if there in after.layout.row_of else ()
+    users = [pod for pod in pods if _used(pod) == _id(one)]
+    for key in sorted(set(decision.over) - {pod.key for pod in users}):
+        yield _wrong(one.name, f"is placed over {key}, which does not use it")
+    try:
+        mine, theirs = _amounts_on([one.annotations]), _amounts_on(pod.annotations for pod in users)
+        kinds = {kind for kind, _ in mine}
+        for (kind, minor), amounts in sorted(theirs.items()):
+            held = mine.get((kind, minor), {})
+            if kind in kinds and any(amount > held.get(name, amount) for name, amount in amounts.items()):
+                yield _wrong(one.name, f"holds less of {kind} {minor} than its first owners")
+            elif kind in kinds and not held:
+                yield _wrong(one.name, f"does not hold {kind} {minor} of its first owners")
+        cpus = cpulist(json.loads(one.annotations.get(STATUS) or "{}").get("cpuset") or "")
+        for pod in users if cpus else ():
+            raw = json.loads(pod.annotations.get(STATUS) or "{}")
+            if not cpulist(raw.get("cpuset") or "") <= cpus:
+                yield _wrong(one.name, f"does not hold the CPUs of {pod.key}")
+    except (ValueError, TypeError, AttributeError, KoordcoreError):
+        return  # what cannot be read holds nothing
+
+
+def _amounts_on(annotations: Iterable[Mapping[str, str]]) -> dict[tuple[str, int], dict[str, int]]:
+    """Add up device amounts by type and minor."""
+    found: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for one in annotations:
+        for kind, entries in json.loads(one.get(DEVICES) or "{}").items():
+            for entry in entries or ():
+                for name, amount in parse_resources(entry.get("resources") or {}).items():
+                    found[kind, int(entry.get("minor", 0))][name] += amount
+    return found
+
+
+def _check_user(pod: Pod, decision: Bound, one: Reservation | None) -> Iterator[Violation]:
+    subject = str(pod.key)
+    if pod.annotations.get(STANDS_FOR) == "true":
+        return
+    if not _used(pod):
+        if decision.reservation:
+            yield _wrong(subject, f"uses {decision.reservation}, which is not written on it")
+        if AFFINITY in pod.annotations and pod.labels.get(IGNORED) != "true":
+            yield _wrong(subject, "must use a reservation and uses none")
+        return
+    if one is None:
+        yield _wrong(subject, "uses a reservation that does not exist")
+        return
+    if decision.reservation != one.name:
+        yield _wrong(subject, f'the decision says "{decision.reservation}", the pod says {one.name}')
+    if not (one.available or _used_up(one)) or one.status.node_name != decision.node:
+        yield _wrong(subject, f"uses {one.name}, which is not available on {decision.node}")
+    if one.owners_error or not any(_owns(term, pod) for term in one.owners):
+        yield _wrong(subject, f"is no owner of {one.name}")
+    try:
+        affinity = json.loads(pod.annotations.get(AFFINITY) or "{}")
+    except ValueError:
+        affinity = {}
+    if isinstance(affinity, Mapping) and affinity.get("name") not in (None, "", one.name):
+        yield _wrong(subject, f"names the reservation {affinity['name']} and uses {one.name}")
+
+
+def _owns(term: ReservationOwner, pod: Pod) -> bool:
+    """Tell whether an owner term holds for a pod; written apart from the allocator's own rule on purpose."""
+    if term.object is not None:
+        wanted = term.object
+        for left, right in (
+            (wanted.uid, pod.uid),
+            (wanted.name, pod.name),
+            (wanted.namespace, pod.namespace),
+            (wanted.api_version, "v1"),
+        ):
+            if left and left != right:
+                return False
+    if term.controller is not None:
+        asked = term.controller
+        if asked.namespace and asked.namespace != pod.namespace:
+            return False
+        fitting = [
+            owner
+            for owner in pod.owners
+            if asked.kind in ("", owner.kind)
+            and asked.name in ("", owner.name)
+            and asked.uid in ("", owner.uid)
+            and asked.api_version in ("", owner.api_version)
+            and (asked.controller is None or asked.controller == owner.controller)
+        ]
+        if not fitting:
+            return False
+    return term.selector is None or term.selector.matches(pod.labels)
+
+
+def _check_account(one: Reservation, users: list[Pod]) -> Iterator[Violation]:
+    if one.allocate_once and len(users) > 1:
+        yield _wrong(one.name, f"may be used once and is used by {len(users)} pods")
+    if one.allocate_policy is not AllocatePolicy.RESTRICTED:
+        return
+    held: Resources = one.status.allocatable or make_resources({})
+    try:
+        options = json.loads(one.annotations.get(_PREFIX + "reservation-restricted-options") or "{}")
+        listed = set(options.get("resources") or ())
+    except (ValueError, AttributeError):
+        return
+    names = {name for name in held if name in listed} or set(held)
+    for name in sorted(names - {PODS}):
+        used = sum(pod.requests.get(name, 0) for pod in users)
+        if counted(name) and used > held[name]:
+            yield _wrong(one.name, f"{name}: {used} used of {held[name]}")
+    if PODS in held and len(users) > held[PODS]:
+        yield _wrong(one.name, f"{len(users)} pods use it, at most {held[PODS]} may")

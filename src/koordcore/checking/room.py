@@ -1,0 +1,47 @@
+"""Sums of amounts on one node: what does not fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Pod
+from koordcore.model.policy import FitArgs, Policy
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
+from koordcore.protocol.numa_nodes import trimmed_allocatable
+
+__all__ = ["overflow"]
+
+
+def overflow(
+    node: Node,
+    staying: Sequence[Pod],
+    coming: Sequence[Pod],
+    policy: Policy,
+    *,
+    lent: Sequence[Mapping[str, int]] = (),
+) -> Iterator[tuple[str, int, int]]:
+    """Name what those who come ask for and do not find, with the sum and the limit.
+
+    Parameters
+    ----------
+    lent
+        What some of those who come draw from what others of the node hold.
+    """
+    setting = policy.plugin("NodeResourcesFit")
+    args = setting.args if setting and setting.args else FitArgs()
+    limits = trimmed_allocatable(node.allocatable, node.annotations)
+    sums: Counter[str] = Counter()
+    for pod in (*staying, *coming):
+        sums.update(pod.requests)
+    sums[PODS] = len(staying) + len(coming)
+    for amounts in lent:
+        sums.subtract(amounts)
+    asked = {name for pod in coming for name, amount in pod.requests.items() if amount > 0}
+    for name in sorted({*asked, PODS}):
+        ignored = name in args.ignored or name.split("/", 1)[0] in args.ignored_groups
+        if not counted(name) or (ignored and name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)):
+            continue
+        if sums[name] > limits.get(name, 0):
+            yield name, sums[name], limits.get(name, 0)

@@ -1,0 +1,39 @@
+"""Nobody is placed who asks for what the checks of a plan do not look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.decisions import Bound, Nominated, Waiting
+from koordcore.model.pods import Pod
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["check_unmodelled"]
+
+
+def check_unmodelled(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Every pod that gets a node asks for nothing but what is checked here."""
+    placed = {one.pod for one in result.decisions if _gets_a_node(one)}
+    known = [*snapshot.pending, *result.snapshot.pending]
+    known += (pod for state in result.snapshot.nodes for pod in state.pods)
+    for pod in known:
+        wish = _wish(pod) if pod.key in placed else ""
+        if wish:
+            yield Violation(ViolationKind.UNMODELLED, str(pod.key), f"is placed, and {wish} is not modelled")
+
+
+def _gets_a_node(decision: object) -> bool:
+    return isinstance(decision, Bound | Nominated) or (
+        isinstance(decision, Waiting) and decision.held is not None
+    )
+
+
+def _wish(pod: Pod) -> str:
+    """Name the field by which a pod asks for what is not checked; empty for none."""
+    if pod.resource_claims:
+        return "spec.resourceClaims"
+    if pod.scheduling_group is not None:
+        return "spec.workloadRef" if pod.scheduling_group.workload else "spec.schedulingGroup"
+    return ""

@@ -1,0 +1,198 @@
+"""Evictions: whom one may evict, whole gangs, and room for the nominated once the victims have gone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from koordcore.checking.needless import check_needed
+from koordcore.checking.nodes import STANDS_FOR
+from koordcore.checking.placement import check_place
+from koordcore.checking.room import overflow
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.decisions import Nominated, Victim
+from koordcore.model.gangs import Gang, PodGroup
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.quotas import ElasticQuota
+from koordcore.model.resources import PODS
+from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["check_victims", "gang_minimums"]
+
+PROTECTING = (
+    ("scheduling.koordinator.sh/disable-preemptible", "true"),
+    ("quota.scheduling.koordinator.sh/preemptible", "false"),
+)
+
+
+def check_victims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Nobody leaves who may not, or for nothing; whoever is nominated fits afterwards."""
+    nominated = [one for one in result.decisions if isinstance(one, Nominated)]
+    if not nominated:
+        return
+    running = {pod.key: pod for state in snapshot.nodes for pod in state.pods}
+    pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
+    victims = {victim.pod: victim for one in nominated for victim in one.victims}
+    yield from _check_plans(result, nominated)
+    yield from _check_rights(result, nominated, running, pods)
+    yield from _check_gangs(snapshot, running, victims, nominated, result)
+    yield from _check_moves(snapshot, result, running)
+    gone = {key: running[key] for key in victims if key in running}
+    yield from _check_room(result, nominated, pods, gone)
+    members = _members(running)
+    yield from check_needed(snapshot, result, members, gang_minimums(snapshot, members))
+
+
+def _check_plans(result: ScheduleResult, nominated: list[Nominated]) -> Iterator[Violation]:
+    """The plans, where there are any, say the same as the decisions."""
+    if not result.preemptions:
+        return
+    planned = {key: node for plan in result.preemptions for key, node in plan.nominations.items()}
+    decided = {str(one.pod): one.node for one in nominated}
+    for key in sorted({*planned, *decided}):
+        if planned.get(key) != decided.get(key):
+            message = f"the plan says {planned.get(key)}, the decision {decided.get(key)}"
+            yield Violation(ViolationKind.VICTIM, key, message)
+    leaving = {victim.pod for plan in result.preemptions for victim in plan.victims}
+    named = {victim.pod for one in nominated for victim in one.victims}
+    for pod in sorted(leaving ^ named):
+        yield Violation(ViolationKind.VICTIM, str(pod), "is not in both, the plan and the decisions")
+
+
+def _check_rights(
+    result: ScheduleResult,
+    nominated: list[Nominated],
+    running: Mapping[PodKey, Pod],
+    pods: Mapping[PodKey, Pod],
+) -> Iterator[Violation]:
+    """A victim runs where it is said to, is less important than those it leaves for, and is not protected."""
+    least: dict[PodKey, int] = {}
+    for plan in result.preemptions:
+        members = [pods[one.pod].priority for one in nominated if str(one.pod) in plan.nominations]
+        least.update((victim.pod, min(members, default=0)) for victim in plan.victims)
+    named: Counter[PodKey] = Counter(victim.pod for one in nominated for victim in one.victims)
+    for one in nominated:
+        for victim in one.victims:
+            subject, pod = str(victim.pod), running.get(victim.pod)
+            if pod is None or pod.node_name != victim.node:
+                yield Violation(ViolationKind.VICTIM, subject, f"does not run on {victim.node}")
+                continue
+            against = least.get(victim.pod, pods[one.pod].priority)
+            if pod.priority >= against:
+                message = f"has priority {pod.priority} and would leave for {against}"
+                yield Violation(ViolationKind.VICTIM, subject, message)
+            for key, value in PROTECTING:
+                if pod.labels.get(key) == value:
+                    yield Violation(ViolationKind.VICTIM, subject, f"is protected by {key}")
+            if named[victim.pod] > 1:
+                yield Violation(ViolationKind.VICTIM, subject, "is named more than once")
+
+
+def _check_gangs(
+    snapshot: ClusterSnapshot,
+    running: Mapping[PodKey, Pod],
+    victims: Mapping[PodKey, Victim],
+    nominated: list[Nominated],
+    result: ScheduleResult,
+) -> Iterator[Violation]:
+    """A gang keeps its minimum or leaves whole; other victims leave nodes to which somebody comes."""
+    members = _members(running)
+    gangs = gang_minimums(snapshot, members)
+    broken: set[PodKey] = set()
+    for gang_id, least in sorted(gangs.items()):
+        here = members[gang_id]
+        gone = [pod for pod in here if pod.key in victims]
+        if not gone or len(here) - len(gone) >= least:
+            continue
+        broken.update(pod.key for pod in gone)
+        if len(gone) < len(here):
+            message = (
+                f"{len(here) - len(gone)} of at least {least} members would be left to hold room in vain"
+            )
+            yield Violation(ViolationKind.VICTIM, gang_id, message)
+    if snapshot.of(ElasticQuota):
+        return  # a victim anywhere may give its quota back
+    if result.preemptions:
+        return  # whether the plans need them is looked at closely
+    targets = {one.node for one in nominated}
+    for key, victim in sorted(victims.items()):
+        if victim.node not in targets and key not in broken:
+            yield Violation(ViolationKind.VICTIM, str(key), f"nobody is nominated to {victim.node}")
+
+
+def _members(running: Mapping[PodKey, Pod]) -> dict[str, list[Pod]]:
+    """Give the pods of every gang that runs, by its id."""
+    members: dict[str, list[Pod]] = defaultdict(list)
+    for pod in running.values():
+        name = gang_name(pod.labels, pod.annotations)
+        if name:
+            members[f"{pod.namespace}/{name}"].append(pod)
+    return members
+
+
+def gang_minimums(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, int]:
+    """Give the minimum of every gang that is configured and has members, by id."""
+    gangs: dict[str, Gang] = {group.id: gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)}
+    for gang_id, pods in members.items():
+        for pod in sorted(pods, key=lambda pod: pod.key) if gang_id not in gangs else ():
+            config = parse_gang_pod(
+                namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
+            ).pod.config
+            if config is not None:
+                gangs[gang_id] = config
+                break
+    return {gang_id: gangs[gang_id].min_available for gang_id in members if gang_id in gangs}
+
+
+def _lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str, int]:
+    from koordcore.checking.reservations import lent  # only who has reservations pays for their rules
+
+    return lent(snapshot, holder, coming)
+
+
+def _check_room(
+    result: ScheduleResult, nominated: list[Nominated], pods: Mapping[PodKey, Pod], gone: Mapping[PodKey, Pod]
+) -> Iterator[Violation]:
+    """On every node to which somebody comes, what stays and what comes fits together."""
+    if not result.policy.filters("NodeResourcesFit"):
+        return
+    coming: dict[str, list[Pod]] = defaultdict(list)
+    for one in nominated:
+        coming[one.node].append(pods[one.pod])
+    for plan in result.preemptions:
+        for move in plan.moves:
+            if move.victim.pod in gone:
+                coming[move.node].append(gone[move.victim.pod])
+    states = {state.name: state for state in result.snapshot.nodes}
+    for node in sorted(coming):
+        if node not in states:
+            continue
+        staying = [pod for pod in states[node].pods if pod.key not in gone]
+        holders = [pod for pod in staying if pod.annotations.get(STANDS_FOR) == "true"]
+        lent = [_lent(result.snapshot, holder, coming[node]) for holder in holders]
+        found = overflow(states[node].node, staying, coming[node], result.policy, lent=lent)
+        for name, amount, limit in found:
+            kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
+            message = f"{name}: {amount} once the victims have gone, {limit} allocatable"
+            yield Violation(kind, node, message)
+
+
+def _check_moves(
+    snapshot: ClusterSnapshot, result: ScheduleResult, running: Mapping[PodKey, Pod]
+) -> Iterator[Violation]:
+    """Who moves is one of the victims and may run where it goes."""
+    nodes = {state.name: state.node for state in snapshot.nodes}
+    for plan in result.preemptions:
+        leaving = {victim.pod for victim in plan.victims}
+        for move in plan.moves:
+            subject, pod = str(move.victim.pod), running.get(move.victim.pod)
+            if move.victim.pod not in leaving:
+                yield Violation(ViolationKind.VICTIM, subject, "moves and is none of the victims")
+            elif move.node not in nodes:
+                yield Violation(ViolationKind.UNKNOWN_NODE, subject, f"no node {move.node}")
+            elif move.node == move.victim.node and move.victim.job not in plan.broken:
+                yield Violation(ViolationKind.VICTIM, subject, f"moves to {move.node}, where it is")
+            elif pod is not None:
+                yield from check_place(pod, nodes[move.node], result.policy)

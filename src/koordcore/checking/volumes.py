@@ -1,0 +1,93 @@
+"""Volumes: within reach of the node, one pod at a time where they say so, no more than a node attaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.decisions import Bound
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["check_volumes"]
+
+
+def check_volumes(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Every pod that was bound reaches its volumes, shares none that is for one pod, and they all fit."""
+    if not snapshot.of(PersistentVolumeClaim):
+        return
+    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    states = result.snapshot.nodes
+    if result.policy.filters("VolumeBinding"):
+        for state in states:
+            yield from _out_of_reach(snapshot, state, new)
+    if result.policy.filters("VolumeRestrictions"):
+        yield from _shared(snapshot, states, new)
+    if result.policy.filters("NodeVolumeLimits"):
+        for state in states:
+            yield from _too_many(snapshot, state, new)
+
+
+def _claims(snapshot: ClusterSnapshot, pod: Pod) -> list[PersistentVolumeClaim]:
+    found = (snapshot.find(PersistentVolumeClaim, name, pod.namespace) for name in pod.claims)
+    return [one for one in found if one is not None]
+
+
+def _out_of_reach(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
+    for pod in state.pods:
+        for claim in _claims(snapshot, pod) if pod.key in new else ():
+            volume = snapshot.find(PersistentVolume, claim.volume) if claim.volume else None
+            affinity = None if volume is None else volume.node_affinity
+            if affinity is not None and not affinity.matches(state.name, state.node.labels):
+                text = f"volume {claim.volume} cannot be reached from {state.name}"
+                yield Violation(ViolationKind.VOLUME, str(pod.key), text)
+
+
+def _shared(
+    snapshot: ClusterSnapshot, states: tuple[NodeState, ...], new: set[PodKey]
+) -> Iterator[Violation]:
+    users: dict[tuple[str, str], list[PodKey]] = {}
+    for state in states:
+        for pod in state.pods:
+            for claim in _claims(snapshot, pod) if pod.claims else ():
+                if claim.one_pod:
+                    users.setdefault((claim.namespace, claim.name), []).append(pod.key)
+    for (_, name), pods in users.items():
+        for key in pods if len(pods) > 1 else ():
+            if key in new:
+                yield Violation(ViolationKind.VOLUME, str(key), f"claim {name} is for one pod only")
+
+
+def _too_many(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
+    told = snapshot.find(CSINode, state.name)
+    if told is None or not told.limits:
+        return
+    old: set[tuple[str, str]] = set()
+    brought: dict[tuple[str, str], PodKey] = {}
+    for pod in state.pods:
+        for volume in _attached(snapshot, pod):
+            if pod.key in new:
+                brought.setdefault(volume, pod.key)
+            else:
+                old.add(volume)
+    for driver, limit in told.limits.items():
+        there = {one for one in old | brought.keys() if one[0] == driver}
+        for volume, key in brought.items():
+            if volume[0] == driver and volume not in old and len(there) > limit:
+                text = f"{len(there)} volumes of {driver} on {state.name}, which attaches {limit}"
+                yield Violation(ViolationKind.VOLUME, str(key), text)
+
+
+def _attached(snapshot: ClusterSnapshot, pod: Pod) -> Iterator[tuple[str, str]]:
+    for claim in _claims(snapshot, pod) if pod.claims else ():
+        if claim.volume:
+            volume = snapshot.find(PersistentVolume, claim.volume)
+            if volume is not None:
+                yield volume.driver, volume.handle or volume.name
+        else:
+            made_by = snapshot.find(StorageClass, claim.storage_class)
+            if made_by is not None:
+                yield made_by.provisioner, f"{claim.namespace}/{claim.name}"

@@ -1,0 +1,145 @@
+"""How many pods of a set may be moved by one plan, or be on their way at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from koordcore.descheduling.migration.max_unavailable import max_unavailable
+from koordcore.descheduling.migration.workloads import Workloads
+from koordcore.descheduling.moves import Group
+from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.mappings import EMPTY
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
+from koordcore.protocol.gang import gang_name
+
+__all__ = ["migrating_groups", "move_groups"]
+
+
+def move_groups(
+    pods: Sequence[Pod],
+    *,
+    budgets: Iterable[PodDisruptionBudget] = (),
+    workloads: Iterable[Workload] = (),
+    minimums: Mapping[str, int] = EMPTY,
+    args: MigrationControllerArgs | None = None,
+    limits: EvictionLimits = NO_LIMITS,
+) -> tuple[Group, ...]:
+    """List the limits of a plan.
+
+    All moves of a plan count together, whatever their waves are, so that no limit is exceeded at any moment.
+    The members of a gang are one workload: a plan moves those beyond its minimum and never one of the
+    others, because a gang below its minimum is a gang lost.
+
+    Parameters
+    ----------
+    pods
+        All bound pods.
+    budgets
+        A pod that several of them cover counts in each.
+    workloads
+        Those with a known number of replicas; a workload of one pod is not moved unless ``args`` says so.
+    minimums
+        Members that each gang needs at least, by ``namespace/name``.
+    args
+        Shares of a workload that may be away; defaults when left out.
+    limits
+        Pods per node, per namespace, and in all.
+    """
+    args = args or MigrationControllerArgs()
+    groups = []
+    for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
+        covered = [
+            pod.key
+            for pod in pods
+            if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)
+        ]
+        name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
+        groups.append(Group(name, tuple(sorted(covered)), max(0, budget.disruptions_allowed)))
+    groups += _workload_groups(pods, workloads, args)
+    groups += _gang_groups(pods, minimums)
+    groups += _limit_groups(pods, limits)
+    return tuple(group for group in groups if group.pods and group.most < len(group.pods))
+
+
+def _workload_groups(
+    pods: Sequence[Pod], workloads: Iterable[Workload], args: MigrationControllerArgs
+) -> list[Group]:
+    index = Workloads(workloads, pods)
+    members: dict[tuple[str, str, str], list[Pod]] = {}
+    replicas: dict[tuple[str, str, str], int] = {}
+    for pod in pods:
+        workload = index.of(pod)
+        if isinstance(workload, Workload):
+            key = (workload.namespace, workload.kind, workload.name)
+            members.setdefault(key, []).append(pod)
+            replicas[key] = workload.replicas or 0
+    groups = []
+    for key, own in sorted(members.items()):
+        most = min(
+            max_unavailable(replicas[key], args.max_unavailable_per_workload),
+            max_unavailable(replicas[key], args.max_migrating_per_workload),
+        )
+        if replicas[key] == 1 and not args.skip_check_expected_replicas:
+            most = 0
+        away = sum(not pod.ready or pod.deleted is not None or pod.finished for pod in own)
+        name = f"{key[1]} {key[0]}/{key[2]}"
+        groups.append(Group(name, tuple(sorted(pod.key for pod in own)), max(0, most - away)))
+    return groups
+
+
+def _gang_groups(pods: Sequence[Pod], minimums: Mapping[str, int]) -> list[Group]:
+    members: dict[str, list[PodKey]] = {}
+    for pod in pods if minimums else ():
+        name = gang_name(pod.labels, pod.annotations)
+        if name and not pod.finished and pod.deleted is None:
+            members.setdefault(f"{pod.namespace}/{name}", []).append(pod.key)
+    return [
+        Group(f"gang {name}", tuple(sorted(keys)), max(0, len(keys) - minimums[name]))
+        for name, keys in sorted(members.items())
+        if name in minimums
+    ]
+
+
+def migrating_groups(
+    pods: Sequence[Pod], *, args: MigrationControllerArgs | None = None
+) -> tuple[Group, ...]:
+    """List the limits on what is on its way at any moment: in all, per namespace, per node that it leaves.
+
+    Parameters
+    ----------
+    pods
+        All bound pods.
+    args
+        The limits; one that is absent, 0 or less limits nothing.
+    """
+    args = args or MigrationControllerArgs()
+    limits = EvictionLimits(
+        total=_limit(args.max_migrating_globally),
+        per_namespace=_limit(args.max_migrating_per_namespace),
+        per_node=_limit(args.max_migrating_per_node),
+    )
+    groups = _limit_groups(pods, limits)
+    return tuple(group for group in groups if group.most < len(group.pods))
+
+
+def _limit(most: int | None) -> int | None:
+    return most if most is not None and most > 0 else None
+
+
+def _limit_groups(pods: Sequence[Pod], limits: EvictionLimits) -> list[Group]:
+    by_node: dict[str, list[PodKey]] = {}
+    by_namespace: dict[str, list[PodKey]] = {}
+    for pod in pods:
+        by_node.setdefault(pod.node_name or "", []).append(pod.key)
+        by_namespace.setdefault(pod.namespace, []).append(pod.key)
+    groups = []
+    if limits.per_node is not None:
+        for name, keys in sorted(by_node.items()):
+            groups.append(Group(f"node {name}", tuple(sorted(keys)), limits.per_node))
+    if limits.per_namespace is not None:
+        for name, keys in sorted(by_namespace.items()):
+            groups.append(Group(f"namespace {name}", tuple(sorted(keys)), limits.per_namespace))
+    if limits.total is not None:
+        groups.append(Group("evictions", tuple(sorted(pod.key for pod in pods)), limits.total))
+    return groups

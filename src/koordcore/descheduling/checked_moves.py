@@ -1,0 +1,299 @@
+"""Plans of moves that every plugin agrees with: devices, NUMA, quota, affinity, topology.
+
+The planners of :mod:`koordcore.descheduling` know amounts. Here their moves are carried out on a private copy of
+the cluster, one after the other, by the same plugins that place pods; then :mod:`koordcore.checking.moves`
+checks every step. A pair of pod and node that either refuses is barred and the plan is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import attrs
+
+from koordcore.checking.moves import verify_moves
+from koordcore.checking.violation import Violation
+from koordcore.descheduling.budgets import migrating_groups, move_groups
+from koordcore.descheduling.moves import Allows, Group
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, tolerated
+from koordcore.model.certificates import Certificate
+from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.decisions import Bound
+from koordcore.model.moves import Move
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
+from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
+from koordcore.model.resources import PODS, Resources
+from koordcore.reservations.cache import without_holders
+from koordcore.scheduling.cycle import open_workspace
+from koordcore.scheduling.gang_groups import JobTable
+from koordcore.scheduling.one_pod import place_there
+from koordcore.scheduling.reset import unbound
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = [
+    "CheckedMoves",
+    "Plan",
+    "bounded",
+    "check_moves",
+    "checked_plan",
+    "fits_there",
+    "limits_of",
+    "static_allows",
+]
+
+_MOST_ROUNDS: Final = 20
+
+
+class Plan(Protocol):
+    """Whatever a planner gives: it has moves, and it is known how good they are."""
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """By wave."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """How good the plan is known to be."""
+
+
+P = TypeVar("P", bound=Plan)
+
+
+@attrs.frozen
+class CheckedMoves:
+    """Moves with what each pod gets at its target.
+
+    Parameters
+    ----------
+    bound
+        One decision per move, in the order of the moves that could be carried out.
+    snapshot
+        The cluster once the last of these waves is over.
+    refusals
+        Pairs of pod and node that a plugin or the checker refuses, all of one wave; empty when all agree.
+    violations
+        What the checker says; empty where nobody asked it.
+    """
+
+    bound: tuple[Bound, ...]
+    snapshot: ClusterSnapshot
+    refusals: tuple[tuple[PodKey, str], ...] = ()
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def refused(self) -> tuple[PodKey, str] | None:
+        """The first pair that is refused; ``None`` when all agree."""
+        return self.refusals[0] if self.refusals else None
+
+
+def limits_of(
+    snapshot: ClusterSnapshot,
+    *,
+    args: MigrationControllerArgs | None = None,
+    limits: EvictionLimits = NO_LIMITS,
+) -> tuple[tuple[Group, ...], tuple[Group, ...]]:
+    """List what limits a plan for a snapshot: budgets, workloads, gangs, and the limits that are given.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster, with its PodDisruptionBudgets, workloads and gangs.
+    args
+        Limits of migration; upstream's defaults when left out.
+    limits
+        Evictions that the plan may make per node, per namespace, and in all.
+
+    Returns
+    -------
+    groups, at_once
+        What may be moved in all, and what may be on its way at any moment.
+    """
+    pods = tuple(snapshot.bound_pods())
+    groups = move_groups(
+        pods,
+        budgets=snapshot.of(PodDisruptionBudget),
+        workloads=snapshot.of(Workload),
+        minimums=JobTable(snapshot).minimums(),
+        args=args,
+        limits=limits,
+    )
+    return groups, migrating_groups(pods, args=args)
+
+
+def static_allows(snapshot: ClusterSnapshot) -> Allows:
+    """Tell where a pod may run by cordon, labels, required node affinity and taints alone."""
+    nodes = {state.name: state.node for state in snapshot.nodes}
+    memo: dict[tuple[PodKey, str], bool] = {}
+    hard = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+
+    def allows(key: PodKey, name: str) -> bool:
+        known = memo.get((key, name))
+        if known is not None:
+            return known
+        pod, node = snapshot.pod(key), nodes[name]
+        verdict = False
+        if pod is not None and not node.unschedulable and node.ready:
+            required = pod.affinity.node.required if pod.affinity and pod.affinity.node else None
+            verdict = (
+                all(node.labels.get(label) == value for label, value in pod.node_selector.items())
+                and (required is None or required.matches(node.name, node.labels))
+                and all(
+                    taint.effect not in hard or tolerated(taint, pod.tolerations) for taint in node.taints
+                )
+            )
+        memo[key, name] = verdict
+        return verdict
+
+    return allows
+
+
+def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy) -> CheckedMoves:
+    """Carry moves out wave by wave on a copy of the cluster.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster before.
+    moves
+        As a planner gives them.
+    policy
+        Which plugins have a say.
+    """
+    bound: list[Bound] = []
+    pods = {move.pod: snapshot.pod(move.pod) for move in moves}
+    for wave in sorted({move.arrives for move in moves}):
+        arriving = [move for move in moves if move.arrives == wave]
+        leaving = [move.pod for move in moves if move.leaves <= wave and snapshot.pod(move.pod) is not None]
+        standing = [key for key in leaving if key not in {one.pod for one in bound}]
+        before = snapshot.forget(*standing)
+        workspace = open_workspace(before, policy)
+        plugins = PluginSet(workspace, policy)
+        rows = {name: row for row, name in enumerate(workspace.layout.names)}
+        refused: list[tuple[PodKey, str]] = []
+        known = len(bound)
+        for move in sorted(arriving, key=lambda move: move.pod):
+            pod = pods[move.pod]
+            assert pod is not None, f"{move.pod} is not in the snapshot"
+            decision = place_there(workspace, plugins, unbound(pod), rows[move.target])
+            if decision is None:
+                refused.append((move.pod, move.target))
+            else:
+                bound.append(decision)
+        if refused:
+            return CheckedMoves(tuple(bound), snapshot, tuple(refused))
+        snapshot = workspace.freeze()
+        if policy.plugin("Reservation") is not None:
+            snapshot = without_holders(before, snapshot, bound[known:], None)
+    return CheckedMoves(tuple(bound), snapshot)
+
+
+def fits_there(
+    snapshot: ClusterSnapshot, slot: Resources, places: Sequence[tuple[str, int]], policy: Policy
+) -> tuple[str, ...]:
+    """Try to place one pod after the other into the slots that a plan offers.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster after the moves.
+    slot
+        What each of the pods asks for; they tolerate every taint and count in no quota.
+    places
+        Node and number of slots.
+    policy
+        Which plugins have a say.
+
+    Returns
+    -------
+    tuple of str
+        Nodes whose plugins do not agree: cards are free and form no partition, or room is reserved.
+    """
+    workspace = open_workspace(snapshot, policy)
+    plugins = PluginSet(workspace, policy.without_plugin("ElasticQuota"))
+    everything = (Toleration(operator=TolerationOperator.EXISTS),)
+    asked = {name: amount for name, amount in slot.items() if name != PODS}
+    refused = []
+    for name, slots in places:
+        row = workspace.layout.row_of[name]
+        pods = (
+            Pod(name=f"slot-{number}-of-{name}", requests=asked, tolerations=everything)
+            for number in range(slots)
+        )
+        if any(place_there(workspace, plugins, pod, row) is None for pod in pods):
+            refused.append(name)
+    return tuple(refused)
+
+
+def checked_plan(
+    snapshot: ClusterSnapshot,
+    plan: Callable[[Allows], P],
+    *,
+    policy: Policy = Policy(),
+    args: MigrationControllerArgs | None = None,
+    limits: EvictionLimits = NO_LIMITS,
+) -> tuple[P, CheckedMoves]:
+    """Plan, check, and plan again without what a plugin or the checker refuses.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    plan
+        Makes a plan, given where pods may run.
+    policy
+        Which plugins have a say.
+    args, limits
+        The limits that the plan was made with; see :func:`limits_of`.
+
+    Returns
+    -------
+    plan, CheckedMoves
+        ``refused`` of the second is set when the rounds ran out; the plan should then not be carried out.
+    """
+    static = static_allows(snapshot)
+    barred: set[tuple[PodKey, str]] = set()
+
+    def allows(key: PodKey, name: str) -> bool:
+        return (key, name) not in barred and static(key, name)
+
+    def attempt() -> tuple[P, CheckedMoves]:
+        made = plan(allows)
+        checked = check_moves(snapshot, made.moves, policy)
+        if checked.refused is None and made.moves:
+            found = verify_moves(snapshot, made.moves, checked.bound, policy=policy, args=args, limits=limits)
+            checked = attrs.evolve(checked, violations=found, refusals=_blamed(made.moves, found))
+        return made, checked
+
+    made, checked = attempt()
+    bound = made.certificate.bound
+    for _ in range(_MOST_ROUNDS):
+        if checked.refused is None:
+            break
+        barred.update(checked.refusals)
+        made, checked = attempt()
+    return (bounded(made, bound) if barred else made), checked
+
+
+def bounded(made: P, bound: tuple[int, ...]) -> P:
+    """Certify a plan by a bound from before anything was refused.
+
+    What is refused beside some moves might be allowed beside others, so a proof that leaves it out is none.
+    """
+    if not bound:
+        return made
+    certificate = Certificate.make_bounded(made.certificate.objective, bound)
+    return cast("P", attrs.evolve(cast("Any", made), certificate=certificate))
+
+
+def _blamed(moves: Sequence[Move], found: Sequence[Violation]) -> tuple[tuple[PodKey, str], ...]:
+    """Choose a move that a violation is about, or to whose target it comes; else the last one."""
+    if not found:
+        return ()
+    subjects = {one.subject for one in found}
+    for move in reversed(moves):
+        if str(move.pod) in subjects or move.target in subjects:
+            return ((move.pod, move.target),)
+    return ((moves[-1].pod, moves[-1].target),)

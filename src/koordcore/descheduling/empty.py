@@ -1,0 +1,153 @@
+"""Emptying nodes: which pods go first when a workload shrinks (``plugins/scaledownbinpack``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.colocation.config import selector_of
+from koordcore.descheduling.evict import Evictor
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.rebalance import BinPackStrategy, ScaleDownBinPackArgs
+from koordcore.protocol.migration import ANNOTATION_DELETION_COST, MAX_COST
+
+__all__ = ["BinPackRound", "RankedPod", "scale_down_bin_pack"]
+
+_NO_COSTS: Final[immutabledict[PodKey, str]] = immutabledict()
+
+
+@attrs.frozen
+class RankedPod:
+    """One pod in the order in which pods should go.
+
+    Parameters
+    ----------
+    pod, node
+        Who and where.
+    score
+        Other load of the node per load that can go; infinite where nothing that can go asks for anything.
+    """
+
+    pod: Pod
+    node: str
+    score: float
+
+
+@attrs.frozen
+class BinPackRound:
+    """What one round gives.
+
+    Parameters
+    ----------
+    ranked
+        Pods that can go, first to go first.
+    costs
+        Deletion costs to write; only those that differ from what the pod has.
+    evicted
+        Pods that were evicted.
+    """
+
+    ranked: tuple[RankedPod, ...] = ()
+    costs: immutabledict[PodKey, str] = _NO_COSTS
+    evicted: tuple[Pod, ...] = ()
+
+
+def _share(pod: Pod, node: Node, args: ScaleDownBinPackArgs) -> float:
+    share = 0.0
+    for name in args.resources:
+        room = node.allocatable.get(name, 0)
+        if room > 0:
+            share += args.weights[name] * (pod.requests.get(name, 0) / room)
+    return share
+
+
+def scale_down_bin_pack(
+    nodes: Sequence[Node], pods: Sequence[Pod], args: ScaleDownBinPackArgs, *, evictor: Evictor
+) -> BinPackRound:
+    """Rank the selected pods so that the nodes nearest to empty are emptied first.
+
+    A selected pod that may not be evicted counts as other load; on a node where another one may, it is
+    given the highest cost.
+
+    Parameters
+    ----------
+    nodes, pods
+        The cluster.
+    args
+        Which pods, what they are weighed by, and whether they are evicted.
+    evictor
+        Whoever carries the evictions out.
+    """
+    if args.paused:
+        return BinPackRound()
+    by_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.node_name and not pod.finished:
+            by_node.setdefault(pod.node_name, []).append(pod)
+    selector = None if args.node_selector is None else selector_of(args.node_selector)
+    chosen = [node for node in nodes if selector is None or selector.matches(node.labels)]
+    entries, skipped = [], []
+    for node in chosen:
+        own = by_node.get(node.name, [])
+        selected = _selected(own, args)
+        targets = [pod for pod in selected if evictor.admits(pod)]
+        if not targets:
+            continue
+        skipped += [pod for pod in selected if pod not in targets]
+        shares = {pod.key: _share(pod, node, args) for pod in own}
+        entries.append((_score(own, targets, shares), len(targets), node.name, _ordered(targets, shares)))
+    entries.sort(key=lambda entry: entry[:3])
+    ranked = tuple(RankedPod(pod, name, score) for score, _, name, own in entries for pod in own)
+    if args.strategy == BinPackStrategy.EVICT_DIRECTLY:
+        return BinPackRound(ranked, evicted=_evict(ranked, args.max_pods_to_evict or 0, evictor))
+    costs = {one.pod.key: (one.pod, str(rank)) for rank, one in enumerate(ranked)}
+    costs |= {pod.key: (pod, str(MAX_COST)) for pod in skipped}
+    changed = {
+        key: cost
+        for key, (pod, cost) in sorted(costs.items())
+        if pod.annotations.get(ANNOTATION_DELETION_COST) != cost
+    }
+    return BinPackRound(ranked, immutabledict(changed))
+
+
+def _selected(pods: Sequence[Pod], args: ScaleDownBinPackArgs) -> list[Pod]:
+    compiled = [selector_of(one.selector) for one in args.pod_selectors if one.selector is not None]
+    return [
+        pod
+        for pod in pods
+        if (args.namespaces is None or args.namespaces.admits(pod.namespace))
+        and (not compiled or any(one.matches(pod.labels) for one in compiled))
+    ]
+
+
+def _score(pods: Sequence[Pod], targets: Sequence[Pod], shares: Mapping[PodKey, float]) -> float:
+    going = {pod.key for pod in targets}
+    target = sum(shares[pod.key] for pod in targets)
+    other = sum(shares[pod.key] for pod in pods if pod.key not in going)
+    if target > 0:
+        return other / target
+    return math.inf if other > 0 else 0.0
+
+
+def _ordered(pods: Sequence[Pod], shares: Mapping[PodKey, float]) -> tuple[Pod, ...]:
+    """Put larger pods first, then newer ones, then by name."""
+
+    def newest(pod: Pod) -> float:
+        return 0.0 if pod.created is None else -pod.created.timestamp()
+
+    return tuple(sorted(pods, key=lambda pod: (-shares[pod.key], newest(pod), pod.namespace, pod.name)))
+
+
+def _evict(ranked: Sequence[RankedPod], most: int, evictor: Evictor) -> tuple[Pod, ...]:
+    evicted: list[Pod] = []
+    for one in ranked:
+        if len(evicted) >= most:
+            break
+        if evictor.evict(one.pod):
+            evicted.append(one.pod)
+    return tuple(evicted)

@@ -1,0 +1,116 @@
+"""Which nodes can be emptied, and by which moves: bin-packing down by plan.
+
+Nodes with the cheapest pods are emptied first, each into the tightest places among the nodes that stay. What
+is free on all nodes together bounds how many can be emptied; :mod:`koordcore.descheduling.empty` has the
+reference's ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import attrs
+
+from koordcore.descheduling.moves import Movable, MoveProblem
+from koordcore.descheduling.placing import Room
+from koordcore.descheduling.waves import in_waves, wave_prices
+from koordcore.model.certificates import Certificate
+from koordcore.model.moves import Move
+
+__all__ = ["EmptyingPlan", "plan_emptying"]
+
+
+@attrs.frozen(kw_only=True)
+class EmptyingPlan:
+    """Nodes that nothing movable stays on.
+
+    Parameters
+    ----------
+    moves
+        By wave.
+    emptied
+        Names of the nodes that were emptied, in the order in which that was decided.
+    gains
+        Nodes that are empty after each wave.
+    prices
+        Cost of the moves that arrive in each wave.
+    certificate
+        Objective: emptied nodes (negative), moves, cost.
+    """
+
+    moves: tuple[Move, ...]
+    emptied: tuple[str, ...]
+    gains: tuple[int, ...]
+    prices: tuple[int, ...]
+    certificate: Certificate
+
+
+def plan_emptying(problem: MoveProblem, *, most: int | None = None) -> EmptyingPlan:
+    """Plan to empty nodes, those with the cheapest pods first.
+
+    A node counts as emptied when everything that it is asked for leaves with its movable pods; one that
+    holds anything else, or nothing at all, is left alone. No pod moves twice, and none onto a node that is
+    to be emptied.
+
+    Parameters
+    ----------
+    problem
+        Hosts, movable pods, limits, and where pods may run.
+    most
+        Empty at most so many nodes; ``None`` as many as possible.
+    """
+    by_node: dict[str, list[Movable]] = {}
+    for one in problem.movable:
+        by_node.setdefault(one.node, []).append(one)
+    candidates = []
+    for host in problem.hosts:
+        own = by_node.get(host.name, [])
+        leaving = {name: sum(one.requests.get(name, 0) for one in own) for name in host.requested}
+        if own and all(leaving[name] == amount for name, amount in host.requested.items()):
+            candidates.append((sum(one.cost for one in own), len(own), host.name))
+    room, filled = Room(problem), set[str]()
+    emptied: list[str] = []
+    for _, _, name in sorted(candidates):
+        if most is not None and len(emptied) >= most:
+            break
+        # A node that took pods of another is in use, and emptying it would move them twice.
+        if name not in filled and room.place(by_node[name], [*emptied, name]):
+            emptied.append(name)
+            filled = set(room.targets.values())
+    cost = sum(one.cost for one in problem.movable if one.pod in room.targets)
+    objective = (-len(emptied), len(room.targets), cost)
+    moves = in_waves(problem, room.targets) or ()
+    last = {name: max(move.leaves for move in moves if move.source == name) for name in emptied}
+    prices = wave_prices(problem, moves)
+    return EmptyingPlan(
+        moves=moves,
+        emptied=tuple(emptied),
+        gains=tuple(sum(left <= wave for left in last.values()) for wave in range(len(prices))),
+        prices=prices,
+        certificate=Certificate.make_bounded(objective, _bound(problem, candidates, most)),
+    )
+
+
+def _bound(
+    problem: MoveProblem, candidates: Sequence[tuple[int, int, str]], most: int | None
+) -> tuple[int, ...]:
+    """Bound every plan: what leaves the emptied nodes fits into what is free on the others.
+
+    An emptied node takes away what it held and what was free on it; for every resource the smallest such
+    sums may add up to no more than all that is free.
+    """
+    hosts = {host.name: host for host in problem.hosts}
+    chosen = [hosts[name] for _, _, name in candidates]
+    count = len(chosen) if most is None else min(most, len(chosen))
+    for name in sorted({name for host in chosen for name, amount in host.requested.items() if amount}):
+        free = {
+            host.name: max(0, host.allocatable.get(name, 0) - host.requested.get(name, 0))
+            for host in problem.hosts
+            if host.receives
+        }
+        taken = sorted(host.requested.get(name, 0) + free.get(host.name, 0) for host in chosen)
+        fitting = sum(one <= sum(free.values()) for one in accumulate(taken))
+        count = min(count, fitting)
+    pods = sum(sorted(number for _, number, _ in candidates)[:count])
+    return -count, pods, sum(sorted(cost for cost, _, _ in candidates)[:count])

@@ -1,0 +1,221 @@
+"""From nodes, pods and their metrics to a problem of moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.descheduling.classify import NodeLoad, classify_pool
+from koordcore.descheduling.evict import Evictor, admitted
+from koordcore.descheduling.moves import Allows, Group, Host, Movable, MoveProblem, anywhere, hot_hosts
+from koordcore.model.metrics import NodeMetric, rounded
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.rebalance import LowNodeLoadArgs
+from koordcore.model.resources import NO_RESOURCES, PODS, Resources, make_resources
+from koordcore.protocol.pod_class import pod_priority_class
+from koordcore.protocol.qos import PriorityClass
+
+__all__ = ["problem_of_load", "problem_of_requests", "prod_usage", "resource_of", "spared"]
+
+_PROD: Final = "prod "
+"""No resource of Kubernetes has a space in its name."""
+
+
+def prod_usage(name: str) -> str:
+    """Name what prod pods use of a resource: an amount of its own in ``usage`` and ``high`` of a host."""
+    return _PROD + name
+
+
+def resource_of(name: str) -> str:
+    """Name the resource that an amount of ``usage`` and ``high`` is about."""
+    return name.removeprefix(_PROD)
+
+
+def problem_of_load(
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    metrics: Mapping[str, NodeMetric],
+    args: LowNodeLoadArgs,
+    *,
+    now: int,
+    evictor: Evictor,
+    groups: Iterable[Group] = (),
+    at_once: Iterable[Group] = (),
+    allows: Allows = anywhere,
+    costs: Mapping[PodKey, int] | None = None,
+) -> MoveProblem:
+    """Set up the cooling of hot nodes as a problem of moves.
+
+    A node belongs to the last pool that selects it; without a fresh report it neither gives nor takes. Where
+    its pool has prod thresholds, what prod pods use must stay below these, too: a node above one is hot, and
+    no move makes it so.
+
+    Parameters
+    ----------
+    nodes, pods, metrics
+        The cluster.
+    args
+        Thresholds, and which pods are looked at.
+    now
+        Moment in nanoseconds since 1970.
+    evictor
+        Who says which pods may be evicted.
+    groups, at_once, allows, costs
+        Limits, where pods may run, and prices other than 1.
+    """
+    by_node = _running(pods)
+    loads: dict[str, tuple[NodeLoad, frozenset[str]]] = {}
+    for pool in args.pools:
+        # Without prod thresholds of its own a pool has nothing to say about prod usage.
+        prod = frozenset({*(pool.prod_high or ()), *(pool.prod_low or ())} - {PODS})
+        for load in classify_pool(pool, nodes, by_node, metrics, args, now).loads:
+            loads[load.name] = (load, prod)
+    admits = admitted(evictor, args.namespaces, args.pod_selectors)
+    hosts: list[Host] = []
+    movable: list[Movable] = []
+    for node in sorted(nodes, key=lambda node: node.name):
+        own = sorted(by_node.get(node.name, ()), key=_by_name)
+        known = loads.get(node.name)
+        if known is None:
+            hosts.append(_host(node, own, receives=False))
+            continue
+        load, prod = known
+        usage, used = _usages(load, own, prod)
+        hosts.append(_host(node, own, receives=not node.unschedulable, usage=usage, high=_limits(load, prod)))
+        for pod, amounts in zip(own, used, strict=True):
+            if admits(pod):
+                key = pod.key
+                price = costs.get(key, 1) if costs else 1
+                movable.append(
+                    Movable(pod=key, node=node.name, requests=_asked(pod), usage=amounts, cost=price)
+                )
+    return MoveProblem(
+        hosts=tuple(hosts),
+        movable=tuple(movable),
+        groups=tuple(groups),
+        at_once=tuple(at_once),
+        allows=allows,
+    )
+
+
+def problem_of_requests(
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    *,
+    evictor: Evictor,
+    groups: Iterable[Group] = (),
+    at_once: Iterable[Group] = (),
+    allows: Allows = anywhere,
+    costs: Mapping[PodKey, int] | None = None,
+) -> MoveProblem:
+    """Set up moves that look at requests alone, as defragmentation does.
+
+    Parameters
+    ----------
+    nodes, pods
+        The cluster.
+    evictor
+        Who says which pods may be evicted.
+    groups, at_once, allows, costs
+        Limits, where pods may run, and prices other than 1.
+    """
+    by_node = _running(pods)
+    hosts: list[Host] = []
+    movable: list[Movable] = []
+    for node in sorted(nodes, key=lambda node: node.name):
+        own = sorted(by_node.get(node.name, ()), key=_by_name)
+        hosts.append(_host(node, own, receives=not node.unschedulable and node.ready))
+        for pod in own:
+            if evictor.admits(pod):
+                price = costs.get(pod.key, 1) if costs else 1
+                movable.append(Movable(pod=pod.key, node=node.name, requests=_asked(pod), cost=price))
+    return MoveProblem(
+        hosts=tuple(hosts),
+        movable=tuple(movable),
+        groups=tuple(groups),
+        at_once=tuple(at_once),
+        allows=allows,
+    )
+
+
+def spared(problem: MoveProblem) -> MoveProblem:
+    """Keep nodes that stay hot from getting hotter: none is given up to spare others."""
+    hot = {host.name for host in hot_hosts(problem.hosts)}
+
+    def host(one: Host) -> Host:
+        if one.name not in hot:
+            return one
+        ceiling = {name: max(limit, one.usage.get(name, 0)) for name, limit in one.high.items()}
+        return attrs.evolve(one, ceiling=ceiling)
+
+    return attrs.evolve(problem, hosts=tuple(map(host, problem.hosts)))
+
+
+def _by_name(pod: Pod) -> tuple[str, str]:
+    return pod.namespace, pod.name
+
+
+def _running(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    by_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.node_name and not pod.finished:
+            by_node.setdefault(pod.node_name, []).append(pod)
+    return by_node
+
+
+def _asked(pod: Pod) -> Resources:
+    return immutabledict({**pod.requests, PODS: 1})
+
+
+def _host(
+    node: Node,
+    pods: Sequence[Pod],
+    *,
+    receives: bool,
+    usage: Resources = NO_RESOURCES,
+    high: Resources = NO_RESOURCES,
+) -> Host:
+    requested = {PODS: len(pods)}
+    for pod in pods:
+        for name, amount in pod.requests.items():
+            requested[name] = requested.get(name, 0) + amount
+    return Host(
+        name=node.name,
+        requested=make_resources(requested),
+        allocatable=node.allocatable,
+        usage=usage,
+        high=high,
+        receives=receives,
+    )
+
+
+def _limits(load: NodeLoad, prod: frozenset[str]) -> Resources:
+    limits = {name: limit for name, limit in rounded(load.high).items() if name != PODS}
+    for name, limit in rounded(load.prod_high).items():
+        if name in prod:
+            limits[prod_usage(name)] = limit
+    return make_resources(limits)
+
+
+def _usages(load: NodeLoad, pods: Sequence[Pod], prod: frozenset[str]) -> tuple[Resources, list[Resources]]:
+    """Add up what was rounded up, so that a pod takes away exactly what it is counted with."""
+    reported: dict[tuple[str, str], Resources] = {}
+    total = dict(rounded(load.metric.system_usage))
+    for metric in load.metric.pods:
+        amounts = reported[metric.namespace, metric.name] = rounded(metric.usage)
+        for name, amount in amounts.items():
+            total[name] = total.get(name, 0) + amount
+    used = []
+    for pod in pods:
+        amounts = reported.get((pod.namespace, pod.name), NO_RESOURCES)
+        if prod and pod_priority_class(pod) is PriorityClass.PROD:
+            own = {prod_usage(name): amount for name, amount in amounts.items() if name in prod}
+            for name, amount in own.items():
+                total[name] = total.get(name, 0) + amount
+            amounts = make_resources({**amounts, **own})
+        used.append(amounts)
+    return make_resources(total), used

@@ -1,0 +1,241 @@
+"""The fewest moves that cool every hot node without heating another, with targets named.
+
+A greedy that takes the smallest set of pods off each hot node is compared with a bound that no plan can
+beat. Where they do not meet, an integer program decides, over everything for a small cluster and over the
+roomiest targets for a large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from koordcore._cpsat import Presolve, Program, Stage, solve
+from koordcore.descheduling.moves import (
+    Host,
+    Movable,
+    MoveProblem,
+    cheapest_cover,
+    covering_sets,
+    fewest_leaving,
+    hot_hosts,
+)
+from koordcore.descheduling.placing import Room
+from koordcore.descheduling.program import add_pairs, bind_amounts
+from koordcore.descheduling.waves import in_waves
+from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
+from koordcore.model.moves import Move
+from koordcore.model.pods import PodKey
+
+__all__ = ["RebalancePlan", "plan_rebalance"]
+
+_WHOLE: Final = 6_000
+"""Pairs of pod and target up to which the program covers every pod and every node."""
+_SHORT: Final = 10_000
+"""Pairs up to which it covers what the greedy left hot or moved, and a shortlist of targets."""
+
+
+@attrs.frozen(kw_only=True)
+class RebalancePlan:
+    """Who moves where.
+
+    Parameters
+    ----------
+    moves
+        By wave; see :class:`~koordcore.model.moves.Move`.
+    before, after
+        Names of the hot nodes before and after.
+    certificate
+        Objective: hot nodes that stay, moves, cost of the moves.
+    """
+
+    moves: tuple[Move, ...]
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    certificate: Certificate
+
+
+def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> RebalancePlan:
+    """Plan the moves that leave the fewest nodes hot, and among those plans the fewest moves.
+
+    Any movable pod may move, also one of a node that is not hot, and also in chains and rings. A node that
+    is not hot never becomes hot; a node that takes a pod ends within its allocatable amounts; no group loses
+    more pods than it may.
+
+    Parameters
+    ----------
+    problem
+        Hosts, movable pods, limits, and where pods may run.
+    limits
+        Budget of the solver.
+
+    Returns
+    -------
+    RebalancePlan
+        Proven when the objective meets its bound; never worse than doing nothing.
+    """
+    hot = hot_hosts(problem.hosts)
+    if not hot:
+        return RebalancePlan(moves=(), before=(), after=(), certificate=Certificate.make_proven((0, 0, 0)))
+    by_node: dict[str, list[Movable]] = {}
+    for one in problem.movable:
+        by_node.setdefault(one.node, []).append(one)
+    bound = _bound(hot, by_node)
+    targets = greedy = _greedy(problem, hot, by_node)
+    objective = _objective(problem, hot, targets)
+    pairs = len(problem.movable) * sum(host.receives for host in problem.hosts)
+    if objective[:2] != bound[:2]:
+        # Only what the greedy left open, and what it moved: often enough, and small.
+        quarter = attrs.evolve(limits, deterministic_time=limits.deterministic_time / 4)
+        targets = _by_program(problem, hot, targets, whole=False, limits=quarter).targets
+        objective = _objective(problem, hot, targets)
+    if objective != bound and pairs <= _WHOLE:
+        solved = _by_program(problem, hot, targets, whole=True, limits=limits)
+        targets, objective = solved.targets, _objective(problem, hot, solved.targets)
+        if solved.bound is not None:
+            bound = max(bound, solved.bound)
+    moves = in_waves(problem, targets)
+    if moves is None:
+        # A ring that the limits forbid; the greedy's moves can be carried out one by one.
+        targets, objective = greedy, _objective(problem, hot, greedy)
+        moves = in_waves(problem, targets) or ()
+    status = CertificateStatus.PROVEN if objective == bound else CertificateStatus.FEASIBLE
+    cooled = {host.name for host in _after(problem, hot, targets)}
+    return RebalancePlan(
+        moves=moves,
+        before=tuple(sorted(host.name for host in hot)),
+        after=tuple(sorted(cooled)),
+        certificate=Certificate(status, objective, bound),
+    )
+
+
+def _excess(host: Host) -> dict[str, int]:
+    return {
+        name: host.usage.get(name, 0) - limit
+        for name, limit in host.high.items()
+        if host.usage.get(name, 0) > limit
+    }
+
+
+def _bound(hot: Sequence[Host], by_node: Mapping[str, Sequence[Movable]]) -> tuple[int, ...]:
+    """Bound every plan: nodes that nothing can cool, and the pods that must leave all others."""
+    stuck = moves = cost = 0
+    for host in hot:
+        own = by_node.get(host.name, ())
+        used, excess = [one.usage for one in own], _excess(host)
+        least = fewest_leaving(used, excess)
+        if least is None:
+            stuck += 1
+        else:
+            moves += least
+            # A plan with no more moves than that takes exactly so many pods off each of these nodes.
+            cost += cheapest_cover(own, used, excess, least)
+    return stuck, moves, cost
+
+
+def _greedy(
+    problem: MoveProblem, hot: Sequence[Host], by_node: Mapping[str, Sequence[Movable]]
+) -> dict[PodKey, str]:
+    room = Room(problem)
+    names = [host.name for host in hot]
+    # Nodes with the least choice first.
+    order = sorted(hot, key=lambda host: (len(by_node.get(host.name, ())), host.name))
+    for host in order:
+        own = sorted(by_node.get(host.name, ()), key=lambda one: one.pod)
+        sets = covering_sets(own, [one.usage for one in own], _excess(host))
+        for tried, chosen in enumerate(sets):
+            if room.place(chosen, names) or tried >= _MOST_TRIES:
+                break
+    return room.targets
+
+
+_MOST_TRIES: Final = 512
+
+
+def _after(problem: MoveProblem, hot: Sequence[Host], targets: Mapping[PodKey, str]) -> tuple[Host, ...]:
+    """List the hosts that are hot after the moves, given those that are before."""
+    changes: dict[str, dict[str, int]] = {}
+    for one in problem.movable:
+        target = targets.get(one.pod)
+        if target is not None:
+            for name, amount in one.usage.items():
+                for node, sign in ((one.node, -1), (target, 1)):
+                    change = changes.setdefault(node, {})
+                    change[name] = change.get(name, 0) + sign * amount
+    before = {host.name for host in hot}
+    after = []
+    for host in problem.hosts:
+        moved = changes.get(host.name)
+        if moved is None:
+            if host.name in before:
+                after.append(host)
+        elif any(host.usage.get(name, 0) + moved.get(name, 0) > limit for name, limit in host.high.items()):
+            after.append(host)
+    return tuple(after)
+
+
+def _objective(problem: MoveProblem, hot: Sequence[Host], targets: Mapping[PodKey, str]) -> tuple[int, ...]:
+    cost = sum(one.cost for one in problem.movable if one.pod in targets)
+    return len(_after(problem, hot, targets)), len(targets), cost
+
+
+@attrs.frozen
+class _Solved:
+    targets: dict[PodKey, str]
+    bound: tuple[int, ...] | None
+
+
+def _by_program(
+    problem: MoveProblem,
+    hot: Sequence[Host],
+    start: Mapping[PodKey, str],
+    *,
+    whole: bool,
+    limits: Limits,
+) -> _Solved:
+    names = {host.name for host in hot}
+    still = {host.name for host in _after(problem, hot, start)}
+    pods = [one for one in problem.movable if whole or one.node in still or one.pod in start]
+    allowed = _receivers(problem, names, start, len(pods), whole=whole)
+    program = Program()
+    pairs = add_pairs(program, problem, pods, allowed)
+    over = bind_amounts(program, problem, pods, pairs, names)
+    moves = [(variable, 1) for variable in pairs.values()]
+    costs = {one.pod: one.cost for one in pods}
+    priced = [(variable, costs[pod]) for (pod, _), variable in pairs.items()]
+    stages = (Stage([(variable, 1) for variable in over.values()]), Stage(moves), Stage(priced))
+    hint = [0] * len(program)
+    for (pod, target), variable in pairs.items():
+        hint[variable] = int(start.get(pod) == target)
+    for name, variable in over.items():
+        hint[variable] = int(name in still)
+    outcome = solve(program, stages, hint=hint, limits=limits, presolve=Presolve.LIGHT)
+    if not outcome.solved:
+        return _Solved(dict(start), None)
+    targets = {pod: target for (pod, target), variable in pairs.items() if outcome.values[variable]}
+    return _Solved(targets, outcome.bound if whole else None)
+
+
+def _receivers(
+    problem: MoveProblem, hot: set[str], start: Mapping[PodKey, str], pods: int, *, whole: bool
+) -> list[str]:
+    """List the targets of the program: all, or those that are in use and the roomiest others."""
+    receiving = [host for host in problem.hosts if host.receives]
+    if whole:
+        return [host.name for host in receiving]
+    used = set(start.values())
+    count = max(8, _SHORT // max(1, pods) - len(used))
+
+    def coolness(host: Host) -> float:
+        rooms = [
+            (limit - host.usage.get(name, 0)) / max(1, limit) for name, limit in sorted(host.high.items())
+        ]
+        return min(rooms, default=1.0)
+
+    others = sorted(
+        (host for host in receiving if host.name not in used and host.name not in hot),
+        key=lambda host: (-coolness(host), host.name),
+    )
+    return sorted([*used, *(host.name for host in others[:count])])

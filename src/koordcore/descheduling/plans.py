@@ -1,0 +1,270 @@
+"""Plans of moves for a snapshot: set up, planned, and confirmed by every plugin and by the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+import attrs
+
+from koordcore.descheduling.checked_moves import (
+    CheckedMoves,
+    Plan,
+    bounded,
+    checked_plan,
+    fits_there,
+    limits_of,
+)
+from koordcore.descheduling.compare import EvictionOutcome, outcome_of
+from koordcore.descheduling.costs import moving_costs
+from koordcore.descheduling.defrag import DefragmentationPlan, Wanted, plan_defragmentation
+from koordcore.descheduling.emptying import EmptyingPlan, plan_emptying
+from koordcore.descheduling.evict import CycleEvictor, balance_low_node_load
+from koordcore.descheduling.load_problem import problem_of_load, problem_of_requests, spared
+from koordcore.descheduling.moves import Allows, MoveProblem
+from koordcore.descheduling.plan import RebalancePlan, plan_rebalance
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.mappings import EMPTY
+from koordcore.model.metrics import NodeMetric
+from koordcore.model.pods import PodKey
+from koordcore.model.policy import Policy
+from koordcore.model.rebalance import (
+    NO_LIMITS,
+    EvictionLimits,
+    EvictorArgs,
+    LowNodeLoadArgs,
+    MigrationControllerArgs,
+)
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = [
+    "DEFAULT_RULES",
+    "MoveRules",
+    "Moving",
+    "compare_round",
+    "confirmed",
+    "plan_cooling",
+    "plan_empty_nodes",
+    "plan_room",
+    "problem_of_rooms",
+]
+
+P = TypeVar("P", bound=Plan)
+
+
+@attrs.frozen(kw_only=True)
+class MoveRules:
+    """What every plan of moves has to keep to.
+
+    Parameters
+    ----------
+    policy
+        Which plugins say where a pod may run.
+    migration
+        Limits of migration, and which pods may be evicted at all.
+    limits
+        Evictions that one plan may make per node, per namespace, and in all.
+    costs
+        Prices of moving single pods. Left out, hot nodes are cooled at prices by class
+        (:func:`~koordcore.descheduling.costs.moving_costs`), and for anything else a move costs 1.
+    """
+
+    policy: Policy = Policy()
+    migration: MigrationControllerArgs = attrs.field(factory=MigrationControllerArgs)
+    limits: EvictionLimits = NO_LIMITS
+    costs: Mapping[PodKey, int] = EMPTY
+
+    @property
+    def evictor(self) -> EvictorArgs:
+        """Which pods may be evicted at all."""
+        return self.migration.evictor
+
+
+DEFAULT_RULES: Final = MoveRules()
+"""The stock plugins, and upstream's defaults."""
+
+
+@attrs.frozen
+class Moving(Generic[P]):
+    """A plan with what it was made from and what it comes to.
+
+    Parameters
+    ----------
+    problem
+        Hosts, movable pods and limits that the planner saw.
+    plan
+        The plan.
+    checked
+        What each pod gets at its target; the plan is not to be carried out where something is refused.
+    """
+
+    problem: MoveProblem
+    plan: P
+    checked: CheckedMoves
+
+    @property
+    def legal(self) -> bool:
+        """Every plugin and the checker agree with every step."""
+        return self.checked.refused is None
+
+
+def plan_cooling(
+    snapshot: ClusterSnapshot,
+    args: LowNodeLoadArgs,
+    *,
+    now: int,
+    metrics: Mapping[str, NodeMetric] | None = None,
+    rules: MoveRules = DEFAULT_RULES,
+    budget: Limits = DEFAULT_LIMITS,
+) -> Moving[RebalancePlan]:
+    """Plan the fewest moves that leave the fewest nodes hot, and none hotter than it is.
+
+    Among plans of as many moves the cheapest is taken: batch pods move rather than prod pods.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    args
+        Thresholds, and which pods are looked at.
+    now
+        Moment in nanoseconds since 1970.
+    metrics
+        Node name to its report; those of the snapshot when left out.
+    rules
+        Where pods may run, and limits.
+    budget
+        Of the solver.
+    """
+    if metrics is None:
+        metrics = {one.node: one for one in snapshot.of(NodeMetric)}
+    groups, at_once = limits_of(snapshot, args=rules.migration, limits=rules.limits)
+    pods = tuple(snapshot.bound_pods())
+    problem = problem_of_load(
+        [state.node for state in snapshot.nodes],
+        pods,
+        metrics,
+        args,
+        now=now,
+        evictor=CycleEvictor(rules.evictor),
+        groups=groups,
+        at_once=at_once,
+        costs={**moving_costs(pods), **rules.costs},
+    )
+    return confirmed(snapshot, spared(problem), lambda asked: plan_rebalance(asked, limits=budget), rules)
+
+
+def compare_round(
+    snapshot: ClusterSnapshot,
+    args: LowNodeLoadArgs,
+    problem: MoveProblem,
+    *,
+    now: int,
+    metrics: Mapping[str, NodeMetric],
+    rules: MoveRules = DEFAULT_RULES,
+) -> EvictionOutcome:
+    """Say what the reference's LowNodeLoad would reach in one round, anomaly detectors left out.
+
+    Parameters
+    ----------
+    snapshot, args, now, metrics, rules
+        As for :func:`plan_cooling`.
+    problem
+        What that plan was made from.
+    """
+    pools = tuple(attrs.evolve(pool, anomaly=None) for pool in args.pools)
+    evicted, _ = balance_low_node_load(
+        [state.node for state in snapshot.nodes],
+        tuple(snapshot.bound_pods()),
+        metrics,
+        attrs.evolve(args, pools=pools),
+        now=now,
+        evictor=CycleEvictor(rules.evictor, rules.limits),
+    )
+    return outcome_of(problem, (one.pod.key for one in evicted))
+
+
+def plan_room(
+    snapshot: ClusterSnapshot,
+    wanted: Wanted,
+    *,
+    rules: MoveRules = DEFAULT_RULES,
+    budget: Limits = DEFAULT_LIMITS,
+) -> Moving[DefragmentationPlan]:
+    """Plan the fewest moves after which a shape fits, by amounts and by every plugin.
+
+    A node whose free amounts are not enough for the plugins, because cards form no partition or CPUs lie on
+    two NUMA nodes, is left out and the plan is made again.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    wanted
+        What should fit.
+    rules
+        Where pods may run, and limits.
+    budget
+        Of the solver.
+    """
+    problem = problem_of_rooms(snapshot, rules)
+    serving = wanted.nodes or tuple(state.name for state in snapshot.nodes)
+    bound: tuple[int, ...] | None = None
+    while True:
+        aim = attrs.evolve(wanted, nodes=serving)
+        moving = confirmed(snapshot, problem, partial(plan_defragmentation, wanted=aim, limits=budget), rules)
+        bound = moving.plan.certificate.bound if bound is None else bound
+        unfit: tuple[str, ...] = ()
+        if moving.legal:
+            places = moving.plan.places
+            unfit = fits_there(moving.checked.snapshot, wanted.requests, places, rules.policy)
+        if not unfit:
+            return attrs.evolve(moving, plan=bounded(moving.plan, bound))
+        serving = tuple(name for name in serving if name not in unfit)
+
+
+def plan_empty_nodes(
+    snapshot: ClusterSnapshot, *, most: int | None = None, rules: MoveRules = DEFAULT_RULES
+) -> Moving[EmptyingPlan]:
+    """Plan to empty nodes, those with the cheapest pods first.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    most
+        Empty at most so many nodes; ``None`` as many as possible.
+    rules
+        Where pods may run, and limits.
+    """
+    return confirmed(
+        snapshot, problem_of_rooms(snapshot, rules), lambda asked: plan_emptying(asked, most=most), rules
+    )
+
+
+def problem_of_rooms(snapshot: ClusterSnapshot, rules: MoveRules) -> MoveProblem:
+    """Set up moves that look at requests alone."""
+    groups, at_once = limits_of(snapshot, args=rules.migration, limits=rules.limits)
+    return problem_of_requests(
+        [state.node for state in snapshot.nodes],
+        tuple(snapshot.bound_pods()),
+        evictor=CycleEvictor(rules.evictor),
+        groups=groups,
+        at_once=at_once,
+        costs=rules.costs,
+    )
+
+
+def confirmed(
+    snapshot: ClusterSnapshot, problem: MoveProblem, plan: Callable[[MoveProblem], P], rules: MoveRules
+) -> Moving[P]:
+    """Make a plan with everything that plugins and checker refuse left out."""
+
+    def with_places(allows: Allows) -> P:
+        return plan(attrs.evolve(problem, allows=allows))
+
+    done, checked = checked_plan(
+        snapshot, with_places, policy=rules.policy, args=rules.migration, limits=rules.limits
+    )
+    return Moving(problem, done, checked)

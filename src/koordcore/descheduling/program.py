@@ -1,0 +1,86 @@
+"""Moves as an integer program: pairs of pod and target, limits, amounts on every node."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from koordcore._cpsat import Program
+from koordcore.descheduling.moves import Movable, MoveProblem
+from koordcore.model.pods import PodKey
+from koordcore.model.resources import NO_RESOURCES, Resources
+
+__all__ = ["add_pairs", "bind_amounts"]
+
+
+def add_pairs(
+    program: Program, problem: MoveProblem, pods: Sequence[Movable], targets: Sequence[str]
+) -> dict[tuple[PodKey, str], int]:
+    """Add a variable for each pod and node that it may move to; each pod moves once, each group its most."""
+    pairs: dict[tuple[PodKey, str], int] = {}
+    moved: dict[PodKey, list[tuple[int, int]]] = {}
+    for one in pods:
+        own = moved.setdefault(one.pod, [])
+        for target in targets:
+            if target != one.node and problem.allows(one.pod, target):
+                pairs[one.pod, target] = program.boolean()
+                own.append((pairs[one.pod, target], 1))
+        program.require(own, at_most=1)
+    for group in problem.groups:
+        inside = [term for pod in group.pods for term in moved.get(pod, ())]
+        program.require(inside, at_most=max(0, group.most))
+    return pairs
+
+
+def bind_amounts(
+    program: Program,
+    problem: MoveProblem,
+    pods: Sequence[Movable],
+    pairs: Mapping[tuple[PodKey, str], int],
+    hot: Collection[str] = (),
+    slots: Mapping[str, int] | None = None,
+    slot: Resources = NO_RESOURCES,
+    serving: Mapping[str, int] = NO_RESOURCES,
+) -> dict[str, int]:
+    """Bind usage and requests of every node; gives the variable "stays hot" of each hot node.
+
+    ``slots`` are variables that count, on some nodes, how many more requests of ``slot`` must fit there;
+    ``serving`` has a boolean for each such node that is overdrawn, which is set where it counts any.
+    """
+    leaving: dict[str, list[tuple[Movable, int]]] = {}
+    coming: dict[str, list[tuple[Movable, int]]] = {}
+    movable = {one.pod: one for one in pods}
+    for (pod, target), variable in pairs.items():
+        leaving.setdefault(movable[pod].node, []).append((movable[pod], variable))
+        coming.setdefault(target, []).append((movable[pod], variable))
+    over = {}
+    for host in problem.hosts:
+        out, into = leaving.get(host.name, []), coming.get(host.name, [])
+        stays: tuple[int, ...] = ()
+        if host.name in hot:
+            over[host.name] = program.boolean()
+            stays = (over[host.name],)
+        for name, limit in host.high.items():
+            terms = [(variable, -one.usage.get(name, 0)) for one, variable in out]
+            terms += [(variable, one.usage.get(name, 0)) for one, variable in into]
+            used = host.usage.get(name, 0)
+            program.require(terms, at_most=limit - used, unless=stays)
+            if stays and name in host.ceiling:
+                program.require(terms, at_most=host.ceiling[name] - used)
+        kept = (slots or {}).get(host.name)
+        asked = {name for one, _ in into for name, amount in one.requests.items() if amount}
+        for name in sorted(asked if kept is None else {*asked, *slot}):
+            terms = [(variable, -one.requests.get(name, 0)) for one, variable in out]
+            terms += [(variable, one.requests.get(name, 0)) for one, variable in into]
+            if kept is not None:
+                terms.append((kept, slot.get(name, 0)))
+            free = host.allocatable.get(name, 0) - host.requested.get(name, 0)
+            if free >= 0:
+                program.require(terms, at_most=free)
+                continue
+            # A node that is overdrawn already may stay so, but then takes nothing that asks for it.
+            for one, variable in into:
+                if one.requests.get(name, 0):
+                    program.require(terms, at_most=free, when=(variable,))
+            if host.name in serving and slot.get(name, 0):
+                program.require(terms, at_most=free, when=(serving[host.name],))
+    return over

@@ -1,0 +1,135 @@
+"""Nodes that are alike: equal in what they have and in what is taken of it.
+
+A large cluster has few kinds of nodes and a stream of pods has few shapes, so most nodes are in a state that
+some other node is in as well. What depends on amounts alone is then worked out once per state, and the best
+node is the first one in the best state.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from koordcore._arrays import IntVector
+from koordcore.framework.workspace import Workspace
+
+__all__ = ["FAR", "AmountStates", "StateTables"]
+
+WARM_UP: Final = 256
+"""Changes before nodes are grouped; a short call is over sooner than that pays."""
+LARGEST_PART: Final = 0.25
+"""With more states than this part of the nodes the bookkeeping costs more than it saves; it ends for good."""
+MOST_TABLES: Final = 4
+"""Ways of telling nodes apart that are followed at a time; each costs as much again at every change."""
+FAR: Final = 2**62
+"""Stands for the first node of a state that no node is in now; larger than any score in a rank."""
+
+
+class AmountStates:
+    """The states that nodes have been in, told apart by the bytes of their columns and by their kind.
+
+    Parameters
+    ----------
+    workspace
+        Where the nodes are.
+    kinds
+        A number for each node, eight bytes: nodes of different kinds are never alike.
+
+    Attributes
+    ----------
+    first
+        ``(S,)``: row of the first node in each state, ``FAR`` for none. Only the first ``size`` are in use.
+    count
+        ``(S,)``: how many nodes are in it.
+    size
+        States so far.
+    births
+        State by state as each came up that no node was in, again or for the first time; appended only.
+    """
+
+    def __init__(self, workspace: Workspace, kinds: bytes) -> None:
+        self._workspace = workspace
+        self._kind = [kinds[start : start + 8] for start in range(0, len(kinds), 8)]
+        most = int(len(self._kind) * LARGEST_PART)
+        self.first = np.full(most + 1, FAR)
+        self.count = np.zeros(most + 1, np.int64)
+        self.size = 0
+        self.births: array[int] = array("q")
+        self._most = most
+        self._table: dict[bytes, int] | None = {}
+        self._state: IntVector = np.empty(0, np.int64)
+        # For each state a heap of the rows that came to it; a row that has left stays until it comes up.
+        self._rows: list[list[int]] = []
+        self._read = 0
+
+    @property
+    def over(self) -> bool:
+        """Nodes were too different; it will never be ready again."""
+        return self._table is None
+
+    def ready(self) -> bool:
+        """Bring the states up to date; tell whether they can be used, or nodes are too different."""
+        table, touched, amounts = self._table, self._workspace.touched, self._workspace.amounts
+        end = len(touched)
+        if table is None or end < WARM_UP:
+            return False
+        rows: Iterable[int] = touched[self._read : end]
+        self._read = end
+        if not len(self._state):
+            self._state, rows = np.full(len(self._kind), -1), range(len(self._kind))
+        for row in rows:
+            state = table.setdefault(amounts[:, :, row].tobytes() + self._kind[row], len(table))
+            if state == self._state[row]:
+                continue
+            if state > self._most:
+                self._table = None
+                return False
+            self._move(row, state)
+        return True
+
+    def at(self, rows: IntVector) -> IntVector:
+        """Give the states that some nodes are in, after :meth:`ready`."""
+        return self._state[rows]
+
+    def _move(self, row: int, state: int) -> None:
+        old = int(self._state[row])
+        self._state[row] = state
+        if old >= 0:
+            self._leave(row, old)
+        if state == self.size:
+            self.size += 1
+            self._rows.append([])
+        heappush(self._rows[state], row)
+        if not self.count[state]:
+            self.births.append(state)
+        self.count[state] += 1
+        self.first[state] = min(self.first[state], row)
+
+    def _leave(self, row: int, old: int) -> None:
+        self.count[old] -= 1
+        if self.first[old] != row:
+            return
+        rows = self._rows[old]
+        while rows and self._state[rows[0]] != old:
+            heappop(rows)
+        self.first[old] = rows[0] if rows else FAR
+
+
+class StateTables:
+    """The tables of one workspace, one for each way in which static plugins tell nodes apart."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._tables: dict[bytes, AmountStates] = {}
+
+    def of(self, kinds: bytes) -> AmountStates | None:
+        """Give the table for these kinds of nodes; ``None`` where there are too many others already."""
+        if kinds not in self._tables:
+            if len(self._tables) >= MOST_TABLES:
+                return None
+            self._tables[kinds] = AmountStates(self._workspace, kinds)
+        return self._tables[kinds]

@@ -1,0 +1,283 @@
+"""What a plugin is: one reason why a pod may or may not sit on a node, or why one node is better.
+
+The loop in :mod:`koordcore.scheduling.cycle` knows nothing else about plugins than what stands here. A plugin
+is made once per call over a workspace. For each class of equal pods it makes one *evaluator*, which answers
+for all nodes at once or for the few that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+
+from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore.framework.workspace import Workspace
+from koordcore.model.decisions import Shortfall
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.pods import Pod, PodKey
+
+if TYPE_CHECKING:
+    from koordcore.reservations.cache import Lending, Room, Rooms
+
+__all__ = [
+    "ALL_ROWS",
+    "Evaluator",
+    "Plugin",
+    "PluginFactory",
+    "Reserved",
+    "Refusal",
+    "Rows",
+    "Scope",
+    "default_normalise",
+]
+
+ALL_ROWS: Final = slice(None)
+_SELDOM: Final = ("refuse", "lend_to", "room_at", "allocate")
+
+
+class Scope(StrEnum):
+    """What makes an evaluator's answer for a node out of date."""
+
+    STATIC = "static"
+    """Nothing, while the nodes are the same."""
+    NODE = "node"
+    """A pod that is bound to, or taken off, that very node."""
+    CLUSTER = "cluster"
+    """Any pod anywhere; the answer is asked for anew each time."""
+
+
+@attrs.frozen
+class Refusal:
+    """A pod that no node needs to be asked about, such as one with an illegal request.
+
+    Parameters
+    ----------
+    reason
+        Upstream's wording.
+    resolvable
+        Evicting pods may help.
+    """
+
+    reason: str
+    resolvable: bool = False
+
+
+@attrs.frozen
+class Reserved:
+    """What a pod gets on its node from one plugin, as it is written on the pod."""
+
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    notes: tuple[str, ...] = ()
+    reservation: str = ""
+    over: tuple[PodKey, ...] = ()
+
+
+def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = False) -> IntVector:
+    """Scale raw scores so that the largest feasible one becomes 100 (``DefaultNormalizeScore``)."""
+    top = int(raw[feasible].max(initial=0))
+    if top == 0:
+        return np.full_like(raw, 100 if reverse else 0)
+    scaled: IntVector = raw * 100 // top
+    return 100 - scaled if reverse else scaled
+
+
+class Evaluator:
+    """One plugin's answers for one class of equal pods; the defaults say "any node, no preference".
+
+    ``fits`` and ``scores`` are called for all rows first and later for rows that changed, as ``scope`` says.
+    Scores are raw; ``normalise`` maps them to 0..100 over the feasible nodes.
+    """
+
+    scope: ClassVar[Scope] = Scope.STATIC
+    normalises: ClassVar[bool] = False
+    amounts_only: ClassVar[bool] = False
+    """With scope ``NODE``, and nothing lent: nodes with equal amounts, had and taken, get equal answers.
+
+    ``scores`` then gives a new array each time; the class adds to it in place.
+    """
+    answers: ClassVar[frozenset[str]] = frozenset()
+    """Which of the questions that most evaluators leave to the defaults it answers itself."""
+    lending: Lending | None = None
+    """What reservations lend to the class; ``fits`` answers as if it were all gone from the nodes."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.answers = frozenset(one for one in _SELDOM if getattr(cls, one) is not getattr(Evaluator, one))
+
+    def refuse(self) -> Refusal | None:
+        """Tell whether the pod is refused before any node is looked at, now."""
+        return None
+
+    def restriction(self) -> BoolVector | None:
+        """Tell which nodes are to be looked at at all, ``(N,)``; ``None`` for all.
+
+        What lies outside must not pass ``fits`` either; the difference is only in how it is reported.
+        """
+        return None
+
+    def fits(self, rows: Rows) -> BoolVector | None:
+        """Tell which of the nodes can take the pod; ``None`` stands for all of them."""
+        return None
+
+    def fits_everywhere(self) -> bool:
+        """Tell that all nodes can take the pod now, where that is known without looking at them."""
+        return False
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        """Give each reason with the nodes that it holds for; a node may have several."""
+        return ()
+
+    def unresolvable(self, rows: Rows) -> BoolVector | None:
+        """Tell at which of the nodes no eviction would help; ``None`` stands for none of them."""
+        return None
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        """Tell in numbers what one node lacks."""
+        return ()
+
+    def details(self, row: int) -> tuple[str, ...]:
+        """Say more about why one node refuses, and what would help there; asked for single nodes only."""
+        return ()
+
+    @property
+    def likeness(self) -> Hashable:
+        """With ``amounts_only``: what is equal for evaluators that :meth:`together` can join, or ``None``."""
+        return None
+
+    def together(self, ones: Sequence[Any]) -> Evaluator:
+        """Join evaluators of one likeness, this one among them.
+
+        ``fits`` and ``scores`` of what it gives have a row for each of them, ``(C, n)``; it is asked about
+        selections of nodes only, never about all of them. Not asked of evaluators without a likeness.
+        """
+        raise NotImplementedError  # without a likeness there is nothing to join
+
+    def scores(self, rows: Rows) -> IntVector | None:
+        """Score the nodes; ``None`` where the plugin has no preference about this pod."""
+        return None
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        """Map raw scores of all nodes to 0..100; only the feasible ones count."""
+        return raw
+
+    def slots(self, most: int) -> IntVector | None:
+        """Tell how many such pods each node takes one after another, up to ``most``: ``(N,)``.
+
+        Only nodes that ``fits`` lets through count, and an answer that is too high is only slower: whoever
+        plans with it binds the plan before returning it. ``None`` stands for as many as one likes.
+        """
+        return None
+
+    def lend_to(self, others: Sequence[Evaluator], filters: Sequence[Evaluator]) -> None:
+        """Tell the other evaluators of the class what is lent to it.
+
+        Parameters
+        ----------
+        others
+            Those that look at single nodes.
+        filters
+            Those of them that filter: whoever serves the pod has to serve it in the eyes of all of them.
+        """
+
+    def fits_from(self, rooms: Rooms) -> BoolVector:
+        """Tell which rooms serve the pod, each together with what is free on its node: ``(K,)``."""
+        mask = self.fits(rooms.rows)
+        return np.ones(len(rooms.rows), bool) if mask is None else mask
+
+    def fits_outside(self, rows: Rows) -> BoolVector | None:
+        """Tell which of the nodes can take the pod with nothing lent; ``None`` stands for all of them."""
+        return self.fits(rows)
+
+    def room_at(self, row: int) -> Room | None:
+        """Give the room out of which the node serves the pod; ``None`` for the node itself."""
+        return None
+
+    def score_from(self, room: Room) -> int:
+        """Score a room that serves the pod, 0..100 or raw: it is scaled by the best of its node."""
+        return 0
+
+    def allocate_from(self, pod: Pod, row: int, room: Room) -> Reserved | Shortfall | None:
+        """Take exactly what the pod gets out of a room, as :meth:`allocate` does of the node."""
+        return self.allocate(pod, row)
+
+    def allocate(self, pod: Pod, row: int) -> Reserved | Shortfall | None:
+        """Take exactly what the pod gets on the node; ``None`` where there is nothing to choose.
+
+        Changes the plugin's own ledger through the workspace's log, so that it can be undone. A shortfall
+        after ``fits`` said yes is a defect of the plugin.
+        """
+        return None
+
+
+class Plugin:
+    """One plugin over one workspace; the defaults say "this pod does not concern me".
+
+    Parameters
+    ----------
+    workspace
+        The working state of the call.
+    args
+        The plugin's arguments from the policy, or ``None`` for its defaults.
+
+    Attributes
+    ----------
+    scored
+        Whether the policy asks for its scores.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        self.workspace = workspace
+        self.args = args
+        self.scored = True
+
+    def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        """Read what the pod wants of this plugin: a hashable value that tells pod classes apart.
+
+        ``None``: the plugin is skipped for this pod.
+        """
+        return None
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        """Make the evaluator of a pod class; ``pod`` is any pod of it."""
+        return Evaluator()
+
+    @property
+    def prefers(self) -> bool:
+        """It may know of nodes to try first, and is asked before each choice."""
+        return type(self).preferred is not Plugin.preferred
+
+    def preferred(self, pod: Pod) -> tuple[str, ...]:
+        """Give names of nodes to try first, in this order; the first that takes the pod gets it."""
+        return ()
+
+    def remarks(self, pod: Pod, row: int) -> tuple[str, ...]:
+        """Say what the plugin knows of a node that refuses a pod, whether the pod concerns it or not."""
+        return ()
+
+    def placed(self, pod: Pod, row: int) -> None:
+        """Take note of a pod that was bound to a node, of any class, also where ``request_of`` gave ``None``.
+
+        Changes of the plugin's ledger go through the workspace's log.
+        """
+
+    def removed(self, pod: Pod, row: int) -> None:
+        """Take note of a pod that was taken off a node."""
+
+    def promised(self, pod: Pod, row: int) -> None:
+        """Take note of a nominated pod: it counts on its node before it is there."""
+        self.placed(pod, row)
+
+    def withdrawn(self, pod: Pod, row: int) -> None:
+        """Take back what :meth:`promised` did."""
+        self.removed(pod, row)
+
+
+PluginFactory: TypeAlias = Callable[[Workspace, Any], Plugin]

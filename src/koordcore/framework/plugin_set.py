@@ -1,0 +1,149 @@
+"""The plugins of a policy, and the classes of pods that want the same of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, TypeAlias, cast
+
+from koordcore.errors import ModelError
+from koordcore.framework.plugin import Plugin, Refusal, Scope
+from koordcore.framework.sampling import NodeSample
+from koordcore.framework.scheduling_class import SchedulingClass
+from koordcore.framework.state_scores import StateGroups
+from koordcore.framework.static_result import Part, StaticResult
+from koordcore.framework.workspace import Workspace
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.scheduling.plugins import PLUGINS, plugin_type
+from koordcore.scheduling.plugins.resources import ResourceFit
+from koordcore.scheduling.unmodelled import refuse_unmodelled
+
+__all__ = ["PluginSet", "RequestKey"]
+
+RequestKey: TypeAlias = tuple[Hashable, ...]
+
+
+class PluginSet:
+    """The plugins of a policy over one workspace, and the pod classes seen so far.
+
+    Raises
+    ------
+    ModelError
+        When the policy names a plugin that does not exist.
+    """
+
+    def __init__(self, workspace: Workspace, policy: Policy) -> None:
+        self.workspace = workspace
+        self.sample = NodeSample(len(workspace.layout.names), policy.percentage_of_nodes)
+        self.settings = policy.plugins
+        self.plugins: list[Plugin] = []
+        for setting in policy.plugins:
+            if setting.name not in PLUGINS:
+                raise ModelError(f"policy {policy.name}: no plugin {setting.name}")
+            plugin = plugin_type(setting.name)(workspace, setting.args)
+            plugin.scored = setting.scores
+            self.plugins.append(plugin)
+        self._placing = [one for one in self.plugins if type(one).placed is not Plugin.placed]
+        self._preferring = [one for one in self.plugins if one.prefers]
+        self._remarking = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
+        self._removing = [one for one in self.plugins if type(one).removed is not Plugin.removed]
+        # The plugin whose requests are the amounts that a pod asks for.
+        numbers = [number for number, one in enumerate(self.plugins) if isinstance(one, ResourceFit)]
+        self._fit = numbers[0] if numbers else None
+        self._classes: dict[RequestKey, SchedulingClass] = {}
+        self._static: dict[tuple[int, Hashable], Part] = {}
+        self._grounds: dict[tuple[int, ...], StaticResult] = {}
+        self._groups = StateGroups(workspace)
+        # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
+        self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
+
+    def key_of(self, pod: Pod) -> RequestKey | Refusal:
+        """Give what tells the classes of pods apart: what the pod wants of each plugin."""
+        unmodelled = refuse_unmodelled(pod)
+        if unmodelled is not None:
+            return unmodelled
+        requests: list[Hashable] = []
+        for plugin in self.plugins:
+            request = plugin.request_of(pod)
+            if type(request) is Refusal:
+                return request
+            requests.append(request)
+        return tuple(requests)
+
+    def refusals(self, pod: Pod) -> Iterator[tuple[str, Refusal]]:
+        """Give every refusal that needs no node, with the plugin's name, in the order of the policy.
+
+        What no plugin models comes first, without a name.
+        """
+        unmodelled = refuse_unmodelled(pod)
+        if unmodelled is not None:
+            yield "", unmodelled
+        for plugin, setting in zip(self.plugins, self.settings, strict=True):
+            request = plugin.request_of(pod)
+            if isinstance(request, Refusal):
+                yield plugin.name, request
+            elif request is not None and setting.filters:
+                refusal = plugin.evaluator(pod, request).refuse()
+                if refusal is not None:
+                    yield plugin.name, refusal
+
+    def class_of(self, pod: Pod) -> SchedulingClass | Refusal:
+        """Give the class of a pod, or why no node needs to be asked."""
+        key = self.key_of(pod)
+        if isinstance(key, Refusal):
+            return key
+        found = self._classes.get(key)
+        if found is None:
+            if len(self._classes) >= self._most:
+                self._classes.pop(next(iter(self._classes))).retire()
+            found = self._classes[key] = self._make(pod, key)
+        return found
+
+    def _make(self, pod: Pod, key: RequestKey) -> SchedulingClass:
+        parts = []
+        for number, request in enumerate(key):
+            if request is None:
+                continue
+            # What does not depend on the pods that are bound is shared by all classes that ask the same.
+            part = self._static.get((number, request))
+            if part is None:
+                plugin = self.plugins[number]
+                part = Part(plugin, self.settings[number], plugin.evaluator(pod, request))
+                if part.evaluator.scope is Scope.STATIC:
+                    self._static[number, request] = part
+            parts.append(part)
+        for part in [one for one in parts if "lend_to" in one.evaluator.answers]:
+            others = [one for one in parts if one is not part and one.evaluator.scope is not Scope.STATIC]
+            here = [one for one in others if one.evaluator.scope is Scope.NODE and one.setting.filters]
+            part.evaluator.lend_to([one.evaluator for one in others], [one.evaluator for one in here])
+        static = [part for part in parts if part.evaluator.scope is Scope.STATIC]
+        signature = tuple(map(id, static))
+        ground = self._grounds.get(signature)
+        if ground is None:
+            ground = self._grounds[signature] = StaticResult.of(
+                tuple(static), len(self.workspace.layout.names)
+            )
+        change = None if self._fit is None else self.workspace.change_of(*cast("Any", key[self._fit]))
+        return SchedulingClass(self.workspace, pod, parts, ground, change, self._groups, self._remarking)
+
+    def preferred(self, pod: Pod) -> Sequence[int]:
+        """Give rows of nodes that some plugin wants tried first."""
+        if not self._preferring:
+            return ()
+        row_of = self.workspace.layout.row_of
+        names = [name for plugin in self._preferring for name in plugin.preferred(pod)]
+        return [row_of[name] for name in names if name in row_of]
+
+    def ask_first(self, plugin: Plugin) -> None:
+        """Ask a plugin for nodes to try first that did not know of any when it was made."""
+        self._preferring.append(plugin)
+
+    def placed(self, pod: Pod, row: int) -> None:
+        """Tell every plugin that keeps a ledger of a bound pod."""
+        for plugin in self._placing:
+            plugin.placed(pod, row)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        """Tell every plugin that keeps a ledger of a pod taken off its node."""
+        for plugin in self._removing:
+            plugin.removed(pod, row)

@@ -1,0 +1,410 @@
+"""One class of equal pods: what is known of all nodes for them, and what a choice says.
+
+A class keeps, for every node, whether its pods fit and the weighted sum of its node-local scores. When a pod
+is bound somewhere, only that node's entry grows stale, and it is refreshed when the class is asked for next.
+Where amounts decide alone, a class keeps that for every state that nodes are in instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
+from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Refusal, Scope
+from koordcore.framework.state_scores import AmountParts, Choice, Membership, StateGroups
+from koordcore.framework.static_result import Part, StaticResult
+from koordcore.framework.workspace import Workspace
+from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable
+from koordcore.model.pods import Pod, PodKey
+
+__all__ = ["SchedulingClass"]
+
+_REFRESH_SHARE: Final = 4
+"""Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
+_LOOKED_AT: Final = 256
+"""How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
+_NOTHING: Final[IntVector] = np.empty(0, np.int64)
+_NOWHERE: Final[BoolVector] = np.empty(0, np.bool_)
+
+
+class _Roles(NamedTuple):
+    """The parts of a class by what they are asked for; ``amounts`` look at nothing else."""
+
+    refusing: tuple[Part, ...]
+    allocating: tuple[Part, ...]
+    lending: tuple[Part, ...]
+    amounts: AmountParts
+    other_filters: tuple[Part, ...]
+    other_scorers: tuple[Part, ...]
+    cluster_filters: tuple[Part, ...]
+    whole_scorers: tuple[Part, ...]
+
+
+def _roles_of(parts: Sequence[Part], ground: StaticResult) -> _Roles:
+    """Sort the parts of a class; most roles stay empty, and an empty tuple is no object of its own."""
+    refusing, allocating, lending, other_filters, other_scorers, cluster_filters, whole_scorers = (
+        list[Part]() for _ in range(7)
+    )
+    amount_filters: list[Evaluator] = []
+    amount_scorers: list[tuple[int, Evaluator]] = []
+    for part in parts:
+        _, setting, evaluator = part
+        answers, scope = evaluator.answers, evaluator.scope
+        if answers:
+            if "refuse" in answers and setting.filters:
+                refusing.append(part)
+            if "allocate" in answers:
+                allocating.append(part)
+            if "room_at" in answers:
+                lending.append(part)
+        if scope is Scope.STATIC:
+            continue
+        # Nodes with the same amounts get the same answers.
+        alike = evaluator.amounts_only and evaluator.lending is None
+        if setting.filters:
+            if scope is Scope.CLUSTER:
+                cluster_filters.append(part)
+            elif alike:
+                amount_filters.append(evaluator)
+            else:
+                other_filters.append(part)
+        if setting.scores:
+            if scope is Scope.CLUSTER or evaluator.normalises:
+                whole_scorers.append(part)
+            elif alike:
+                amount_scorers.append((setting.weight, evaluator))
+            else:
+                other_scorers.append(part)
+    return _Roles(
+        refusing=tuple(refusing),
+        allocating=tuple(allocating),
+        lending=tuple(lending),
+        amounts=AmountParts(tuple(amount_scorers), tuple(amount_filters)),
+        other_filters=tuple(other_filters),
+        other_scorers=tuple(other_scorers),
+        cluster_filters=tuple(cluster_filters),
+        whole_scorers=(*whole_scorers, *ground.uneven),
+    )
+
+
+class SchedulingClass:
+    """Answers for one class of equal pods over all nodes, kept up to date.
+
+    Attributes
+    ----------
+    pod
+        Some pod of the class.
+    parts
+        Plugins that have something to say about these pods, in filter order.
+    change
+        What each of the pods adds to a node's amounts, where that is the same for all.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        pod: Pod,
+        parts: list[Part],
+        ground: StaticResult,
+        change: IntMatrix | None,
+        groups: StateGroups,
+        remarking: Sequence[Plugin] = (),
+    ) -> None:
+        self._workspace = workspace
+        self._groups = groups
+        self._remarking = remarking
+        self.pod = pod
+        self.parts = parts
+        self.change = change
+        self._ground = ground
+        self._roles = roles = _roles_of(parts, ground)
+        # Whether the states of nodes are followed, as far as is known, and tell all there is to choose by.
+        self._follows = bool(roles.amounts.scorers or roles.amounts.filters)
+        self._by_states = not (
+            roles.other_filters or roles.other_scorers or roles.cluster_filters or roles.whole_scorers
+        )
+        self._membership: Membership | None = None
+        self._asked = False
+        # What is kept for every node is worked out when somebody asks for it.
+        self._feasible = _NOWHERE
+        self._score = _NOTHING
+        self._read = -1
+
+    def _refresh(self, rows: Rows) -> None:
+        feasible, score = self._answers(rows)
+        if rows is ALL_ROWS:
+            self._feasible = np.ones(len(score), np.bool_) if feasible is None else feasible.copy()
+            self._score = score
+        else:
+            self._feasible[rows] = True if feasible is None else feasible
+            self._score[rows] = score
+
+    def _answers(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
+        """Tell which of the nodes the node-local plugins allow, ``None`` for all, and their score.
+
+        The score is -1 where they do not.
+        """
+        feasible: BoolVector | None
+        if isinstance(rows, slice) or (member := self._member()) is None:
+            feasible, score = self._by_amounts(rows)
+        else:
+            feasible, score = member.answers(rows)
+        for part in self._roles.other_filters:
+            mask = part.evaluator.fits(rows)
+            if mask is not None:
+                feasible = mask if feasible is None else feasible & mask
+        for part in self._roles.other_scorers:
+            more = part.evaluator.scores(rows)
+            if more is not None:
+                score += part.setting.weight * more
+        if feasible is not None and np.count_nonzero(feasible) < len(feasible):
+            # Scores are never negative, so -1 keeps a node that does not fit behind all others.
+            score[~feasible] = -1
+        return feasible, score
+
+    def _by_amounts(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
+        """What static plugins and amounts say, as :meth:`_answers` gives it."""
+        ground = self._ground
+        score, enough = self._roles.amounts.answers(rows)
+        if score is None:
+            score = np.zeros_like(ground.score[rows])
+        if ground.flat is not None:
+            score += ground.flat
+            return enough, score
+        score += ground.score[rows]
+        return ground.mask[rows] if enough is None else ground.mask[rows] & enough, score
+
+    def best(self) -> Choice:
+        """Find the best node; of equals the one with the first name."""
+        if not self._asked and not self._roles.cluster_filters and not self._roles.whole_scorers:
+            # Many are the only one of their class: nothing is kept before a second one comes.
+            self._asked = True
+            return _first_of(*self._answers(ALL_ROWS))
+        member = self._member() if self._by_states else None
+        return self.best_of(self.feasible()) if member is None else member.best()
+
+    def _member(self) -> Membership | None:
+        """Give the place among classes that follow the states of nodes; ``None`` where it has none."""
+        if not self._follows:
+            return None
+        if self._membership is None:
+            self._membership = self._groups.join(self._ground, self._roles.amounts)
+        if self._membership is None or not self._membership.ready():
+            states = self._groups.states_of(self._ground)
+            self._follows = states is not None and not states.over
+            return None
+        return self._membership
+
+    def retire(self) -> None:
+        """Take note that nobody will ask again."""
+        if self._membership is not None:
+            self._membership.leave()
+
+    def best_of(self, feasible: BoolVector) -> Choice:
+        """Find the best of some nodes that are feasible."""
+        return _first_of(feasible, self.totals(feasible))
+
+    def update(self) -> None:
+        """Bring the nodes that changed since the last call up to date."""
+        touched = self._workspace.touched
+        end = len(touched)
+        if self._read == end:
+            return
+        if self._read < 0:
+            self._read = end
+            self._refresh(ALL_ROWS)
+            return
+        stale = touched[self._read : end]
+        self._read = end
+        if len(stale) * _REFRESH_SHARE > len(self._score):
+            self._refresh(ALL_ROWS)
+        elif len(stale) == 1:
+            self._refresh(slice(stale[0], stale[0] + 1))
+        else:
+            self._refresh(np.frombuffer(stale, np.int64))
+
+    def refuse(self) -> tuple[Plugin, Refusal] | None:
+        """Give the first plugin that refuses the pod whatever the node."""
+        for part in self._roles.refusing:
+            refusal = part.evaluator.refuse()
+            if refusal is not None:
+                return part.plugin, refusal
+        return None
+
+    def feasible(self) -> BoolVector:
+        """Tell which nodes can take such a pod now: ``(N,)``."""
+        self.update()
+        mask = self._feasible
+        for part in self._roles.cluster_filters:
+            one = part.evaluator.fits(ALL_ROWS)
+            if one is not None:
+                mask = mask & one
+        return mask
+
+    def slots(self, most: int) -> IntVector:
+        """Tell how many pods of the class each node takes one after another, at most: ``(N,)``."""
+        number = np.where(self.feasible(), most, 0)
+        for part in self.parts:
+            one = part.evaluator.slots(most) if part.setting.filters else None
+            if one is not None:
+                number = np.minimum(number, one)
+        return number
+
+    def local_slots(self, most: int) -> IntVector:
+        """Do what :meth:`slots` does by those filters alone that look at one node at a time: ``(N,)``.
+
+        Whoever leaves can only make them say yes. Others, such as affinity, may need who leaves.
+        """
+        number = np.where(self._ground.mask, most, 0)
+        for part in self.parts:
+            if not part.setting.filters or part.evaluator.scope is Scope.CLUSTER:
+                continue
+            mask, one = part.evaluator.fits(ALL_ROWS), part.evaluator.slots(most)
+            if one is not None:
+                number = np.minimum(number, one)
+            if mask is not None:
+                number = np.where(mask, number, 0)
+        return number
+
+    @property
+    def counts_beyond_amounts(self) -> bool:
+        """A filter other than that of amounts looks at what runs on a node or in the cluster."""
+        local = self._roles.other_filters
+        return bool(self._roles.cluster_filters) or any(
+            part.plugin.name != "NodeResourcesFit" for part in local
+        )
+
+    def mendable(self) -> BoolVector:
+        """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
+        open_rows = self._ground.mask.copy()
+        for part in self.parts:
+            hopeless = part.evaluator.unresolvable(ALL_ROWS) if part.setting.filters else None
+            if hopeless is None:
+                continue
+            fits = part.evaluator.fits(ALL_ROWS)
+            open_rows &= ~hopeless if fits is None else ~hopeless | fits
+        return open_rows
+
+    def totals(self, feasible: BoolVector) -> IntVector:
+        """Give the weighted sum of all scores, -1 where the pod does not fit: ``(N,)``.
+
+        Parameters
+        ----------
+        feasible
+            What :meth:`feasible` gave, or a part of it.
+        """
+        total = self._score
+        if self._roles.whole_scorers:
+            total = total.copy()
+            for part in self._roles.whole_scorers:
+                raw = part.evaluator.scores(ALL_ROWS)
+                if raw is not None:
+                    total += part.setting.weight * part.evaluator.normalise(raw, feasible)
+        if feasible is not self._feasible:
+            return np.where(feasible, total, -1)
+        if total is not self._score:
+            total[~feasible] = -1
+        return total
+
+    def score_table(self, feasible: BoolVector) -> dict[str, IntVector]:
+        """Give each plugin's score after normalisation, before its weight, for all nodes."""
+        table = {}
+        for part in self.parts:
+            raw = part.evaluator.scores(ALL_ROWS) if part.setting.scores else None
+            if raw is not None:
+                table[part.plugin.name] = part.evaluator.normalise(raw, feasible)
+        return table
+
+    def failure(self, pod: Pod) -> Unschedulable:
+        """Count why every node refused, and find the one that came closest."""
+        number = len(self._workspace.layout.names)
+        alive = np.ones(number, bool)
+        rejections: list[Rejection] = []
+        latest: tuple[Part, BoolVector] | None = None
+        for part in self.parts:
+            mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+            if mask is None or mask[alive].all():
+                continue
+            refused = alive & ~mask
+            hopeless = part.evaluator.unresolvable(ALL_ROWS)
+            for reason, holds in part.evaluator.reasons(ALL_ROWS):
+                here = holds & refused
+                count = int(np.count_nonzero(here))
+                if count:
+                    resolvable = hopeless is None or bool((here & ~hopeless).any())
+                    rejections.append(Rejection(part.plugin.name, reason, count, resolvable))
+            latest = (part, refused)
+            alive &= mask
+        merged = tuple(sorted(rejections, key=lambda one: (one.reason, one.plugin)))
+        return Unschedulable(pod=pod.key, nodes=number, rejections=merged, nearest=self._nearest(latest))
+
+    def _nearest(self, latest: tuple[Part, BoolVector] | None) -> NearMiss | None:
+        """Of the nodes that got furthest, the one that lacks the least share of anything."""
+        if latest is None:
+            return None
+        part, refused = latest
+        best: tuple[tuple[int, int], int, tuple[Shortfall, ...]] | None = None
+        for row in np.flatnonzero(refused)[:_LOOKED_AT].tolist():
+            shortfalls = part.evaluator.shortfalls(row)
+            if not shortfalls:
+                continue
+            lacking = sum(one.lacking * 1000 // max(1, one.requested) for one in shortfalls)
+            rank = (len(shortfalls), lacking)
+            if best is None or rank < best[0]:
+                best = (rank, row, shortfalls)
+        if best is None:
+            return None
+        name = self._workspace.layout.names[best[1]]
+        remarks = (text for one in self._remarking for text in one.remarks(self.pod, best[1]))
+        return NearMiss(name, part.plugin.name, best[2], tuple(remarks))
+
+    def decide(self, pod: Pod, row: int, score: int, number: int) -> Bound | Shortfall:
+        """Take everything that the pod gets on the node, or say what could not be taken."""
+        node = self._workspace.layout.names[row]
+        if not self._roles.allocating:
+            return Bound(pod=pod.key, node=node, score=score, feasible=number)
+        annotations: dict[str, str] = {}
+        labels: dict[str, str] = {}
+        notes: tuple[str, ...] = ()
+        reservation = ""
+        over: tuple[PodKey, ...] = ()
+        room = None
+        if self._roles.lending:
+            rooms = (part.evaluator.room_at(row) for part in self._roles.lending)
+            room = next((one for one in rooms if one is not None), None)
+        for part in self._roles.allocating:
+            if room is None:
+                holding = part.evaluator.allocate(pod, row)
+            else:
+                holding = part.evaluator.allocate_from(pod, row, room)
+            if isinstance(holding, Shortfall):
+                return holding
+            if holding is not None:
+                annotations.update(holding.annotations)
+                labels.update(holding.labels)
+                notes += holding.notes
+                reservation = holding.reservation or reservation
+                over += holding.over
+        return Bound(
+            pod=pod.key,
+            node=node,
+            score=score,
+            feasible=number,
+            annotations=annotations,
+            labels=labels,
+            reservation=reservation,
+            notes=notes,
+            over=over,
+        )
+
+
+def _first_of(feasible: BoolVector | None, totals: IntVector) -> Choice:
+    """Give the first of the nodes that score best; what is not feasible has a total of -1."""
+    row = int(totals.argmax())
+    score = int(totals[row])
+    if score < 0:
+        return Choice(-1, -1, 0)
+    return Choice(row, score, len(totals) if feasible is None else int(np.count_nonzero(feasible)))

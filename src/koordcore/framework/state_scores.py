@@ -1,0 +1,243 @@
+"""What the states of nodes are worth to classes of pods, worked out for several classes at once.
+
+A state comes up once and then every class wants to know about it. Asking for all classes together takes as
+many calls of the kernels as asking for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
+from koordcore.framework.node_states import AmountStates, StateTables
+from koordcore.framework.plugin import ALL_ROWS, Evaluator
+from koordcore.framework.static_result import StaticResult
+from koordcore.framework.workspace import Workspace
+
+__all__ = ["AmountParts", "Choice", "Membership", "StateGroups"]
+
+MOST_MEMBERS: Final = 256
+"""Classes of a group; with more of them the kernels take longer than their calls."""
+_RANK: Final = 32
+"""Bits that a score is shifted by to make room for the row of a node."""
+_UNFIT: Final = -(2**61)
+
+
+class Choice(NamedTuple):
+    """The best node for a pod.
+
+    Parameters
+    ----------
+    row, score
+        Which, and its weighted sum; both -1 where no node is feasible.
+    feasible
+        How many nodes are.
+    """
+
+    row: int
+    score: int
+    feasible: int
+
+
+class AmountParts(NamedTuple):
+    """The evaluators of a class that look at amounts only.
+
+    Parameters
+    ----------
+    scorers
+        With their weights.
+    filters
+        In filter order.
+    """
+
+    scorers: tuple[tuple[int, Evaluator], ...]
+    filters: tuple[Evaluator, ...]
+
+    def answers(self, rows: Rows) -> tuple[IntVector | None, BoolVector | None]:
+        """Give the weighted score, ``None`` for 0, and where amounts suffice, ``None`` for everywhere."""
+        score: IntVector | None = None
+        for weight, evaluator in self.scorers:
+            one = evaluator.scores(rows)
+            if one is not None:
+                one = one if weight == 1 else weight * one
+                score = one if score is None else np.add(score, one, out=score)
+        enough: BoolVector | None = None
+        for evaluator in self.filters:
+            if rows is ALL_ROWS and evaluator.fits_everywhere():
+                continue
+            mask = evaluator.fits(rows)
+            if mask is not None:
+                enough = mask if enough is None else enough & mask
+        return score, enough
+
+    @property
+    def likeness(self) -> Hashable:
+        """What is equal for classes that can be answered for together; ``None`` where none can."""
+        every = [*(evaluator for _, evaluator in self.scorers), *self.filters]
+        parts = tuple([evaluator.likeness for evaluator in every])
+        return None if None in parts else (parts, tuple([weight for weight, _ in self.scorers]))
+
+    @staticmethod
+    def together(ones: Sequence[AmountParts]) -> AmountParts:
+        """Join the parts of classes of one likeness; answers have a row for each of them, ``(C, n)``."""
+        first = ones[0]
+        if len(ones) == 1:
+            return first
+        scorers = [
+            (weight, evaluator.together([one.scorers[place][1] for one in ones]))
+            for place, (weight, evaluator) in enumerate(first.scorers)
+        ]
+        filters = [
+            evaluator.together([one.filters[place] for one in ones])
+            for place, evaluator in enumerate(first.filters)
+        ]
+        return AmountParts(tuple(scorers), tuple(filters))
+
+
+class _StateGroup:
+    """Classes of one ground and one likeness, and what each state is worth to each of them."""
+
+    def __init__(self, states: AmountStates, ground: StaticResult) -> None:
+        self._states = states
+        self._ground = ground
+        self._members: dict[int, AmountParts] = {}
+        self._together: AmountParts | None = None
+        self._rows_of_members: IntVector = np.empty(0, np.int64)
+        # (C, S): the score in the high bits; a state that is not known to all was never learned.
+        self._rank: IntMatrix = np.full((1, len(states.first)), _UNFIT)
+        self._known = bytearray(len(states.first))
+        self._births = 0
+        self._some_unfit = False
+
+    @property
+    def full(self) -> bool:
+        return len(self._members) >= MOST_MEMBERS
+
+    def join(self, parts: AmountParts) -> int:
+        """Take in a class that knows nothing yet; gives its number."""
+        self._learn()
+        number = next(number for number in range(MOST_MEMBERS) if number not in self._members)
+        states = self._states
+        inhabited = states.count[: states.size] > 0
+        # What nobody is in now stays unknown to this class, and so to the group, until it is born anew.
+        self._known[: states.size] = inhabited.tobytes()
+        here = np.flatnonzero(inhabited)
+        if number == len(self._rank):
+            self._rank = np.concatenate([self._rank, self._rank])
+        self._rank[number] = _UNFIT
+        self._rank[number, here] = self._worth(parts, states.first[here])
+        self._members[number] = parts
+        self._together = None
+        return number
+
+    def leave(self, number: int) -> None:
+        """Let a class go."""
+        del self._members[number]
+        self._together = None
+
+    def _worth(self, parts: AmountParts, rows: IntVector) -> IntMatrix:
+        """Rank the states of some nodes: ``(n,)``, or ``(C, n)`` for several classes together."""
+        score, enough = parts.answers(rows)
+        ground = self._ground
+        rank: IntMatrix = ground.score[rows] if score is None else score + ground.score[rows]
+        rank <<= _RANK
+        mask = ground.mask[rows] if enough is None else ground.mask[rows] & enough
+        if np.count_nonzero(mask) < mask.size:
+            rank[~np.broadcast_to(mask, rank.shape)] = _UNFIT
+            self._some_unfit = True
+        return rank
+
+    def _learn(self) -> None:
+        """Work out what is not known yet of the states that nodes are in."""
+        states, known = self._states, self._known
+        born = states.births[self._births :]
+        self._births += len(born)
+        # What nobody is in any more is born anew before it counts.
+        new = [state for state in born if not known[state] and states.count[state]]
+        if not new or not self._members:
+            return
+        if self._together is None:
+            self._together = AmountParts.together([*self._members.values()])
+            self._rows_of_members = np.array([*self._members], np.int64)[:, None]
+        self._rank[self._rows_of_members, new] = self._worth(self._together, states.first[new])
+        for state in new:
+            known[state] = 1
+
+    def ready(self) -> bool:
+        """Bring the ranks up to date; tell whether states can be used."""
+        if not self._states.ready():
+            return False
+        if self._births != len(self._states.births):
+            self._learn()
+        return True
+
+    def answers(self, number: int, rows: IntVector) -> tuple[BoolVector, IntVector]:
+        """Tell on which of the nodes a class fits, and its score there."""
+        ranks = self._rank[number, self._states.at(rows)]
+        return ranks >= 0, ranks >> _RANK
+
+    def best(self, number: int) -> Choice:
+        """Find the best node for a class."""
+        states = self._states
+        size = states.size
+        # The highest score comes first and among equals the first node: both in one number.
+        ranks = self._rank[number, :size]
+        state = int((ranks - states.first[:size]).argmax())
+        rank = int(ranks[state])
+        if rank < 0:
+            return Choice(-1, -1, 0)
+        feasible = len(self._ground.mask)
+        if self._some_unfit:
+            feasible = int(states.count[:size][ranks >= 0].sum())
+        return Choice(int(states.first[state]), rank >> _RANK, feasible)
+
+
+class Membership(NamedTuple):
+    """A class in its group; :meth:`ready` comes before every other question."""
+
+    group: _StateGroup
+    number: int
+
+    def ready(self) -> bool:
+        """Bring what is known up to date; tell whether states can be used."""
+        return self.group.ready()
+
+    def answers(self, rows: IntVector) -> tuple[BoolVector, IntVector]:
+        """Tell on which of the nodes static plugins and amounts let the pods, and their score there."""
+        return self.group.answers(self.number, rows)
+
+    def best(self) -> Choice:
+        """Find the best node."""
+        return self.group.best(self.number)
+
+    def leave(self) -> None:
+        """Leave the group for good."""
+        self.group.leave(self.number)
+
+
+class StateGroups:
+    """All groups of one plugin set, by ground and likeness."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._groups: dict[Hashable, list[_StateGroup]] = {}
+
+    def states_of(self, ground: StaticResult) -> AmountStates | None:
+        """Give the states in which the nodes of a ground are; ``None`` where they are not followed."""
+        return self._workspace.once(StateTables).of(ground.kinds)
+
+    def join(self, ground: StaticResult, parts: AmountParts) -> Membership | None:
+        """Bring a class to others like it; ``None`` where the states of its nodes are not followed."""
+        states = self.states_of(ground)
+        if states is None or not states.ready():
+            return None
+        likeness = parts.likeness
+        groups = [] if likeness is None else self._groups.setdefault((id(ground), likeness), [])
+        group = next((one for one in groups if not one.full), None)
+        if group is None:
+            group = _StateGroup(states, ground)
+            groups.append(group)
+        return Membership(group, group.join(parts))

@@ -1,0 +1,73 @@
+"""What plugins say of nodes that does not depend on the pods that are bound."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin
+from koordcore.model.policy import PluginSetting
+
+__all__ = ["StaticResult", "Part"]
+
+
+class Part(NamedTuple):
+    """One plugin's evaluator within a class."""
+
+    plugin: Plugin
+    setting: PluginSetting
+    evaluator: Evaluator
+
+
+@attrs.frozen(eq=False)
+class StaticResult:
+    """What the static plugins of a class say together.
+
+    Parameters
+    ----------
+    mask, score
+        ``(N,)``: nodes that they allow, and their weighted score where it needs no normalisation.
+    flat
+        They allow every node and score all of them the same; then this is that score.
+    uneven
+        The ones whose score has to be normalised over the nodes that are feasible at the time.
+    """
+
+    mask: BoolVector
+    score: IntVector
+    uneven: tuple[Part, ...]
+    flat: int | None
+
+    @classmethod
+    def of(cls, parts: tuple[Part, ...], number: int) -> StaticResult:
+        """Ask static plugins about all nodes, of which there are so many."""
+        mask = np.ones(number, bool)
+        for part in parts:
+            allowed = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+            if allowed is not None:
+                mask &= allowed
+        score = np.zeros(number, np.int64)
+        uneven = []
+        for part in parts:
+            raw = part.evaluator.scores(ALL_ROWS) if part.setting.scores else None
+            if raw is None:
+                continue
+            # A raw score that is the same on every node that can ever be feasible normalises to a constant.
+            if part.evaluator.normalises and mask.any() and np.ptp(raw[mask]):
+                uneven.append(part)
+            else:
+                score += part.setting.weight * part.evaluator.normalise(raw, mask)
+        flat = int(score[0]) if len(score) and mask.all() and not np.ptp(score) else None
+        return cls(mask, score, tuple(uneven), flat)
+
+    @cached_property
+    def kinds(self) -> bytes:
+        """A number for each node, eight bytes; equal where the static plugins say the same."""
+        number = np.zeros(len(self.mask), np.int64)
+        if self.flat is None:
+            number = np.unique(2 * self.score + self.mask, return_inverse=True)[1]
+        return number.astype(np.int64).tobytes()

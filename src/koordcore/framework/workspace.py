@@ -1,0 +1,307 @@
+"""The private scratch copy inside one call: mutable columns with an operation log.
+
+Nobody outside the call sees it. Every change is logged, so a gang, a dry run or a what-if rolls back to a
+checkpoint; ``freeze`` turns the end state into a snapshot.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from koordcore._arrays import (
+    PODS_ROW,
+    ClusterColumns,
+    ClusterLayout,
+    FloatCube,
+    IntCube,
+    IntMatrix,
+    Rows,
+    freeze,
+    node_columns,
+)
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.resources import counted
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["FREE", "REQUESTED", "SCORED", "SPARE", "Workspace"]
+
+REQUESTED: Final = 0
+SCORED: Final = 1
+FREE: Final = 2
+SPARE: Final = 3
+_DIVIDED: Final = slice(REQUESTED, SPARE + 1, SPARE - REQUESTED)
+"""What is requested and what is spare: what kernels divide."""
+_FACTORS: Final[FloatCube] = np.array([1.0, 100.0])[:, None, None]
+
+_SHAPES_KEPT: Final = 1024
+"""Shapes of pods whose amounts are remembered; where all pods differ they would be kept for nothing."""
+
+Shape: TypeAlias = tuple[tuple[str, int], ...]
+"""Items of some amounts by resource."""
+
+T = TypeVar("T")
+
+
+class Workspace:
+    """Mutable working state over a snapshot.
+
+    Attributes
+    ----------
+    snapshot
+        Where it started; never changed.
+    layout
+        The static columns, shared with the snapshot.
+    amounts
+        ``(4, R, N)``: the four matrices below in one block, because whoever looks at some nodes gathers all.
+    requested, scored
+        ``(R, N)`` working copies of the dynamic columns, views of ``amounts``.
+    free
+        ``(R, N)``: allocatable less requested; negative where a node is overcommitted.
+    spare
+        ``(R, N)``: allocatable less scored.
+    touched
+        Row of each change, appended only: a reader remembers how far it has read and refreshes those rows.
+    journal
+        ``(pod, row, +1 or -1)`` for every pod that came to or left a node, undone changes included; appended
+        only. A ledger that reads it needs no undo of its own.
+    corrected
+        Rows whose columns are not the sum of the node's pods; :meth:`freeze` counts these anew.
+    now
+        The clock of the call; ``None`` where the caller gave none.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot, now: datetime | None = None) -> None:
+        self.snapshot = snapshot
+        self.now = now
+        self.layout: ClusterLayout = snapshot.layout
+        taken, scored, whole = (
+            snapshot.columns.requested,
+            snapshot.columns.scored,
+            snapshot.layout.allocatable,
+        )
+        self.amounts: IntCube = np.stack([taken, scored, whole - taken, whole - scored])
+        self.requested, self.scored, self.free, self.spare = self.amounts
+        self.touched: array[int] = array("q")
+        self.journal: list[tuple[Pod, int, int]] = []
+        self.corrected: set[int] = set()
+        self._made: dict[Callable[[Workspace], Any], Any] = {}
+        self._pods: dict[int, dict[PodKey, Pod]] = {}
+        self._values: dict[Callable[..., Any], list[Any]] = {}
+        self._bound: dict[PodKey, Pod] = {}
+        self._gone: dict[PodKey, int] = {}
+        # How to undo each change: what to call, with what. Tuples, because a closure is five objects for the
+        # garbage collector to look after.
+        self._log: list[tuple[Any, ...]] = []
+        self._changes: dict[tuple[Shape, Shape], IntMatrix] = {}
+        self._real: FloatCube | None = None
+        self._real_at = 0
+        self._gathered_for: Rows | None = None
+        self._gathered_at = 0
+        self._gathered: IntCube = self.amounts
+
+    def at(self, rows: Rows) -> IntCube:
+        """Give the amounts of some nodes, ``(4, R, n)``, to be read only.
+
+        ``REQUESTED``, ``SCORED``, ``FREE`` and ``SPARE`` tell them apart. Several evaluators look at the same
+        few nodes one after another: what was gathered for the last selection is kept until anything changes.
+        """
+        if isinstance(rows, slice):
+            return self.amounts[:, :, rows]
+        if self._gathered_for is not rows or self._gathered_at != len(self.touched):
+            self._gathered_for, self._gathered_at = rows, len(self.touched)
+            self._gathered = self.amounts.take(rows, axis=2)
+        return self._gathered
+
+    @property
+    def real(self) -> FloatCube:
+        """What is requested, and a hundred times what is spare, as float64: ``(2, R, N)``, to be read only.
+
+        For kernels that divide on all nodes, where converting would take as long as dividing.
+        """
+        touched = self.touched
+        if self._real is None:
+            self._real = self.amounts[_DIVIDED] * _FACTORS
+        else:
+            for row in touched[self._real_at :]:
+                np.multiply(self.amounts[_DIVIDED, :, row], _FACTORS[:, :, 0], out=self._real[:, :, row])
+        self._real_at = len(touched)
+        return self._real
+
+    def pods_on(self, row: int) -> dict[PodKey, Pod]:
+        """Give the pods that hold room on a node now."""
+        pods = self._pods.get(row)
+        if pods is None:
+            pods = self._pods[row] = {pod.key: pod for pod in self.snapshot.nodes[row].pods}
+        return pods
+
+    def once(self, make: Callable[[Workspace], T]) -> T:
+        """Give what ``make(self)`` gave first; plugins that need the same ledger share it this way."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast("T", self._made[make])
+
+    def values(self, build: Callable[[ClusterSnapshot, NodeState], T]) -> list[T]:
+        """Give the working list of one value per node (see :meth:`ClusterSnapshot.node_values`).
+
+        Change it only through :meth:`put`, so that it can be undone.
+        """
+        values = self._values.get(build)
+        if values is None:
+            values = self._values[build] = list(self.snapshot.node_values(build))
+        return values
+
+    def put(self, values: list[T], row: int, value: T) -> None:
+        """Replace one node's value in a list that :meth:`values` gave."""
+        self._log.append((self._set, values, row, values[row]))
+        self._set(values, row, value)
+
+    def _set(self, values: list[T], row: int, value: T) -> None:
+        values[row] = value
+        self.touched.append(row)
+
+    def log(self, undo: Callable[[], None]) -> None:
+        """Log how to undo a change made elsewhere, in a plugin's own ledger."""
+        self._log.append((undo,))
+
+    def change_of(self, requested: Shape, scored: Shape) -> IntMatrix:
+        """Give what a pod adds to a node's amounts, ``(4, R)``; a pod is one pod, whatever it asks for.
+
+        Parameters
+        ----------
+        requested, scored
+            The items of its requests, and of those that scores read.
+        """
+        return self._change(requested, scored, pods=1)
+
+    def _add(self, pod: Pod, row: int, sign: int, change: IntMatrix | None = None) -> None:
+        """Count a pod's amounts on a node, or take them off again."""
+        if change is None:
+            key = (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
+            change = self._changes.get(key)
+            if change is None:
+                if len(self._changes) >= _SHAPES_KEPT:
+                    self._changes.clear()
+                change = self._changes[key] = self.change_of(*key)
+        column = self.amounts[:, :, row]
+        if sign > 0:
+            column += change
+        else:
+            column -= change
+        self.touched.append(row)
+        self.journal.append((pod, row, sign))
+
+    def _change(
+        self, requested: Iterable[tuple[str, int]], scored: Iterable[tuple[str, int]], pods: int = 0
+    ) -> IntMatrix:
+        """What requests, and those that scores read, add to a node's amounts: ``(4, R)``."""
+        index, number = self.layout.index, len(self.layout.resources)
+        flat = [0] * (4 * number)
+        for start, asked in ((0, requested), (number, scored)):
+            for name, amount in asked:
+                if name in index:
+                    flat[start + index[name]] = amount
+            flat[start + PODS_ROW] = pods
+        flat[2 * number :] = [-amount for amount in flat[: 2 * number]]
+        return np.array(flat, np.int64).reshape(4, number)
+
+    def shift(self, row: int, requested: Mapping[str, int], scored: Mapping[str, int], sign: int) -> None:
+        """Count amounts on a node that no pod stands for, or take them off; undoing it is the caller's."""
+        self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items())
+        self.touched.append(row)
+
+    def bind(self, pod: Pod, row: int, change: IntMatrix | None = None) -> None:
+        """Put a pod, with its node and annotations set, on its node; room is not checked.
+
+        Whoever knows what :meth:`change_of` gives for it passes that on.
+        """
+        self.pods_on(row)[pod.key] = pod
+        self._bound[pod.key] = pod
+        self._add(pod, row, 1, change)
+        self._log.append((self._unbind, pod, row))
+
+    def _unbind(self, pod: Pod, row: int) -> None:
+        del self.pods_on(row)[pod.key]
+        del self._bound[pod.key]
+        self._add(pod, row, -1)
+
+    def annotate(self, key: PodKey, row: int, annotations: Mapping[str, str]) -> None:
+        """Write more on a pod that this workspace has bound; nothing that is counted may depend on it."""
+        before = self.pods_on(row)[key]
+        self._rewrite(before.at(before.node_name, annotations=annotations), row)
+        self._log.append((self._rewrite, before, row))
+
+    def _rewrite(self, pod: Pod, row: int) -> None:
+        self.pods_on(row)[pod.key] = self._bound[pod.key] = pod
+
+    def evict(self, key: PodKey, row: int) -> Pod:
+        """Take a pod off its node."""
+        pod = self.pods_on(row).pop(key)
+        fresh = self._bound.pop(key, None)
+        if fresh is None:
+            self._gone[key] = row
+        self._add(pod, row, -1)
+        self._log.append((self._return, pod, row, fresh))
+        return pod
+
+    def _return(self, pod: Pod, row: int, fresh: Pod | None) -> None:
+        self.pods_on(row)[pod.key] = pod
+        if fresh is None:
+            del self._gone[pod.key]
+        else:
+            self._bound[pod.key] = fresh
+        self._add(pod, row, 1)
+
+    def checkpoint(self) -> int:
+        """Mark the present state."""
+        return len(self._log)
+
+    def rollback(self, mark: int) -> None:
+        """Go back to a mark."""
+        while len(self._log) > mark:
+            undo, *arguments = self._log.pop()
+            undo(*arguments)
+
+    def commit(self) -> None:
+        """Forget how to go back: what was done so far stands, and every mark is void."""
+        self._log.clear()
+
+    def freeze(self) -> ClusterSnapshot:
+        """Give the snapshot of the present state, with columns and node values already in place.
+
+        The workspace must not be used afterwards.
+        """
+        rows = sorted(
+            {self.layout.row_of[str(pod.node_name)] for pod in self._bound.values()}
+            | set(self._gone.values())
+        )
+        if not rows:
+            return self.snapshot
+        nodes = list(self.snapshot.nodes)
+        for row in rows:
+            nodes[row] = NodeState(nodes[row].node, tuple(self.pods_on(row).values()))
+        pending = tuple(pod for pod in self.snapshot.pending if pod.key not in self._bound)
+        end = self.snapshot.with_states(tuple(nodes), pending)
+        if any(
+            name not in self.layout.index and counted(name)
+            for pod in self._bound.values()
+            for name in pod.requests
+        ):
+            return end
+        for row in sorted(self.corrected):
+            node = nodes[row]
+            self.requested[:, row], self.scored[:, row] = node_columns(self.layout, node.name, node.pods)
+        columns = ClusterColumns(
+            layout=self.layout, requested=freeze(self.requested), scored=freeze(self.scored)
+        )
+        object.__setattr__(end, "layout", self.layout)
+        object.__setattr__(end, "columns", columns)
+        object.__setattr__(
+            end, "_node_memo", {build: tuple(values) for build, values in self._values.items()}
+        )
+        return end

@@ -1,0 +1,479 @@
+"""Reservations in the flow: what they hold, what is lent to whom, and what becomes of them.
+
+While pods are placed, every reservation that holds room stands on its node as a pod of its own
+(:func:`with_holders`); what it and its users hold together is counted once. A pod class that may use some of
+them sees what they lend as :class:`Rooms`; afterwards the pods that stood for reservations are gone again
+and the objects say what became of them (:func:`without_holders`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from datetime import datetime
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore.framework.workspace import Workspace
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
+from koordcore.model.pods import HostPort, Pod, PodKey
+from koordcore.model.reservations import Reservation
+from koordcore.protocol.operating_pod import is_operating_pod
+from koordcore.protocol.reservation import (
+    RESERVATION_ALLOCATED,
+    RESERVATION_NAME,
+    ReservationWish,
+    allocated_reservation,
+    is_reserve_pod,
+)
+from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
+from koordcore.reservations.columns import (
+    NOTHING,
+    Back,
+    counted_twice,
+    operating_pods,
+    standing,
+    standing_again,
+    with_holders,
+)
+from koordcore.reservations.match import judge_match
+from koordcore.reservations.state import (
+    ReservationState,
+    assigned_pod,
+    reservation_state,
+    reserve_pod,
+    uid_of,
+)
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = [
+    "Lending",
+    "ReservationLedger",
+    "Room",
+    "Rooms",
+    "concerns_reservations",
+    "ended_holders",
+    "holders_by_user",
+    "pending_reserve_pods",
+    "with_holders",
+    "without_holders",
+]
+
+
+def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
+    """Give the pods that stand for reservations which wait for a node."""
+    return [reserve_pod(one) for one in snapshot.of(Reservation) if one.pending]
+
+
+def without_holders(
+    before: ClusterSnapshot,
+    after: ClusterSnapshot,
+    decisions: Iterable[PodDecision],
+    now: datetime | None,
+) -> ClusterSnapshot:
+    """Take the pods that stand for reservations out again, and let the objects say what became of them.
+
+    Those that got a node are available there, and those that pods leave for say where; those that got users
+    name them, and what was to be used once has succeeded, as the controller's next turn has it.
+
+    Parameters
+    ----------
+    before
+        The cluster as the caller knows it.
+    after
+        The cluster with holders and decisions.
+    """
+    if not before.of(Reservation):
+        return after
+    held = before.once(with_holders)
+    decided = tuple(decisions)
+    pods = {
+        state.name: tuple(pod for pod in state.pods if not is_reserve_pod(pod))
+        for state, old in zip(after.nodes, held.nodes, strict=True)
+        if state is not old
+    }
+    placed = {one.pod: one for one in decided if isinstance(one, Bound | Nominated)}
+    known = {one.name: one for one in before.of(Reservation) if one.pending and one.pod_key in placed}
+    changed = {}
+    for name, one in known.items():
+        decision = placed[one.pod_key]
+        if isinstance(decision, Nominated):
+            changed[name] = made_nominated(one, decision.node)
+        else:
+            written = attrs.evolve(one, annotations={**one.annotations, **decision.annotations})
+            changed[name] = made_available(written, decision.node, now)
+    bound = (one.held if isinstance(one, Waiting) else one for one in decided)
+    used = dict.fromkeys(one.reservation for one in bound if isinstance(one, Bound) and one.reservation)
+    concerned = [changed.get(name) or before.find(Reservation, name) for name in {**used, **changed}]
+    objects = [one for one in concerned if one is not None]
+    for one in with_decided_users(objects, decided, lambda name: pods.get(name, ()), now):
+        changed[one.name] = one
+    old_ones = {id(before.find(Reservation, name)): one for name, one in changed.items()}
+    records = tuple(old_ones.get(id(one), one) for one in before.records) if changed else before.records
+    pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
+    return before.with_pods(pods, pending, records)
+
+
+@attrs.frozen(eq=False)
+class Room:
+    """What one pod may draw from on one node: usually one reservation.
+
+    Parameters
+    ----------
+    row
+        The node.
+    states
+        The reservations; several only for a pod that ignores them all.
+    holders
+        The pods that stand for them.
+    together
+        The pod ignores reservations and takes from all of them as if they held nothing.
+    over
+        The pod stands for a reservation, and the holders are running pods over which it is placed: what they
+        hold has to be part of what it gets.
+    """
+
+    row: int
+    states: tuple[ReservationState, ...]
+    holders: tuple[Pod, ...]
+    together: bool = False
+    over: bool = False
+
+    @property
+    def ports(self) -> tuple[HostPort, ...]:
+        """Host ports that its holders keep free; a pod that acts as a reservation uses its own."""
+        keeping = (pod for pod in self.holders if self.over or not is_operating_pod(pod))
+        return tuple(port for pod in keeping for port in pod.host_ports)
+
+
+@attrs.frozen(eq=False)
+class Rooms:
+    """Rooms of several nodes at once.
+
+    Parameters
+    ----------
+    rows
+        ``(K,)``: node of each room.
+    lent
+        ``(R, K)``: what it adds to what is free.
+    ids
+        Numbers of the reservations in the ledger.
+    """
+
+    rows: IntVector
+    lent: IntMatrix
+    ids: tuple[tuple[int, ...], ...]
+    ledger: ReservationLedger
+    together: bool = False
+
+    def room(self, index: int) -> Room:
+        """Give one of them."""
+        ledger, ids = self.ledger, self.ids[index]
+        return Room(
+            row=int(self.rows[index]),
+            states=tuple(ledger.states[one] for one in ids),
+            holders=tuple(ledger.holders[one] for one in ids),
+            together=self.together,
+        )
+
+    def any_at(self, serves: BoolVector, number: int) -> BoolVector:
+        """Spread an answer per room over all nodes: whether one of the node's rooms serves."""
+        found = np.zeros(number, bool)
+        found[self.rows[serves]] = True
+        return found
+
+
+class ReservationLedger:
+    """All reservations of a workspace that are not over, as columns; changes go through the workspace's log.
+
+    Attributes
+    ----------
+    states, holders
+        By number, in the order of their names: what each offers now, and the pod that stands for it.
+    row
+        ``(M,)``: its node, -1 while it waits for one.
+    open
+        ``(M,)``: pods may be held against it.
+    lift, lift_scored
+        ``(R, M)``: what its holder alone counts on its node, for filters and for scores.
+    left
+        ``(R, M)``: what its users may still draw.
+    account
+        ``(R, M)``: what a Restricted one allows yet; without limit for what it keeps no account of.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._operating = workspace.values(operating_pods)
+        before = workspace.snapshot.derived(standing, standing_again)
+        self.states = list(before.states)
+        self.holders = list(before.holders)
+        self.number_of = before.number_of
+        self.order, self.named = before.order, before.named
+        self.row: IntVector = before.row.copy()
+        self.open: BoolVector = before.open.copy()
+        self._columns = columns = before.columns.copy()
+        self.lift, self.lift_scored = columns.lift, columns.lift_scored
+        self.left, self.account = columns.left, columns.account
+        self.capacity, self.used = columns.capacity, columns.used
+        self.by_row = dict(before.by_row)
+        self._by_uid = before.by_uid
+        self._by_reference = before.by_reference
+        self._groups, self._alike = before.groups, before.alike
+        self._matches: dict[Hashable, tuple[int, ...]] = {}
+        self._back = list(before.back)
+        for number, back in enumerate(before.back):
+            if back is not NOTHING:
+                self._correct(number, back)
+
+    def _settle(self, number: int, row: int) -> None:
+        self.row[number] = row
+        self.by_row[row] = tuple(sorted((*self.by_row.get(row, ()), number)))
+
+    def _recount(self, number: int) -> None:
+        """Work the columns of one reservation out anew, and correct what counts twice on its node."""
+        state, holder, row = self.states[number], self.holders[number], int(self.row[number])
+        self.open[number] = row >= 0 and state.matchable
+        back = NOTHING if row < 0 else counted_twice(state, holder)
+        if row >= 0:
+            self._give_back(row, self._back[number], -1)
+            self._correct(number, back)
+        self._back[number] = back
+        self._columns.write(number, state, holder, back)
+
+    def _correct(self, number: int, back: Back) -> None:
+        """Count on its node once what a reservation and its users hold together."""
+        row = int(self.row[number])
+        self._give_back(row, back, 1)
+        if self.states[number].pod is not None:
+            self.workspace.corrected.add(row)  # it stays when all that only stand for one are gone
+
+    def _give_back(self, row: int, back: Back, sign: int) -> None:
+        self.workspace.shift(row, back[0], back[1], -sign)
+
+    def _replace(self, number: int, state: ReservationState, row: int) -> None:
+        before, holder, old_row = self.states[number], self.holders[number], int(self.row[number])
+
+        def put(new: ReservationState, pod: Pod, place: int) -> None:
+            if place != int(self.row[number]):
+                if self.row[number] >= 0:
+                    self._give_back(int(self.row[number]), self._back[number], -1)
+                    self._back[number] = NOTHING
+                    old = int(self.row[number])
+                    self.by_row[old] = tuple(one for one in self.by_row[old] if one != number)
+                    self.row[number] = -1
+                if place >= 0:
+                    self._settle(number, place)
+                self._matches.clear()  # what a pod may use can hang on the labels of the node
+            self.states[number], self.holders[number] = new, pod
+            self._recount(number)
+            self.workspace.touched.extend({place, old_row, row} - {-1})
+
+        put(state, state.holder if row != old_row else holder, row)
+        self.workspace.log(lambda: put(before, holder, old_row))
+
+    def placed(self, pod: Pod, row: int) -> None:
+        """Take note of a pod: a reservation that got its node, or a user of one."""
+        if is_operating_pod(pod):
+            self._act(pod, row, comes=True)
+        if is_reserve_pod(pod):
+            number = self.number_of.get(pod.key)
+            if number is not None and self.row[number] < 0:
+                one = self.states[number].reservation
+                written = attrs.evolve(one, annotations={**one.annotations, **pod.annotations})
+                there = made_available(written, self.workspace.layout.names[row], self.workspace.now)
+                self._replace(number, reservation_state(there), row)
+            return
+        number = self._used_by(pod, row)
+        if number is not None:
+            self._replace(number, self.states[number].with_user(assigned_pod(pod)), row)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        """Take note of a user that is gone, or of a pod that acted as a reservation."""
+        if is_operating_pod(pod):
+            self._act(pod, row, comes=False)
+        number = self._used_by(pod, row)
+        if number is not None and not is_reserve_pod(pod):
+            self._replace(number, self.states[number].without_user(uid_of(pod)), row)
+
+    def _act(self, pod: Pod, row: int, *, comes: bool) -> None:
+        """Take note of an operating pod; one that is new lends nothing before it runs, in a later call."""
+        others = tuple(one for one in self._operating[row] if one.key != pod.key)
+        self.workspace.put(self._operating, row, (*others, pod) if comes else others)
+        number = self.number_of.get(pod.key)
+        if number is not None:
+            self._replace(number, self.states[number], row if comes else -1)
+
+    def _used_by(self, pod: Pod, row: int) -> int | None:
+        used = allocated_reservation(pod.annotations)
+        number = None if used is None else self._by_uid.get(used.uid or used.name)
+        return number if number is not None and self.row[number] == row else None
+
+    @property
+    def in_use(self) -> bool:
+        """Some reservation that is open has a user."""
+        return any(state.assigned and one for state, one in zip(self.states, self.open, strict=True))
+
+    def policies_on(self, row: int) -> set[str]:
+        """Give the allocate policies of a node's reservations that pods may be held against."""
+        return {
+            self.states[one].reservation.allocate_policy for one in self.by_row.get(row, ()) if self.open[one]
+        }
+
+    def matches(self, pod: Pod, wish: ReservationWish) -> tuple[int, ...]:
+        """Give the reservations that a pod may use as far as it, they and their nodes' labels go."""
+        if wish.ignored:
+            return tuple(range(len(self.states)))
+        own = (pod.name, pod.uid) if self._by_reference else ()
+        asked = pod.requests if wish.exact else None
+        key = (pod.namespace, pod.labels, pod.owners, wish, asked, *own)
+        if key not in self._matches:
+            self._matches[key] = self._matching(pod, wish)
+        return self._matches[key]
+
+    def _matching(self, pod: Pod, wish: ReservationWish) -> tuple[int, ...]:
+        found = []
+        plain = wish.affinity is None and not wish.exact
+        verdicts: dict[int, bool] = {}
+        nodes = self.workspace.layout.nodes
+        for number in self._groups.candidates(pod):
+            group = self._alike[number]
+            matched = verdicts.get(group) if plain else None
+            if matched is None:
+                row = int(self.row[number])
+                labels = nodes[row].labels if row >= 0 else {}
+                matched = judge_match(pod, wish, self.states[number], labels).matched
+                verdicts[group] = matched
+            if matched:
+                found.append(number)
+        return tuple(found)
+
+
+class Lending:
+    """What reservations lend to one class of pods.
+
+    Parameters
+    ----------
+    matched
+        ``(M,)``: those that the pods may use.
+    together
+        The pods ignore reservations: all of a node lend together.
+    required
+        The pods may go nowhere but into a reservation.
+    """
+
+    def __init__(
+        self, ledger: ReservationLedger, matched: BoolVector, *, together: bool, required: bool = False
+    ) -> None:
+        self.ledger = ledger
+        self.required = required
+        self.matched = matched
+        self.together = together
+        self.chosen: IntVector | None = None
+        """``(N,)``: the reservation that would serve the pods on each node, negative for none."""
+
+    @property
+    def holder_keys(self) -> frozenset[PodKey]:
+        """Names of the pods that stand for the reservations which the pods may use."""
+        return frozenset(self.ledger.holders[one].key for one in np.flatnonzero(self.matched).tolist())
+
+    def room_of(self, row: int) -> Room | None:
+        """Give what would serve the pods on a node, if it is one reservation."""
+        number = -1 if self.chosen is None else int(self.chosen[row])
+        if number < 0:
+            return None
+        return Room(
+            row=row,
+            states=(self.ledger.states[number],),
+            holders=(self.ledger.holders[number],),
+            together=False,
+        )
+
+    def drawn_from(self, row: int) -> Room | None:
+        """Give what the pods would draw from on a node: one reservation, or all that they ignore."""
+        if not self.together:
+            return self.room_of(row)
+        rooms = self.rooms(slice(row, row + 1))
+        return rooms.room(0) if len(rooms.rows) else None
+
+    def beside(self, room: Room) -> tuple[Room, ...]:
+        """Give the other rooms of its node; none where all lend together, or running pods do."""
+        if room.together or room.over:
+            return ()
+        rooms = self.rooms(slice(room.row, room.row + 1))
+        every = (rooms.room(index) for index in range(len(rooms.rows)))
+        return tuple(one for one in every if one.holders != room.holders)
+
+    def _numbers(self, rows: Rows) -> IntVector:
+        """Give the reservations on some nodes that are open to the pods."""
+        ledger = self.ledger
+        if isinstance(rows, slice) and rows == slice(None):
+            return np.flatnonzero(self.matched & ledger.open)
+        wanted = range(len(ledger.workspace.layout.names))[rows] if isinstance(rows, slice) else rows.tolist()
+        found = [
+            one
+            for row in dict.fromkeys(wanted)
+            for one in ledger.by_row.get(row, ())
+            if self.matched[one] and ledger.open[one]
+        ]
+        return np.array(found, np.int64)
+
+    def lifted(self, rows: Rows, *, scored: bool = False) -> IntMatrix | None:
+        """Give what goes away on each node when all that the pods may use is taken off it: ``(R, n)``."""
+        numbers = self._numbers(rows)
+        if not len(numbers):
+            return None
+        whole = self.ledger.lift_scored if scored else self.ledger.lift
+        spread = np.zeros((len(self.ledger.workspace.layout.names), len(whole)), np.int64)
+        np.add.at(spread, self.ledger.row[numbers], whole[:, numbers].T)
+        return spread[rows].T
+
+    def rooms(self, rows: Rows) -> Rooms:
+        """Give what the pods may draw from on some nodes."""
+        ledger = self.ledger
+        numbers = self._numbers(rows)
+        at = ledger.row[numbers]
+        if not self.together:
+            lent = ledger.left[:, numbers].copy()
+            counts = np.zeros(len(ledger.workspace.layout.names), np.int64)
+            np.add.at(counts, at, ledger.lift[PODS_ROW, numbers])
+            lent[PODS_ROW] = counts[at]
+            return Rooms(at, lent, tuple((one,) for one in numbers.tolist()), ledger)
+        by_row: dict[int, list[int]] = {}
+        for one, row in zip(numbers.tolist(), at.tolist(), strict=True):
+            by_row.setdefault(row, []).append(one)
+        lent = np.zeros((len(ledger.lift), len(by_row)), np.int64)
+        for place, ids in enumerate(by_row.values()):
+            lent[:, place] = ledger.lift[:, ids].sum(axis=1)
+        every = tuple(map(tuple, by_row.values()))
+        return Rooms(np.array(list(by_row), np.int64), lent, every, ledger, together=True)
+
+
+def ended_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[PodKey]:
+    """Give the pods that stand for reservations which are over, because they were to be used once and are."""
+    there = {pod.key: pod for pod in pods}
+    used = holders_by_user(there.values())
+    named = ((key, there[key].annotations.get(RESERVATION_NAME, "")) for key in used)
+    found = ((key, snapshot.find(Reservation, name)) for key, name in named)
+    return frozenset(key for key, one in found if one is not None and one.allocate_once)
+
+
+def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:
+    """Give, for each pod of a node that is or stands for a reservation, the pods of the node that use it."""
+    there = list(pods)
+    holders = [pod for pod in there if is_reserve_pod(pod) or is_operating_pod(pod)]
+    if not holders:
+        return {}
+    users: dict[str, list[Pod]] = {}
+    for pod in there:
+        used = None if is_reserve_pod(pod) else allocated_reservation(pod.annotations)
+        if used is not None:
+            users.setdefault(used.uid or used.name, []).append(pod)
+    named = {pod.key: pod.uid or pod.annotations.get(RESERVATION_NAME, pod.name) for pod in holders}
+    return {key: users[name] for key, name in named.items() if name in users}
+
+
+def concerns_reservations(pod: Pod) -> bool:
+    """Tell whether a pod is or stands for a reservation, or uses one."""
+    return RESERVATION_ALLOCATED in pod.annotations or is_reserve_pod(pod) or is_operating_pod(pod)

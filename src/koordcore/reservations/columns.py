@@ -1,0 +1,385 @@
+"""How the reservations of a snapshot stand before a call begins: what a ledger starts from.
+
+To work that out for thousands of reservations takes a while, and from one call to the next little changes:
+a snapshot that comes of an earlier one looks anew only at the nodes that are not the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from copy import copy
+from typing import Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
+from koordcore.model.resources import CPU, MEMORY, PODS
+from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
+from koordcore.protocol.reservation import OPERATING_MODE, reservation_order
+from koordcore.reservations.state import (
+    ReservationState,
+    operating_state,
+    owners_of,
+    reservation_state,
+    reserve_pod,
+    used_reservations,
+)
+from koordcore.snapshot import ClusterSnapshot, changed_rows
+
+__all__ = [
+    "NOTHING",
+    "Back",
+    "Columns",
+    "OwnerGroups",
+    "Standing",
+    "counted_twice",
+    "held_again",
+    "operating_pods",
+    "standing",
+    "standing_again",
+    "with_holders",
+]
+
+UNLIMITED: Final = 2**62
+Back: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
+"""Amounts that count twice, for filters and for scores."""
+NOTHING: Final[Back] = ({}, {})
+
+
+# --- pods that hold the room --------------------------------------------------------------------------------
+
+
+def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Put a pod on its node for every reservation that holds room there."""
+    return snapshot.derived(_held, held_again) if snapshot.of(Reservation) else snapshot
+
+
+def _held(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    holders = [
+        reserve_pod(one)
+        for one in snapshot.of(Reservation)
+        if one.active and one.status.node_name in snapshot.layout.row_of
+    ]
+    return snapshot.assume(*holders) if holders else snapshot
+
+
+def held_again(
+    nodes: tuple[NodeState, ...],
+    records: tuple[ClusterRecord, ...],
+    held: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
+) -> ClusterSnapshot:
+    """Do the same, given what it came to for a snapshot that had some of the nodes and objects."""
+    changes = _changes(records, snapshot)
+    if changes is None:
+        return _held(snapshot)
+    touched = {name for old, new in changes for name in (old.status.node_name, new.status.node_name)}
+    touched &= snapshot.layout.row_of.keys()
+    touched.update(snapshot.nodes[row].name for row in changed_rows(nodes, snapshot.nodes))
+    there: dict[str, list[Pod]] = {name: [] for name in touched}
+    for one in snapshot.of(Reservation) if touched else ():
+        if one.status.node_name in there and one.active:
+            there[one.status.node_name].append(reserve_pod(one))
+    pods = {name: (*snapshot.node(name).pods, *holders) for name, holders in sorted(there.items())}
+    return held.with_pods(pods, snapshot.pending, snapshot.records)
+
+
+def _changes(
+    records: tuple[ClusterRecord, ...], snapshot: ClusterSnapshot
+) -> list[tuple[Reservation, Reservation]] | None:
+    """Give the reservations that are not the same objects; ``None`` where some came or went."""
+    if records is snapshot.records:
+        return []
+    before = [one for one in records if type(one) is Reservation]
+    after = snapshot.of(Reservation)
+    if len(before) != len(after):
+        return None
+    found = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
+    return None if any(old.name != new.name for old, new in found) else found
+
+
+def operating_pods(snapshot: ClusterSnapshot, state: NodeState) -> tuple[Pod, ...]:
+    """Give the pods of one node that act as reservations."""
+    del snapshot
+    marked = [pod for pod in state.pods if OPERATING_MODE in pod.labels]  # among many pods, quickly
+    return tuple(pod for pod in marked if is_operating_pod(pod) and not pod.finished)
+
+
+# --- columns ------------------------------------------------------------------------------------------------
+
+
+class Columns:
+    """What reservations hold and lend, by number.
+
+    Attributes
+    ----------
+    lift, lift_scored
+        ``(R, M)``: what its holder alone counts on its node, for filters and for scores.
+    left
+        ``(R, M)``: what its users may still draw.
+    account
+        ``(R, M)``: what a Restricted one allows yet; without limit for what it keeps no account of.
+    capacity, used
+        ``(R, M)``: what it was granted, and what its users draw of what it keeps account of.
+    """
+
+    def __init__(self, layout: ClusterLayout, number: int) -> None:
+        self._index = layout.index
+        shape = (len(layout.resources), number)
+        self.lift: IntMatrix = np.zeros(shape, np.int64)
+        self.lift_scored: IntMatrix = np.zeros(shape, np.int64)
+        self.left: IntMatrix = np.zeros(shape, np.int64)
+        self.account: IntMatrix = np.full(shape, UNLIMITED, np.int64)
+        self.capacity: IntMatrix = np.zeros(shape, np.int64)
+        self.used: IntMatrix = np.zeros(shape, np.int64)
+
+    def copy(self) -> Columns:
+        """Give columns of their own with the same values."""
+        made = copy(self)
+        for name in ("lift", "lift_scored", "left", "account", "capacity", "used"):
+            setattr(made, name, getattr(self, name).copy())
+        return made
+
+    def write(self, number: int, state: ReservationState, holder: Pod, back: Back) -> None:
+        """Work the columns of one reservation out."""
+        self._put(self.lift, number, holder.requests, back[0])
+        self._put(self.lift_scored, number, holder.scored_requests, back[1])
+        # What stands for an object is no pod; one that acts as a reservation stays beside its user.
+        self.lift[PODS_ROW, number] = self.lift_scored[PODS_ROW, number] = state.pod is None
+        self._put(self.capacity, number, state.allocatable)
+        allocated = state.allocated if state.assigned else {}
+        self._put(self.used, number, allocated)
+        untouched = not state.assigned and not state.reserved
+        self._put(self.left, number, state.allocatable if untouched else state.available)
+        for name in state.names if state.restricted else ():
+            resource = self._index.get(name)
+            if resource is not None and name != PODS:
+                kept = state.reserved.get(name, 0) + allocated.get(name, 0)
+                self.account[resource, number] = state.allocatable[name] - kept
+        if state.restricted and PODS in state.allocatable:
+            self.account[PODS_ROW, number] = state.allocatable[PODS] - len(state.assigned)
+
+    def _put(
+        self, matrix: IntMatrix, number: int, amounts: Mapping[str, int], less: Mapping[str, int] = NOTHING[0]
+    ) -> None:
+        matrix[:, number] = 0
+        for sign, part in ((1, amounts), (-1, less)):
+            for name, amount in part.items():
+                resource = self._index.get(name)
+                if resource is not None:
+                    matrix[resource, number] += sign * amount
+
+
+def counted_twice(state: ReservationState, holder: Pod) -> Back:
+    """Give what a reservation and its users count together more than once on its node."""
+    if state.ended:
+        # It is over with its first user: at the controller's next turn only that one counts.
+        return holder.requests, holder.scored_requests
+    if not state.assigned:
+        return NOTHING
+    return state.returned, {**state.returned, **dict(zip((CPU, MEMORY), state.scored, strict=True))}
+
+
+class OwnerGroups:
+    """Reservations by one label that each of their owner terms asks for, so that few are looked at."""
+
+    def __init__(self, states: Iterable[ReservationState]) -> None:
+        self._always: list[int] = []
+        self._by_label: dict[tuple[str, str], list[int]] = {}
+        for number, state in enumerate(states):
+            if state.unreadable:
+                continue
+            labels = []
+            for term in state.reservation.owners:
+                wanted = term.selector.match_labels if term.selector is not None else None
+                labels.append(min(wanted.items()) if wanted else None)
+            if None in labels:
+                self._always.append(number)
+            else:
+                for label in dict.fromkeys(labels):
+                    if label is not None:
+                        self._by_label.setdefault(label, []).append(number)
+
+    def candidates(self, pod: Pod) -> list[int]:
+        """Give those that may have the pod as an owner, in order."""
+        found = set(self._always)
+        for label in pod.labels.items():
+            found.update(self._by_label.get(label, ()))
+        return sorted(found)
+
+
+# --- how all stand ------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Standing:
+    """All reservations that are not over, and pods that act as such, in the order of their names.
+
+    Parameters
+    ----------
+    states, holders
+        What each offers, and the pod that holds its room.
+    row, open
+        ``(M,)``: its node, -1 for none; pods may be held against it.
+    back
+        What counts twice on its node because of its users.
+    by_row
+        Numbers of those on a node.
+    order, named
+        ``(M,)``: place in line; number of resources that are scored.
+    number_of, by_uid, by_name
+        Number by holder, by uid (or name), and by name for objects.
+    groups, alike, by_reference
+        For the search of those that a pod may use.
+    over
+        How many ended since all were counted; they keep their numbers and hold nothing.
+    """
+
+    states: tuple[ReservationState, ...]
+    holders: tuple[Pod, ...]
+    columns: Columns
+    row: IntVector
+    open: BoolVector
+    back: tuple[Back, ...]
+    by_row: Mapping[int, tuple[int, ...]]
+    order: IntVector
+    named: IntVector
+    number_of: Mapping[PodKey, int]
+    by_uid: Mapping[str, int]
+    by_name: Mapping[str, int]
+    groups: OwnerGroups
+    alike: tuple[int, ...]
+    by_reference: bool
+    over: int = 0
+
+
+def standing(snapshot: ClusterSnapshot) -> Standing:
+    """Work out how the reservations of a snapshot with holders stand."""
+    layout = snapshot.layout
+    known = [one for one in snapshot.of(Reservation) if not one.over]
+    acting = [pod for pods in snapshot.node_values(operating_pods) for pod in pods]
+    users = used_reservations(snapshot.bound_pods()) if known or acting else {}
+    states = [reservation_state(one, owners_of(one, users)) for one in known]
+    if acting:
+        views = ((pod, operating_reservation(pod)) for pod in acting)
+        states += [operating_state(pod, owners_of(one, users)) for pod, one in views]
+        states.sort(key=lambda one: (one.reservation.name, one.reservation.namespace))
+        known = [one.reservation for one in states]
+    number = len(states)
+    columns = Columns(layout, number)
+    row: IntVector = np.full(number, -1, np.int64)
+    by_row: dict[int, list[int]] = {}
+    back = [NOTHING] * number
+    holders = []
+    for at, (one, state) in enumerate(zip(known, states, strict=True)):
+        there = layout.row_of.get(one.status.node_name) if one.active else None
+        holder = _holder_there(snapshot, state, there)
+        holders.append(holder)
+        if there is not None:
+            row[at] = there
+            by_row.setdefault(there, []).append(at)
+            back[at] = counted_twice(state, holder)
+        columns.write(at, state, holder, back[at])
+    alike: dict[Hashable, int] = {}
+    usable = [state.matchable for state in states]
+    return Standing(
+        states=tuple(states),
+        holders=tuple(holders),
+        columns=columns,
+        row=row,
+        open=(row >= 0) & np.array(usable, bool),
+        back=tuple(back),
+        by_row={at: tuple(numbers) for at, numbers in by_row.items()},
+        order=np.array([reservation_order(one.labels) for one in known], np.int64),
+        named=np.array([sum(map(bool, one.allocatable.values())) for one in states], np.int64),
+        number_of={pod.key: at for at, pod in enumerate(holders)},
+        by_uid={one.uid or one.name: at for at, one in enumerate(known)},
+        by_name={one.name: at for at, one in enumerate(known) if states[at].pod is None},
+        groups=OwnerGroups(states),
+        # Reservations that a pod without a wish of its own cannot tell apart are judged once.
+        alike=tuple(alike.setdefault((one.owners, one.admits_nobody), len(alike)) for one in known),
+        by_reference=any(term.object is not None for one in known for term in one.owners),
+    )
+
+
+def _holder_there(snapshot: ClusterSnapshot, state: ReservationState, row: int | None) -> Pod:
+    """Give the pod that holds a reservation's room, which stands on its node already."""
+    if row is None or state.pod is not None:
+        return state.holder
+    key = state.reservation.pod_key
+    there = (pod for pod in snapshot.nodes[row].pods if pod.uid == state.reservation.uid and pod.key == key)
+    return next(there, None) or state.holder
+
+
+def standing_again(
+    nodes: tuple[NodeState, ...],
+    records: tuple[ClusterRecord, ...],
+    before: Standing,
+    snapshot: ClusterSnapshot,
+) -> Standing:
+    """Do the same, given how those of a snapshot stood that had some of the nodes and objects."""
+    changes = _changes(records, snapshot)
+    if changes is None or 2 * before.over > len(before.states):
+        return standing(snapshot)
+    layout, states, holders = snapshot.layout, list(before.states), list(before.holders)
+    row, open_, back = before.row.copy(), before.open.copy(), list(before.back)
+    columns, by_row, over = before.columns.copy(), dict(before.by_row), before.over
+    anew: set[int] = set()
+    for old, new in changes:
+        number = before.by_name.get(old.name)
+        if number is None or attrs.evolve(new, status=old.status, annotations=old.annotations) != old:
+            return standing(snapshot)
+        states[number] = reservation_state(new)
+        anew.add(number)
+    for at in changed_rows(nodes, snapshot.nodes):
+        here = before.by_row.get(at, ())
+        acting = [states[number].pod for number in here if states[number].pod is not None]
+        if sorted(acting, key=_key) != sorted(operating_pods(snapshot, snapshot.nodes[at]), key=_key):
+            return standing(snapshot)
+        anew.update(here)
+    for number in sorted(anew):
+        one = states[number].reservation
+        there = layout.row_of.get(one.status.node_name) if one.active else None
+        pods = () if there is None else snapshot.nodes[there].pods
+        users = owners_of(one, used_reservations(pods))
+        acting_pod = states[number].pod
+        state = reservation_state(one, users) if acting_pod is None else operating_state(acting_pod, users)
+        holder = _holder_there(snapshot, state, there)
+        moved = int(row[number]) != (-1 if there is None else there)
+        if moved and row[number] >= 0:
+            kept = tuple(other for other in by_row[int(row[number])] if other != number)
+            by_row[int(row[number])] = kept
+        if moved and there is not None:
+            by_row[there] = tuple(sorted((*by_row.get(there, ()), number)))
+        over += one.over
+        row[number] = -1 if there is None else there
+        open_[number] = there is not None and state.matchable
+        back[number] = NOTHING if there is None else counted_twice(state, holder)
+        states[number], holders[number] = state, holder
+        columns.write(number, state, holder, back[number])
+    named = before.named
+    if anew:
+        named = named.copy()
+        named[list(anew)] = [sum(map(bool, states[number].allocatable.values())) for number in anew]
+    return attrs.evolve(
+        before,
+        states=tuple(states),
+        holders=tuple(holders),
+        columns=columns,
+        row=row,
+        open=open_,
+        back=tuple(back),
+        by_row=by_row,
+        named=named,
+        over=over,
+    )
+
+
+def _key(pod: Pod | None) -> PodKey:
+    assert pod is not None
+    return pod.key

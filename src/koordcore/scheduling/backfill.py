@@ -1,0 +1,352 @@
+"""When can it start: the earliest start of a job, room reserved for it, and what may run before.
+
+Given when running pods will be gone, the first moment is found at which the job fits. Other jobs may start
+before, where they do not push that moment back: those that are gone by then, and those that leave the job
+room. Each is accepted only after the job has been placed again in the future that includes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ModelError
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.decisions import Bound
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
+from koordcore.model.reservations import (
+    AllocatePolicy,
+    ObjectReference,
+    Reservation,
+    ReservationOwner,
+)
+from koordcore.result import ScheduleResult
+from koordcore.scheduling.cycle import queue_order
+from koordcore.scheduling.entry import schedule
+from koordcore.scheduling.gang_groups import JobTable
+from koordcore.snapshot import ClusterSnapshot, bind
+
+__all__ = [
+    "BackfillPlan",
+    "BackfilledJob",
+    "EarliestStart",
+    "NoStart",
+    "backfill",
+    "earliest_start",
+    "future_reservations",
+]
+
+
+@attrs.frozen(kw_only=True)
+class EarliestStart:
+    """The first moment at which a job fits.
+
+    Parameters
+    ----------
+    pods
+        Who starts.
+    start
+        When; the ``now`` of the question where it fits at once.
+    nodes
+        Where each pod would go then; members of a gang beyond its minimum may be missing.
+    waits_for
+        Running pods that have to be gone, by end and key.
+    too_early
+        The last moment before ``start`` at which anything changes, and at which the job was shown not to
+        fit; ``None`` where it fits at once.
+    probes
+        How many moments were looked at.
+    proven
+        No earlier moment can do: the job only gains when others leave. Where its pods look for neighbours,
+        every moment was looked at instead.
+    """
+
+    pods: tuple[Pod, ...]
+    start: datetime
+    nodes: immutabledict[PodKey, str] = attrs.field(converter=immutabledict)
+    waits_for: tuple[PodKey, ...] = ()
+    too_early: datetime | None = None
+    probes: int = 0
+    proven: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class NoStart:
+    """The job does not fit even when every pod whose end is known has left.
+
+    Parameters
+    ----------
+    message
+        Why not, of the first pod that fails.
+    """
+
+    pods: tuple[Pod, ...]
+    message: str
+    probes: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class BackfilledJob:
+    """A job that may start now.
+
+    Parameters
+    ----------
+    pods
+        Where each of its pods goes.
+    end
+        When it will be gone; ``None`` where that is not known.
+    """
+
+    pods: immutabledict[PodKey, str] = attrs.field(converter=immutabledict)
+    end: datetime | None
+
+
+@attrs.frozen(kw_only=True)
+class BackfillPlan:
+    """Which jobs may start now without pushing a reserved start back.
+
+    Parameters
+    ----------
+    jobs
+        In queue order.
+    held_back
+        Pods of jobs that would fit now and would delay the start, or do not say when they end.
+    without_room
+        Pods of jobs that do not fit now in any case.
+    recomputed
+        The earliest start with all of them running: the proof that it has not moved.
+    """
+
+    jobs: tuple[BackfilledJob, ...]
+    held_back: tuple[PodKey, ...]
+    without_room: tuple[PodKey, ...]
+    recomputed: datetime
+
+
+def _later(snapshot: ClusterSnapshot, ends: Mapping[PodKey, datetime], moment: datetime) -> ClusterSnapshot:
+    """Give the cluster at a moment: whoever has ended by then is gone."""
+    gone = [key for key in sorted(ends) if ends[key] <= moment and key in snapshot.location]
+    return snapshot.forget(*gone) if gone else snapshot
+
+
+def _placed(result: ScheduleResult) -> bool:
+    """Tell whether everybody got a node, or every job at least its minimum."""
+    alone = {one.pod for one in result.decisions}
+    bound = {one.pod for one in result.bound}
+    if alone <= bound:
+        return True
+    return bool(result.jobs) and all(plan.placed >= max(1, plan.least) for plan in result.jobs)
+
+
+def _gains_only(pods: Iterable[Pod]) -> bool:
+    """Tell whether pods can only gain when others leave: they look for no neighbours and spread over none."""
+    for pod in pods:
+        near = pod.affinity.pod if pod.affinity is not None else None
+        if pod.spread_constraints or (near is not None and near.required):
+            return False
+    return True
+
+
+class _Search:
+    """One job on one cluster, at any moment."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        pods: Sequence[Pod],
+        ends: Mapping[PodKey, datetime],
+        policy: Policy,
+        now: datetime,
+        limits: Limits,
+    ) -> None:
+        waiting = {pod.key for pod in pods}
+        self._snapshot = attrs.evolve(
+            snapshot, pending=tuple(pod for pod in snapshot.pending if pod.key in waiting)
+        )
+        self._pods = pods
+        self._ends = ends
+        self._policy = policy
+        self._limits = limits
+        self.now = now
+        self.moments = sorted({end for end in ends.values() if end > now})
+        self.known: dict[datetime, ScheduleResult] = {}
+
+    def at(self, moment: datetime) -> ScheduleResult:
+        """Place the job at a moment; metrics of today say nothing about it and are left to their age."""
+        if moment not in self.known:
+            there = _later(self._snapshot, self._ends, moment)
+            self.known[moment] = schedule(
+                there, self._pods, policy=self._policy, now=self.now, limits=self._limits
+            )
+        return self.known[moment]
+
+    def fits(self, moment: datetime) -> bool:
+        """Tell whether the job fits then."""
+        return _placed(self.at(moment))
+
+    def first(self, *, monotone: bool) -> datetime | None:
+        """Give the first moment at which the job fits; ``None`` where there is none."""
+        if self.fits(self.now):
+            return self.now
+        if not monotone:
+            return next((moment for moment in self.moments if self.fits(moment)), None)
+        if not self.moments or not self.fits(self.moments[-1]):
+            return None
+        low, high = -1, len(self.moments) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.fits(self.moments[middle]) else (middle, high)
+        return self.moments[high]
+
+
+def earliest_start(
+    snapshot: ClusterSnapshot,
+    pods: Sequence[Pod],
+    ends: Mapping[PodKey, datetime],
+    *,
+    now: datetime,
+    policy: Policy = Policy(),
+    limits: Limits = DEFAULT_LIMITS,
+) -> EarliestStart | NoStart:
+    """Find the first moment at which a pod or a whole gang can start.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster now; other pods that wait are taken to keep waiting.
+    pods
+        Who wants to start together.
+    ends
+        When running pods will be gone; one that is not named stays for ever.
+    now, policy, limits
+        As for :func:`koordcore.schedule`.
+
+    Raises
+    ------
+    ModelError
+        When no pod is asked about, or one of them runs already.
+    """
+    if not pods:
+        raise ModelError("no pod is asked about")
+    asked = tuple(queue_order(pods))
+    search = _Search(snapshot, asked, ends, policy, now, limits)
+    start = search.first(monotone=_gains_only(asked))
+    if start is None:
+        last = search.at(search.moments[-1] if search.moments else now)
+        failed = next((one for one in last.decisions if not isinstance(one, Bound)), None)
+        return NoStart(pods=asked, message=getattr(failed, "message", ""), probes=len(search.known))
+    place = search.moments.index(start) if start in search.moments else -1
+    too_early = None if place < 0 else (search.moments[place - 1] if place else now)
+    waits = sorted((end, key) for key, end in ends.items() if now < end <= start and key in snapshot.location)
+    used = {one.node for one in search.at(start).bound}
+    return EarliestStart(
+        pods=asked,
+        start=start,
+        nodes={one.pod: one.node for one in search.at(start).bound},
+        waits_for=tuple(key for _, key in waits if snapshot.location[key] in used),
+        too_early=too_early,
+        probes=len(search.known),
+    )
+
+
+def future_reservations(plan: EarliestStart) -> tuple[Reservation, ...]:
+    """Write a start down as reservations, one for each pod, pinned to its node and used once by that pod.
+
+    A controller creates them once the node's room is there, at the latest at ``plan.start``.
+    """
+    by_key = {pod.key: pod for pod in plan.pods}
+    made = []
+    for key in sorted(plan.nodes):
+        pod = by_key[key]
+        owner = ObjectReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        made.append(
+            Reservation(
+                name=f"start-{pod.namespace}-{pod.name}",
+                template=attrs.evolve(pod, node_name=plan.nodes[key]),
+                template_priority=pod.priority,
+                owners=(ReservationOwner(object=owner),),
+                ttl=0,
+                allocate_once=True,
+                allocate_policy=AllocatePolicy.RESTRICTED,
+                created=plan.start,
+            )
+        )
+    return tuple(made)
+
+
+def backfill(
+    snapshot: ClusterSnapshot,
+    plan: EarliestStart,
+    ends: Mapping[PodKey, datetime],
+    durations: Mapping[PodKey, timedelta],
+    *,
+    now: datetime,
+    policy: Policy = Policy(),
+    limits: Limits = DEFAULT_LIMITS,
+) -> BackfillPlan:
+    """Choose jobs that may start now and leave a reserved start where it is.
+
+    Jobs are taken in queue order. One that ends before the start takes any room; one that does not, or does
+    not say, is placed off the nodes of the plan first and anywhere else; it is accepted when the planned job
+    still fits at its start with all accepted jobs in the way.
+
+    Parameters
+    ----------
+    plan
+        From :func:`earliest_start` with the same arguments.
+    durations
+        How long pods that wait will run.
+    """
+    planned = {pod.key for pod in plan.pods}
+    current, known = snapshot, dict(ends)
+    jobs: list[BackfilledJob] = []
+    held_back: list[PodKey] = []
+    without_room: list[PodKey] = []
+    waiting = queue_order(pod for pod in snapshot.pending if pod.key not in planned)
+    turns = [(turn,) if isinstance(turn, Pod) else turn.pods for turn in JobTable(snapshot).turns(waiting)]
+    for pods in turns:
+        spans = [durations.get(pod.key) for pod in pods]
+        end = None if None in spans else now + max(one for one in spans if one is not None)
+        fitted = False
+        for trial in _trials(current, plan, end):
+            result = schedule(trial, pods, policy=policy, now=now, limits=limits)
+            if not _placed(result):
+                continue
+            fitted = True
+            by_key = {pod.key: pod for pod in pods}
+            started = [bind(by_key[one.pod], one) for one in result.bound]
+            after = current.assume(*started)
+            later = {**known, **({pod.key: end for pod in started} if end is not None else {})}
+            if end is not None and end <= plan.start:
+                keeps = True
+            else:
+                search = _Search(after, plan.pods, later, policy, now, limits)
+                keeps = search.fits(plan.start)
+            if keeps:
+                current, known = after, later
+                jobs.append(BackfilledJob(pods={one.pod: one.node for one in result.bound}, end=end))
+                break
+        else:
+            (held_back if fitted else without_room).extend(pod.key for pod in pods)
+    again = earliest_start(current, plan.pods, known, now=now, policy=policy, limits=limits)
+    if isinstance(again, NoStart) or again.start > plan.start:
+        raise AssertionError("a job that was accepted delays the planned start")
+    return BackfillPlan(
+        jobs=tuple(jobs),
+        held_back=tuple(held_back),
+        without_room=tuple(without_room),
+        recomputed=again.start,
+    )
+
+
+def _trials(current: ClusterSnapshot, plan: EarliestStart, end: datetime | None) -> Iterable[ClusterSnapshot]:
+    """Give the clusters on which a job is tried: without the planned nodes first where it stays too long."""
+    if end is None or end > plan.start:
+        planned = sorted(set(plan.nodes.values()))
+        if len(planned) < len(current.nodes):
+            yield current.without_nodes(*planned)
+    yield current

@@ -1,0 +1,291 @@
+"""A job as the planner takes it, and a plan as the loop binds it.
+
+Offer slots come from the plugins' own filters. A plan is bound member by member as pods of their own would
+be; a node that takes fewer members than it offered is named, so that whoever plans can take that offer away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice, permutations
+from typing import Final
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import IntMatrix, IntVector
+from koordcore.allocators.gang.demand import GangDemand, Member, Role, Shape, rank_order
+from koordcore.framework.plugin import Refusal
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.scheduling_class import SchedulingClass
+from koordcore.framework.workspace import Workspace
+from koordcore.model.decisions import PodDecision, Unschedulable
+from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.pods import Pod, PodKey
+from koordcore.protocol.gang import topology_selector
+from koordcore.scheduling.gang_groups import Job, rank_of
+from koordcore.scheduling.one_pod import place_there
+from koordcore.scheduling.plugins.network import Coscheduling
+from koordcore.topology.network import NetworkTopology
+
+__all__ = ["Barred", "Outline", "bind_plan", "demand_of", "fit_error", "offers_of", "outline_of"]
+
+
+@attrs.frozen(eq=False)
+class Outline:
+    """A job as the planner takes it, apart from the offers of the nodes."""
+
+    members: tuple[Pod, ...]
+    classes: tuple[SchedulingClass, ...]
+    shape_of: Mapping[str, int]
+    rows: IntVector
+    """Row of each node of the tree."""
+
+    @cached_property
+    def pod_of(self) -> Mapping[str, Pod]:
+        """The members by key."""
+        return {str(pod.key): pod for pod in self.members}
+
+
+def outline_of(
+    workspace: Workspace, plugins: PluginSet, pods: Sequence[Pod], tree: NetworkTopology
+) -> Outline | Unschedulable:
+    """Sort pods by shape; or say which of them needs no node to be refused."""
+    classes: dict[int, SchedulingClass] = {}
+    numbers: dict[int, int] = {}
+    shape_of: dict[str, int] = {}
+    nodes = len(workspace.layout.names)
+    for pod in pods:
+        scheduling_class = plugins.class_of(pod)
+        if isinstance(scheduling_class, Refusal):
+            return Unschedulable(pod=pod.key, nodes=nodes, refusal=scheduling_class.reason)
+        refused = scheduling_class.refuse()
+        if refused is not None:
+            return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+        shape_of[str(pod.key)] = numbers.setdefault(id(scheduling_class), len(numbers))
+        classes[id(scheduling_class)] = scheduling_class
+    rows = np.array([workspace.layout.row_of[name] for name in tree.nodes], np.int64)
+    return Outline(tuple(pods), tuple(classes.values()), shape_of, rows)
+
+
+def offers_of(outline: Outline) -> IntMatrix:
+    """How many members of each shape every node of the tree takes: ``(shapes, nodes)``."""
+    most = len(outline.members)
+    return np.stack([one.slots(most)[outline.rows] for one in outline.classes])
+
+
+def demand_of(
+    workspace: Workspace,
+    job: Job,
+    spec: NetworkTopologySpec,
+    tree: NetworkTopology,
+    outline: Outline,
+    offers: IntMatrix,
+    barred: Sequence[Barred] = (),
+) -> GangDemand:
+    """Write what a job asks of the tree; the outline may know pods of further jobs."""
+    roles = tuple(
+        Role(
+            name=name,
+            members=tuple(Member(str(pod.key), outline.shape_of[str(pod.key)], rank_of(pod)) for pod in pods),
+            min_available=job.least(name),
+        )
+        for name, pods in job.members.items()
+    )
+    requests = [_amounts(workspace, scheduling_class) for scheduling_class in outline.classes]
+    bound = np.zeros(len(tree.nodes), np.int64)
+    for nodes in job.bound.values():
+        for node in nodes:
+            if node in tree.node_index:
+                bound[tree.node_index[node]] += 1
+    free = _free(workspace, outline)
+    for slots, request in zip(offers, requests, strict=True):
+        # A policy may leave amounts out of account.
+        free = np.maximum(free, request[:, None] * slots[None, :])
+    return GangDemand(
+        roles=roles,
+        shapes=tuple(
+            Shape(slots=slots, request=request) for slots, request in zip(offers, requests, strict=True)
+        ),
+        free=free,
+        spec=spec,
+        bound=bound,
+        near=_near(workspace, job, tree),
+        resources=tuple(workspace.layout.resources),
+        barred=tuple((one.node, one.counts) for one in barred),
+    )
+
+
+def _amounts(workspace: Workspace, scheduling_class: SchedulingClass) -> IntVector:
+    index = workspace.layout.index
+    request = np.zeros(len(workspace.layout.resources), np.int64)
+    for name, amount in scheduling_class.pod.requests.items():
+        if name in index:
+            request[index[name]] = amount
+    request[index["pods"]] = 1
+    return request
+
+
+def _free(workspace: Workspace, outline: Outline) -> IntMatrix:
+    """Give what the nodes of the tree have left, and what reservations lend to some members: ``(R, n)``.
+
+    Who may use what is found out by binding.
+    """
+    free: IntMatrix = workspace.free
+    most = free
+    for scheduling_class in outline.classes:
+        for part in scheduling_class.parts:
+            lending = part.evaluator.lending
+            lifted = None if lending is None else lending.lifted(slice(None))
+            if lifted is not None:
+                most = np.maximum(most, free + lifted)
+    found: IntMatrix = most[:, outline.rows]
+    return found
+
+
+def _near(workspace: Workspace, job: Job, tree: NetworkTopology) -> IntVector:
+    """Count the pods that share the first member's network-topology selector, per node of the tree."""
+    near = np.zeros(len(tree.nodes), np.int64)
+    by_key = {str(pod.key): pod for pod in job.pods}
+    first = rank_order(Member(key, 0, rank_of(pod)) for key, pod in by_key.items())[0]
+    selector = topology_selector(by_key[first.key].annotations)
+    counts = Coscheduling(workspace).counts(selector) if selector else {}
+    for node, count in counts.items():
+        if node in tree.node_index:
+            near[tree.node_index[node]] = count
+    return near
+
+
+def fit_error(outline: Outline) -> str:
+    """What the filters say about the first member over all nodes."""
+    scheduling_class = outline.classes[0]
+    return "" if scheduling_class.feasible().all() else scheduling_class.failure(outline.members[0]).message
+
+
+@attrs.frozen
+class Barred:
+    """Members that a node does not take together, although it takes each kind of them.
+
+    Parameters
+    ----------
+    node
+        Position in the tree.
+    counts
+        Members per shape; so many of all of them, or more, do not go.
+    """
+
+    node: int
+    counts: tuple[int, ...]
+
+    @property
+    def alone(self) -> int | None:
+        """The shape, where it is a single one that the node takes fewer of than it offered."""
+        some = [shape for shape, count in enumerate(self.counts) if count]
+        return some[0] if len(some) == 1 else None
+
+
+def bind_plan(
+    workspace: Workspace, plugins: PluginSet, outline: Outline, nodes: Mapping[str, str]
+) -> dict[PodKey, PodDecision] | Unschedulable | Barred:
+    """Bind the plan node by node.
+
+    Or say what did not go together on a node, or which member is refused wherever it would go, such as by its
+    quota.
+    """
+    by_node: dict[str, list[str]] = {}
+    for key, node in nodes.items():
+        by_node.setdefault(node, []).append(key)
+    positions = {int(row): position for position, row in enumerate(outline.rows)}
+    decisions: dict[PodKey, PodDecision] = {}
+    for node, keys in by_node.items():
+        row = workspace.layout.row_of[node]
+        binder = _NodeBinder(workspace, plugins, outline, row)
+        found = binder.bind(keys)
+        if isinstance(found, Unschedulable):
+            return found
+        if isinstance(found, int):
+            return Barred(positions[row], binder.least_refused(keys, found))
+        decisions |= found
+    return decisions
+
+
+_ORDERS: Final = 24
+"""Orders in which the shapes on one node are tried."""
+_SHRUNK: Final = 12
+"""Members on a node beyond which what does not go together is not made smaller."""
+
+
+@attrs.frozen(eq=False)
+class _NodeBinder:
+    """Binds members to one node; which one comes first may decide whether all of them find cards and CPUs."""
+
+    workspace: Workspace
+    plugins: PluginSet
+    outline: Outline
+    row: int
+
+    def bind(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Unschedulable | int:
+        """Bind all; or say how many went in their own order."""
+        first: dict[PodKey, PodDecision] | Unschedulable | int | None = None
+        for order in self._orders(keys):
+            mark = self.workspace.checkpoint()
+            found = self._bind_in(order)
+            if isinstance(found, dict):
+                return found
+            self.workspace.rollback(mark)
+            if isinstance(found, Unschedulable):
+                return found
+            first = found if first is None else first
+        return 0 if first is None else first
+
+    def least_refused(self, keys: Sequence[str], went: int) -> tuple[int, ...]:
+        """Count per shape the fewest members found that do not go together; ``went`` is from ``bind``."""
+        shapes = len(self.outline.classes)
+        counts = [0] * shapes
+        for key in keys:
+            counts[self.outline.shape_of[key]] += 1
+        if sum(map(bool, counts)) == 1:
+            return tuple(min(count, went + 1) for count in counts)
+        for shape in range(shapes):
+            while counts[shape] and len(keys) <= _SHRUNK:
+                fewer = [count - (number == shape) for number, count in enumerate(counts)]
+                if not any(fewer) or self._goes(keys, fewer):
+                    break
+                counts = fewer
+        return tuple(counts)
+
+    def _goes(self, keys: Sequence[str], counts: Sequence[int]) -> bool:
+        left = list(counts)
+        some = []
+        for key in keys:
+            shape = self.outline.shape_of[key]
+            if left[shape]:
+                left[shape] -= 1
+                some.append(key)
+        mark = self.workspace.checkpoint()
+        found = self.bind(some)
+        self.workspace.rollback(mark)
+        return isinstance(found, dict)
+
+    def _orders(self, keys: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Give the members' own order, then shape after shape in every order."""
+        yield keys
+        shapes = sorted({self.outline.shape_of[key] for key in keys})
+        if len(shapes) > 1:
+            for order in islice(permutations(shapes), _ORDERS):
+                yield [key for shape in order for key in keys if self.outline.shape_of[key] == shape]
+
+    def _bind_in(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Unschedulable | int:
+        decisions: dict[PodKey, PodDecision] = {}
+        for number, key in enumerate(keys):
+            pod = self.outline.pod_of[key]
+            refused = self.outline.classes[self.outline.shape_of[key]].refuse()
+            if refused is not None:
+                nodes = len(self.workspace.layout.names)
+                return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+            decision = place_there(self.workspace, self.plugins, pod, self.row)
+            if decision is None:
+                return number
+            decisions[pod.key] = decision
+        return decisions

@@ -1,0 +1,239 @@
+"""Jobs whose turns come one after the other, planned as one.
+
+One by one, an early job takes the block that only a later one needs. Here the jobs of a run share one plan,
+see :func:`~koordcore.allocators.gang.queue.plan_queue`: most jobs of the highest priority start, then of the
+next, and so on, so that no job makes one of a higher priority wait. A run ends at a pod of its own, which
+would take its turn between the jobs, and at a job that brings its own places or keeps what it gets while it
+waits. Where jobs may evict others it also ends where the priority changes: room is made for a job before less
+important ones are placed.
+
+The plan is bound job by job in queue order. An offer that does not hold is taken away and the run is planned
+again; a job that is refused wherever it would go, such as by its quota, is left out. Where that does not come
+to an end the run goes one by one. Jobs that the plan leaves out take their own turns afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from koordcore._arrays import IntMatrix
+from koordcore.allocators.gang.demand import GangPlacement
+from koordcore.allocators.gang.objective import domains_used
+from koordcore.allocators.gang.queue import QueuedGang, QueuePlan, plan_queue
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.workspace import Workspace
+from koordcore.model.certificates import Certificate, CertificateStatus, Limits
+from koordcore.model.decisions import JobPlan, JointPlan, PodDecision, Unschedulable
+from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.pods import Pod, PodKey
+from koordcore.scheduling.gang import finish, flat_tree, marked, place_job
+from koordcore.scheduling.gang_groups import Job, network_tree
+from koordcore.scheduling.gang_input import Barred, Outline, bind_plan, demand_of, offers_of, outline_of
+
+__all__ = ["JointTurns"]
+
+Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
+
+_REPLANS: Final = 8
+"""Each replan takes an offer or a job away; a run that needs more goes one by one."""
+_GATHERING: Final = 0.4
+"""Work units spent on gathering a run; one gang at a time does most of it, and more brings little."""
+_ANYWHERE: Final = NetworkTopologySpec()
+
+
+class JointTurns:
+    """Plans runs of jobs when the first of them has its turn.
+
+    Parameters
+    ----------
+    evicting
+        Jobs that find no place may have others evicted.
+
+    Attributes
+    ----------
+    plans
+        What was planned, run after run.
+    """
+
+    def __init__(self, workspace: Workspace, plugins: PluginSet, limits: Limits, *, evicting: bool) -> None:
+        self._evicting = evicting
+        self._workspace = workspace
+        self._plugins = plugins
+        self._limits = limits
+        self._settled: dict[str, Outcome] = {}
+        self.plans: list[JointPlan] = []
+        tree = workspace.snapshot.once(network_tree)
+        self._tree = flat_tree(workspace) if tree is None else tree
+        self._whole = len(self._tree.nodes) == len(workspace.layout.names)
+
+    def turns(self, queue: Iterable[Pod | Job]) -> Iterator[Pod | Job]:
+        """Give the turns as they come; a run of jobs has been planned when its first job is given."""
+        run: list[Job] = []
+        for turn in queue:
+            if isinstance(turn, Job) and (self._joins(turn) or self._takes_nothing(turn)):
+                if self._evicting and run and _priority(run[-1]) != _priority(turn):
+                    yield from self._planned(run)
+                    run = []
+                run.append(turn)
+                continue
+            yield from self._planned(run)
+            run = []
+            yield turn
+        yield from self._planned(run)
+
+    def settled(self, job: Job) -> Outcome | None:
+        """Give what was decided about a job when its run was planned; ``None`` for its own turn."""
+        return self._settled.get(job.name)
+
+    def _takes_nothing(self, job: Job) -> bool:
+        return bool(job.refusal) or any(pod.gated for pod in job.pods)
+
+    def _joins(self, job: Job) -> bool:
+        """Tell whether a job can be planned with others: all or nothing, and free to go anywhere."""
+        return (
+            not self._takes_nothing(job)
+            and job.strict
+            and (job.spec is not None or self._whole)
+            and sum(job.least(name) for name in job.members) > 0
+            and not any(pod.nominated_node for pod in job.pods)
+        )
+
+    def _planned(self, run: Sequence[Job]) -> Iterator[Job]:
+        jobs = [job for job in run if self._joins(job)]
+        if len(jobs) > 1:
+            self._plan(jobs)
+        yield from run
+
+    def _plan(self, jobs: Sequence[Job]) -> None:
+        """Plan and bind; leave everything as it was where that does not work out."""
+        everyone = jobs
+        jobs = [job for job in jobs if not isinstance(self._outline([job]), Unschedulable)]
+        cut: dict[tuple[PodKey, int], int] = {}
+        for _ in range(_REPLANS):
+            outline = self._outline(jobs)
+            if len(jobs) < 2 or isinstance(outline, Unschedulable):
+                return
+            offers = _cut(outline, cut)
+            gangs = self._gangs(jobs, outline, offers)
+            plan = plan_queue(self._tree, gangs, limits=self._limits, gathering=_GATHERING)
+            mark = self._workspace.checkpoint()
+            bound = self._bind(jobs, outline, plan, np.zeros_like(offers))
+            if isinstance(bound, dict):
+                # What several shapes take from each other is not seen in the offers of each.
+                exact = len(jobs) == len(everyone) and (not cut or len(outline.classes) == 1)
+                if not (exact and self._settles(jobs, plan)):
+                    self._workspace.rollback(mark)
+                    if self._fewer(everyone, bound):
+                        return
+                    bound = self._bind(jobs, outline, plan, np.zeros_like(offers))
+                    assert isinstance(bound, dict), "the same plan on the same nodes is bound again"
+                self._keep(everyone, plan, bound, exact=exact)
+                return
+            self._workspace.rollback(mark)
+            job, why = bound
+            if isinstance(why, Unschedulable):
+                jobs = [one for one in jobs if one is not job]
+            else:
+                cut |= why
+
+    def _settles(self, jobs: Sequence[Job], plan: QueuePlan) -> bool:
+        """Tell whether more jobs cannot start."""
+        return not plan.waiting or plan.settles_who_starts(len({_priority(job) for job in jobs}))
+
+    def _fewer(self, jobs: Sequence[Job], started: Collection[str]) -> bool:
+        """Tell whether one by one would be better: more jobs of the highest priority where they differ."""
+        mark = self._workspace.checkpoint()
+        alone = {
+            job.name for job in jobs if place_job(self._workspace, self._plugins, job, self._limits)[1].placed
+        }
+        self._workspace.rollback(mark)
+        tiers = sorted({_priority(job) for job in jobs}, reverse=True)
+
+        def numbers(names: Collection[str]) -> list[int]:
+            return [sum(job.name in names for job in jobs if _priority(job) == tier) for tier in tiers]
+
+        return numbers(alone) > numbers(started)
+
+    def _outline(self, jobs: Sequence[Job]) -> Outline | Unschedulable:
+        pods = [pod for job in jobs for pod in job.pods]
+        return outline_of(self._workspace, self._plugins, pods, self._tree)
+
+    def _gangs(self, jobs: Sequence[Job], outline: Outline, offers: IntMatrix) -> list[QueuedGang]:
+        return [
+            QueuedGang(
+                name=job.name,
+                demand=demand_of(self._workspace, job, job.spec or _ANYWHERE, self._tree, outline, offers),
+                priority=_priority(job),
+            )
+            for job in jobs
+        ]
+
+    def _bind(
+        self, jobs: Sequence[Job], outline: Outline, plan: QueuePlan, taken: IntMatrix
+    ) -> dict[str, dict[PodKey, PodDecision]] | tuple[Job, Unschedulable | dict[tuple[PodKey, int], int]]:
+        """Bind the plan in queue order; or name the job that fails and why: refused, or an offer to cut."""
+        done: dict[str, dict[PodKey, PodDecision]] = {}
+        for job in jobs:
+            nodes: Mapping[str, str] = plan.placements.get(job.name, {})
+            bound = bind_plan(self._workspace, self._plugins, outline, nodes)
+            if isinstance(bound, Unschedulable):
+                return job, bound
+            if isinstance(bound, Barred):
+                shape = next(number for number, count in enumerate(bound.counts) if count)
+                some = next(pod for pod in outline.members if outline.shape_of[str(pod.key)] == shape)
+                most = int(taken[shape, bound.node]) + bound.counts[shape] - 1
+                return job, {(some.key, bound.node): most}
+            if bound:
+                done[job.name] = bound
+            for key, node_name in nodes.items():
+                taken[outline.shape_of[key], self._tree.node_index[node_name]] += 1
+        return done
+
+    def _keep(
+        self,
+        jobs: Sequence[Job],
+        plan: QueuePlan,
+        bound: Mapping[str, dict[PodKey, PodDecision]],
+        *,
+        exact: bool,
+    ) -> None:
+        """Write down what was bound."""
+        certificate = plan.certificate
+        if not exact:
+            certificate = Certificate(CertificateStatus.HEURISTIC, certificate.objective)
+        for job in jobs:
+            if job.name not in bound:
+                continue
+            nodes = plan.placements[job.name]
+            rows = [self._tree.node_index[node] for node in nodes.values()]
+            counts = np.bincount(rows, minlength=len(self._tree.nodes))
+            domains = domains_used(self._tree, counts)
+            answer = GangPlacement(nodes=nodes, certificate=certificate, domains=domains)
+            decisions = marked(self._workspace, job, bound[job.name])
+            self._settled[job.name] = finish(job, decisions, answer, cut=False)
+        self.plans.append(
+            JointPlan(
+                jobs=tuple(job.name for job in jobs),
+                started=tuple(job.name for job in jobs if job.name in bound),
+                one_by_one=len(plan.in_order),
+                certificate=certificate,
+            )
+        )
+
+
+def _priority(job: Job) -> int:
+    """Give what counts in the queue: the highest among the members that wait."""
+    return max(pod.priority for pod in job.pods)
+
+
+def _cut(outline: Outline, cut: Mapping[tuple[PodKey, int], int]) -> IntMatrix:
+    """Give the offers of the nodes, less what is known not to hold."""
+    offers = offers_of(outline)
+    for (pod, node), most in cut.items():
+        shape = outline.shape_of.get(str(pod))
+        if shape is not None:
+            offers[shape, node] = min(int(offers[shape, node]), most)
+    return offers

@@ -1,0 +1,117 @@
+"""InterPodAffinity: near some pods, far from others."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore.framework.plugin import Evaluator, Plugin, Scope
+from koordcore.framework.workspace import Workspace
+from koordcore.model.decisions import Shortfall
+from koordcore.model.pods import Pod
+from koordcore.model.policy import InterPodArgs
+from koordcore.scheduling.plugins.neighbours import Neighbours, affine, namespace_labels, pod_groups
+from koordcore.scoring.interpod import (
+    REASON_AFFINITY,
+    REASON_ANTI_AFFINITY,
+    REASON_EXISTING_ANTI_AFFINITY,
+    InterPodFilter,
+    InterPodRequest,
+    InterPodScore,
+    Namespaces,
+    interpod_request,
+    normalise_interpod,
+)
+
+__all__ = ["InterPodAffinity"]
+
+
+class InterPodEvaluator(Evaluator):
+    """Filter and score of one kind of pods."""
+
+    scope = Scope.CLUSTER
+    normalises = True
+
+    def __init__(self, workspace: Workspace, request: InterPodRequest, args: InterPodArgs) -> None:
+        self._workspace = workspace
+        self._request = request
+        self._args = args
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours(self._workspace, self.lending)
+
+    @cached_property
+    def _parts(self) -> tuple[InterPodFilter, InterPodScore]:
+        # Made at the first question: only then is it known what reservations lend to the class.
+        groups = self._neighbours.now()
+        namespaces = Namespaces(self._workspace.snapshot.once(namespace_labels))
+        return (
+            InterPodFilter(groups, namespaces, self._request),
+            InterPodScore(groups, namespaces, self._request, self._args),
+        )
+
+    @property
+    def _filter(self) -> InterPodFilter:
+        self._neighbours.now()
+        return self._parts[0]
+
+    def fits(self, rows: Rows) -> BoolVector | None:
+        judge = self._filter
+        return judge.fits()[rows] if judge.active else None
+
+    def _refused(self) -> tuple[BoolVector, BoolVector, BoolVector]:
+        lonely, crowded, unwanted = self._filter.judge()
+        crowded = crowded & ~lonely
+        return lonely, crowded, unwanted & ~lonely & ~crowded
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        lonely, crowded, unwanted = self._refused()
+        return [
+            (REASON_AFFINITY, lonely[rows]),
+            (REASON_ANTI_AFFINITY, crowded[rows]),
+            (REASON_EXISTING_ANTI_AFFINITY, unwanted[rows]),
+        ]
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        return self._refused()[0][rows]
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        at = slice(row, row + 1)
+        return tuple(
+            Shortfall(reason, resolvable=reason != REASON_AFFINITY)
+            for reason, mask in self.reasons(at)
+            if mask.any()
+        )
+
+    def scores(self, rows: Rows) -> IntVector | None:
+        self._neighbours.now()
+        raw = self._parts[1].raw()
+        return None if raw is None else raw[rows]
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        if not feasible.any():
+            return np.zeros_like(raw)
+        return normalise_interpod(raw, feasible)
+
+
+class InterPodAffinity(Plugin):
+    """Terms of the pod towards those that run, and theirs towards it."""
+
+    name = "InterPodAffinity"
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        own = pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
+        if not own and not affine(self.workspace):
+            return None
+        groups = pod_groups(self.workspace)
+        if not own and not groups.concerned(pod.labels):
+            return None
+        return interpod_request(pod, groups.term_keys)
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return InterPodEvaluator(self.workspace, request, self.args or InterPodArgs())

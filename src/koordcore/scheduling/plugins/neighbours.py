@@ -1,0 +1,107 @@
+"""The ledger of running pods that spread and inter-pod affinity share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from koordcore.framework.workspace import Workspace
+from koordcore.model.cluster import Namespace
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.records import ClusterRecord
+from koordcore.reservations.cache import Lending
+from koordcore.scoring.groups import PodGroups
+from koordcore.snapshot import ClusterSnapshot, changed_rows
+
+__all__ = ["Neighbours", "affine", "namespace_labels", "pod_groups"]
+
+
+def _start(workspace: Workspace) -> PodGroups:
+    states = workspace.snapshot.nodes
+    return PodGroups(workspace.layout, ((pod, row) for row, state in enumerate(states) for pod in state.pods))
+
+
+def pod_groups(workspace: Workspace) -> PodGroups:
+    """Give the groups of the pods that run now."""
+    groups = workspace.once(_start)
+    groups.read(workspace.journal)
+    return groups
+
+
+class Neighbours:
+    """The pods that count as neighbours for one class of pods.
+
+    All that run; but a pod that stands for a reservation is no neighbour of pods that may use it.
+    """
+
+    def __init__(self, workspace: Workspace, lending: Lending | None) -> None:
+        self._workspace = workspace
+        self._absent = frozenset[PodKey]() if lending is None else lending.holder_keys
+        self._own: PodGroups | None = None
+        self._journal: list[tuple[Pod, int, int]] = []
+        self._read = 0
+
+    def now(self) -> PodGroups:
+        """Give their groups as they are now."""
+        if not self._absent:
+            return pod_groups(self._workspace)
+        if self._own is None:
+            states = enumerate(self._workspace.snapshot.nodes)
+            there = ((pod, row) for row, state in states for pod in state.pods)
+            self._own = PodGroups(self._workspace.layout, filter(self._counts, there))
+        journal = self._workspace.journal
+        end = len(journal)
+        self._journal.extend(filter(self._counts, journal[self._read : end]))
+        self._read = end
+        self._own.read(self._journal)
+        return self._own
+
+    def _counts(self, entry: tuple[Any, ...]) -> bool:
+        return entry[0].key not in self._absent
+
+
+def _terms(snapshot: ClusterSnapshot) -> bool:
+    return any(map(has_terms, snapshot.nodes))
+
+
+def _terms_again(
+    nodes: tuple[NodeState, ...], records: tuple[ClusterRecord, ...], value: bool, snapshot: ClusterSnapshot
+) -> bool:
+    """Look only at nodes that changed; where there were terms, that there may be some is good enough."""
+    del records
+    after = snapshot.nodes
+    return value or any(has_terms(after[row]) for row in changed_rows(nodes, after))
+
+
+def has_terms(state: NodeState) -> bool:
+    """Tell whether a pod on a node has terms towards other pods."""
+    return any(
+        pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None for pod in state.pods
+    )
+
+
+class _Terms:
+    """Whether anybody has terms towards other pods; once true it stays so."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.any = workspace.snapshot.derived(_terms, _terms_again)
+        self.read = 0
+
+
+def affine(workspace: Workspace) -> bool:
+    """Tell whether any running pod has terms towards others; where none has, plain pods need no ledger."""
+    terms = workspace.once(_Terms)
+    if not terms.any:
+        end = len(workspace.journal)
+        terms.any = any(
+            pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
+            for pod, _, _ in workspace.journal[terms.read : end]
+        )
+        terms.read = end
+    return terms.any
+
+
+def namespace_labels(snapshot: ClusterSnapshot) -> Mapping[str, Mapping[str, str]]:
+    """Give the labels of every namespace that exists as an object."""
+    return {one.name: one.labels for one in snapshot.of(Namespace)}

@@ -1,0 +1,57 @@
+"""NodeNUMAResource where no node tells its topology: pods that ask for nothing special are only scored."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import AMOUNT_LIMIT, IntVector, Rows
+from koordcore.allocators.numa_align import is_scalar
+from koordcore.allocators.numa_request import CPURequest
+from koordcore.framework.plugin import Evaluator, Scope
+from koordcore.framework.workspace import REQUESTED, Workspace
+from koordcore.model.numa import NUMAArgs
+from koordcore.model.policy import FitArgs, ScoringStrategy
+from koordcore.model.resources import Resources
+from koordcore.scheduling.plugins.resources import ScoredResources
+from koordcore.scoring.resources import least_percent, most_percent
+
+__all__ = ["WholeNode", "WholeNodeEvaluator", "whole_node"]
+
+
+@attrs.frozen(cache_hash=True)
+class WholeNode:
+    """A request that no NUMA node, CPU or device enters into."""
+
+    requests: Resources
+
+
+@lru_cache(maxsize=4096)
+def whole_node(asked: CPURequest) -> WholeNode | None:
+    """Give a request as one for amounts only; ``None`` where it is more than that."""
+    return WholeNode(asked.requests) if asked == CPURequest(requests=asked.requests) else None
+
+
+class WholeNodeEvaluator(Evaluator):
+    """Any node does; it is rated as a whole, by what its pods ask for."""
+
+    scope = Scope.NODE
+
+    def __init__(self, workspace: Workspace, requests: Resources, args: NUMAArgs) -> None:
+        self._workspace = workspace
+        kept = [(name, weight) for name, weight in args.weights if not is_scalar(name) or requests.get(name)]
+        self._scored = ScoredResources(workspace, kept, FitArgs())
+        own = [min(requests.get(name, 0), AMOUNT_LIMIT) for name in self._scored.names]
+        self._own = np.array(own, np.int64)[:, None]
+        most = args.scoring is ScoringStrategy.MOST_ALLOCATED
+        self._percent = most_percent if most else least_percent
+
+    def scores(self, rows: Rows) -> IntVector:
+        scored = self._scored
+        used = self._workspace.at(rows)[REQUESTED][scored.index] + self._own
+        lifted = None if self.lending is None else self.lending.lifted(rows)
+        if lifted is not None:
+            used -= lifted[scored.index]
+        return scored.mean(self._percent(used, scored.capacity.at(rows)), rows)

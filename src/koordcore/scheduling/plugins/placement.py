@@ -1,0 +1,283 @@
+"""Where a pod may sit by name, label, taint and port: the label plugins of the stock scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import BoolVector, ClusterLayout, IntVector, Rows
+from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope, default_normalise
+from koordcore.model.affinity import NodeAffinity
+from koordcore.model.decisions import Shortfall
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import HostPort, Pod
+from koordcore.model.policy import NodeAffinityArgs
+from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
+from koordcore.scoring.labels import (
+    count_soft_taints,
+    fit_selector,
+    fit_taints,
+    fit_term,
+    fit_unschedulable,
+    named_nodes,
+    score_preferred,
+    untolerated_taint,
+)
+from koordcore.snapshot import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from koordcore.reservations.cache import Rooms
+
+__all__ = ["NodeLabels", "NodeName", "NodePorts", "Taints", "Unschedulable"]
+
+
+class MaskEvaluator(Evaluator):
+    """A fixed mask with one reason; evicting pods never helps."""
+
+    reason: str
+
+    def __init__(self, mask: BoolVector, reason: str) -> None:
+        self._mask = mask
+        self.reason = reason
+
+    def fits(self, rows: Rows) -> BoolVector:
+        return self._mask[rows]
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        return [(self.reason, ~self._mask[rows])]
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        return ~self._mask[rows]
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        return () if self._mask[row] else (Shortfall(self.reason, resolvable=False),)
+
+
+class Unschedulable(Plugin):
+    """Cordoned nodes take only pods that tolerate it."""
+
+    name = "NodeUnschedulable"
+
+    def request_of(self, pod: Pod) -> Hashable:
+        return pod.tolerations
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        mask = fit_unschedulable(self.workspace.layout, pod.tolerations)
+        return MaskEvaluator(mask, "node(s) were unschedulable")
+
+
+class NodeName(Plugin):
+    """A pod that names its node sits there or nowhere."""
+
+    name = "NodeName"
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        return pod.node_name or None
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        mask = np.array([name == request for name in self.workspace.layout.names], bool)
+        return MaskEvaluator(mask, "node(s) didn't match the requested node name")
+
+
+class TaintEvaluator(MaskEvaluator):
+    """Hard taints keep away, soft ones count against a node."""
+
+    normalises = True
+
+    def __init__(self, layout: ClusterLayout, pod: Pod) -> None:
+        super().__init__(fit_taints(layout, pod.tolerations), "node(s) had untolerated taint(s)")
+        self._layout = layout
+        self._pod = pod
+        self._soft = count_soft_taints(layout, pod.tolerations)
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        taint = untolerated_taint(self._layout.nodes[row].taints, self._pod.tolerations)
+        if taint is None:
+            return ()
+        return (Shortfall(f"node(s) had untolerated taint {taint}", resolvable=False),)
+
+    def scores(self, rows: Rows) -> IntVector:
+        return self._soft[rows]
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        return default_normalise(raw, feasible, reverse=True)
+
+
+class Taints(Plugin):
+    """Taints and what tolerates them."""
+
+    name = "TaintToleration"
+
+    def request_of(self, pod: Pod) -> Hashable:
+        return pod.tolerations
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return TaintEvaluator(self.workspace.layout, pod)
+
+
+@attrs.frozen
+class NodeLabelRequest:
+    """What a pod wants of node labels: its selector as a term, its affinity, and that of the policy."""
+
+    selector: NodeSelectorTerm
+    affinity: NodeAffinity | None
+
+
+class NodeLabelEvaluator(Evaluator):
+    """Required and preferred node affinity with the node selector."""
+
+    normalises = True
+
+    def __init__(self, layout: ClusterLayout, request: NodeLabelRequest, added: NodeAffinity | None) -> None:
+        everywhere = np.ones(len(layout.names), bool)
+        self._names = layout.names
+        self._enforced = everywhere
+        if added is not None and added.required is not None:
+            self._enforced = fit_selector(layout, added.required)
+        self._own = everywhere
+        self.named: tuple[str, ...] | None = None
+        if request.selector.expressions:
+            self._own = fit_term(layout, request.selector)
+        affinity = request.affinity
+        if affinity is not None and affinity.required is not None:
+            self._own = self._own & fit_selector(layout, affinity.required)
+            if affinity.required.terms:
+                self.named = named_nodes(affinity.required)
+        self._required = (
+            bool(request.selector.expressions)
+            or (affinity is not None and affinity.required is not None)
+            or (added is not None and added.required is not None)
+        )
+        preferred = (*(added.preferred if added else ()), *(affinity.preferred if affinity else ()))
+        self._preferred = score_preferred(layout, preferred) if preferred else None
+
+    def refuse(self) -> Refusal | None:
+        return Refusal("pod affinity terms conflict") if self.named == () else None
+
+    def restriction(self) -> BoolVector | None:
+        if self.named is None:
+            return None
+        return np.array([name in self.named for name in self._names], bool)
+
+    def fits(self, rows: Rows) -> BoolVector | None:
+        if not self._required:
+            return None
+        return self._enforced[rows] & self._own[rows]
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        enforced = self._enforced[rows]
+        return [
+            ("node(s) didn't match scheduler-enforced node affinity", ~enforced),
+            ("node(s) didn't match Pod's node affinity/selector", enforced & ~self._own[rows]),
+        ]
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        return ~(self._enforced[rows] & self._own[rows])
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        at = slice(row, row + 1)
+        return tuple(Shortfall(reason, resolvable=False) for reason, mask in self.reasons(at) if mask.any())
+
+    def scores(self, rows: Rows) -> IntVector | None:
+        return None if self._preferred is None else self._preferred[rows]
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        return default_normalise(raw, feasible)
+
+
+class NodeLabels(Plugin):
+    """Node selector and node affinity."""
+
+    name = "NodeAffinity"
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        affinity = pod.affinity.node if pod.affinity else None
+        if not pod.node_selector and affinity is None and (self.args is None or self.args.added is None):
+            return None
+        selector = NodeSelectorTerm(
+            tuple(
+                Requirement(key, SelectorOperator.IN, (value,))
+                for key, value in sorted(pod.node_selector.items())
+            )
+        )
+        return NodeLabelRequest(selector, affinity)
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        args = self.args or NodeAffinityArgs()
+        return NodeLabelEvaluator(self.workspace.layout, request, args.added)
+
+
+def ports_in_use(snapshot: ClusterSnapshot, state: NodeState) -> tuple[HostPort, ...]:
+    """Give the host ports that are open on a node."""
+    del snapshot
+    return tuple(port for pod in state.pods for port in pod.host_ports)
+
+
+class PortEvaluator(Evaluator):
+    """No port that the pod opens is open already."""
+
+    scope = Scope.NODE
+    reason = "node(s) didn't have free ports for the requested pod ports"
+
+    def __init__(self, used: list[tuple[HostPort, ...]], ports: tuple[HostPort, ...]) -> None:
+        self._used = used
+        self._ports = ports
+
+    def _free(self, row: int, lent: Iterable[HostPort] = ()) -> bool:
+        held = list(self._used[row])
+        for port in lent:
+            held.remove(port)  # once: a port that a user of the reservation opened stands twice
+        return not any(wanted.conflicts(port) for port in held for wanted in self._ports)
+
+    def fits(self, rows: Rows) -> BoolVector:
+        fitting = self.fits_outside(rows)
+        if self.lending is not None:
+            rooms = self.lending.rooms(rows)
+            fitting |= rooms.any_at(self.fits_from(rooms), len(self._used))[rows]
+        return fitting
+
+    def fits_outside(self, rows: Rows) -> BoolVector:
+        numbers = range(len(self._used))[rows] if isinstance(rows, slice) else rows.tolist()
+        return np.array([self._free(row) for row in numbers], bool)
+
+    def fits_from(self, rooms: Rooms) -> BoolVector:
+        every = (rooms.room(index) for index in range(len(rooms.rows)))
+        return np.array([self._free(room.row, room.ports) for room in every], bool)
+
+    def slots(self, most: int) -> IntVector:
+        # The pod's own ports clash with those of its twin.
+        return np.ones(len(self._used), np.int64)
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        return [(self.reason, ~self.fits(rows))]
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        return () if self._free(row) else (Shortfall(self.reason),)
+
+
+class NodePorts(Plugin):
+    """Host ports."""
+
+    name = "NodePorts"
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        return pod.host_ports or None
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return PortEvaluator(self.workspace.values(ports_in_use), request)
+
+    def placed(self, pod: Pod, row: int) -> None:
+        if pod.host_ports:
+            used = self.workspace.values(ports_in_use)
+            self.workspace.put(used, row, (*used[row], *pod.host_ports))
+
+    def removed(self, pod: Pod, row: int) -> None:
+        if pod.host_ports:
+            used = self.workspace.values(ports_in_use)
+            kept = list(used[row])
+            for port in pod.host_ports:
+                kept.remove(port)
+            self.workspace.put(used, row, tuple(kept))

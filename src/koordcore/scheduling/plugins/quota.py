@@ -1,0 +1,98 @@
+"""ElasticQuota: a pod is placed only while its quota allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import attrs
+
+from koordcore.framework.plugin import Evaluator, Plugin, Refusal
+from koordcore.framework.workspace import Workspace
+from koordcore.model.pods import Pod
+from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
+from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota.admission import QuotaRefusal, admit
+from koordcore.quota.cluster import cluster_ledger
+from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["QuotaPlugin", "snapshot_ledger"]
+
+
+def snapshot_ledger(snapshot: ClusterSnapshot, policy: QuotaPolicy) -> QuotaLedger:
+    """Open the ledger of a whole snapshot, once for it and the policy."""
+    return cluster_ledger(snapshot, policy=policy)
+
+
+class QuotaEvaluator(Evaluator):
+    """Admission of one kind of pods; it looks at no node."""
+
+    def __init__(self, plugin: QuotaPlugin, pod: QuotaPod) -> None:
+        self._plugin = plugin
+        self._pod = pod
+
+    def refuse(self) -> Refusal | None:
+        verdict = admit(self._plugin.ledger, self._pod)
+        if isinstance(verdict, QuotaRefusal):
+            return Refusal(verdict.message, resolvable=verdict.resolvable)
+        return None
+
+
+class QuotaPlugin(Plugin):
+    """The quota tree of the cluster; silent where there are no quotas.
+
+    The arguments are a :class:`~koordcore.model.quotas.QuotaPolicy`.
+    """
+
+    name = "ElasticQuota"
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        snapshot = workspace.snapshot
+        self._active = bool(snapshot.of(ElasticQuota))
+        policy = args or QuotaPolicy()
+        self.ledger = (
+            snapshot.once(snapshot_ledger, policy)
+            if self._active
+            else open_ledger((), total={}, policy=policy)
+        )
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        if not self._active:
+            return None
+        asked = quota_pod_of(pod)
+        quota = self.ledger.resolve(asked)
+        # Messages may name the quota and the amounts, and nothing else of the pod.
+        return None if quota is None else (quota, tuple(asked.request.items()), asked.preemptible)
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return QuotaEvaluator(self, quota_pod_of(pod))
+
+    def placed(self, pod: Pod, row: int) -> None:
+        self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
+        self._change(self.ledger.untrack(quota_pod_of(pod)) if self._active else self.ledger)
+
+    def promised(self, pod: Pod, row: int) -> None:
+        """Count a pod that is nominated as if it ran."""
+        self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)
+
+    def withdrawn(self, pod: Pod, row: int) -> None:
+        """Take a promise back; the pod still asks."""
+        self._change(self.ledger.forget(_tracked(pod)) if self._active else self.ledger)
+
+    def _change(self, ledger: QuotaLedger) -> None:
+        before, self.ledger = self.ledger, ledger
+
+        def undo() -> None:
+            self.ledger = before
+
+        if ledger is not before:
+            self.workspace.log(undo)
+
+
+def _tracked(pod: Pod) -> QuotaPod:
+    return attrs.evolve(quota_pod_of(pod), node="")

@@ -1,0 +1,457 @@
+"""Reservation: room that is held for some pods, lent to them and kept from all others.
+
+What reservations hold stands in the columns like pods, so that pods which they do not concern need no rule
+at all. A pod that may use some of them is served by one of these or by the node itself, in everything that it
+asks for together: amounts, CPUs and devices (rulings 3, 5 and 23). Each other plugin answers for the node as
+if the reservations that the pod may use were gone; here it is decided whether one of them serves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
+from koordcore.errors import ManifestError
+from koordcore.framework.plugin import (
+    Evaluator,
+    Plugin,
+    Refusal,
+    Reserved,
+    Scope,
+    default_normalise,
+)
+from koordcore.framework.workspace import Workspace
+from koordcore.model.decisions import Shortfall
+from koordcore.model.mappings import EMPTY
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.reservations import DEFAULT_RESERVATION_ARGS, AllocatePolicy, ReservationArgs
+from koordcore.model.resources import PODS, counted
+from koordcore.protocol.operating_pod import is_operating_pod
+from koordcore.protocol.reservation import (
+    RESERVATION_ALLOCATED,
+    RESERVATION_NODE,
+    ReservationWish,
+    format_allocated_reservation,
+    is_reserve_pod,
+    reservation_wish,
+)
+from koordcore.reservations.cache import Lending, ReservationLedger, Room, Rooms
+from koordcore.reservations.filter import (
+    NO_RESERVATION,
+    POLICY_CONFLICT,
+)
+from koordcore.reservations.match import AFFINITY_REFUSED
+from koordcore.reservations.nominate import PREFERRED_SCORE
+from koordcore.reservations.preallocation import (
+    NO_CANDIDATE,
+    is_candidate,
+    pre_allocation_refusal,
+    requires_pods,
+)
+from koordcore.scheduling.plugins.holder import HolderEvaluator, WaitingReservation, agreeing
+
+__all__ = ["ReservationEvaluator", "ReservationPlugin"]
+
+_NO_ROOM: Final = -1
+_BY_NODE: Final = " by node"
+
+
+@attrs.frozen
+class _Wanted:
+    """What a pod wants of reservations: its own words, and the numbers of those that it may use."""
+
+    wish: ReservationWish
+    matched: tuple[int, ...]
+    requests: tuple[tuple[str, int], ...]
+    acts: bool = False
+    """It will act as a reservation, beside such as do not go with that on one node."""
+    planned: int | None = None
+    """The reservation that is meant for it, when all pods of a call are matched together."""
+
+
+class ReservationEvaluator(Evaluator):
+    """Filter, score and choice for one class of pods that reservations concern."""
+
+    scope = Scope.NODE
+    normalises = True
+
+    def __init__(self, plugin: ReservationPlugin, pod: Pod, wanted: _Wanted) -> None:
+        self._plugin = plugin
+        self._ledger = plugin.ledger
+        self._wish = wanted.wish
+        self._required = wanted.wish.affinity is not None
+        self._acts = wanted.acts
+        self._planned = wanted.planned
+        matched = np.zeros(len(self._ledger.states), bool)
+        matched[list(wanted.matched)] = True
+        self._lent = Lending(
+            self._ledger, matched, together=wanted.wish.ignored, required=wanted.wish.affinity is not None
+        )
+        self._partners: list[Evaluator] = []
+        self._scoring: list[Evaluator] = []
+        index = plugin.workspace.layout.index
+        self._asked = [
+            (index[name], amount)
+            for name, amount in pod.requests.items()
+            if amount > 0
+            and name in index
+            and name != PODS
+            and counted(name)
+            and not plugin.args.ignores(name)
+        ]
+        self._names = set(pod.requests)
+        number = len(plugin.workspace.layout.names)
+        self._chosen: IntVector = np.full(number, _NO_ROOM, np.int64)
+        self._lent.chosen = self._chosen
+        self._raw: IntVector = np.zeros(number, np.int64)
+        self._order: IntVector = np.zeros(number, np.int64)
+
+    def lend_to(self, others: Sequence[Evaluator], filters: Sequence[Evaluator]) -> None:
+        for one in others:
+            one.lending = self._lent
+        self._partners = list(filters)
+        self._scoring = [one for one in others if type(one).score_from is not Evaluator.score_from]
+
+    def refuse(self) -> Refusal | None:
+        if not self._required or (self._lent.matched & self._ledger.open).any():
+            return None
+        return Refusal(AFFINITY_REFUSED)
+
+    def restriction(self) -> BoolVector | None:
+        if not self._required:
+            return None
+        there = np.zeros(len(self._raw), bool)
+        there[self._ledger.row[self._lent.matched & self._ledger.open]] = True
+        return there
+
+    def _account(self, rooms: Rooms) -> BoolVector:
+        """Tell which rooms' accounts allow the pod, and concern it at all."""
+        serves = np.ones(len(rooms.rows), bool)
+        if self._lent.together or not len(rooms.rows):
+            return serves
+        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        account = self._ledger.account
+        for resource, amount in ((PODS_ROW, 1), *self._asked):
+            serves &= account[resource, numbers] >= amount
+        if not self._required:
+            states = self._ledger.states
+            # Without a wish of its own the pod is held only against what keeps account of what it asks for.
+            serves &= [not self._names.isdisjoint(states[one].names) for one in numbers.tolist()]
+        return serves
+
+    def _serving(self, rooms: Rooms) -> BoolVector:
+        serves = self._account(rooms)
+        for one in self._partners:
+            if serves.any():
+                serves &= one.fits_from(rooms)
+        return serves
+
+    def serving(self) -> BoolVector:
+        """Tell which reservations would serve the pods now, each by itself: ``(M,)``."""
+        found = np.zeros(len(self._ledger.states), bool)
+        rooms = self._lent.rooms(slice(None))
+        if not self._lent.together and len(rooms.rows):
+            found[[ids[0] for ids in rooms.ids]] = self._serving(rooms)
+        return found
+
+    def _outside(self, rows: Rows) -> BoolVector:
+        fits = np.ones(self._raw[rows].shape, bool)
+        for one in self._partners:
+            mask = one.fits_outside(rows)
+            if mask is not None:
+                fits &= mask
+        return fits
+
+    def fits(self, rows: Rows) -> BoolVector:
+        served = self._served(rows)
+        if self._acts:
+            served &= agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
+        return served
+
+    def _served(self, rows: Rows) -> BoolVector:
+        self._chosen[rows], self._raw[rows], self._order[rows] = _NO_ROOM, 0, 0
+        rooms = self._lent.rooms(rows)
+        if not len(rooms.rows):
+            return np.full(self._raw[rows].shape, not self._required)
+        serves = self._serving(rooms)
+        if not self._lent.together:
+            self._choose(rooms, serves)
+        inside = rooms.any_at(serves, len(self._raw))[rows]
+        if self._lent.together:
+            return inside | self._outside(rows)
+        if self._required:
+            return inside
+        concerned = rooms.any_at(np.ones_like(serves), len(self._raw))[rows]
+        return inside | ~concerned | self._outside(rows)
+
+    def _choose(self, rooms: Rooms, serves: BoolVector) -> None:
+        """Note the best room of each node, its score, and the smallest order that stands there."""
+        ledger = self._ledger
+        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        order = ledger.order[numbers]
+        ordered = order != 0
+        first = np.full(len(self._raw), np.iinfo(np.int64).max, np.int64)
+        np.minimum.at(first, rooms.rows[ordered], order[ordered])
+        there = rooms.rows[ordered]
+        self._order[there] = first[there]
+        picked = np.flatnonzero(serves)
+        if not len(picked):
+            return
+        numbers, rows = numbers[picked], rooms.rows[picked]
+        scores, exact = self._scores(numbers)
+        order = ledger.order[numbers]
+        # With an order first, by it; then by score, by the exact share, and by name (numbers go by name).
+        summed = scores + self._further_scores(rooms, picked)
+        keys = (numbers, -exact, -summed, order, order == 0, rows)
+        ranked = np.lexsort(keys)
+        _, firsts = np.unique(rows[ranked], return_index=True)
+        best = ranked[firsts]
+        self._chosen[rows[best]] = numbers[best]
+        self._raw[rows[best]] = scores[best]
+
+    def _further_scores(self, rooms: Rooms, picked: IntVector) -> IntVector:
+        """Add up what other plugins say about the rooms of a node that serve, each scaled to 100 there.
+
+        Where one room serves there is nothing to compare, and nobody is asked.
+        """
+        found = np.zeros(len(picked), np.int64)
+        if not self._scoring:
+            return found
+        rows = rooms.rows[picked]
+        for row in np.flatnonzero(np.bincount(rows) > 1).tolist():
+            here = np.flatnonzero(rows == row)
+            for one in self._scoring:
+                raw = np.array([one.score_from(rooms.room(int(at))) for at in picked[here]], np.int64)
+                found[here] += raw * 100 // max(1, int(raw.max()))
+        return found
+
+    def _scores(self, numbers: IntVector) -> tuple[IntVector, Any]:
+        """Score reservations as :func:`score_reservation` does, and with exact shares."""
+        ledger = self._ledger
+        capacity = ledger.capacity[:, numbers]
+        used = ledger.used[:, numbers].copy()
+        for resource, amount in self._asked:
+            used[resource] += amount
+        within = (capacity > 0) & (used <= capacity)
+        parts = np.where(within, 100 * used // np.maximum(capacity, 1), 0).sum(axis=0)
+        exact = np.where(within, 100.0 * used / np.maximum(capacity, 1), 0.0).sum(axis=0)
+        number = np.maximum(ledger.named[numbers], 1)
+        return parts // number, exact / number
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        rooms = self._lent.rooms(rows)
+        concerned = rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw))[rows]
+        found: list[tuple[str, BoolVector]] = []
+        if self._acts:
+            found.append((POLICY_CONFLICT, ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)))
+        if self._required:
+            found.append((AFFINITY_REFUSED, ~concerned))
+        names = self._plugin.workspace.layout.resources
+        free = self._plugin.workspace.free
+        told = np.zeros(len(self._raw), bool)
+        by_text: dict[str, IntVector] = {}
+
+        def note(text: str, mask: BoolVector) -> None:
+            if mask.any():
+                told[rooms.rows[mask]] = True
+                there = by_text.setdefault(text, np.zeros(len(self._raw), np.int64))
+                np.add.at(there, rooms.rows[mask], 1)
+
+        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        if len(numbers):
+            for resource, amount in ((PODS_ROW, 1), *self._asked):
+                lacking = free[resource, rooms.rows] + rooms.lent[resource] < amount
+                note(f"Insufficient {names[resource]}{_BY_NODE}", lacking)
+                if self._required:
+                    text = "Too many pods" if resource == PODS_ROW else f"Insufficient {names[resource]}"
+                    short = self._ledger.account[resource, numbers] < amount
+                    for suffix, mask in self._amounts(resource, amount, numbers, short):
+                        note(f"Reservation(s) {text}{suffix}", mask)
+        if not self._required:
+            # No account allows the pod, so the node itself would have to serve it.
+            at = np.flatnonzero(rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw)) & ~told)
+            for resource, amount in ((PODS_ROW, 1), *self._asked):
+                short = at[free[resource, at] < amount]
+                if len(short):
+                    told[short] = True
+                    text = f"Insufficient {names[resource]}{_BY_NODE}"
+                    by_text.setdefault(text, np.zeros(len(self._raw), np.int64))[short] = 1
+        for text, counts in sorted(by_text.items()):
+            # What the node lacks is said once, what reservations lack for each of them.
+            most = 1 if text.endswith(_BY_NODE) else int(counts.max())
+            found += [(text, counts[rows] > place) for place in range(most)]
+        found.append((NO_RESERVATION, concerned & ~told[rows]))
+        return found
+
+    def _amounts(
+        self, resource: int, amount: int, numbers: IntVector, short: BoolVector
+    ) -> list[tuple[str, BoolVector]]:
+        """Who asked for one reservation by its name is told the amounts as well."""
+        affinity = self._wish.affinity
+        if affinity is None or not affinity.name:
+            return [("", short)]
+        found = []
+        for place in np.flatnonzero(short).tolist():
+            number = int(numbers[place])
+            pods = len(self._ledger.states[number].assigned)
+            used = pods if resource == PODS_ROW else int(self._ledger.used[resource, number])
+            capacity = int(self._ledger.account[resource, number]) + used
+            mask = np.zeros(len(numbers), bool)
+            mask[place] = True
+            found.append((f", requested: {amount}, used: {used}, capacity: {capacity}", mask))
+        return found
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        rooms = self._lent.rooms(rows)
+        concerned = rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw))[rows]
+        hopeless = ~concerned if self._required else np.zeros_like(concerned)
+        if self._acts:
+            hopeless |= ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
+        return hopeless
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        at = slice(row, row + 1)
+        if self.fits(at)[0]:
+            return ()
+        hopeless = bool(self.unresolvable(at)[0])
+        return tuple(Shortfall(text, resolvable=not hopeless) for text, mask in self.reasons(at) if mask[0])
+
+    def scores(self, rows: Rows) -> IntVector | None:
+        silent = not (self._lent.matched & self._ledger.open).any() and not self._ledger.in_use
+        return None if self._wish.ignored or silent else self._raw[rows]
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        candidates = np.flatnonzero(feasible & (self._order != 0))
+        if len(candidates):
+            raw = raw.copy()
+            raw[candidates[self._order[candidates].argmin()]] = PREFERRED_SCORE
+        return default_normalise(raw, feasible)
+
+    def room_at(self, row: int) -> Room | None:
+        at = slice(row, row + 1)
+        rooms = self._lent.rooms(at)
+        if self._lent.together:
+            outside = bool(self._outside(at)[0])
+            return None if outside or not len(rooms.rows) else rooms.room(0)
+        chosen = int(self._chosen[row])
+        if chosen == _NO_ROOM:
+            return None
+        return rooms.room(rooms.ids.index((chosen,)))
+
+    def allocate_from(self, pod: Pod, row: int, room: Room) -> Reserved | Shortfall | None:
+        if self._lent.together:
+            return None
+        one = room.states[0].reservation
+        written = {RESERVATION_ALLOCATED: format_allocated_reservation(one.name, one.uid)}
+        return Reserved(written, notes=(f"reservation {one.name}",), reservation=one.name)
+
+    def allocate(self, pod: Pod, row: int) -> Reserved | Shortfall | None:
+        return None
+
+
+class ReservationPlugin(Plugin):
+    """Reservations of the cluster; the arguments are :class:`ReservationArgs`."""
+
+    name = "Reservation"
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self.args: ReservationArgs = args or DEFAULT_RESERVATION_ARGS
+        self.ledger: ReservationLedger = workspace.once(ReservationLedger)
+        self.plan: Mapping[PodKey, int] = EMPTY
+        """Numbers of the reservations that are meant for pods."""
+        # Running pods over which a reservation is being placed.
+        self._taken_in: dict[PodKey, list[Pod]] = {}
+
+    def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        if is_reserve_pod(pod):
+            return self._holder_of(pod)
+        try:
+            wish = reservation_wish(pod.labels, pod.annotations)
+        except ManifestError as error:
+            return Refusal(str(error))
+        if not self.ledger.states:
+            return _Wanted(wish, (), ()) if wish.affinity is not None else None
+        matched = self.ledger.matches(pod, wish)
+        acts = is_operating_pod(pod)
+        if not acts and not matched and wish.affinity is None and (wish.ignored or not self.ledger.in_use):
+            return None
+        planned = self.plan.get(pod.key)
+        return _Wanted(wish, matched, tuple(pod.requests.items()), acts, planned)
+
+    @property
+    def prefers(self) -> bool:
+        return False  # only once there is a plan
+
+    def preferred(self, pod: Pod) -> tuple[str, ...]:
+        planned = self.plan.get(pod.key)
+        row = -1 if planned is None else int(self.ledger.row[planned])
+        return (self.workspace.layout.names[row],) if row >= 0 else ()
+
+    def _holder_of(self, pod: Pod) -> Hashable | Refusal | None:
+        number = self.ledger.number_of.get(pod.key)
+        if number is None:
+            return None
+        one = self.ledger.states[number].reservation
+        if one.pre_allocation:
+            refusal = pre_allocation_refusal(one, self.args)
+            if refusal is not None:
+                return Refusal(refusal.reasons[0])
+        if one.problem:
+            return Refusal(one.problem)
+        over = (one.uid or one.name) if one.pre_allocation else ""
+        if requires_pods(one) and not self._has_candidate(number):
+            return Refusal(NO_CANDIDATE)
+        return WaitingReservation(one.allocate_policy, pod.annotations.get(RESERVATION_NODE, ""), over)
+
+    def _has_candidate(self, number: int) -> bool:
+        state, nodes = self.ledger.states[number], self.workspace.layout.nodes
+        return any(
+            is_candidate(pod, state, node, self.args)
+            for row, node in enumerate(nodes)
+            for pod in self.workspace.pods_on(row).values()
+        )
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        if isinstance(request, WaitingReservation):
+            return HolderEvaluator(self, pod, request)
+        return ReservationEvaluator(self, pod, request)
+
+    def remarks(self, pod: Pod, row: int) -> tuple[str, ...]:
+        if not self.ledger.by_row.get(row):
+            return ()
+        from koordcore.reservations.occupants import reserved_room
+
+        return reserved_room(self.workspace, pod, row)
+
+    def take_in(self, holder: Pod, row: int, pods: Iterable[Pod]) -> None:
+        """Write on running pods that they use the reservation that is being placed over them.
+
+        Plugins that look at the node's pods when the reservation comes to stand there see it with its users.
+        """
+        held = self.ledger.states[self.ledger.number_of[holder.key]].reservation
+        text = format_allocated_reservation(held.name, held.uid)
+        users = []
+        for one in pods:
+            owner = one.at(one.node_name, annotations={RESERVATION_ALLOCATED: text})
+            self.workspace.evict(one.key, row)
+            self.workspace.bind(owner, row)
+            users.append(owner)
+        self._taken_in[holder.key] = users
+
+    def placed(self, pod: Pod, row: int) -> None:
+        self.ledger.placed(pod, row)
+        for one in self._taken_in.pop(pod.key, ()):
+            self.ledger.placed(one, row)
+
+    def promised(self, pod: Pod, row: int) -> None:
+        """Count a pod that is nominated; a reservation lends nothing before its victims have gone."""
+        if not is_reserve_pod(pod):
+            self.placed(pod, row)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        self.ledger.removed(pod, row)

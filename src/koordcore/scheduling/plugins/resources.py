@@ -1,0 +1,496 @@
+"""Resource plugins: NodeResourcesFit, BalancedAllocation, FitPlus and ScarceResourceAvoidance.
+
+Filter and formulas as in the Kubernetes 1.35 scheduler libraries and Koordinator's plugins of those names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from koordcore._arrays import (
+    AMOUNT_LIMIT,
+    PODS_ROW,
+    BoolVector,
+    ClusterLayout,
+    IntMatrix,
+    IntVector,
+    Rows,
+    as_rows,
+)
+from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Scope
+from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
+from koordcore.model.decisions import Shortfall
+from koordcore.model.pods import Pod
+from koordcore.model.policy import BalancedArgs, FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
+from koordcore.scoring.resources import (
+    HALF,
+    MAX_SCORE,
+    Capacity,
+    FloatMatrix,
+    least_percent,
+    most_percent,
+    ratio_table,
+    score_balanced,
+    score_ratio,
+    score_scarce,
+    weighted_mean,
+)
+
+if TYPE_CHECKING:
+    from koordcore.reservations.cache import Rooms
+
+__all__ = ["BalancedAllocation", "FitPlus", "ResourceFit", "ScarceAvoidance"]
+
+NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+
+def _ignored(args: FitArgs, name: str) -> bool:
+    return name not in NATIVE and (name in args.ignored or name.split("/", 1)[0] in args.ignored_groups)
+
+
+def _looked_at(
+    resources: Iterable[tuple[str, int]], requests: Mapping[str, int]
+) -> tuple[tuple[str, int], ...]:
+    """Leave out, with its weight, a scalar that the pod does not ask for."""
+    return tuple([one for one in resources if one[0] in NATIVE or requests.get(one[0], 0) > 0])
+
+
+def _amounts(requests: Mapping[str, int], names: Sequence[str]) -> IntMatrix:
+    """Give a pod's amounts of some resources as a column: ``(K, 1)``."""
+    amounts = [min(requests.get(name, 0), AMOUNT_LIMIT) for name in names]
+    return np.array(amounts, np.int64).reshape(-1, 1)
+
+
+class FreeFloor:
+    """A lower bound of what is free on every node, so that most pods need not compare them all."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._floor: list[int] = workspace.free.min(axis=1, initial=AMOUNT_LIMIT).tolist()
+        self._read = len(workspace.touched)
+
+    def suffices(self, asked: Iterable[tuple[str, int, int]]) -> bool:
+        """Tell whether every node has room, by ``(name, resource, amount)``."""
+        workspace = self._workspace
+        for row in workspace.touched[self._read :]:
+            self._floor = list(map(min, self._floor, workspace.free[:, row].tolist()))
+        self._read = len(workspace.touched)
+        for _, resource, amount in asked:
+            if self._floor[resource] < amount:
+                self._floor[resource] = int(workspace.free[resource].min(initial=AMOUNT_LIMIT))
+                if self._floor[resource] < amount:
+                    return False
+        return True
+
+
+class FitColumns:
+    """Where the resources stand that some pods ask for; the same for all who name the same resources.
+
+    Attributes
+    ----------
+    present
+        Name and row of those that some node has.
+    absent
+        Names of the others.
+    scored
+        What the score looks at.
+    """
+
+    def __init__(self, workspace: Workspace, names: Sequence[str], args: FitArgs) -> None:
+        index = workspace.layout.index
+        asked = [name for name in names if name != PODS and counted(name) and not _ignored(args, name)]
+        self.present = [(name, index[name]) for name in asked if name in index]
+        self.absent = [name for name in asked if name not in index]
+        looked_at = _looked_at(args.resources, dict.fromkeys(names, 1))
+        self.scored = ScoredResources(workspace, looked_at, args)
+
+
+class FitEvaluator(Evaluator):
+    """Filter and score of one pod class."""
+
+    scope = Scope.NODE
+    amounts_only = True
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        requests: Mapping[str, int],
+        scored_requests: Mapping[str, int],
+        args: FitArgs,
+        columns: FitColumns,
+    ) -> None:
+        self._workspace = workspace
+        self._args = args
+        self._absent = {name: min(requests[name], AMOUNT_LIMIT) for name in columns.absent}
+        self._asked = [(PODS, PODS_ROW, 1)]
+        self._asked += [(name, row, min(requests[name], AMOUNT_LIMIT)) for name, row in columns.present]
+        self._scored = columns.scored
+        self._scored_requests = scored_requests
+        spent = [100.0 * scored_requests.get(name, 0) - HALF for name in columns.scored.names]
+        self.spent: FloatMatrix = np.array(spent).reshape(-1, 1)
+
+    def _free(self, rows: Rows) -> IntMatrix:
+        """What is free once the reservations that the pod may use are gone."""
+        free: IntMatrix = self._workspace.at(rows)[FREE]
+        lifted = None if self.lending is None else self.lending.lifted(rows)
+        return free if lifted is None else free + lifted
+
+    @property
+    def amounts(self) -> IntVector:
+        """What counts against a node: milli-CPU, bytes and counts by resource, one of ``pods``: ``(R,)``."""
+        amounts = np.zeros(len(self._workspace.layout.resources), np.int64)
+        for _, resource, amount in self._asked:
+            amounts[resource] = amount
+        return amounts
+
+    @property
+    def lent(self) -> IntMatrix | None:
+        """What reservations that the pod may use would add to the nodes' room: ``(R, N)``, or nothing."""
+        return None if self.lending is None else self.lending.lifted(slice(None))
+
+    def _each_fits(self, rows: Rows) -> list[BoolVector]:
+        free = self._free(rows)
+        return [free[resource] >= amount for _, resource, amount in self._asked]
+
+    def fits(self, rows: Rows) -> BoolVector:
+        return self._all_fit(self._free(rows))
+
+    def fits_everywhere(self) -> bool:
+        # Nothing that is lent makes less room.
+        return not self._absent and self._workspace.once(FreeFloor).suffices(self._asked)
+
+    def fits_from(self, rooms: Rooms) -> BoolVector:
+        return self._all_fit(self._workspace.free[:, rooms.rows] + rooms.lent)
+
+    def fits_outside(self, rows: Rows) -> BoolVector:
+        return self._all_fit(self._workspace.at(rows)[FREE])
+
+    @cached_property
+    def needed(self) -> IntMatrix:
+        """The least of each resource that has to be free, ``(R', 1)``, as far as the last one asked for."""
+        needed = [-(2**63)] * (1 + max(resource for _, resource, _ in self._asked))
+        for _, resource, amount in self._asked:
+            needed[resource] = amount
+        if self._absent:
+            needed[PODS_ROW] = 2**63 - 1
+        return np.array(needed, np.int64).reshape(-1, 1)
+
+    def _all_fit(self, free: IntMatrix) -> BoolVector:
+        # One comparison of a block is cheaper than one for each resource; what is not asked for always fits.
+        fitting: BoolVector = np.logical_and.reduce(free[: self.needed.shape[-2]] >= self.needed, axis=-2)
+        return fitting
+
+    @property
+    def likeness(self) -> Hashable:
+        least = self._args.strategy is ScoringStrategy.LEAST_ALLOCATED and self._scored.capacity.exact
+        return (id(self._scored), len(self.needed)) if least else None
+
+    def together(self, ones: Sequence[FitEvaluator]) -> FitEvaluator:
+        made = copy(self)
+        made.spent = np.stack([one.spent for one in ones])
+        made.needed = np.stack([one.needed for one in ones])
+        return made
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        found = [
+            (_reason(name), ~fitting)
+            for (name, _, _), fitting in zip(self._asked, self._each_fits(rows), strict=True)
+        ]
+        found += [(_reason(name), np.ones_like(found[0][1])) for name in self._absent]
+        return found
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        whole = self._workspace.layout.allocatable
+        never = np.zeros(whole[0, rows].shape, bool)
+        for _, resource, amount in self._asked[1:]:
+            never |= whole[resource, rows] < amount
+        if self._absent:
+            never[:] = True
+        return never
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        free = self._free(slice(row, row + 1))[:, 0]
+        whole = self._workspace.layout.allocatable[:, row]
+        found = [
+            Shortfall(
+                _reason(name),
+                name,
+                amount,
+                int(free[resource]),
+                resolvable=name == PODS or bool(amount <= whole[resource]),
+            )
+            for name, resource, amount in self._asked
+            if amount > free[resource]
+        ]
+        found += [
+            Shortfall(_reason(name), name, amount, 0, resolvable=False)
+            for name, amount in self._absent.items()
+        ]
+        return tuple(found)
+
+    def slots(self, most: int) -> IntVector:
+        free = self._free(slice(None))
+        number = np.full(free.shape[1], 0 if self._absent else most, np.int64)
+        for _, resource, amount in self._asked:
+            np.minimum(number, free[resource] // amount, out=number)
+        return np.maximum(number, 0, out=number)
+
+    def scores(self, rows: Rows) -> IntVector:
+        scored = self._scored
+        lifted = None if self.lending is None else self.lending.lifted(rows, scored=True)
+        capacity = scored.capacity.at(rows)
+        least = self._args.strategy is ScoringStrategy.LEAST_ALLOCATED
+        if least and capacity.exact:
+            hundredfold = scored.hundredfold_spare(rows) - self.spent
+            if lifted is not None:
+                hundredfold += 100.0 * lifted[scored.index]
+            return scored.mean(capacity.share(hundredfold), rows)
+        used = self._workspace.at(rows)[SCORED][scored.index] + _amounts(self._scored_requests, scored.names)
+        if lifted is not None:
+            used -= lifted[scored.index]
+        match self._args.strategy:
+            case ScoringStrategy.LEAST_ALLOCATED:
+                return scored.mean(least_percent(used, capacity), rows)
+            case ScoringStrategy.MOST_ALLOCATED:
+                return scored.mean(most_percent(used, capacity), rows)
+            case ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
+                return score_ratio(used, capacity, scored.weights_at(rows), scored.table)
+
+
+def _reason(name: str) -> str:
+    return "Too many pods" if name == PODS else f"Insufficient {name}"
+
+
+class _Capacities:
+    """One :class:`Capacity` for each list of names, whichever plugin asks."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        del workspace
+        self._made: dict[tuple[str, ...], Capacity] = {}
+
+    def of(self, layout: ClusterLayout, names: tuple[str, ...], index: Rows) -> Capacity:
+        """Give the capacities of some resources, made once."""
+        if names not in self._made:
+            self._made[names] = Capacity(layout.allocatable[index])
+        return self._made[names]
+
+
+class ScoredResources:
+    """The resources that a score looks at, on all nodes; shared by all classes that ask for the same names.
+
+    Parameters
+    ----------
+    workspace
+        Where the nodes are.
+    resources
+        Resource names with weights; names that no node has are left out.
+    args
+        Where the shape of a broken line comes from.
+    """
+
+    def __init__(self, workspace: Workspace, resources: Iterable[tuple[str, int]], args: FitArgs) -> None:
+        self._workspace = workspace
+        layout = workspace.layout
+        kept = [(name, weight) for name, weight in resources if name in layout.index]
+        self.names = tuple(name for name, _ in kept)
+        self.index = as_rows([layout.index[name] for name in self.names])
+        capacities = workspace.once(_Capacities)
+        self.capacity = capacities.of(layout, self.names, self.index)
+        weights = np.array([weight for _, weight in kept], np.int64)[:, None]
+        self.weights = np.where(self.capacity.present, weights, 0)
+        self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
+        self._even = self.capacity.everywhere and len(set(weights.flat)) == 1
+
+    def hundredfold_spare(self, rows: Rows) -> FloatMatrix:
+        """Give a hundred times what is spare, to be read only: ``(K, n)``."""
+        every = rows is ALL_ROWS
+        amounts = self._workspace.real[1] if every else self._workspace.at(rows)[SPARE] * 100.0
+        spare: FloatMatrix = amounts[self.index]
+        return spare
+
+    def requested(self, rows: Rows) -> IntMatrix | FloatMatrix:
+        """Give what is requested, to be read only: ``(K, n)``."""
+        every = rows is ALL_ROWS
+        amounts = self._workspace.real[0] if every else self._workspace.at(rows)[REQUESTED]
+        requested: IntMatrix | FloatMatrix = amounts[self.index]
+        return requested
+
+    def weights_at(self, rows: Rows) -> IntMatrix:
+        """Give the weights on some nodes, 0 for what a node does not have: ``(K, n)`` or ``(K, 1)``."""
+        return self.weights if self.capacity.uniform else self.weights[:, rows]
+
+    def mean(self, scores: IntMatrix | FloatMatrix, rows: Rows) -> IntVector:
+        """Average whole scores by weight, rounded down, leaving out what a node does not have.
+
+        The scores are overwritten: arrays that are in the cache already are the fastest to write.
+        """
+        if not self._even:
+            return weighted_mean(scores.astype(np.int64), self.weights_at(rows))
+        # Halving is exact, and of sums this small division gives no quotient on the wrong side of an integer.
+        number = len(self.names)
+        if number == 2:
+            total = scores[..., 0, :]
+            total += scores[..., 1, :]
+            mean: FloatMatrix = np.multiply(total, 0.5, out=total if total.dtype == np.float64 else None)
+        else:
+            mean = np.true_divide(np.add.reduce(scores, axis=-2), number)
+        return mean.astype(np.int64)
+
+
+class ResourceFit(Plugin):
+    """Enough of every resource is free; free or used room is better, as the strategy says."""
+
+    name = "NodeResourcesFit"
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self._settings: FitArgs = args or FitArgs()
+        self._columns: dict[tuple[str, ...], FitColumns] = {}
+
+    def request_of(self, pod: Pod) -> Hashable:
+        return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        # Plain dictionaries: asking a frozen one for what it lacks takes ten times as long.
+        requests, scored_requests = dict(request[0]), dict(request[1])
+        names = tuple([name for name, amount in request[0] if amount > 0])
+        columns = self._columns.get(names)
+        if columns is None:
+            columns = self._columns[names] = FitColumns(self.workspace, names, self._settings)
+        return FitEvaluator(self.workspace, requests, scored_requests, self._settings, columns)
+
+
+class BalancedEvaluator(Evaluator):
+    """Score of one pod class."""
+
+    scope = Scope.NODE
+    amounts_only = True
+
+    def __init__(self, requests: Mapping[str, int], scored: ScoredResources) -> None:
+        self._scored = scored
+        own = [float(requests.get(name, 0)) for name in scored.names]
+        self.own: FloatMatrix = np.array(own).reshape(-1, 1)
+
+    @property
+    def likeness(self) -> Hashable:
+        return id(self._scored)
+
+    def together(self, ones: Sequence[BalancedEvaluator]) -> BalancedEvaluator:
+        made = copy(self)
+        made.own = np.stack([one.own for one in ones])
+        return made
+
+    def scores(self, rows: Rows) -> IntVector:
+        used = self._scored.requested(rows) + self.own
+        lifted = None if self.lending is None else self.lending.lifted(rows)
+        if lifted is not None:
+            used -= lifted[self._scored.index]
+        return score_balanced(used, self._scored.capacity.at(rows))
+
+
+class BalancedAllocation(Plugin):
+    """Nodes whose resources are used evenly are better; silent about pods that ask for none of them."""
+
+    name = "NodeResourcesBalancedAllocation"
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self._settings: BalancedArgs = args or BalancedArgs()
+        self._names = tuple(name for name, _ in self._settings.resources)
+        self._resources = tuple((name, 1) for name in self._names)
+        self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        request = tuple(pod.requests.items())
+        for name, amount in request:
+            if amount and name in self._names:
+                return request
+        return None
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        requests = dict(request)
+        names = _looked_at(self._resources, requests)
+        scored = self._scored.get(names)
+        if scored is None:
+            scored = self._scored[names] = ScoredResources(self.workspace, names, FitArgs())
+        return BalancedEvaluator(requests, scored)
+
+
+class FitPlusEvaluator(Evaluator):
+    """Score of one pod class: each resource has its own strategy."""
+
+    scope = Scope.NODE
+    amounts_only = True
+
+    def __init__(self, workspace: Workspace, pod: Pod, args: FitPlusArgs) -> None:
+        layout = workspace.layout
+        self._workspace = workspace
+        names = [name for name in args.resources if pod.requests.get(name, 0) > 0]
+        # A resource that no node offers scores 0 everywhere; it still counts with its weight.
+        self._names = tuple(name for name in names if name in layout.index)
+        self._rows = np.array([layout.index[name] for name in self._names], np.int64)
+        own = [min(pod.scored_requests.get(name, 0), AMOUNT_LIMIT) for name in self._names]
+        self._own = np.array(own, np.int64)[:, None]
+        self._capacity = [Capacity(layout.allocatable[row : row + 1]) for row in self._rows.tolist()]
+        self._settings = [args.resources[name] for name in self._names]
+        self._weight = sum(args.resources[name][1] for name in names)
+
+    def scores(self, rows: Rows) -> IntVector:
+        total = np.zeros(self._workspace.scored[0, rows].shape, np.int64)
+        if self._weight == 0:
+            return total + MAX_SCORE
+        used = self._workspace.at(rows)[SCORED][self._rows] + self._own
+        for number, (strategy, weight) in enumerate(self._settings):
+            capacity, one = self._capacity[number].at(rows), used[number : number + 1]
+            if strategy == ScoringStrategy.LEAST_ALLOCATED:
+                total += weight * least_percent(one, capacity)[0]
+            elif strategy == ScoringStrategy.MOST_ALLOCATED:
+                total += weight * most_percent(one, capacity)[0]
+        return total // self._weight
+
+
+class FitPlus(Plugin):
+    """Koordinator's NodeResourcesFitPlus: a strategy and a weight for each resource that the pod asks for."""
+
+    name = "NodeResourcesFitPlus"
+
+    def request_of(self, pod: Pod) -> Hashable:
+        return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return FitPlusEvaluator(self.workspace, pod, self.args or FitPlusArgs())
+
+
+class ScarceEvaluator(Evaluator):
+    """Score of one pod class; what nodes offer does not change with the pods on them."""
+
+    def __init__(self, workspace: Workspace, names: frozenset[str], args: ScarceArgs) -> None:
+        layout = workspace.layout
+        rows = [row for row, name in enumerate(layout.resources) if name != PODS]
+        resources = [layout.resources[row] for row in rows]
+        self._scores = score_scarce(
+            layout.allocatable[rows] > 0,
+            np.array([name in names for name in resources], bool),
+            np.array([name in args.resources for name in resources], bool),
+        )
+
+    def scores(self, rows: Rows) -> IntVector:
+        return self._scores[rows]
+
+
+class ScarceAvoidance(Plugin):
+    """Koordinator's ScarceResourceAvoidance: keep nodes with scarce resources for pods that ask for them."""
+
+    name = "ScarceResourceAvoidance"
+
+    def request_of(self, pod: Pod) -> Hashable:
+        return frozenset(name for name, amount in pod.requests.items() if amount > 0 and counted(name))
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return ScarceEvaluator(self.workspace, request, self.args or ScarceArgs())

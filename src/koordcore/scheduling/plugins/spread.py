@@ -1,0 +1,226 @@
+"""PodTopologySpread: the pods of a workload lie evenly over hosts, zones and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore.errors import ManifestError
+from koordcore.framework.plugin import Evaluator, Plugin, Scope
+from koordcore.framework.workspace import Workspace
+from koordcore.model.affinity import TopologySpreadConstraint, UnsatisfiableAction
+from koordcore.model.cluster import RawObject, Workload
+from koordcore.model.decisions import Shortfall
+from koordcore.model.nodes import HOSTNAME_LABEL, ZONE_LABEL
+from koordcore.model.pods import Pod
+from koordcore.model.policy import SpreadArgs, SpreadDefaulting
+from koordcore.model.selectors import LabelSelector
+from koordcore.protocol.fields import Json, as_mapping, as_str_mapping, load_json, optional
+from koordcore.scheduling.plugins.neighbours import Neighbours
+from koordcore.scoring.spread import (
+    REASON_MISSING_LABEL,
+    REASON_SKEW,
+    SpreadFilter,
+    SpreadRequest,
+    SpreadScore,
+    spread_request,
+)
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["SYSTEM_CONSTRAINTS", "TopologySpread", "default_selector"]
+
+SYSTEM_CONSTRAINTS: Final = tuple(
+    TopologySpreadConstraint(
+        max_skew=skew, topology_key=key, when_unsatisfiable=UnsatisfiableAction.SCHEDULE_ANYWAY
+    )
+    for skew, key in ((3, HOSTNAME_LABEL), (5, ZONE_LABEL))
+)
+"""What the scheduler asks for pods that ask for nothing themselves (Kubernetes' built-in constraints)."""
+
+_MOST_TEMPLATES: Final = 4096
+
+_OWNERS: Final = ("ReplicationController", "ReplicaSet", "StatefulSet")
+
+
+_EMPTY: Final[Mapping[str, Json]] = {}
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+def _labels(value: Json) -> Mapping[str, str]:
+    return as_str_mapping(value)
+
+
+_Services: TypeAlias = Mapping[tuple[str, str, str], Sequence[Mapping[str, str]]]
+
+
+def _service_selectors(snapshot: ClusterSnapshot) -> _Services:
+    """Give the selectors of services by namespace and one of their labels; services are kept as they came."""
+    found: dict[tuple[str, str, str], list[Mapping[str, str]]] = {}
+    for one in snapshot.of(RawObject):
+        if one.kind != "Service" or not one.text:
+            continue
+        try:
+            spec = optional(as_mapping(load_json(one.text)), "spec", as_mapping, _EMPTY)
+            selector = optional(spec, "selector", _labels, _NO_LABELS)
+        except ManifestError:
+            continue
+        if selector:
+            found.setdefault((one.namespace, *min(selector.items())), []).append(selector)
+    return found
+
+
+def _owner_selectors(snapshot: ClusterSnapshot) -> Mapping[tuple[str, str, str], LabelSelector]:
+    return {
+        (one.kind, one.namespace, one.name): one.selector
+        for one in snapshot.of(Workload)
+        if one.kind in _OWNERS and one.selector is not None
+    }
+
+
+def default_selector(snapshot: ClusterSnapshot, pod: Pod) -> LabelSelector | None:
+    """Deduce which pods belong together with a pod: those of its services and of its controller.
+
+    Returns
+    -------
+    LabelSelector or None
+        ``None`` where neither is known; the pod then has no default constraints.
+    """
+    labels: dict[str, str] = {}
+    services: _Services = snapshot.once(_service_selectors)
+    for pair in pod.labels.items() if services else ():
+        for selector in services.get((pod.namespace, *pair), ()):
+            if all(pod.labels.get(key) == value for key, value in selector.items()):
+                labels.update(selector)
+    owner = pod.controller
+    known = None
+    if owner is not None:
+        known = snapshot.once(_owner_selectors).get((owner.kind, pod.namespace, owner.name))
+    if known is None:
+        return LabelSelector(labels) if labels else None
+    return LabelSelector({**labels, **known.match_labels}, known.requirements)
+
+
+def _completed(
+    pod: Pod, selector: LabelSelector, constraints: Sequence[TopologySpreadConstraint], built_in: bool
+) -> SpreadRequest | None:
+    completed = [attrs.evolve(one, selector=selector) for one in constraints]
+    return spread_request(pod, completed, require_all=not built_in)
+
+
+class SpreadEvaluator(Evaluator):
+    """Filter and score of one kind of pods."""
+
+    scope = Scope.CLUSTER
+    normalises = True
+
+    def __init__(self, workspace: Workspace, request: SpreadRequest) -> None:
+        self._workspace = workspace
+        self._request = request
+        self._number = len(workspace.layout.names)
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        # Made at the first question: only then is it known what reservations lend to the class.
+        return Neighbours(self._workspace, self.lending)
+
+    @cached_property
+    def _filter(self) -> SpreadFilter | None:
+        hard = self._request.of(hard=True)
+        return SpreadFilter(self._neighbours.now(), self._request) if hard else None
+
+    @cached_property
+    def _score(self) -> SpreadScore | None:
+        soft = self._request.of(hard=False)
+        return SpreadScore(self._neighbours.now(), self._request) if soft else None
+
+    def fits(self, rows: Rows) -> BoolVector | None:
+        if self._filter is None:
+            return None
+        self._neighbours.now()
+        return self._filter.fits()[rows]
+
+    def _refused(self) -> tuple[BoolVector, BoolVector]:
+        if self._filter is None:
+            nowhere = np.zeros(self._number, np.bool_)
+            return nowhere, nowhere
+        self._neighbours.now()
+        _, missing, skewed = self._filter.judge()
+        return missing, skewed
+
+    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        missing, skewed = self._refused()
+        return [(REASON_MISSING_LABEL, missing[rows]), (REASON_SKEW, skewed[rows])]
+
+    def unresolvable(self, rows: Rows) -> BoolVector:
+        return self._refused()[0][rows]
+
+    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+        missing, skewed = self._refused()
+        if missing[row]:
+            return (Shortfall(REASON_MISSING_LABEL, resolvable=False),)
+        return (Shortfall(REASON_SKEW),) if skewed[row] else ()
+
+    def scores(self, rows: Rows) -> IntVector | None:
+        # The raw score depends on which nodes are feasible, so all of it is made in ``normalise``.
+        return None if self._score is None else np.zeros(self._number, np.int64)[rows]
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        if self._score is None:
+            return raw
+        self._neighbours.now()
+        return self._score.normalise(self._score.raw(feasible), feasible)
+
+
+class TopologySpread(Plugin):
+    """Spread constraints of the pod, or the policy's defaults where it has none."""
+
+    name = "PodTopologySpread"
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self._selectors: dict[Hashable, LabelSelector | None] = {}
+        self._defaults: dict[Hashable, SpreadRequest | None] = {}
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        if pod.spread_constraints:
+            return spread_request(pod)
+        args = self.args or SpreadArgs()
+        built_in = args.defaulting is SpreadDefaulting.SYSTEM
+        constraints = SYSTEM_CONSTRAINTS if built_in else args.default_constraints
+        if not constraints:
+            return None
+        selector = self._selector_of(pod)
+        if selector is None:
+            return None
+        if any(one.match_label_keys for one in constraints):
+            return _completed(pod, selector, constraints, built_in)
+        # Pods of one workload differ in labels that no selector looks at; what they want is read once.
+        key = (
+            pod.namespace,
+            selector,
+            selector.matches(pod.labels),
+            pod.node_selector,
+            pod.affinity.node if pod.affinity else None,
+            pod.tolerations,
+        )
+        if key not in self._defaults:
+            self._defaults[key] = _completed(pod, selector, constraints, built_in)
+        return self._defaults[key]
+
+    def _selector_of(self, pod: Pod) -> LabelSelector | None:
+        """Give what :func:`default_selector` gives; most pods of a queue come out of few templates."""
+        owner = pod.controller
+        key = (pod.namespace, pod.labels, None if owner is None else (owner.kind, owner.name))
+        if key not in self._selectors:
+            if len(self._selectors) >= _MOST_TEMPLATES:
+                self._selectors.clear()
+            self._selectors[key] = default_selector(self.workspace.snapshot, pod)
+        return self._selectors[key]
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return SpreadEvaluator(self.workspace, request)

@@ -1,0 +1,146 @@
+"""VolumeBinding and VolumeZone: nodes that can reach the volumes of a pod.
+
+Only volumes that are bound are looked at: node affinity, zone and region, as Kubernetes 1.35 compares them. A
+claim that waits for its first pod lets the pod go anywhere, and the decision says so: which nodes could have
+a volume made or found for it is not modelled. A snapshot without any claim says nothing about volumes, and
+then no pod is refused for its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, ClusterLayout
+from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved
+from koordcore.model.nodes import REGION_LABEL, ZONE_LABEL
+from koordcore.model.pods import Pod
+from koordcore.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
+from koordcore.scheduling.plugins.placement import MaskEvaluator
+from koordcore.scoring.labels import by_class, fit_selector
+
+__all__ = ["VolumeBinding", "VolumePlugin", "VolumeZone"]
+
+REASON_AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
+REASON_UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
+REASON_LOST: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+REASON_ZONE: Final = "node(s) had no available volume zone"
+
+_ZONE_KEYS: Final = {
+    ZONE_LABEL: ZONE_LABEL,
+    REGION_LABEL: REGION_LABEL,
+    "failure-domain.beta.kubernetes.io/zone": ZONE_LABEL,
+    "failure-domain.beta.kubernetes.io/region": REGION_LABEL,
+}
+"""Label of a volume to the present name of the same label."""
+
+
+class VolumePlugin(Plugin):
+    """What all plugins of volumes share: the claims of a pod and what they are bound to."""
+
+    def claims_of(self, pod: Pod) -> Iterator[PersistentVolumeClaim | str]:
+        """Give the claims that a pod names; the name alone where there is no such claim."""
+        snapshot = self.workspace.snapshot
+        known = snapshot.of(PersistentVolumeClaim)
+        for name in pod.claims if known else ():
+            yield snapshot.find(PersistentVolumeClaim, name, pod.namespace) or name
+
+    def volumes_of(self, pod: Pod) -> tuple[str, ...]:
+        """Give the names of the volumes that a pod's claims are bound to."""
+        return tuple(
+            one.volume for one in self.claims_of(pod) if isinstance(one, PersistentVolumeClaim) and one.volume
+        )
+
+    def class_of(self, claim: PersistentVolumeClaim) -> StorageClass | None:
+        """Give where the volume of a claim comes from, as far as the snapshot knows it."""
+        return (
+            self.workspace.snapshot.find(StorageClass, claim.storage_class) if claim.storage_class else None
+        )
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """Give a volume by name."""
+        return self.workspace.snapshot.find(PersistentVolume, name)
+
+
+class VolumeBinding(VolumePlugin):
+    """Nodes that the node affinity of every bound volume allows."""
+
+    name = "VolumeBinding"
+
+    def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        if not pod.claims:
+            return None
+        for one in self.claims_of(pod):
+            if isinstance(one, str):
+                return Refusal(f'persistentvolumeclaim "{one}" not found')
+            if one.terminating:
+                return Refusal(f'persistentvolumeclaim "{one.name}" is being deleted')
+            made_by = self.class_of(one)
+            if not one.volume and made_by is not None and made_by.immediate:
+                return Refusal(REASON_UNBOUND)
+        waiting = tuple(self._waiting(pod))
+        volumes = self.volumes_of(pod)
+        return (volumes, waiting) if volumes or waiting else None
+
+    def _waiting(self, pod: Pod) -> Iterator[str]:
+        for one in self.claims_of(pod):
+            if isinstance(one, PersistentVolumeClaim) and not one.volume:
+                yield one.name
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        layout = self.workspace.layout
+        volumes, waiting = request
+        mask = np.ones(len(layout.names), np.bool_)
+        for name in volumes:
+            volume = self.volume(name)
+            if volume is None:
+                return MaskEvaluator(np.zeros_like(mask), REASON_LOST)
+            if volume.node_affinity is not None:
+                mask &= fit_selector(layout, volume.node_affinity)
+        return BindingEvaluator(mask, waiting) if waiting else MaskEvaluator(mask, REASON_AFFINITY)
+
+
+class BindingEvaluator(MaskEvaluator):
+    """Volumes of which some are yet to be found; the decision says which."""
+
+    def __init__(self, mask: BoolVector, waiting: tuple[str, ...]) -> None:
+        super().__init__(mask, REASON_AFFINITY)
+        self._note = f"volume of {', '.join(waiting)} not modelled"
+
+    def allocate(self, pod: Pod, row: int) -> Reserved:
+        return Reserved(notes=(self._note,))
+
+
+def fit_zones(layout: ClusterLayout, volume: PersistentVolume) -> BoolVector:
+    """Tell which nodes lie in the zone and region of a volume; nodes that name neither fit."""
+    wanted = {key: set(volume.labels[key].split("__")) for key in _ZONE_KEYS if key in volume.labels}
+
+    def fits(labels: Any) -> bool:
+        if not any(key in labels for key in wanted):
+            return True
+        return all(labels.get(key, labels.get(_ZONE_KEYS[key])) in values for key, values in wanted.items())
+
+    return by_class(layout, lambda node: fits(node.labels)).astype(np.bool_)
+
+
+class VolumeZone(VolumePlugin):
+    """Nodes in the zone and region of every bound volume."""
+
+    name = "VolumeZone"
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        if not pod.claims:
+            return None
+        volumes = [self.volume(name) for name in self.volumes_of(pod)]
+        return (
+            tuple(one for one in volumes if one is not None and _ZONE_KEYS.keys() & one.labels.keys()) or None
+        )
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        layout = self.workspace.layout
+        mask = np.ones(len(layout.names), np.bool_)
+        for volume in request:
+            mask &= fit_zones(layout, volume)
+        return MaskEvaluator(mask, REASON_ZONE)

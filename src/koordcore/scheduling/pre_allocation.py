@@ -1,0 +1,152 @@
+"""Placing a reservation over running pods, in the flow: which pods of a node it would take in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import PODS_ROW, IntMatrix, Rows
+from koordcore.framework.plugin import Evaluator
+from koordcore.model.pods import Pod
+from koordcore.model.reservations import ReservationArgs
+from koordcore.model.resources import PODS, make_resources
+from koordcore.reservations.cache import Lending, ReservationLedger, Room, Rooms
+from koordcore.reservations.filter import ReservationRefusal, ReservedNode
+from koordcore.reservations.preallocation import (
+    PreAllocation,
+    is_candidate,
+    order_candidates,
+    pre_allocate,
+)
+from koordcore.reservations.state import ReservationState
+
+__all__ = ["PreAllocating"]
+
+
+@attrs.frozen(eq=False)
+class _OverRooms(Rooms):
+    """Rooms that running pods lend.
+
+    Parameters
+    ----------
+    given
+        One for each of ``rows``.
+    """
+
+    given: tuple[Room, ...] = ()
+
+    def room(self, index: int) -> Room:
+        """Give one of them."""
+        return self.given[index]
+
+
+class PreAllocating(Lending):
+    """What running pods lend to a reservation that is placed over them: the room they have already.
+
+    Parameters
+    ----------
+    pod
+        The pod that stands for the reservation.
+    state
+        The reservation, without users yet.
+    """
+
+    def __init__(
+        self, ledger: ReservationLedger, pod: Pod, state: ReservationState, args: ReservationArgs
+    ) -> None:
+        super().__init__(ledger, np.zeros(len(ledger.states), bool), together=False)
+        self._pod = pod
+        self._state = state
+        self._args = args
+        self._partners: list[Evaluator] = []
+        self._answers: dict[int, PreAllocation | ReservationRefusal] = {}
+        self._known_at = -1
+
+    def ask(self, filters: Sequence[Evaluator]) -> None:
+        """Let plugins that filter say whether pods that are taken in lend enough of everything."""
+        self._partners = list(filters)
+
+    def answer(self, row: int) -> PreAllocation | ReservationRefusal:
+        """Choose the pods of a node, or say why there are none."""
+        workspace = self.ledger.workspace
+        if self._known_at != len(workspace.touched):
+            self._answers, self._known_at = {}, len(workspace.touched)
+        if row not in self._answers:
+            self._answers[row] = self._ask(row)
+        return self._answers[row]
+
+    def _ask(self, row: int) -> PreAllocation | ReservationRefusal:
+        workspace = self.ledger.workspace
+        node = workspace.layout.nodes[row]
+        there = workspace.pods_on(row).values()
+        candidates = order_candidates(
+            [pod for pod in there if is_candidate(pod, self._state, node, self._args)],
+            self._state,
+            self._args,
+        )
+        requested = make_resources(
+            {
+                name: int(workspace.requested[at, row])
+                for name, at in workspace.layout.index.items()
+                if name != PODS
+            }
+        )
+        number = int(workspace.requested[PODS_ROW, row])
+        seen = ReservedNode(node=node, requested=requested, restored=requested, pods=number - len(candidates))
+
+        def serves(pods: tuple[Pod, ...]) -> bool:
+            if not pods:
+                at = slice(row, row + 1)
+                masks = [one.fits_outside(at) for one in self._partners]
+                return all(mask is None or bool(mask[0]) for mask in masks)
+            rooms = self._rooms({row: pods})
+            return all(bool(one.fits_from(rooms)[0]) for one in self._partners)
+
+        return pre_allocate(self._pod, self._state, seen, candidates, args=self._args, serves=serves)
+
+    def _rooms(self, taken: Mapping[int, tuple[Pod, ...]]) -> _OverRooms:
+        index = self.ledger.workspace.layout.index
+        lent = np.zeros((len(index), len(taken)), np.int64)
+        given = []
+        for place, (row, pods) in enumerate(taken.items()):
+            for pod in pods:
+                for name, amount in pod.requests.items():
+                    if name in index and name != PODS:
+                        lent[index[name], place] += amount
+            lent[PODS_ROW, place] = len(pods)
+            given.append(Room(row=row, states=(self._state,), holders=pods, over=True))
+        rows = np.array(list(taken), np.int64)
+        return _OverRooms(rows, lent, ((),) * len(taken), self.ledger, given=tuple(given))
+
+    def rooms(self, rows: Rows) -> Rooms:
+        """Give what the pods lend that are taken in, one room for each node where any are."""
+        numbers = range(len(self.ledger.workspace.layout.names))[rows] if isinstance(rows, slice) else rows
+        taken = {int(row): self.taken(int(row)) for row in numbers}
+        return self._rooms({row: pods for row, pods in taken.items() if pods})
+
+    def room_of(self, row: int) -> Room | None:
+        """Give the room of a node; ``None`` where no pods are taken in."""
+        rooms = self.rooms(slice(row, row + 1))
+        return rooms.room(0) if len(rooms.rows) else None
+
+    def taken(self, row: int) -> tuple[Pod, ...]:
+        """Give the pods of a node that the reservation takes in; none where it needs none, or none serve."""
+        answer = self.answer(row)
+        if isinstance(answer, ReservationRefusal):
+            return ()
+        return answer.selected if answer.nominated is None else (answer.nominated,)
+
+    def lifted(self, rows: Rows, *, scored: bool = False) -> IntMatrix | None:
+        """Give what the pods that are taken in ask for: the reservation will hold it in their place."""
+        layout = self.ledger.workspace.layout
+        numbers = range(len(layout.names))[rows] if isinstance(rows, slice) else rows.tolist()
+        spread = np.zeros((len(layout.resources), len(numbers)), np.int64)
+        for place, row in enumerate(numbers):
+            for pod in self.taken(row):
+                for name, amount in (pod.scored_requests if scored else pod.requests).items():
+                    if name in layout.index:
+                        spread[layout.index[name], place] += amount
+                spread[PODS_ROW, place] += 1
+        return spread

@@ -1,0 +1,20 @@
+"""What a pod may ask for that nobody here models yet: it is refused, never placed by guess (ruling 28)."""
+
+from __future__ import annotations
+
+from koordcore.framework.plugin import Refusal
+from koordcore.model.pods import Pod
+
+__all__ = ["refuse_unmodelled"]
+
+
+def refuse_unmodelled(pod: Pod) -> Refusal | None:
+    """Say what a pod asks for that no plugin looks at; ``None`` for nearly all pods."""
+    if pod.resource_claims:
+        names = ", ".join(one.name for one in pod.resource_claims)
+        return Refusal(f"resource claims are not modelled (spec.resourceClaims: {names})")
+    if pod.scheduling_group is not None:
+        group = pod.scheduling_group
+        field = f"workloadRef: {group.workload}/" if group.workload else "schedulingGroup: "
+        return Refusal(f"scheduling groups are not modelled (spec.{field}{group.pod_group})")
+    return None

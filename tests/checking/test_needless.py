@@ -1,0 +1,137 @@
+"""A victim that could have stayed is named, on its own or with its gang."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import pytest
+from immutabledict import immutabledict
+
+from koordcore.checking import verify
+from koordcore.model.decisions import Nominated, Victim
+from koordcore.model.gangs import PodGroup
+from koordcore.model.pods import HostPort, Pod
+from koordcore.model.preemption import Move, PreemptionPlan, PreemptionRules
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.result import ScheduleResult
+from koordcore.scheduling import schedule
+from koordcore.snapshot import ClusterSnapshot
+from tests.preemption.test_flow import node, pod
+
+RULES = PreemptionRules()
+
+
+def planned(snapshot: ClusterSnapshot) -> ScheduleResult:
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    return result
+
+
+def forged(
+    snapshot: ClusterSnapshot, result: ScheduleResult, more: Sequence[Pod], moves: Sequence[Move] = ()
+) -> list[tuple[str, str]]:
+    """Say what is wrong with the only plan once more pods leave, or some of them move."""
+    (plan,) = result.preemptions
+    added = [Victim(one.key, str(one.node_name), one.priority, str(one.key)) for one in more]
+    number = next(turn for turn, one in enumerate(result.decisions) if isinstance(one, Nominated))
+    decision = result.decisions[number]
+    assert isinstance(decision, Nominated)
+    decisions = list(result.decisions)
+    decisions[number] = attrs.evolve(decision, victims=(*decision.victims, *added))
+    changed: PreemptionPlan = attrs.evolve(plan, victims=(*plan.victims, *added), moves=tuple(moves))
+    found = verify(snapshot, attrs.evolve(result, decisions=tuple(decisions), preemptions=(changed,)))
+    return [(one.subject, one.message) for one in found]
+
+
+def running(snapshot: ClusterSnapshot, *names: str) -> list[Pod]:
+    return [one for one in snapshot.bound_pods() if one.name in names]
+
+
+def test_whoever_is_not_needed_is_named() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 3000), pod("b", 1000)), node("n2", 4000, pod("c", 4000, 5))],
+        pending=[pod("p", 3000, 10)],
+    )
+    result = planned(snapshot)
+    for name in ("b", "c"):
+        assert forged(snapshot, result, running(snapshot, name)) == [
+            (f"default/{name}", "could stay: default/p fits all the same")
+        ]
+
+
+def test_a_gang_that_can_spare_enough_need_not_break() -> None:
+    group = PodGroup(namespace="default", name="g", min_member=2)
+    gang = [pod(f"g{number}", 1000, 0, "g") for number in range(4)]
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, *gang[:2], pod("x", 2000, 50)), node("n2", 2000, *gang[2:])],
+        pending=[pod("p", 2000, 10)],
+        records=[group],
+    )
+    result = planned(snapshot)
+    rest = [one for one in running(snapshot, "g0", "g1", "g2", "g3") if one.key not in gone(result)]
+    assert forged(snapshot, result, rest) == [
+        ("default/g", "need not break: 2 have to leave, it can spare 2")
+    ]
+
+
+def gone(result: ScheduleResult) -> set[object]:
+    return {victim.pod for plan in result.preemptions for victim in plan.victims}
+
+
+def test_a_port_is_reason_enough_to_leave() -> None:
+    ports = (HostPort(8080),)
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 1000, host_ports=ports))],
+        pending=[pod("p", 1000, 10, host_ports=ports)],
+    )
+    assert len(planned(snapshot).preemptions) == 1
+
+
+@pytest.mark.parametrize(("runtime", "named"), [(False, 1), (True, 0)])
+def test_a_quota_is_reason_enough_and_a_runtime_quota_leaves_doubt(runtime: bool, named: int) -> None:
+    labels = {"quota.scheduling.koordinator.sh/name": "team"}
+    team = ElasticQuota(
+        name="team", namespace="default", min=immutabledict(cpu=1000), max=immutabledict(cpu=4000)
+    )
+    snapshot = ClusterSnapshot(
+        nodes=[
+            node("n1", 9000, pod("a", 3000, labels=labels), pod("b", 1000, labels=labels), pod("c", 1000))
+        ],
+        pending=[pod("p", 3000, 10, labels=labels)],
+        records=[team],
+    )
+    policy = schedule(snapshot).policy
+    setting = policy.plugin("ElasticQuota")
+    assert setting is not None
+    told = attrs.evolve(setting, args=QuotaPolicy(enable_runtime_quota=runtime))
+    result = schedule(snapshot, policy=policy.with_plugin(told), preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert [victim.pod.name for victim in result.preemptions[0].victims] == ["a"]
+    assert len(forged(snapshot, result, running(snapshot, "b"))) == named
+
+
+def test_moves_are_checked() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 4000)), node("n2", 4000, pod("b", 1000, 50))],
+        pending=[pod("p", 4000, 10)],
+    )
+    result = planned(snapshot)
+    (victim,) = result.preemptions[0].victims
+    stranger = Victim(running(snapshot, "b")[0].key, "n2", 50, "default/b")
+    assert forged(snapshot, result, (), [Move(victim, "n2")]) == [
+        ("n2", "cpu: 5000 once the victims have gone, 4000 allocatable")
+    ]
+    assert forged(snapshot, result, (), [Move(victim, "n9")]) == [("default/a", "no node n9")]
+    assert ("default/a", "moves to n1, where it is") in forged(snapshot, result, (), [Move(victim, "n1")])
+    assert ("default/b", "moves and is none of the victims") in forged(
+        snapshot, result, (), [Move(stranger, "n1")]
+    )
+
+
+def test_plan_and_decisions_say_the_same() -> None:
+    snapshot = ClusterSnapshot(nodes=[node("n1", 4000, pod("a", 4000))], pending=[pod("p", 4000, 10)])
+    result = planned(snapshot)
+    (plan,) = result.preemptions
+    silent = attrs.evolve(result, preemptions=(attrs.evolve(plan, victims=()),))
+    assert [one.message for one in verify(snapshot, silent)] == ["is not in both, the plan and the decisions"]

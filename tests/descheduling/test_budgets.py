@@ -1,0 +1,79 @@
+"""Budgets, workloads and limits as groups of a plan."""
+
+from __future__ import annotations
+
+from koordcore.descheduling.budgets import migrating_groups, move_groups
+from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem
+from koordcore.descheduling.plan import plan_rebalance
+from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.pods import OwnerReference, Pod, PodKey
+from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs
+from koordcore.model.resources import make_resources
+from koordcore.model.selectors import EVERYTHING
+
+
+def pods(count: int, ready: int) -> list[Pod]:
+    owner = (OwnerReference("ReplicaSet", "w", "w", controller=True),)
+    return [Pod(name=f"p{index}", owners=owner, node_name="n", ready=index < ready) for index in range(count)]
+
+
+def test_a_budget_covers_what_it_selects() -> None:
+    """One more may go, whatever the namespace next door does."""
+    budget = PodDisruptionBudget(name="b", selector=EVERYTHING, disruptions_allowed=1)
+    (group,) = move_groups([*pods(3, 3), Pod(name="q", namespace="other", node_name="n")], budgets=[budget])
+    assert group.most == 1
+    assert group.pods == tuple(PodKey("default", f"p{index}") for index in range(3))
+
+
+def test_those_away_already_count() -> None:
+    """Two of eight may be away and one is."""
+    (group,) = move_groups(pods(8, 7), workloads=[Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)])
+    assert group.most == 1
+
+
+def test_a_single_pod_stays() -> None:
+    """A workload of one is not moved."""
+    (group,) = move_groups(pods(1, 1), workloads=[Workload(kind="ReplicaSet", name="w", uid="w", replicas=1)])
+    assert group.most == 0
+
+
+def test_a_gang_keeps_its_minimum() -> None:
+    """Of five members three are needed: two may go; a gang at its minimum stays where it is."""
+    label = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    members = [Pod(name=f"m{index}", labels=label, node_name="n") for index in range(5)]
+    (group,) = move_groups(members, minimums={"default/g": 3, "default/other": 1})
+    assert (group.name, group.most, len(group.pods)) == ("gang default/g", 2, 5)
+    assert move_groups(members[:3], minimums={"default/g": 3})[0].most == 0
+    assert move_groups(members[:2], minimums={"default/g": 3})[0].most == 0
+
+
+def test_what_may_be_on_its_way_at_once() -> None:
+    """Two per node unless said otherwise; no limit in all; 0 is none."""
+    (group,) = migrating_groups(pods(4, 4))
+    assert (group.name, group.most) == ("node n", 2)
+    args = MigrationControllerArgs(max_migrating_per_node=0, max_migrating_globally=3)
+    (group,) = migrating_groups(pods(4, 4), args=args)
+    assert (group.name, group.most) == ("evictions", 3)
+
+
+def test_limits_of_a_cycle() -> None:
+    """Per node, per namespace, in all."""
+    groups = move_groups(pods(4, 4), limits=EvictionLimits(per_node=2, per_namespace=3, total=1))
+    assert [group.most for group in groups] == [2, 3, 1]
+
+
+def test_the_plan_takes_another_pod_where_a_budget_forbids_the_best() -> None:
+    """One pod would do, but it must stay; two others go."""
+    amounts = {"a": 4, "b": 2, "c": 2}
+    movable = tuple(
+        Movable(pod=PodKey("d", name), node="n", usage=make_resources({"cpu": cpu}))
+        for name, cpu in amounts.items()
+    )
+    hosts = (
+        Host(name="n", usage=make_resources({"cpu": 8}), high=make_resources({"cpu": 4})),
+        Host(name="t", high=make_resources({"cpu": 4})),
+    )
+    free = MoveProblem(hosts=hosts, movable=movable)
+    assert [move.pod.name for move in plan_rebalance(free).moves] == ["a"]
+    bound = MoveProblem(hosts=hosts, movable=movable, groups=(Group("pdb", (PodKey("d", "a"),), 0),))
+    assert [move.pod.name for move in plan_rebalance(bound).moves] == ["b", "c"]

@@ -1,0 +1,139 @@
+"""Where a greedy that evicts from hot nodes loses: small stories with the best answer stated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordcore.descheduling.defrag import Wanted, plan_defragmentation
+from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem
+from koordcore.descheduling.plan import RebalancePlan, plan_rebalance
+from koordcore.model.pods import PodKey
+
+Amounts = Mapping[str, int]
+
+
+def problem(
+    nodes: Mapping[str, Mapping[str, Amounts]],
+    *,
+    size: Amounts,
+    high: Amounts | None = None,
+    base: Mapping[str, Amounts] | None = None,
+    costs: Mapping[str, int] | None = None,
+    groups: tuple[Group, ...] = (),
+) -> MoveProblem:
+    """Give nodes with pods that use what they ask for, on top of what cannot move."""
+    movable, hosts = [], []
+    for node, pods in nodes.items():
+        used = dict((base or {}).get(node, {}))
+        for name, amounts in pods.items():
+            for key, amount in amounts.items():
+                used[key] = used.get(key, 0) + amount
+            price = (costs or {}).get(name, 1)
+            movable.append(
+                Movable(pod=PodKey("d", name), node=node, requests=amounts, usage=amounts, cost=price)
+            )
+        hosts.append(Host(name=node, requested=used, allocatable=size, usage=used, high=high or {}))
+    return MoveProblem(hosts=tuple(hosts), movable=tuple(movable), groups=groups)
+
+
+def moved(plan: RebalancePlan) -> list[str]:
+    assert plan.certificate.proven
+    return [move.pod.name for move in plan.moves]
+
+
+def test_four_cards_on_no_node() -> None:
+    """Four cards are free on three nodes; two moves of three cards bring them together."""
+    sizes = {"n1": (4, 2, 1), "n2": (4, 2), "n3": (4, 2, 1)}
+    nodes = {node: {f"{node}-{gpu}": {"gpu": gpu} for gpu in own} for node, own in sizes.items()}
+    asked = problem(nodes, size={"gpu": 8})
+    plan = plan_defragmentation(asked, Wanted(requests={"gpu": 4}))
+    assert plan.certificate.proven
+    assert plan.certificate.objective == (0, 2, 2)
+    asks = {one.pod: one.requests["gpu"] for one in asked.movable}
+    assert sum(asks[move.pod] for move in plan.moves) == 3
+    # Only n2 may serve: the chain is needed, in two waves.
+    only = plan_defragmentation(asked, Wanted(requests={"gpu": 4}, nodes=("n2",)))
+    assert only.certificate.proven
+    assert [(move.pod.name[-1], move.arrives) for move in only.moves] == [("1", 0), ("2", 1)]
+
+
+def test_a_swap_of_two_kinds_of_pods() -> None:
+    """Neither can move first; with a buffer node one move is enough, without one pod is down for a while."""
+    nodes = {"A": {"a": {"cpu": 30, "mem": 5}}, "B": {"b": {"cpu": 5, "mem": 30}}}
+    base = {"A": {"cpu": 67, "mem": 45}, "B": {"cpu": 45, "mem": 67}, "C": {"cpu": 70, "mem": 95}}
+    wanted = Wanted(requests={"cpu": 15, "mem": 15})
+    swap = plan_defragmentation(problem(nodes, size={"cpu": 100, "mem": 100}, base=base), wanted)
+    assert (swap.missing, len(swap.moves)) == (0, 2)
+    assert sorted(move.arrives - move.leaves for move in swap.moves) == [0, 2]
+    buffered = problem({**nodes, "C": {}}, size={"cpu": 100, "mem": 100}, base=base)
+    plan = plan_defragmentation(buffered, wanted)
+    assert [(move.pod.name, move.target) for move in plan.moves] == [("a", "C")]
+
+
+def test_a_candidate_that_is_not_needed_holds_no_room() -> None:
+    """One target with room for four: for P alone, or for both others where P must stay."""
+    nodes = {"hot": {"P": {"cpu": 4}, "B1": {"cpu": 2}, "B2": {"cpu": 2}}, "t": {}}
+    assert moved(plan_rebalance(problem(nodes, size={"cpu": 20}, high={"cpu": 4}))) == ["P"]
+    stays = (Group("prod", (PodKey("d", "P"),), 0),)
+    asked = problem(nodes, size={"cpu": 20}, high={"cpu": 4}, groups=stays)
+    assert moved(plan_rebalance(asked)) == ["B1", "B2"]
+
+
+def test_room_on_several_targets_is_no_room() -> None:
+    """Four and a half cores are free in all, never four at once: nobody is evicted in vain."""
+    nodes = {"hot": {"p": {"m": 4000}}, "t1": {}, "t2": {}, "t3": {}}
+    base = {"hot": {"m": 3000}, **{name: {"m": 3500} for name in ("t1", "t2", "t3")}}
+    plan = plan_rebalance(problem(nodes, size={"m": 9000}, high={"m": 5000}, base=base))
+    assert (moved(plan), plan.after) == ([], ("hot",))
+
+
+def test_the_pod_that_uses_what_is_short() -> None:
+    """Memory is short, so the one large pod goes and not five small ones first."""
+    small = {f"b{index}": {"mem": 1} for index in range(5)}
+    plan = plan_rebalance(
+        problem(
+            {"hot": {**small, "p": {"mem": 80}}, "t": {}},
+            size={"mem": 200},
+            high={"mem": 100},
+            base={"hot": {"mem": 95}},
+        )
+    )
+    assert moved(plan) == ["p"]
+
+
+def test_little_memory_does_not_stop_relief_of_cpu() -> None:
+    """The target has four of memory; the pod with seven cores needs next to none."""
+    nodes = {"hot": {"batch": {"cpu": 1, "mem": 4}, "ls": {"cpu": 7, "mem": 0}}, "t": {}}
+    plan = plan_rebalance(
+        problem(
+            nodes,
+            size={"cpu": 100, "mem": 100},
+            high={"cpu": 20, "mem": 50},
+            base={"hot": {"cpu": 19}, "t": {"mem": 46}},
+        )
+    )
+    assert moved(plan) == ["ls"]
+
+
+def test_scarce_slots_go_where_they_save_most() -> None:
+    """Of six replicas two may move; two of the nodes have nothing else that would do in one move."""
+    nodes: dict[str, dict[str, Amounts]] = {f"t{index}": {} for index in range(3)}
+    for index in range(6):
+        other = (1, 1, 1) if index in (2, 5) else (3,)
+        nodes[f"h{index}"] = {
+            f"w{index}": {"cpu": 3},
+            **{f"x{index}-{number}": {"cpu": size} for number, size in enumerate(other)},
+        }
+    replicas = tuple(PodKey("d", f"w{index}") for index in range(6))
+    plan = plan_rebalance(
+        problem(
+            nodes,
+            size={"cpu": 40},
+            high={"cpu": 9},
+            base={f"h{index}": {"cpu": 6} for index in range(6)},
+            groups=(Group("w", replicas, 2),),
+        )
+    )
+    names = moved(plan)
+    assert (len(names), plan.after) == (6, ())
+    assert {"w2", "w5"} <= set(names)

@@ -1,0 +1,102 @@
+"""What the plugins keep in hand during a call is what can be read back from the pods afterwards."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from benchmarks.bench_flow import gpu_objects, gpu_pods, numa_objects
+from koordcore import ClusterSnapshot, Pod, Unschedulable, schedule, verify
+from koordcore.manifests import snapshot_from_objects
+from koordcore.scheduling.plugins.devices import device_state
+from koordcore.scheduling.plugins.numa import numa_state
+
+WISH = "scheduling.koordinator.sh/resource-spec"
+
+
+def bound_pods(number: int) -> list[Pod]:
+    """Pods with CPUs of their own in all the manners that they can ask for them."""
+    wishes: tuple[dict[str, str], ...] = (
+        {},
+        {WISH: '{"preferredCPUBindPolicy":"SpreadByPCPUs"}'},
+        {WISH: '{"requiredCPUBindPolicy":"FullPCPUs","preferredCPUExclusivePolicy":"PCPULevel"}'},
+    )
+    return [
+        Pod(
+            name=f"pod-{index:03}",
+            uid=f"u-{index}",
+            labels={"koordinator.sh/qosClass": "LSR"},
+            annotations=wishes[index % 3],
+            priority=9500,
+            requests={"cpu": 1000 * (2 + 2 * (index % 4)), "memory": 2**30},
+        )
+        for index in range(number)
+    ]
+
+
+def read_again(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The same cluster, with nothing remembered about it."""
+    return ClusterSnapshot(nodes=snapshot.nodes, pending=snapshot.pending, records=snapshot.records)
+
+
+def test_devices_in_hand_are_those_on_the_pods() -> None:
+    """Whole cards, shares, partitions and joint pods, until the nodes are full."""
+    snapshot = snapshot_from_objects(gpu_objects(4)).snapshot
+    pods = gpu_pods(60)
+    result = schedule(snapshot, pods)
+    assert verify(snapshot.with_pending(*pods), result) == ()
+    assert len(result.bound) < len(pods)
+    fresh = read_again(result.snapshot)
+    assert result.snapshot.node_values(device_state) == fresh.node_values(device_state)
+    assert schedule(result.snapshot).decisions == schedule(fresh).decisions
+
+
+@pytest.mark.parametrize("policy", ["", "BestEffort", "Restricted", "SingleNUMANode"])
+def test_cpus_in_hand_are_those_on_the_pods(policy: str) -> None:
+    """Under every topology policy, until the nodes are full."""
+    objects = numa_objects(3)
+    for one in objects[::2]:
+        one["metadata"]["labels"] = {"node.koordinator.sh/numa-topology-policy": policy} if policy else {}
+    snapshot = snapshot_from_objects(objects).snapshot
+    pods = bound_pods(90)
+    result = schedule(snapshot, pods)
+    assert verify(snapshot.with_pending(*pods), result) == ()
+    assert len(result.bound) < len(pods)
+    fresh = read_again(result.snapshot)
+    for kept, read in zip(
+        result.snapshot.node_values(numa_state), fresh.node_values(numa_state), strict=True
+    ):
+        assert kept == read
+        by_uid = {one.uid: one for one in read.allocations}
+        assert {one.uid: one for one in kept.allocations} == by_uid
+
+
+def test_a_fork_that_changes_no_node_shares_what_is_known_of_them() -> None:
+    """Pods that come to the queue do not make anybody read the nodes again."""
+    snapshot = snapshot_from_objects(gpu_objects(2)).snapshot
+    states = snapshot.with_pending(Pod(name="p")).node_values(device_state)
+    assert all(one is two for one, two in zip(snapshot.node_values(device_state), states, strict=True))
+    moved = snapshot.assume(attrs.evolve(Pod(name="p"), node_name="gpu-00000"))
+    assert moved.node_values(device_state)[1] is states[1]
+    assert moved.node_values(device_state)[0] is not states[0]
+
+
+def test_a_reason_is_counted_once_whether_or_not_a_node_has_a_policy() -> None:
+    """Nodes with and without a topology policy that refuse alike are one number."""
+    objects = numa_objects(4)
+    for one in objects[:4:2]:
+        one["metadata"]["labels"] = {}
+    for one in objects[::2]:
+        one["status"]["allocatable"]["koordinator.sh/gpu-core"] = "100"
+        one["status"]["allocatable"]["koordinator.sh/gpu-memory-ratio"] = "100"
+    pod = Pod(
+        name="odd",
+        labels={"koordinator.sh/qosClass": "LSR"},
+        annotations={WISH: '{"requiredCPUBindPolicy":"FullPCPUs"}'},
+        priority=9500,
+        requests={"cpu": 3000, "koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100},
+    )
+    (decision,) = schedule(snapshot_from_objects(objects).snapshot, [pod]).decisions
+    assert isinstance(decision, Unschedulable)
+    told = [(one.reason, one.nodes) for one in decision.rejections]
+    assert told == [("node(s) requested cpus not multiple cpus per core", 4)]

@@ -1,0 +1,184 @@
+"""CPUs, NUMA nodes and cards of one pod, in the flow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from koordcore import ClusterSnapshot, ScheduleResult, Unschedulable, ViolationKind, schedule, verify
+from koordcore.manifests import snapshot_from_objects
+
+STATUS = "scheduling.koordinator.sh/resource-status"
+ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+GPU = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
+
+
+def node(name: str, *, policy: str = "", cards: tuple[int, ...] = ()) -> list[dict[str, Any]]:
+    """Eight CPUs, two per core, on two NUMA nodes; ``cards`` gives the NUMA node of each GPU."""
+    detail = [{"id": cpu, "core": cpu // 2, "node": cpu // 4, "socket": 0} for cpu in range(8)]
+    zone = [
+        {"name": key, "capacity": amount, "allocatable": amount, "available": amount}
+        for key, amount in (("cpu", "4"), ("memory", "16Gi"))
+    ]
+    number = str(100 * len(cards))
+    allocatable = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    if cards:
+        allocatable |= {"koordinator.sh/gpu-core": number, "koordinator.sh/gpu-memory-ratio": number}
+    labels = {"node.koordinator.sh/numa-topology-policy": policy} if policy else {}
+    objects: list[dict[str, Any]] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": allocatable},
+        },
+        {
+            "apiVersion": "topology.node.k8s.io/v1alpha1",
+            "kind": "NodeResourceTopology",
+            "metadata": {
+                "name": name,
+                "annotations": {"node.koordinator.sh/cpu-topology": json.dumps({"detail": detail})},
+            },
+            "topologyPolicies": ["None"],
+            "zones": [{"name": f"node-{number}", "type": "Node", "resources": zone} for number in range(2)],
+        },
+    ]
+    if cards:
+        devices = [
+            {
+                "type": "gpu",
+                "minor": minor,
+                "id": f"GPU-{minor}",
+                "health": True,
+                "topology": {"nodeID": numa, "socketID": 0, "pcieID": str(minor)},
+                "resources": {**GPU, "koordinator.sh/gpu-memory": "80Gi"},
+            }
+            for minor, numa in enumerate(cards)
+        ]
+        objects.append(
+            {
+                "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+                "kind": "Device",
+                "metadata": {"name": name},
+                "spec": {"devices": devices},
+            }
+        )
+    return objects
+
+
+def pod(name: str, cpu: int, *, gpus: int = 0, bound: bool = True, **metadata: Any) -> dict[str, Any]:
+    requests = {"cpu": str(cpu), "memory": "1Gi"}
+    if gpus:
+        requests |= {key: str(100 * gpus) for key in GPU}
+    labels = {"koordinator.sh/qosClass": "LSR"} if bound else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": f"u-{name}", "labels": labels, **metadata},
+        "spec": {
+            "priority": 9500,
+            "containers": [{"name": "c", "resources": {"requests": requests, "limits": requests}}],
+        },
+    }
+
+
+def cluster(*objects: dict[str, Any]) -> ClusterSnapshot:
+    return snapshot_from_objects(objects).snapshot
+
+
+def status_of(result: ScheduleResult, name: str) -> dict[str, Any]:
+    decision = next(one for one in result.bound if one.pod.name == name)
+    return dict(json.loads(decision.annotations[STATUS]))
+
+
+def test_bound_pods_get_cores_of_their_own() -> None:
+    """Two pods of two CPUs each get a whole core, on the emptier NUMA node; the annotation says which."""
+    snapshot = cluster(*node("n"), pod("a", 2), pod("b", 2))
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    assert {status_of(result, name)["cpuset"] for name in "ab"} == {"0-1", "4-5"}
+
+
+def test_a_single_numa_node_holds_it_all_or_nothing() -> None:
+    """Five CPUs are free, yet on no single NUMA node."""
+    result = schedule(cluster(*node("n", policy="SingleNUMANode"), pod("big", 5, bound=False)))
+    refused = result.decisions[0]
+    assert isinstance(refused, Unschedulable)
+    assert refused.rejections[0].plugin == "NodeNUMAResource"
+
+
+def test_cpus_and_cards_come_from_the_same_numa_node() -> None:
+    """The only cards sit on NUMA node 1, so the CPUs do too, although node 0 is as empty."""
+    snapshot = cluster(*node("n", policy="SingleNUMANode", cards=(1, 1)), pod("train", 2, gpus=2))
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    status = status_of(result, "train")
+    assert status["cpuset"] == "4-5"
+    assert [entry["node"] for entry in status["numaNodeResources"]] == [1]
+    decision = result.bound[0]
+    assert [one["minor"] for one in json.loads(decision.annotations[ALLOCATED])["gpu"]] == [0, 1]
+
+
+def test_no_numa_node_has_both() -> None:
+    """CPUs are left on one NUMA node and cards on the other: refused, with the reason of NodeNUMAResource."""
+    snapshot = cluster(
+        *node("n", policy="SingleNUMANode", cards=(1,)), pod("first", 4, gpus=1), pod("second", 2, gpus=1)
+    )
+    result = schedule(snapshot)
+    assert [one.pod.name for one in result.bound] == ["first"]
+    assert verify(snapshot, result) == ()
+
+
+def test_without_a_policy_cards_are_the_devices_plugins_own() -> None:
+    """Both annotations are written, each by its plugin, and the cards are taken once."""
+    snapshot = cluster(*node("n", cards=(0, 1)), pod("a", 2, gpus=1), pod("b", 2, gpus=1))
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    minors = [json.loads(one.annotations[ALLOCATED])["gpu"][0]["minor"] for one in result.bound]
+    assert sorted(minors) == [0, 1]
+
+
+def rewritten(change: Callable[[dict[str, Any]], object]) -> Callable[[ScheduleResult], ScheduleResult]:
+    def corrupt(result: ScheduleResult) -> ScheduleResult:
+        decision = next(one for one in result.bound if one.pod.name == "a")
+        raw = json.loads(decision.annotations[STATUS])
+        change(raw)
+        annotations = {**decision.annotations, STATUS: json.dumps(raw)}
+        changed = tuple(
+            attrs.evolve(decision, annotations=annotations) if one is decision else one
+            for one in result.decisions
+        )
+        old = result.snapshot.pod(decision.pod)
+        assert old is not None
+        after = result.snapshot.forget(old.key).assume(old.at("n", annotations=annotations))
+        return attrs.evolve(result, decisions=changed, snapshot=after)
+
+    return corrupt
+
+
+def amounts(numa: int, cpu: str) -> Callable[[dict[str, Any]], object]:
+    return lambda raw: raw.update(numaNodeResources=[{"node": numa, "resources": {"cpu": cpu}}])
+
+
+CORRUPTIONS = {
+    "CPU of another pod": (rewritten(lambda raw: raw.update(cpuset="4-5")), ViolationKind.CPU),
+    "CPU that does not exist": (rewritten(lambda raw: raw.update(cpuset="8-9")), ViolationKind.CPU),
+    "fewer CPUs than asked": (rewritten(lambda raw: raw.update(cpuset="0")), ViolationKind.CPU),
+    "no CPU list": (rewritten(lambda raw: raw.update(cpuset="all")), ViolationKind.CPU),
+    "NUMA node that does not exist": (rewritten(amounts(7, "2")), ViolationKind.NUMA),
+    "more than the NUMA node has": (rewritten(amounts(0, "40")), ViolationKind.NUMA),
+}
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_corruption_is_found(name: str) -> None:
+    """What the annotation says is checked against the node and its other pods."""
+    corrupt, kind = CORRUPTIONS[name]
+    snapshot = cluster(*node("n", policy="Restricted"), pod("a", 2), pod("b", 2))
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    assert kind in {violation.kind for violation in verify(snapshot, corrupt(result))}

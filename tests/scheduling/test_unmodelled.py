@@ -1,0 +1,112 @@
+"""Pods that ask for what is not modelled are refused, and a plan that places them is not legal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from koordcore import Bound, ClusterSnapshot, Node, Pod, PreemptionRules, Unschedulable, schedule, verify
+from koordcore.checking.violation import ViolationKind
+from koordcore.errors import ManifestError
+from koordcore.explain.pod import explain
+from koordcore.manifests.encode import pod_manifest
+from koordcore.manifests.pods import pod_from_manifest
+from koordcore.model.pods import PodResourceClaim, SchedulingGroup
+
+NODES = [Node(name=name, allocatable={"cpu": 4000, "pods": 10}) for name in "ab"]
+CLAIMING = Pod(
+    name="p", requests={"cpu": 100}, resource_claims=(PodResourceClaim("gpu", template="one-gpu"),)
+)
+GROUPED = Pod(name="p", requests={"cpu": 100}, scheduling_group=SchedulingGroup("train"))
+PART = attrs.evolve(GROUPED, scheduling_group=SchedulingGroup("workers", workload="train", replica="0"))
+REASONS = {
+    "claim": (CLAIMING, "resource claims are not modelled (spec.resourceClaims: gpu)"),
+    "group": (GROUPED, "scheduling groups are not modelled (spec.schedulingGroup: train)"),
+    "workload": (PART, "scheduling groups are not modelled (spec.workloadRef: train/workers)"),
+}
+GANG = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "1"}
+
+
+@pytest.mark.parametrize("asking", REASONS)
+@pytest.mark.parametrize("preempt", [None, PreemptionRules()])
+@pytest.mark.parametrize("annotations", [{}, GANG])
+def test_it_is_refused_and_others_are_placed(
+    asking: str, preempt: PreemptionRules | None, annotations: dict[str, str]
+) -> None:
+    pod, reason = REASONS[asking]
+    pod = attrs.evolve(pod, annotations=annotations)
+    snapshot = ClusterSnapshot(nodes=NODES, pending=[pod, Pod(name="other", requests={"cpu": 100})])
+    result = schedule(snapshot, preempt=preempt)
+    refused = result.decision(pod.key)
+    assert isinstance(refused, Unschedulable)
+    assert reason in refused.message
+    assert [one.pod.name for one in result.bound] == ["other"]
+    assert verify(snapshot, result) == ()
+    assert explain(snapshot, pod).refusal == reason
+
+
+@pytest.mark.parametrize("asking", REASONS)
+def test_a_plan_that_places_it_is_not_legal(asking: str) -> None:
+    pod, _ = REASONS[asking]
+    plain = Pod(name="p", requests=pod.requests)
+    result = schedule(ClusterSnapshot(nodes=NODES, pending=[plain]))
+    (bound,) = result.bound
+    assert isinstance(bound, Bound)
+    snapshot = ClusterSnapshot(nodes=NODES, pending=[pod])
+    placed = attrs.evolve(result, snapshot=snapshot.assume(pod.at(bound.node)))
+    assert [one.kind for one in verify(snapshot, placed)] == [ViolationKind.UNMODELLED]
+
+
+def manifest(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+    return {"metadata": {"name": "p"}, "spec": {"containers": [container], **spec}, "status": status or {}}
+
+
+def test_claims_and_groups_are_read_and_written() -> None:
+    claims = [
+        {"name": "gpu", "resourceClaimTemplateName": "one-gpu"},
+        {"name": "nic", "resourceClaimTemplateName": "one-nic"},
+        {"name": "shared", "resourceClaimName": "cache"},
+    ]
+    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu-x7k2p"}, {"name": "nic"}]}
+    pod = pod_from_manifest(
+        manifest(status, resourceClaims=claims, schedulingGroup={"podGroupName": "train"})
+    )
+    assert pod.resource_claims == (
+        PodResourceClaim("gpu", "p-gpu-x7k2p", "one-gpu"),
+        PodResourceClaim("nic", "", "one-nic"),
+        PodResourceClaim("shared", "cache"),
+    )
+    assert pod.scheduling_group == SchedulingGroup("train")
+    part = {"name": "train", "podGroup": "workers", "podGroupReplicaKey": "0"}
+    other = pod_from_manifest(manifest(workloadRef=part))
+    assert other.scheduling_group == SchedulingGroup("workers", workload="train", replica="0")
+    for one in (pod, other):
+        again = pod_from_manifest(pod_manifest(one))
+        assert (again.resource_claims, again.scheduling_group) == (one.resource_claims, one.scheduling_group)
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims[0]"),
+        (
+            {"resourceClaims": [{"name": "a", "resourceClaimName": "b", "resourceClaimTemplateName": "c"}]},
+            "spec.resourceClaims[0]",
+        ),
+        ({"resourceClaims": [{"resourceClaimName": "b"}]}, "spec.resourceClaims[0].name"),
+        ({"resourceClaims": {}}, "spec.resourceClaims"),
+        ({"schedulingGroup": {}}, "spec.schedulingGroup.podGroupName"),
+        ({"workloadRef": {"name": "w", "podGroup": ""}}, "spec.workloadRef.podGroup"),
+        (
+            {"schedulingGroup": {"podGroupName": "a"}, "workloadRef": {"name": "w", "podGroup": "g"}},
+            "spec.workloadRef",
+        ),
+    ],
+)
+def test_what_the_api_server_would_refuse_is_named(spec: dict[str, Any], path: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        pod_from_manifest(manifest(**spec))
+    assert [problem.path for problem in caught.value.problems] == [path]

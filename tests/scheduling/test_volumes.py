@@ -1,0 +1,274 @@
+"""Volumes that bind a pod to nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from koordcore.checking import verify
+from koordcore.checking.violation import ViolationKind
+from koordcore.manifests import snapshot_from_objects
+from koordcore.model.decisions import Bound, Unschedulable
+from koordcore.scheduling import schedule
+
+ZONE = "topology.kubernetes.io/zone"
+OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {key.replace("_", "/"): value for key, value in labels.items()}},
+        "status": {"allocatable": {"cpu": "4", "pods": "10"}},
+    }
+
+
+def zoned(name: str, zone: str) -> dict[str, Any]:
+    made = node(name)
+    made["metadata"]["labels"] = {ZONE: zone}
+    return made
+
+
+def claim(volume: str = "v", **metadata: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c", "namespace": "default", **metadata},
+        "spec": {"volumeName": volume},
+    }
+
+
+def volume(labels: dict[str, str] | None = None, names: list[str] | None = None) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "v", "labels": labels or {}},
+        "spec": {},
+    }
+    if names is not None:
+        term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": names}]}
+        made["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+    return made
+
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "default"},
+    "spec": {
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
+    },
+}
+NODES = [zoned("a", "z1"), zoned("b", "z2"), node("c")]
+
+
+def outcome(*objects: dict[str, Any], nodes: list[dict[str, Any]] | None = None) -> str:
+    snapshot = snapshot_from_objects([*(NODES if nodes is None else nodes), POD, *objects]).snapshot
+    (decision,) = schedule(snapshot).decisions
+    if isinstance(decision, Bound):
+        return decision.node
+    assert isinstance(decision, Unschedulable)
+    return decision.message
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        ([], "a"),
+        ([claim(""), volume(names=["z2"])], "a"),
+        ([claim(), volume(names=["z2"])], "b"),
+        (
+            [claim(), volume(names=["z9"])],
+            "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity.",
+        ),
+        (
+            [claim("gone")],
+            (
+                "0/3 nodes are available: 3 node(s) unavailable due to one or more pvc(s) bound to "
+                "non-existent pv(s)."
+            ),
+        ),
+        ([claim(name="other")], '0/3 nodes are available: persistentvolumeclaim "c" not found.'),
+        (
+            [claim(deletionTimestamp="2026-01-01T00:00:00Z")],
+            '0/3 nodes are available: persistentvolumeclaim "c" is being deleted.',
+        ),
+        ([claim(), volume({ZONE: "z2__z3"})], "b"),
+    ],
+)
+def test_a_pod_goes_where_its_volumes_are(objects: list[dict[str, Any]], expected: str) -> None:
+    assert outcome(*objects) == expected
+
+
+def test_zones_bind_only_nodes_that_name_one() -> None:
+    told = outcome(claim(), volume({ZONE: "z9"}), nodes=[zoned("a", "z1"), zoned("b", "z2")])
+    assert told == "0/2 nodes are available: 2 node(s) had no available volume zone."
+    assert outcome(claim(), volume({ZONE: "z9"})) == "c"
+
+
+# -- volumes in use -----------------------------------------------------------------------------------------
+
+
+def named_claim(name: str, volume: str = "", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"volumeName": volume, **spec},
+    }
+
+
+def disk(name: str, driver: str = "disk.example.com") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {"csi": {"driver": driver, "volumeHandle": f"handle-{name}"}},
+    }
+
+
+def csi_node(name: str, count: int | None) -> dict[str, Any]:
+    driver: dict[str, Any] = {"name": "disk.example.com", "nodeID": name}
+    if count is not None:
+        driver["allocatable"] = {"count": count}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": name},
+        "spec": {"drivers": [driver]},
+    }
+
+
+def user(name: str, *claims: str, on: str = "", cpu: str = "100m") -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+        "volumes": [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims],
+    }
+    if on:
+        spec["nodeName"] = on
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "uid": name}, "spec": spec}
+
+
+def placed(*objects: dict[str, Any]) -> dict[str, str]:
+    """Schedule, verify, and give each pod's node or message."""
+    snapshot = snapshot_from_objects(objects).snapshot
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    return {
+        one.pod.name: one.node if isinstance(one, Bound) else getattr(one, "message", "")
+        for one in result.decisions
+    }
+
+
+def test_a_node_attaches_no_more_volumes_than_it_can() -> None:
+    """Two of a driver on a, one on b; the third waits, and a pod without volumes does not."""
+    disks = [disk(f"v{number}") for number in range(4)]
+    claims = [named_claim(f"c{number}", f"v{number}") for number in range(4)]
+    nodes = [node("a"), node("b"), csi_node("a", 2), csi_node("b", 1)]
+    found = placed(
+        *nodes, *disks, *claims, *(user(f"p{number}", f"c{number}") for number in range(4)), user("q")
+    )
+    assert [found[f"p{number}"] for number in range(4)].count("a") == 2
+    assert [found[f"p{number}"] for number in range(4)].count("b") == 1
+    assert found["p3"] == "0/2 nodes are available: 2 node(s) exceed max volume count."
+    assert found["q"] in ("a", "b")
+
+
+def test_a_volume_that_is_there_already_costs_nothing() -> None:
+    """A full node still takes a pod that shares a volume of it; the other one would need a second place."""
+    objects = [
+        node("a"),
+        csi_node("a", 1),
+        disk("v"),
+        disk("w"),
+        named_claim("c", "v"),
+        named_claim("d", "w"),
+    ]
+    found = placed(*objects, user("runs", "c", on="a"), user("same", "c"), user("more", "d"))
+    assert found["same"] == "a"
+    assert "exceed max volume count" in found["more"]
+
+
+def test_a_node_that_tells_no_number_has_no_limit() -> None:
+    objects = [node("a"), csi_node("a", None), *(disk(f"v{n}") for n in range(3))]
+    claims = [named_claim(f"c{n}", f"v{n}") for n in range(3)]
+    assert set(placed(*objects, *claims, *(user(f"p{n}", f"c{n}") for n in range(3))).values()) == {"a"}
+
+
+def test_a_volume_yet_to_be_made_counts_for_its_driver() -> None:
+    """The storage class says who will make it; the decision says that where is not modelled."""
+    late = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "late"},
+        "provisioner": "disk.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    claims = [named_claim(name, storageClassName="late") for name in ("c", "d")]
+    loaded = snapshot_from_objects(
+        [node("a"), csi_node("a", 1), late, *claims, user("p", "c"), user("q", "d")]
+    )
+    first, second = schedule(loaded.snapshot).decisions
+    assert isinstance(first, Bound)
+    assert first.notes == ("volume of c not modelled",)
+    assert isinstance(second, Unschedulable)
+    assert "exceed max volume count" in second.message
+    assert any("no volume is bound to c" in str(warning) for warning in loaded.warnings)
+
+
+def test_an_immediate_claim_without_volume_waits() -> None:
+    at_once = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "now"}}
+    found = placed(node("a"), at_once, named_claim("c", storageClassName="now"), user("p", "c"))
+    assert found["p"] == "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+
+
+def test_a_claim_of_one_pod_keeps_the_next_away() -> None:
+    """The second waits for the first, wherever it would go; evicting the first would help."""
+    claim = named_claim("c", "v", accessModes=["ReadWriteOncePod"])
+    found = placed(node("a"), node("b"), disk("v"), claim, user("p", "c"), user("q", "c"))
+    assert found["p"] == "a"
+    assert found["q"] == (
+        "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same name and "
+        "ReadWriteOncePod access mode."
+    )
+
+
+def test_dumps_without_claims_are_told_apart() -> None:
+    (warning,) = snapshot_from_objects([node("a"), user("p", "c")]).warnings
+    assert "the dump has no PersistentVolumeClaim" in str(warning)
+
+
+def test_forged_plans_are_found() -> None:
+    """One volume too many, one claim for two pods, one volume out of reach."""
+    claim = named_claim("c", "v", accessModes=["ReadWriteOncePod"])
+    far = disk("w")
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z2"]}]}
+    far["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+    objects = [
+        zoned("a", "z1"),
+        zoned("b", "z2"),
+        csi_node("a", 1),
+        disk("v"),
+        far,
+        claim,
+        named_claim("d", "w"),
+    ]
+    snapshot = snapshot_from_objects([*objects, user("p", "c"), user("q", "c"), user("r", "d")]).snapshot
+    pods = [attrs.evolve(pod, node_name="a") for pod in snapshot.pending]
+    forged = attrs.evolve(
+        schedule(snapshot),
+        decisions=tuple(Bound(pod=pod.key, node="a") for pod in pods),
+        snapshot=snapshot.assume(*pods),
+    )
+    found = [one.message for one in verify(snapshot, forged) if one.kind is ViolationKind.VOLUME]
+    assert found == [
+        "2 volumes of disk.example.com on a, which attaches 1",
+        "claim c is for one pod only",
+        "claim c is for one pod only",
+        "2 volumes of disk.example.com on a, which attaches 1",
+        "volume w cannot be reached from a",
+    ]
