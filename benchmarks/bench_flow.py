@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.clusters import GIB, busy_cluster
 from koordcore import ClusterSnapshot, Container, Pod, Policy, ScheduleResult, schedule, verify
+from koordcore.framework.registry import PLUGINS
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.affinity import (
@@ -24,7 +25,6 @@ from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import HOSTNAME_LABEL, Node
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.node_metric import parse_node_metric
-from koordcore.scheduling.plugins import PLUGINS
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SHAPES = ((500, 1), (1000, 2), (2000, 4), (4000, 8), (1000, 6), (3000, 3))

@@ -12,8 +12,10 @@ from typing import Any
 import attrs
 
 ROOMS: Mapping[str, str] = {
-    "schedule": "the loop and its plugins",
-    "verify": "the independent checker",
+    "scheduling": "the cycle and its plugins",
+    "framework": "what plugins answer",
+    "reservations": "room held for pods",
+    "checking": "the independent checker",
     "snapshot": "the cluster as a value",
     "result": "what a call decided",
     "explain": "why, why not, what would help",
@@ -22,7 +24,7 @@ ROOMS: Mapping[str, str] = {
     "allocators": "which exact things a pod or a gang gets",
     "quota": "may it",
     "preemption": "who must leave",
-    "rebalance": "who should move",
+    "descheduling": "who should move",
     "colocation": "how much can be lent",
     "scoring": "kernels over all nodes",
     "simulate": "what would have been",

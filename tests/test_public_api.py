@@ -17,10 +17,17 @@ import pytest
 import koordcore
 
 HEAVY = ("ortools", "pandas", "yaml", "rich", "matplotlib", "hypothesis", "dask")
-ROOMS = ("allocators", "quota", "preemption", "rebalance", "colocation", "simulate", "topology", "manifests")
+ROOMS = (
+    "allocators",
+    "quota",
+    "preemption",
+    "descheduling",
+    "colocation",
+    "simulate",
+    "topology",
+    "manifests",
+)
 EVERYDAY = "from koordcore import ClusterSnapshot, Node, Pod, schedule"
-FUNCTIONS = {"schedule": "koordcore.scheduling.entry", "verify": "koordcore.checking.entry"}
-"""Each has the name of the package that it comes from."""
 COME_BETWEEN = (
     "import koordcore.scheduling",
     "import koordcore.framework.plugin",
@@ -68,14 +75,13 @@ def test_readers_and_type_checkers_see_the_same_names() -> None:
     )
     lazy = vars(koordcore)["_HOMES"]
     assert imports_of(checked.body) == lazy
-    assert {*lazy, *FUNCTIONS, "__version__"} == set(koordcore.__all__)
+    assert {*lazy, "__version__"} == set(koordcore.__all__)
     assert list(lazy) == sorted(lazy)
-    assert FUNCTIONS.items() <= imports_of(body).items()
 
 
 def test_each_name_is_what_its_module_has() -> None:
     """The package hands out the very objects, and keeps them."""
-    for name, module in {**vars(koordcore)["_HOMES"], **FUNCTIONS}.items():
+    for name, module in vars(koordcore)["_HOMES"].items():
         value = getattr(koordcore, name)
         assert value is getattr(importlib.import_module(module), name)
         assert vars(koordcore)[name] is value
@@ -133,12 +139,10 @@ def test_hints_of_records_resolve() -> None:
 
 
 def test_import_loads_nothing_but_a_table_of_names() -> None:
-    """``import koordcore`` loads neither numpy nor attrs, and of the library the two functions alone."""
+    """``import koordcore`` loads neither numpy nor attrs, and nothing else of the library."""
     loaded = loaded_by("import koordcore")
     assert loaded.isdisjoint((*HEAVY, "numpy", "attr", "attrs", "immutabledict"))
-    assert {name for name in loaded if name.startswith("koordcore.")} == {
-        "koordcore.schedule", "koordcore.scheduling.entry", "koordcore.verify", "koordcore.checking.entry"
-    }  # fmt: skip
+    assert not {name for name in loaded if name.startswith("koordcore.")}
 
 
 def test_everyday_names_leave_rooms_alone() -> None:

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from koordcore.checking.entry import verify
 
-# Bound at once, because their packages have the same names: the first import of a package puts the package
-# in the place of whatever has its name here. These two lines are the first import of either.
-from koordcore.scheduling.entry import schedule
-
 if TYPE_CHECKING:
+    from koordcore.checking.entry import verify
     from koordcore.checking.violation import Violation, ViolationKind
     from koordcore.errors import KoordcoreError, ManifestError, MissingExtraError, ModelError, SolverError
     from koordcore.model.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
     from koordcore.model.policy import PluginSetting, Policy
     from koordcore.model.preemption import Gather, Members, PreemptionPlan, PreemptionRules, Relocation
     from koordcore.result import ScheduleResult
+    from koordcore.scheduling.entry import schedule
     from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
@@ -42,7 +40,6 @@ __all__ = [
     "Certificate",
     "ClusterSnapshot",
     "Container",
-    "PluginSetting",
     "Gather",
     "JobPlan",
     "KoordcoreError",
@@ -55,6 +52,7 @@ __all__ = [
     "Node",
     "NodeState",
     "Nominated",
+    "PluginSetting",
     "Pod",
     "PodDecision",
     "PodKey",
@@ -119,6 +117,8 @@ _HOMES: Final = {
     "Violation": "koordcore.checking.violation",
     "ViolationKind": "koordcore.checking.violation",
     "Waiting": "koordcore.model.decisions",
+    "schedule": "koordcore.scheduling.entry",
+    "verify": "koordcore.checking.entry",
 }
 """Where the names are defined that are read when they are first used."""
 

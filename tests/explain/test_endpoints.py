@@ -13,6 +13,7 @@ from koordcore.errors import ModelError
 from koordcore.explain.endpoints import ENDPOINTS, endpoint_view
 from koordcore.explain.reservation_view import reservation_view
 from koordcore.explain.views import load_view, node_view
+from koordcore.framework.registry import PLUGINS
 from koordcore.manifests import load
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.metrics import NodeMetric, measured_of
@@ -28,7 +29,6 @@ from koordcore.model.reservations import (
 )
 from koordcore.model.resources import make_resources
 from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
-from koordcore.scheduling.plugins import PLUGINS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml"
 GIB = 2**30

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koordcore import ModelError, Node, PluginSetting, Policy, schedule
+from koordcore.framework.registry import PLUGINS, plugin_type
 from koordcore.model.policy import DEFAULT_PLUGINS
-from koordcore.scheduling.plugins import PLUGINS, plugin_type
 from koordcore.snapshot import ClusterSnapshot
 
 

@@ -12,10 +12,10 @@ from typing import Final
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.framework.registry import known_plugins
 from koordcore.manifests import load
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.policy import PluginSetting, Policy
-from koordcore.scheduling.plugins import PLUGINS
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName
 
@@ -91,7 +91,7 @@ def _known(name: str) -> Policy | None:
     if name == STOCK:
         return Policy()
     if name == KOORDINATOR:
-        return koordinator_policy(PLUGINS)
+        return koordinator_policy(known_plugins())
     if name not in tuple(PolicyName):
         return None
     share = PluginSetting(
@@ -122,7 +122,8 @@ def _chosen(arguments: argparse.Namespace, profiles: dict[str, Policy]) -> Polic
 
 def _supported(policy: Policy) -> Policy:
     """Leave out what this version cannot decide by, and say so."""
+    known = known_plugins()
     for plugin in policy.plugins:
-        if plugin.name not in PLUGINS:
+        if plugin.name not in known:
             print(f"warning: --policy: {plugin.name} does not take part yet", file=sys.stderr)
-    return attrs.evolve(policy, plugins=tuple(one for one in policy.plugins if one.name in PLUGINS))
+    return attrs.evolve(policy, plugins=tuple(one for one in policy.plugins if one.name in known))

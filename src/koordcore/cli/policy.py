@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.errors import ManifestError, Problem
+from koordcore.framework.registry import known_plugins
 from koordcore.manifests.policy_args import write_args
 from koordcore.manifests.policy_lint import lint_configuration
 from koordcore.manifests.policy_manifest import configuration_manifest
@@ -20,7 +21,6 @@ from koordcore.manifests.scheduler_config import (
 )
 from koordcore.manifests.sources import read_sources
 from koordcore.model.policy import PluginSetting
-from koordcore.scheduling.plugins import PLUGINS
 
 __all__ = ["describe", "run"]
 
@@ -44,10 +44,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Explain every profile; 1 when there is anything to say against it."""
     configurations = list(_configurations(arguments.file))
-    findings = [one for each in configurations for one in lint_configuration(each, PLUGINS)]
+    findings = [one for each in configurations for one in lint_configuration(each, known_plugins())]
     profiles = [one for each in configurations for one in each.profiles]
     if arguments.output == "config":
-        print(json.dumps(configuration_manifest(*(one.policy(PLUGINS) for one in profiles)), indent=2))
+        print(
+            json.dumps(configuration_manifest(*(one.policy(known_plugins()) for one in profiles)), indent=2)
+        )
         return 0
     if arguments.output == "json":
         record = [{"profile": one.profile, "plugin": one.plugin, "message": one.message} for one in findings]
@@ -80,7 +82,7 @@ def _configurations(path: str) -> Iterator[SchedulerConfiguration]:
 
 
 def _table(profile: SchedulerProfile) -> Table:
-    policy = profile.policy(PLUGINS)
+    policy = profile.policy(known_plugins())
     share = policy.percentage_of_nodes
     looked_at = {0: "a share of the nodes that falls with their number", 100: "all nodes"}
     return Table(
@@ -108,5 +110,5 @@ def _row(setting: PluginSetting) -> tuple[str, str, str, str]:
 
 
 def _left_out(profile: SchedulerProfile) -> str:
-    missing = profile.missing(PLUGINS)
+    missing = profile.missing(known_plugins())
     return f"left out: {', '.join(missing)}" if missing else ""

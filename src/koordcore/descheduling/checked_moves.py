@@ -1,8 +1,8 @@
 """Plans of moves that every plugin agrees with: devices, NUMA, quota, affinity, topology.
 
-The planners of :mod:`koordcore.descheduling` know amounts. Here their moves are carried out on a private copy of
-the cluster, one after the other, by the same plugins that place pods; then :mod:`koordcore.checking.moves`
-checks every step. A pair of pod and node that either refuses is barred and the plan is made again.
+The planners of this package know amounts. Here their moves are carried out on a private copy of the cluster,
+one after the other, by the same plugins that place pods; then :mod:`koordcore.checking.moves` checks every
+step. A pair of pod and node that either refuses is barred and the plan is made again.
 """
 
 from __future__ import annotations

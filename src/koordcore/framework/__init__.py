@@ -1,1 +1,10 @@
-"""What plugins answer, and what is worked out once for classes of equal pods and nodes in equal states."""
+"""What plugins answer, and what is worked out once for classes of equal pods and nodes in equal states.
+
+A plugin of one's own subclasses :class:`Plugin` and makes an :class:`Evaluator` per class of equal pods; hand
+it to a policy as ``PluginSetting(plugin=Mine)``. :mod:`koordcore.testing` tests it against the contract.
+"""
+
+from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Refusal, Reserved, Rows, Scope
+from koordcore.framework.workspace import Workspace
+
+__all__ = ["ALL_ROWS", "Evaluator", "Plugin", "Refusal", "Reserved", "Rows", "Scope", "Workspace"]

@@ -29,8 +29,8 @@ __all__ = [
     "Evaluator",
     "Plugin",
     "PluginFactory",
-    "Reserved",
     "Refusal",
+    "Reserved",
     "Rows",
     "Scope",
     "default_normalise",
@@ -232,6 +232,8 @@ class Plugin:
     """
 
     name: ClassVar[str]
+    amounts: ClassVar[bool] = False
+    """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         self.workspace = workspace

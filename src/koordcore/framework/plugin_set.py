@@ -7,16 +7,15 @@ from typing import Any, TypeAlias, cast
 
 from koordcore.errors import ModelError
 from koordcore.framework.plugin import Plugin, Refusal, Scope
+from koordcore.framework.registry import plugin_of
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
 from koordcore.framework.static_result import Part, StaticResult
+from koordcore.framework.unmodelled import refuse_unmodelled
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.scheduling.plugins import PLUGINS, plugin_type
-from koordcore.scheduling.plugins.resources import ResourceFit
-from koordcore.scheduling.unmodelled import refuse_unmodelled
 
 __all__ = ["PluginSet", "RequestKey"]
 
@@ -38,9 +37,11 @@ class PluginSet:
         self.settings = policy.plugins
         self.plugins: list[Plugin] = []
         for setting in policy.plugins:
-            if setting.name not in PLUGINS:
-                raise ModelError(f"policy {policy.name}: no plugin {setting.name}")
-            plugin = plugin_type(setting.name)(workspace, setting.args)
+            try:
+                kind = plugin_of(setting)
+            except ModelError as error:
+                raise ModelError(f"policy {policy.name}: {error}") from error
+            plugin = kind(workspace, setting.args)
             plugin.scored = setting.scores
             self.plugins.append(plugin)
         self._placing = [one for one in self.plugins if type(one).placed is not Plugin.placed]
@@ -48,7 +49,7 @@ class PluginSet:
         self._remarking = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
         self._removing = [one for one in self.plugins if type(one).removed is not Plugin.removed]
         # The plugin whose requests are the amounts that a pod asks for.
-        numbers = [number for number, one in enumerate(self.plugins) if isinstance(one, ResourceFit)]
+        numbers = [number for number, one in enumerate(self.plugins) if one.amounts]
         self._fit = numbers[0] if numbers else None
         self._classes: dict[RequestKey, SchedulingClass] = {}
         self._static: dict[tuple[int, Hashable], Part] = {}

@@ -12,7 +12,7 @@ from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin
 from koordcore.model.policy import PluginSetting
 
-__all__ = ["StaticResult", "Part"]
+__all__ = ["Part", "StaticResult"]
 
 
 class Part(NamedTuple):

@@ -17,12 +17,12 @@ from koordcore.model.resources import CPU, MEMORY
 
 __all__ = [
     "BalancedArgs",
-    "PluginSetting",
     "FitArgs",
     "FitPlusArgs",
     "GangTurns",
     "InterPodArgs",
     "NodeAffinityArgs",
+    "PluginSetting",
     "Policy",
     "ScarceArgs",
     "ScoringStrategy",
@@ -189,8 +189,11 @@ class PluginSetting:
 
     Parameters
     ----------
+    plugin
+        The class of a plugin of one's own, a subclass of :class:`koordcore.framework.Plugin`; left out for a
+        plugin that the library or an installed package knows by its name.
     name
-        Upstream's plugin name, such as ``NodeResourcesFit``.
+        Upstream's plugin name, such as ``NodeResourcesFit``; left out, that of ``plugin``.
     weight
         Factor of its score, at least 1; irrelevant where it does not score.
     filters, scores
@@ -199,13 +202,20 @@ class PluginSetting:
         Its arguments, a frozen record of the plugin's own; ``None`` for the defaults.
     """
 
-    name: str
+    plugin: type[Any] | None = None
+    name: str = attrs.field()
     weight: int = 1
     filters: bool = True
     scores: bool = True
     args: Any = None
 
+    @name.default
+    def _name_of_plugin(self) -> str:
+        return str(getattr(self.plugin, "name", ""))
+
     def __attrs_post_init__(self) -> None:
+        if not self.name:
+            raise ModelError("name: a plugin needs a name")
         if self.weight < 1 and self.scores:
             raise ModelError(f"{self.name}: weight must be at least 1, got {self.weight}")
 

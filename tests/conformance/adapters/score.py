@@ -9,13 +9,13 @@ import numpy as np
 
 from koordcore import ManifestError
 from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Refusal
+from koordcore.framework.registry import plugin_type
 from koordcore.framework.workspace import Workspace
 from koordcore.manifests import node_from_manifest, pod_from_manifest
 from koordcore.manifests.scheduler_args import PLUGIN_ARGS
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
-from koordcore.scheduling.plugins import plugin_type
 from koordcore.scheduling.plugins.placement import NodeLabelEvaluator
 from koordcore.snapshot import ClusterSnapshot
 from tests.conformance import Case, Missing, subject

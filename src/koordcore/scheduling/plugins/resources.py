@@ -347,6 +347,7 @@ class ResourceFit(Plugin):
     """Enough of every resource is free; free or used room is better, as the strategy says."""
 
     name = "NodeResourcesFit"
+    amounts = True
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)

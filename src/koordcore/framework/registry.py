@@ -1,0 +1,99 @@
+"""The plugins that a policy can name: the library's own, and those that installed packages offer.
+
+A module is imported when a policy names its plugin, so that nobody pays for allocators that he does not ask
+for. A plugin of one's own needs no place here: ``PluginSetting(plugin=Mine)`` hands the class to the policy.
+An installed package offers plugins to policy files by an entry point in the group ``koordcore.plugins``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, cast
+
+from immutabledict import immutabledict
+
+from koordcore.errors import ModelError
+from koordcore.framework.plugin import Plugin
+from koordcore.model.policy import PluginSetting
+
+__all__ = ["PLUGINS", "known_plugins", "plugin_of", "plugin_type"]
+
+GROUP: Final = "koordcore.plugins"
+_HOME: Final = "koordcore.scheduling.plugins"
+
+PLUGINS: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
+    {
+        "NodeUnschedulable": ("placement", "Unschedulable"),
+        "NodeName": ("placement", "NodeName"),
+        "TaintToleration": ("placement", "Taints"),
+        "NodeAffinity": ("placement", "NodeLabels"),
+        "NodePorts": ("placement", "NodePorts"),
+        "NodeResourcesFit": ("resources", "ResourceFit"),
+        "NodeResourcesBalancedAllocation": ("resources", "BalancedAllocation"),
+        "NodeResourcesFitPlus": ("resources", "FitPlus"),
+        "ScarceResourceAvoidance": ("resources", "ScarceAvoidance"),
+        "VolumeRestrictions": ("volume_use", "VolumeRestrictions"),
+        "NodeVolumeLimits": ("volume_use", "NodeVolumeLimits"),
+        "VolumeBinding": ("volumes", "VolumeBinding"),
+        "VolumeZone": ("volumes", "VolumeZone"),
+        "PodTopologySpread": ("spread", "TopologySpread"),
+        "InterPodAffinity": ("interpod", "InterPodAffinity"),
+        "ImageLocality": ("images", "ImageLocality"),
+        "LoadAwareScheduling": ("load", "LoadAware"),
+        "NodeNUMAResource": ("numa", "NUMAPlugin"),
+        "DeviceShare": ("devices", "Devices"),
+        "SchedulingHint": ("network", "Hints"),
+        "Coscheduling": ("network", "Coscheduling"),
+        "GpuShare": ("gpu_share", "GpuShare"),
+        "ElasticQuota": ("quota", "QuotaPlugin"),
+        "Reservation": ("reservation", "ReservationPlugin"),
+    }
+)
+"""The library's plugins: the name in a policy, the module in ``koordcore.scheduling.plugins``, the class."""
+
+
+@cache
+def _offered() -> immutabledict[str, EntryPoint]:
+    """Give the entry points of installed packages by name; the library's own names cannot be taken."""
+    found = sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value))
+    return immutabledict({one.name: one for one in found if one.name not in PLUGINS})
+
+
+def known_plugins() -> frozenset[str]:
+    """Give the names that a policy file may use."""
+    return frozenset((*PLUGINS, *_offered()))
+
+
+def plugin_type(name: str) -> type[Plugin]:
+    """Give the class of a plugin by its name.
+
+    Raises
+    ------
+    ModelError
+        When there is no such plugin, or what an entry point offers is none.
+    """
+    if name in PLUGINS:
+        module, attribute = PLUGINS[name]
+        return cast("type[Plugin]", getattr(import_module(f"{_HOME}.{module}"), attribute))
+    if name not in _offered():
+        raise ModelError(f"no plugin {name}")
+    return _checked(name, _offered()[name].load())
+
+
+def plugin_of(setting: PluginSetting) -> type[Plugin]:
+    """Give the class of a policy's entry: the one that it was handed, or the one of its name.
+
+    Raises
+    ------
+    ModelError
+        When there is none of that name, or what was handed over is no plugin.
+    """
+    return plugin_type(setting.name) if setting.plugin is None else _checked(setting.name, setting.plugin)
+
+
+def _checked(name: str, found: object) -> type[Plugin]:
+    if isinstance(found, type) and issubclass(found, Plugin):
+        return found
+    raise ModelError(f"plugin {name}: expected a subclass of koordcore.framework.Plugin, got {found!r}")
