@@ -6,8 +6,6 @@ A name is read from its module when it is first used: ``import koordcore`` loads
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from koordcore.checking.entry import verify
-
 if TYPE_CHECKING:
     from koordcore.checking.entry import verify
     from koordcore.checking.violation import Violation, ViolationKind
