@@ -50,6 +50,7 @@ class ScheduleResult:
         """The pods that got a node."""
         return tuple(one for one in self.decisions if isinstance(one, Bound))
 
-    def decision(self, key: PodKey) -> PodDecision | None:
-        """Give one pod's decision, or ``None`` when it was not asked about."""
+    def decision(self, pod: PodKey | str) -> PodDecision | None:
+        """Give one pod's decision; ``None`` when it was not asked about. A text is ``"namespace/name"``."""
+        key = PodKey.of(pod)
         return next((one for one in self.decisions if one.pod == key), None)

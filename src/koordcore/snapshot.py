@@ -134,10 +134,10 @@ class ClusterSnapshot:
             raise ModelError(f"no node {name}")
         return self.nodes[row]
 
-    def pod(self, key: PodKey) -> Pod | None:
-        """Give a pod, bound or pending, or ``None``."""
+    def pod(self, key: PodKey | str) -> Pod | None:
+        """Give a pod, bound or pending, or ``None``; a text is ``"namespace/name"``."""
         pods: Mapping[PodKey, Pod] = self.once(_pods_by_key)
-        return pods.get(key)
+        return pods.get(PodKey.of(key))
 
     def bound_pods(self) -> Iterable[Pod]:
         """Give every pod that holds room, by node and key."""
@@ -219,23 +219,24 @@ class ClusterSnapshot:
         pending = tuple(pod for pod in self.pending if pod.key not in keys)
         return self._fork(changed, pending)
 
-    def forget(self, *keys: PodKey) -> ClusterSnapshot:
-        """Take pods out of the cluster, wherever they are.
+    def forget(self, *pods: PodKey | str) -> ClusterSnapshot:
+        """Take pods out of the cluster, wherever they are; a text is ``"namespace/name"``.
 
         Raises
         ------
         ModelError
             When a pod is unknown.
         """
+        keys = [PodKey.of(one) for one in pods]
         gone = set(keys)
         unknown = [key for key in keys if self.pod(key) is None]
         if unknown:
             raise ModelError(f"no pod {unknown[0]}")
         nodes = {self.location[key] for key in keys if key in self.location}
         changed = {
-            name: tuple(pod for pod in self.node(name).pods if pod.key not in gone) for name in sorted(nodes)
+            name: tuple(one for one in self.node(name).pods if one.key not in gone) for name in sorted(nodes)
         }
-        pending = tuple(pod for pod in self.pending if pod.key not in gone)
+        pending = tuple(one for one in self.pending if one.key not in gone)
         return self._fork(changed, pending)
 
     def with_pending(self, *pods: Pod) -> ClusterSnapshot:

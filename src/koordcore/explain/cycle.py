@@ -25,7 +25,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.gang_groups import Job, JobTable
-from koordcore.scheduling.one_pod import place_there
+from koordcore.scheduling.one_pod import feasible_nodes, nominated_only, place_there
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Cycle", "FilterVerdict", "explain_cycle", "verdict_on"]
@@ -192,8 +192,13 @@ def _look(
     allowed = np.ones(len(names), bool)
     for mask in narrowed.values():
         allowed &= mask
-    filters = _filters(scheduling_class, names, allowed)
-    feasible = scheduling_class.feasible() & allowed
+    feasible = feasible_nodes(plugins, scheduling_class, pod) & allowed
+    nominated = nominated_only(workspace, pod, feasible)
+    if nominated is not None:
+        feasible = allowed = nominated
+    filters = _filters(scheduling_class, names, allowed & ~feasible)
+    with plugins.nominated.assumed(pod):
+        filters |= _filters(scheduling_class, names, allowed)
     rows = np.flatnonzero(feasible).tolist()
     table = scheduling_class.score_table(feasible) if len(rows) > 1 else {}
     totals = scheduling_class.totals(feasible)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import chain
 
 import attrs
 from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
+from koordcore.errors import ModelError
 from koordcore.framework.plugin import Refusal
-from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import Shortfall
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.decisions import Bound, PodDecision, Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.scheduling.cycle import open_workspace
+from koordcore.result import ScheduleResult
+from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
+from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Explanation", "Help", "NodeVerdict", "explain"]
@@ -85,6 +89,8 @@ class Explanation:
         Who.
     bound_to
         Where it is now; ``None`` while it waits. It is judged as if it were not there.
+    decision
+        What :func:`koordcore.schedule` decides about it, in the queue and in its gang.
     refusal
         Why no node was asked; empty where nodes were.
     verdicts
@@ -94,52 +100,115 @@ class Explanation:
     """
 
     pod: PodKey
-    bound_to: str | None
+    bound_to: str | None = None
+    decision: PodDecision | None = None
     refusal: str = ""
     verdicts: tuple[NodeVerdict, ...] = ()
     help: tuple[Help, ...] = ()
 
     @property
     def best(self) -> str | None:
-        """The node that ``schedule`` would take."""
-        return self.verdicts[0].node if self.verdicts and self.verdicts[0].fits else None
+        """The node that ``schedule`` takes; ``None`` where the pod gets none, such as a member of a gang."""
+        return self.decision.node if isinstance(self.decision, Bound) else None
+
+    @property
+    def fitting(self) -> tuple[str, ...]:
+        """The nodes that could take the pod by itself, best first."""
+        return tuple(one.node for one in self.verdicts if one.fits)
 
 
-def explain(snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy()) -> Explanation:
-    """Explain where a pod can go, where not, and what would help.
+def explain(
+    source: ClusterSnapshot | ScheduleResult,
+    pod: Pod | PodKey | str,
+    *,
+    policy: Policy | None = None,
+    now: datetime | None = None,
+    limits: Limits | None = None,
+) -> Explanation:
+    """Explain where a pod can go, where not, and what would help, at the moment when its turn comes.
 
     Parameters
     ----------
-    snapshot
-        The cluster. Where it holds the pod, the pod is taken out first.
+    source
+        The cluster: the pods that wait are decided as :func:`koordcore.schedule` would, until it is the pod's
+        turn, and a pod that the cluster does not know waits with them. One that runs is judged alone, as if
+        it were not there yet. Or a result: the decision is the one that was taken there, the nodes are judged
+        as they stand afterwards.
     pod
-        Bound or pending, or one that the snapshot does not know.
-    policy
-        What decides.
+        The pod, its key, or ``"namespace/name"``.
+    policy, now, limits
+        As for :func:`koordcore.schedule`; of a result, its own policy when left out.
+
+    Raises
+    ------
+    ModelError
+        When a pod is named that is not there.
     """
-    bound_to = snapshot.location.get(pod.key)
-    if bound_to is not None:
-        snapshot = snapshot.forget(pod.key)
-    pod = pod.at(None)
-    workspace = open_workspace(snapshot, policy)
-    plugins = PluginSet(workspace, policy)
+    limits = DEFAULT_LIMITS if limits is None else limits
+    if isinstance(source, ScheduleResult):
+        policy = source.policy if policy is None else policy
+        asked = _find(source.snapshot, pod)
+        taken = source.decision(asked.key)
+        found = explain(_alone(source.snapshot, asked), asked.at(None), policy=policy, now=now, limits=limits)
+        return attrs.evolve(found, bound_to=asked.node_name, decision=taken or found.decision)
+    policy = Policy() if policy is None else policy
+    asked = _find(source, pod)
+    bound_to = source.location.get(asked.key)
+    fresh = asked.at(None)
+    if bound_to is None:
+        queue = {one.key: one for one in source.pending} | {asked.key: fresh}
+        cycle = open_cycle(
+            source, None if source.pod(asked.key) == asked else queue.values(), policy, now, limits, None
+        )
+    else:
+        cycle = open_cycle(source.forget(asked.key), [fresh], policy, now, limits, None)
+    for turn in cycle.turns():
+        keys = [turn.key] if isinstance(turn, Pod) else [one.key for one in turn.pods]
+        if asked.key in keys:
+            break
+        cycle.decide()
+    judged = _judge(cycle, fresh)
+    decision = next(one for one in cycle.decide() if one.pod == asked.key)
+    return attrs.evolve(judged, bound_to=bound_to, decision=decision)
+
+
+def _find(snapshot: ClusterSnapshot, pod: Pod | PodKey | str) -> Pod:
+    if isinstance(pod, Pod):
+        return pod
+    key = PodKey.of(pod)
+    found = snapshot.pod(key)
+    if found is None:
+        raise ModelError(f"no pod {key}")
+    return found
+
+
+def _alone(snapshot: ClusterSnapshot, pod: Pod) -> ClusterSnapshot:
+    """Give the cluster with nobody waiting whom the answer could depend on but those with a nomination."""
+    others = [one.key for one in snapshot.pending if one.key != pod.key and not one.nominated_node]
+    return snapshot.forget(*others)
+
+
+def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
+    """Ask every node about a pod as things stand."""
+    workspace, plugins = cycle.workspace, cycle.plugins
     scheduling_class = plugins.class_of(pod)
     if isinstance(scheduling_class, Refusal):
-        return Explanation(pod=pod.key, bound_to=bound_to, refusal=scheduling_class.reason)
+        return Explanation(pod=pod.key, refusal=scheduling_class.reason)
     refused = scheduling_class.refuse()
     if refused is not None:
-        return Explanation(pod=pod.key, bound_to=bound_to, refusal=refused[1].reason)
-    feasible = scheduling_class.feasible()
+        return Explanation(pod=pod.key, refusal=refused[1].reason)
+    feasible = feasible_nodes(plugins, scheduling_class, pod)
     totals = scheduling_class.totals(feasible)
     table = scheduling_class.score_table(feasible)
     names = workspace.layout.names
-    verdicts = [
-        _verdict(scheduling_class, names[row], row, int(totals[row]), table) for row in range(len(totals))
-    ]
+    with plugins.nominated.assumed(pod):
+        verdicts = [
+            _verdict(scheduling_class, names[row], row, int(totals[row]), table) for row in range(len(totals))
+        ]
+        reserving = cycle.policy.plugin("Reservation") is not None
+        helps = () if feasible.any() else _what_helps(workspace, scheduling_class, reserving=reserving)
     verdicts.sort(key=lambda one: (-one.total, _lacking(one.shortfalls), one.node))
-    reserving = policy.plugin("Reservation") is not None
-    helps = () if feasible.any() else _what_helps(workspace, scheduling_class, reserving=reserving)
-    return Explanation(pod=pod.key, bound_to=bound_to, verdicts=tuple(verdicts), help=helps)
+    return Explanation(pod=pod.key, verdicts=tuple(verdicts), help=helps)
 
 
 def _verdict(

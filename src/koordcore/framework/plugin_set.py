@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
 from koordcore.errors import ModelError
+from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import Plugin, Refusal, Scope
 from koordcore.framework.registry import plugin_of
 from koordcore.framework.sampling import NodeSample
@@ -55,6 +56,7 @@ class PluginSet:
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
         self._groups = StateGroups(workspace)
+        self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)
         # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 

@@ -52,6 +52,30 @@ class PodKey(NamedTuple):
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    @classmethod
+    def of(cls, key: PodKey | str) -> PodKey:
+        """Give a key as it is, or what a text says (:meth:`parse`)."""
+        return cls.parse(key) if isinstance(key, str) else key
+
+    @classmethod
+    def parse(cls, text: str) -> PodKey:
+        """Read ``"namespace/name"``; a name alone is in the namespace ``default``.
+
+        Raises
+        ------
+        ModelError
+            When a part is empty, or there are more than two.
+
+        Examples
+        --------
+        >>> PodKey.parse("lab/train-0"), PodKey.parse("web")
+        (PodKey(namespace='lab', name='train-0'), PodKey(namespace='default', name='web'))
+        """
+        parts = text.split("/")
+        if len(parts) > 2 or not all(parts):
+            raise ModelError(f"expected namespace/name, got {text!r}")
+        return cls(parts[0] if len(parts) == 2 else "default", parts[-1])
+
 
 class PodPhase(StrEnum):
     """Where a pod is in its life."""

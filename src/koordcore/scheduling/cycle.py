@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -20,15 +20,16 @@ from koordcore.model.policy import GangTurns, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import ReservationArgs, ReservationMatching
 from koordcore.result import ScheduleResult
-from koordcore.scheduling.nominated import hold, let_go
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from koordcore.scheduling.gang_groups import Job
+    from koordcore.scheduling.gang_queue import JointTurns
     from koordcore.scheduling.joint_matching import ReservationPlan
+    from koordcore.scheduling.preempt import Preemptor
 
-__all__ = ["open_workspace", "queue_order", "run"]
+__all__ = ["SchedulingCycle", "open_cycle", "open_workspace", "queue_order", "run"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -57,20 +58,47 @@ def run(
     preempt: PreemptionRules | None,
 ) -> ScheduleResult:
     """Do what :func:`koordcore.schedule` promises."""
-    # Only who has reservations pays for reading what they need; likewise gangs below.
+    return _result_of(open_cycle(snapshot, pods, policy, now, limits, preempt))
+
+
+def open_cycle(
+    snapshot: ClusterSnapshot,
+    pods: Iterable[Pod] | None,
+    policy: Policy,
+    now: datetime | None,
+    limits: Limits,
+    preempt: PreemptionRules | None,
+) -> SchedulingCycle:
+    """Get ready to decide about pods; nobody has had a turn yet.
+
+    Where pods and reservations are matched all together, both ways are tried and the better one is given.
+    """
+    # Only who has reservations pays for reading what they need; likewise gangs.
     reserving = policy.plugin("Reservation") is not None
     asked = queue_order(_everybody(snapshot, reserving) if pods is None else pods)
     known = _take_in(snapshot, asked)
-    result = _decide(known, asked, policy, now, limits, preempt)
-    if _joins(policy):
-        from koordcore.scheduling.joint_matching import better_of, plan_reservations
+    plain = SchedulingCycle(known, asked, policy, now, limits, preempt)
+    if not _joins(policy):
+        return plain
+    from koordcore.scheduling.joint_matching import better_of, plan_reservations
 
-        plugins = PluginSet(open_workspace(known, policy, now), policy)
-        plan = plan_reservations(plugins, asked, limits)
-        if plan.meant:
-            joint = _decide(known, plan.order(asked), policy, now, limits, preempt, plan)
-            result = better_of(result, joint, asked)
-    return result
+    plan = plan_reservations(PluginSet(open_workspace(known, policy, now), policy), asked, limits)
+    if not plan.meant:
+        return plain
+
+    def joint() -> SchedulingCycle:
+        return SchedulingCycle(known, plan.order(asked), policy, now, limits, preempt, plan)
+
+    one_by_one, together = _result_of(plain), _result_of(joint())
+    if better_of(one_by_one, together, asked) is together:
+        return joint()
+    return SchedulingCycle(known, asked, policy, now, limits, preempt)
+
+
+def _result_of(cycle: SchedulingCycle) -> ScheduleResult:
+    for _ in cycle.turns():
+        cycle.decide()
+    return cycle.finish()
 
 
 def _joins(policy: Policy) -> bool:
@@ -80,112 +108,135 @@ def _joins(policy: Policy) -> bool:
     return isinstance(args, ReservationArgs) and args.matching is ReservationMatching.JOINT
 
 
-def _decide(
-    known: ClusterSnapshot,
-    asked: Sequence[Pod],
-    policy: Policy,
-    now: datetime | None,
-    limits: Limits,
-    preempt: PreemptionRules | None,
-    matched: ReservationPlan | None = None,
-) -> ScheduleResult:
-    """Decide about pods in the order given; ``matched`` tells what reservations some should try first."""
-    reserving = policy.plugin("Reservation") is not None
-    workspace = open_workspace(known, policy, now)
-    snapshot = workspace.snapshot
-    plugins = PluginSet(workspace, policy)
-    if matched is not None:
-        from koordcore.scheduling.joint_matching import follow
+class SchedulingCycle:
+    """One call: the queue, the state that pods are placed in, and what was decided so far.
 
-        follow(plugins, matched)
-    from koordcore.scheduling.gang_groups import JobTable
+    Parameters
+    ----------
+    snapshot
+        The cluster, all pods of the queue among its pending ones.
+    queue
+        Whom to decide about, in this order.
+    matched
+        What reservations some pods are to try first.
 
-    decisions: list[PodDecision] = []
-    plans: list[JobPlan] = []
-    table = JobTable(snapshot)
-    preemptor = None
-    if preempt is not None:
-        from koordcore.scheduling.preempt import Preemptor
+    Attributes
+    ----------
+    policy, workspace, plugins
+        The state now, and who decides.
+    decisions
+        What was decided, turn after turn.
+    """
 
-        preemptor = Preemptor(workspace, plugins, table, preempt, limits)
-    turns: Iterable[Pod | Job] = table.turns(asked)
-    together = None
-    if policy.gangs is GangTurns.TOGETHER:
-        from koordcore.scheduling.gang_queue import JointTurns
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        queue: Sequence[Pod],
+        policy: Policy,
+        now: datetime | None,
+        limits: Limits,
+        preempt: PreemptionRules | None,
+        matched: ReservationPlan | None = None,
+    ) -> None:
+        from koordcore.scheduling.gang_groups import JobTable
 
-        together = JointTurns(workspace, plugins, limits, evicting=preempt is not None)
-        turns = together.turns(turns)
-    held: list[Pod] = []
-    for turn in turns:
-        if isinstance(turn, Pod):
-            decision = place_pod(workspace, plugins, turn)
-            workspace.commit()
-            if isinstance(decision, Bound):
-                decisions.append(decision)
-                continue
-            members: list[PodDecision] = [decision]
-            if preemptor is not None and isinstance(decision, Unschedulable):
-                members = list(preemptor.for_pod(turn) or members)
-        else:
-            # Gangs bring the solver's adapter and more; a call without any should not pay for them.
-            from koordcore.scheduling.gang import place_job
+        self.policy = policy
+        self._start, self._now, self._limits = snapshot, now, limits
+        self.workspace = open_workspace(snapshot, policy, now)
+        self.plugins = PluginSet(self.workspace, policy)
+        self.decisions: list[PodDecision] = []
+        self._plans: list[JobPlan] = []
+        if matched is not None:
+            from koordcore.scheduling.joint_matching import follow
 
-            settled = None if together is None else together.settled(turn)
-            members, plan = settled or place_job(workspace, plugins, turn, limits)
-            if preemptor is not None and not plan.placed and not plan.held and not turn.refusal:
-                members = _with_nominations(members, preemptor.for_job(turn))
-            plans.append(plan)
-        held += _hold(workspace, plugins, (turn,) if isinstance(turn, Pod) else turn.pods, members)
-        decisions += members
-    for pod in held:
-        let_go(workspace, plugins, pod)
-    if preemptor is not None:
-        preemptor.release()
-    end = _nominate(workspace.freeze(), decisions)
-    if reserving:
-        from koordcore.reservations.cache import without_holders
+            follow(self.plugins, matched)
+        table = JobTable(self.workspace.snapshot)
+        self._preemptor: Preemptor | None = None
+        if preempt is not None:
+            from koordcore.scheduling.preempt import Preemptor
 
-        end = without_holders(known, end, decisions, now)
-    kinds = Counter(map(type, decisions))
-    counts = {
-        "pods": len(decisions),
-        "bound": kinds[Bound],
-        "unschedulable": kinds[Unschedulable],
-        **({"nominated": kinds[Nominated]} if preemptor else {}),
-        "waiting": kinds[Waiting],
-        "nodes": len(workspace.layout.names),
-    }
-    return ScheduleResult(
-        decisions=tuple(decisions),
-        snapshot=end,
-        jobs=tuple(plans),
-        together=() if together is None else tuple(together.plans),
-        preemptions=tuple(preemptor.plans) if preemptor is not None else (),
-        policy=policy,
-        stats=counts,
-    )
+            self._preemptor = Preemptor(self.workspace, self.plugins, table, preempt, limits)
+        self._turns: Iterable[Pod | Job] = table.turns(queue)
+        self._together: JointTurns | None = None
+        if policy.gangs is GangTurns.TOGETHER:
+            from koordcore.scheduling.gang_queue import JointTurns
+
+            self._together = JointTurns(self.workspace, self.plugins, limits, evicting=preempt is not None)
+            self._turns = self._together.turns(self._turns)
+        self._turn: Pod | Job | None = None
+
+    def turns(self) -> Iterator[Pod | Job]:
+        """Give the units of the queue, pods and gang groups; each is decided by :meth:`decide`."""
+        for turn in self._turns:
+            self._turn = turn
+            yield turn
+
+    def decide(self) -> list[PodDecision]:
+        """Decide about the unit whose turn it is; gives one decision per pod of it."""
+        turn = self._turn
+        assert turn is not None, "nobody has the turn"
+        found = self._decide_pod(turn) if isinstance(turn, Pod) else self._decide_group(turn)
+        # Who got a place, or is nominated anew, counts there as what it is now.
+        self.plugins.nominated.forget(one.pod for one in found if isinstance(one, Bound | Nominated))
+        self.decisions += found
+        return found
+
+    def _decide_pod(self, pod: Pod) -> list[PodDecision]:
+        decision = place_pod(self.workspace, self.plugins, pod)
+        self.workspace.commit()
+        if self._preemptor is None or not isinstance(decision, Unschedulable):
+            return [decision]
+        with self.plugins.nominated.assumed(pod):
+            nominated = self._preemptor.for_pod(pod)
+        return [decision] if nominated is None else [*nominated]
+
+    def _decide_group(self, job: Job) -> list[PodDecision]:
+        # Gangs bring the solver's adapter and more; a call without any should not pay for them.
+        from koordcore.scheduling.gang import place_job
+
+        own = [pod.key for pod in job.pods]
+        settled = None if self._together is None else self._together.settled(job)
+        least = min(job.pods, key=lambda pod: (pod.priority, pod.key))
+        with self.plugins.nominated.assumed(least, besides=own):
+            members, plan = settled or place_job(self.workspace, self.plugins, job, self._limits)
+            if self._preemptor is not None and not plan.placed and not plan.held and not job.refusal:
+                members = _with_nominations(members, self._preemptor.for_job(job))
+        self._plans.append(plan)
+        return members
+
+    def finish(self) -> ScheduleResult:
+        """Give what was decided, and the cluster afterwards; the cycle must not be used any more."""
+        if self._preemptor is not None:
+            self._preemptor.release()
+        end = _nominate(self.workspace.freeze(), self.decisions)
+        if self.policy.plugin("Reservation") is not None:
+            from koordcore.reservations.cache import without_holders
+
+            end = without_holders(self._start, end, self.decisions, self._now)
+        kinds = Counter(map(type, self.decisions))
+        counts = {
+            "pods": len(self.decisions),
+            "bound": kinds[Bound],
+            "unschedulable": kinds[Unschedulable],
+            **({"nominated": kinds[Nominated]} if self._preemptor else {}),
+            "waiting": kinds[Waiting],
+            "nodes": len(self.workspace.layout.names),
+        }
+        return ScheduleResult(
+            decisions=tuple(self.decisions),
+            snapshot=end,
+            jobs=tuple(self._plans),
+            together=() if self._together is None else tuple(self._together.plans),
+            preemptions=tuple(self._preemptor.plans) if self._preemptor is not None else (),
+            policy=self.policy,
+            stats=counts,
+        )
 
 
 def _with_nominations(members: list[PodDecision], nominated: Sequence[Nominated] | None) -> list[PodDecision]:
     """Replace the decisions of those who are nominated."""
     known = {one.pod: one for one in nominated or ()}
     return [known.get(one.pod, one) for one in members]
-
-
-def _hold(
-    workspace: Workspace, plugins: PluginSet, pods: Iterable[Pod], decisions: Iterable[PodDecision]
-) -> list[Pod]:
-    """Keep the room of pods that were nominated earlier and cannot come yet: later ones are less important.
-
-    Gives the pods as they were put on their nodes; the caller takes them off in the end.
-    """
-    failed = {one.pod for one in decisions if isinstance(one, Unschedulable)}
-    held = []
-    for pod in pods:
-        row = workspace.layout.row_of.get(pod.nominated_node or "")
-        if pod.key in failed and row is not None:
-            held.append(hold(workspace, plugins, pod, str(pod.nominated_node)))
-    return held
 
 
 def _nominate(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> ClusterSnapshot:

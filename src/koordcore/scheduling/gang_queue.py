@@ -104,7 +104,10 @@ class JointTurns:
     def _planned(self, run: Sequence[Job]) -> Iterator[Job]:
         jobs = [job for job in run if self._joins(job)]
         if len(jobs) > 1:
-            self._plan(jobs)
+            members = [pod for job in jobs for pod in job.pods]
+            least = min(members, key=lambda pod: (pod.priority, pod.key))
+            with self._plugins.nominated.assumed(least, besides={pod.key for pod in members}):
+                self._plan(jobs)
         yield from run
 
     def _plan(self, jobs: Sequence[Job]) -> None:

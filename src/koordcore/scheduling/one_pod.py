@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from koordcore._arrays import BoolVector
@@ -16,7 +14,7 @@ from koordcore.model.decisions import Bound, PodDecision, Shortfall, Unschedulab
 from koordcore.model.pods import Pod
 from koordcore.snapshot import bind
 
-__all__ = ["place_pod", "place_there", "refuse_pod"]
+__all__ = ["feasible_nodes", "nominated_only", "place_pod", "place_there", "refuse_pod", "refused_by_nodes"]
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
@@ -40,13 +38,9 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
     refused = scheduling_class.refuse()
     if refused is not None:
         return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
-    hints = plugins.preferred(pod)
-    if hints or pod.nominated_node or not plugins.sample.whole:
-        choice = _best_of_some(workspace, plugins, scheduling_class, pod, hints)
-    else:
-        choice = scheduling_class.best()
+    choice = _choose(workspace, plugins, scheduling_class, pod)
     if not choice.feasible:
-        return scheduling_class.failure(pod)
+        return refused_by_nodes(plugins, scheduling_class, pod)
     row = choice.row
     decision = _take(workspace, plugins, scheduling_class, pod, *choice)
     if isinstance(decision, Shortfall):
@@ -55,28 +49,25 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
     return decision
 
 
-def _best_of_some(
-    workspace: Workspace,
-    plugins: PluginSet,
-    scheduling_class: SchedulingClass,
-    pod: Pod,
-    hints: Sequence[int],
-) -> Choice:
-    """Choose where a nomination, a sample or a hint narrows the choice; a hint comes before any score."""
-    every = scheduling_class.feasible()
-    feasible = _nominated_only(workspace, pod, every)
+def _choose(workspace: Workspace, plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Choice:
+    """Choose the best node; a nomination, a sample or a hint narrows the choice, a hint before any score."""
+    hints = plugins.preferred(pod)
+    if not (hints or pod.nominated_node or plugins.nominated.concern(pod)) and plugins.sample.whole:
+        return scheduling_class.best()
+    every = feasible_nodes(plugins, scheduling_class, pod)
+    feasible = nominated_only(workspace, pod, every)
     if feasible is None:
         feasible = plugins.sample.narrow(every)
     choice = scheduling_class.best_of(feasible)
     row = next((hinted for hinted in hints if feasible[hinted]), -1)
-    return choice if row < 0 else choice._replace(row=row, score=int(scheduling_class.totals(feasible)[row]))
+    if row < 0:
+        return choice
+    return choice._replace(row=row, score=int(scheduling_class.totals(feasible)[row]))
 
 
-def _nominated_only(workspace: Workspace, pod: Pod, feasible: BoolVector) -> BoolVector | None:
+def nominated_only(workspace: Workspace, pod: Pod, feasible: BoolVector) -> BoolVector | None:
     """Where room was made for a pod it goes first (``evaluateNominatedNode``); None where it does not fit."""
-    if not pod.nominated_node:
-        return None
-    row = workspace.layout.row_of.get(pod.nominated_node)
+    row = workspace.layout.row_of.get(pod.nominated_node or "")
     if row is None or not feasible[row]:
         return None
     only = np.zeros_like(feasible)
@@ -84,12 +75,23 @@ def _nominated_only(workspace: Workspace, pod: Pod, feasible: BoolVector) -> Boo
     return only
 
 
+def feasible_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> BoolVector:
+    """Tell which nodes can take a pod now, with and without those that are nominated there: ``(N,)``."""
+    return plugins.nominated.narrow(scheduling_class, pod, scheduling_class.feasible())
+
+
+def refused_by_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
+    """Count why every node refused, each beside the pods that are nominated there."""
+    with plugins.nominated.assumed(pod):
+        return scheduling_class.failure(pod)
+
+
 def place_there(workspace: Workspace, plugins: PluginSet, pod: Pod, row: int) -> Bound | None:
     """Place a pod on one node; ``None`` where the node does not take it."""
     scheduling_class = plugins.class_of(pod)
     if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
         return None
-    feasible = scheduling_class.feasible()
+    feasible = feasible_nodes(plugins, scheduling_class, pod)
     if not feasible[row]:
         return None
     totals = scheduling_class.totals(feasible)

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector
+from koordcore.framework.nominated import assume_nominated, forget_nominated
 from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -40,7 +41,6 @@ from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod, lab
 from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.scheduling.gang_groups import Job, JobTable, network_tree
-from koordcore.scheduling.nominated import hold, let_go
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.plugins.quota import QuotaPlugin
 from koordcore.scheduling.plugins.reservation import ReservationPlugin
@@ -325,7 +325,7 @@ class Preemptor:
             # What earlier plans promised is taken for real, with cards and CPUs, on the nodes as they are.
             for held in claim.members:
                 row = workspace.layout.row_of[str(held.node_name)]
-                let_go(workspace, self._plugins, held)
+                forget_nominated(workspace, self._plugins, held)
                 place_there(workspace, self._plugins, held.at(None), row)
         try:
             yield
@@ -459,13 +459,13 @@ class Preemptor:
         workspace = self._workspace
         members = []
         for key, node in plan.nominations.items():
-            members.append(hold(workspace, self._plugins, pods[key], node))
+            members.append(assume_nominated(workspace, self._plugins, pods[key], node))
         for move in plan.moves:
             pod = workspace.snapshot.pod(move.victim.pod)
             assert pod is not None
             # It runs where it ran until it is made anew, under a name of its own.
             anew = attrs.evolve(unbound(pod), name=f"{pod.name}~moved", uid="")
-            members.append(hold(workspace, self._plugins, anew, move.node))
+            members.append(assume_nominated(workspace, self._plugins, anew, move.node))
         self._claims.append(_Claim(tuple(members), tuple(victim.pod for victim in plan.victims)))
         self.plans.append(plan)
 
@@ -473,7 +473,7 @@ class Preemptor:
         """Take the members off again: they are nominated, not bound."""
         for claim in self._claims:
             for pod in claim.members:
-                let_go(self._workspace, self._plugins, pod)
+                forget_nominated(self._workspace, self._plugins, pod)
 
 
 def _alike(one: Pool, other: Pool) -> bool:

@@ -1,0 +1,120 @@
+"""Pods that wait for the room that was made for them: they count against all who are no more important.
+
+As upstream (``RunFilterPluginsWithNominatedPods``): a node takes a pod only if it does so both with and
+without the pods of higher or equal priority that are nominated there. Scores look at the cluster as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from koordcore._arrays import BoolVector
+from koordcore.framework.scheduling_class import SchedulingClass
+from koordcore.framework.workspace import Workspace
+from koordcore.model.pods import Pod, PodKey
+
+if TYPE_CHECKING:
+    from koordcore.framework.plugin_set import PluginSet
+
+__all__ = ["NominatedPods", "assume_nominated", "forget_nominated"]
+
+
+def assume_nominated(workspace: Workspace, plugins: PluginSet, pod: Pod, node: str) -> Pod:
+    """Count a pod on a node as if it ran there, ports, neighbours and quota included; cards are not chosen.
+
+    The node may be overcommitted by it: whoever has to leave is still there.
+    """
+    assumed = pod.at(node)
+    row = workspace.layout.row_of[node]
+    workspace.bind(assumed, row)
+    for plugin in plugins.plugins:
+        plugin.promised(assumed, row)
+    return assumed
+
+
+def forget_nominated(workspace: Workspace, plugins: PluginSet, assumed: Pod) -> None:
+    """Take back what :func:`assume_nominated` did; the pod still asks for its quota."""
+    row = workspace.layout.row_of[str(assumed.node_name)]
+    workspace.evict(assumed.key, row)
+    for plugin in plugins.plugins:
+        plugin.withdrawn(assumed, row)
+
+
+class NominatedPods:
+    """The nominated pods of a cluster by node, whoever of them a call asks about.
+
+    Parameters
+    ----------
+    workspace, plugins
+        The state of the call.
+    pods
+        Pods that wait; those without a nominated node, or with one that is not there, are passed over.
+    """
+
+    def __init__(self, workspace: Workspace, plugins: PluginSet, pods: Iterable[Pod]) -> None:
+        self._workspace, self._plugins = workspace, plugins
+        self._on: dict[int, list[Pod]] = {}
+        self._row: dict[PodKey, int] = {}
+        row_of = workspace.layout.row_of
+        for pod in sorted(pods, key=attrgetter("key")):
+            row = row_of.get(pod.nominated_node or "")
+            if row is not None:
+                self._on.setdefault(row, []).append(pod)
+                self._row[pod.key] = row
+
+    def forget(self, keys: Iterable[PodKey]) -> None:
+        """Take note of pods that wait no longer, or wait for another node."""
+        for key in keys:
+            row = self._row.pop(key, None)
+            if row is not None:
+                self._on[row] = [one for one in self._on[row] if one.key != key]
+
+    def against(self, pod: Pod, row: int) -> list[Pod]:
+        """Give the pods that count on a node when a pod asks for it, by name."""
+        return [one for one in self._on.get(row, ()) if one.priority >= pod.priority and one.key != pod.key]
+
+    def concern(self, pod: Pod) -> bool:
+        """Tell whether any nominated pod counts against one."""
+        return any(self.against(pod, row) for row in self._on)
+
+    def narrow(self, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector) -> BoolVector:
+        """Leave out the nodes that do not take the pod beside those that are nominated there: ``(N,)``."""
+        rows = [row for row in sorted(self._on) if feasible[row] and self.against(pod, row)]
+        if not rows:
+            return feasible
+        narrowed = feasible.copy()
+        for row in rows:
+            # One node at a time: who is nominated elsewhere must not help here, by affinity or spreading.
+            with self._assumed(self.against(pod, row)):
+                narrowed[row] = scheduling_class.feasible()[row]
+        scheduling_class.update()  # scores look at the nodes without them
+        return narrowed
+
+    @contextmanager
+    def assumed(self, pod: Pod, *, besides: Collection[PodKey] = ()) -> Iterator[None]:
+        """Count all pods that count against one, but for some, as if they ran; within, nobody else counts.
+
+        Parameters
+        ----------
+        besides
+            Pods that are decided together with it.
+        """
+        found = [one for row in sorted(self._on) for one in self.against(pod, row) if one.key not in besides]
+        with self._assumed(found):
+            yield
+
+    @contextmanager
+    def _assumed(self, pods: list[Pod]) -> Iterator[None]:
+        kept, self._on = self._on, {}
+        held = [
+            assume_nominated(self._workspace, self._plugins, pod, str(pod.nominated_node)) for pod in pods
+        ]
+        try:
+            yield
+        finally:
+            for pod in reversed(held):
+                forget_nominated(self._workspace, self._plugins, pod)
+            self._on = kept
