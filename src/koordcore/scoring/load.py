@@ -9,7 +9,7 @@ The rule is that of upstream's ``pkg/scheduler/plugins/loadaware``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from typing import Final
@@ -375,13 +375,17 @@ class LoadState:
         for pod in left.values():
             self.remove(pod, row)
 
-    def read(self, journal: Sequence[tuple[Pod, int, int]]) -> None:
-        """Count what was added to an append-only list of ``(pod, row, +1 or -1)`` since the last call."""
+    def read(self, journal: Sequence[tuple[Pod, int, int]], besides: Collection[int] = ()) -> None:
+        """Count what was added to an append-only list of ``(pod, row, +1 or -1)`` since the last call.
+
+        ``besides`` are the places of entries that do not count.
+        """
         end = len(journal)
-        if self._read != end:
-            for pod, row, sign in journal[self._read : end]:
+        for place in range(self._read, end):
+            if place not in besides:
+                pod, row, sign = journal[place]
                 self._count(pod, row, None, sign)
-            self._read = end
+        self._read = end
 
     def place_all(self, pods: Iterable[tuple[Pod, int]]) -> None:
         """Count many pods, each with its row."""

@@ -126,6 +126,7 @@ class LoadAware(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._state: LoadState | None = None
+        self._nominated: set[int] = set()
         self._measured = bool(workspace.snapshot.of(NodeMetric))
 
     @property
@@ -134,8 +135,15 @@ class LoadAware(Plugin):
         if self._state is None:
             args = self.args or LoadAwareArgs()
             self._state = load_state(self.workspace.snapshot, args, clock(self.workspace))
-        self._state.read(self.workspace.journal)
+        self._state.read(self.workspace.journal, self._nominated)
         return self._state
+
+    def promised(self, pod: Pod, row: int) -> None:
+        """A nominated pod is no load before it is there: upstream keeps its estimates apart from the nodes."""
+        self._nominated.add(len(self.workspace.journal) - 1)
+
+    def withdrawn(self, pod: Pod, row: int) -> None:
+        self._nominated.add(len(self.workspace.journal) - 1)
 
     def request_of(self, pod: Pod) -> Hashable:
         return self.state.request_key(pod) if self._measured else ()
