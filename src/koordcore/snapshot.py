@@ -6,7 +6,7 @@ not change; columns are made on first use and carried along where a fork can der
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 import attrs
 
 from koordcore._columns import ClusterColumns, ClusterLayout
+from koordcore._line import KEPT, Delta, Line, Overlay, Place
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -23,7 +24,7 @@ from koordcore.model.resources import counted
 if TYPE_CHECKING:
     from koordcore.model.decisions import Bound
 
-__all__ = ["ClusterSnapshot", "bind", "changed_rows"]
+__all__ = ["ClusterSnapshot", "bind", "changed_on"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -94,12 +95,26 @@ class ClusterSnapshot:
         """Dynamic columns."""
         from koordcore._arrays import compile_columns
 
-        return compile_columns(self.layout, self.nodes)
+        known, place = self._columns_before
+        rows = None if known is None or known.layout is not self.layout else changed_on(place, self.place)
+        if known is None or rows is None:
+            return compile_columns(self.layout, self.nodes)
+        return _columns_with(known, self.nodes, rows)
+
+    @cached_property
+    def _columns_before(self) -> tuple[ClusterColumns | None, Place]:
+        """The columns of an earlier snapshot of the line, and its place."""
+        return None, self.place
+
+    @cached_property
+    def place(self) -> Place:
+        """Where on its line the snapshot stands; what calls have learnt waits there."""
+        return Place(Line(), 0)
 
     @cached_property
     def location(self) -> Mapping[PodKey, str]:
         """Which node holds which pod."""
-        return self.derived(_locations, _located_again)
+        return Overlay({pod.key: state.name for state in self.nodes for pod in state.pods})
 
     @cached_property
     def _records_by_type(self) -> Mapping[type, tuple[ClusterRecord, ...]]:
@@ -136,8 +151,14 @@ class ClusterSnapshot:
 
     def pod(self, key: PodKey | str) -> Pod | None:
         """Give a pod, bound or pending, or ``None``; a text is ``"namespace/name"``."""
-        pods: Mapping[PodKey, Pod] = self.once(_pods_by_key)
-        return pods.get(PodKey.of(key))
+        found: Pod | None = self._pods.get(PodKey.of(key))
+        return found
+
+    @cached_property
+    def _pods(self) -> Overlay[PodKey, Pod]:
+        pods = {pod.key: pod for pod in self.pending}
+        pods.update((pod.key, pod) for pod in self.bound_pods())
+        return Overlay(pods)
 
     def bound_pods(self) -> Iterable[Pod]:
         """Give every pod that holds room, by node and key."""
@@ -170,12 +191,28 @@ class ClusterSnapshot:
             same order, with the same resources.
         """
         if build not in self._memo:
-            layout, nodes, records, value = self._past.get(build, (None, (), (), None))
-            known = layout is self.layout
-            value = again(nodes, records, cast("T", value), self) if known else build(self)
+            layout, nodes, records, value, place = self._past.get(build, (None, (), (), None, None))
+            if layout is self.layout:
+                self._changes[id(nodes)] = changed_on(place, self.place)
+                value = again(nodes, records, cast("T", value), self)
+            else:
+                value = build(self)
             self._memo[build] = value
-            self._past[build] = (self.layout, self.nodes, self.records, value)
+            self._past[build] = (self.layout, self.nodes, self.records, value, self.place)
         return cast("T", self._memo[build])
+
+    def changed_rows(self, before: tuple[NodeState, ...]) -> list[int]:
+        """Give the rows whose nodes are not the same objects as in what :meth:`derived` handed over."""
+        known = self._changes.get(id(before))
+        if known is None:
+            known = [
+                row for row, pair in enumerate(zip(before, self.nodes, strict=True)) if pair[0] is not pair[1]
+            ]
+        return known
+
+    @cached_property
+    def _changes(self) -> dict[int, list[int] | None]:
+        return {}
 
     @cached_property
     def _past(self) -> dict[Any, tuple[Any, ...]]:
@@ -278,9 +315,17 @@ class ClusterSnapshot:
         pods = {name: self.node(name).pods for name in sorted(nodes)}
         return self._fork(pods, self.pending, _by_record_key(merged.values()))
 
-    def with_states(self, nodes: tuple[NodeState, ...], pending: tuple[Pod, ...]) -> ClusterSnapshot:
-        """Replace the pods of nodes and the pending ones, all of them in order and unique already."""
-        return self._derived(nodes, pending)
+    def with_states(
+        self, nodes: tuple[NodeState, ...], pending: tuple[Pod, ...], rows: Sequence[int]
+    ) -> ClusterSnapshot:
+        """Replace the pods of nodes and the pending ones, all of them in order and unique already.
+
+        Parameters
+        ----------
+        rows
+            The nodes that are not the same objects as here.
+        """
+        return self._derived(nodes, pending, rows)
 
     def with_pods(
         self,
@@ -310,7 +355,7 @@ class ClusterSnapshot:
         rows = [row_of[name] for name in changed]
         for row, pods in zip(rows, changed.values(), strict=True):
             nodes[row] = NodeState(nodes[row].node, pods)
-        fork = self._derived(tuple(nodes), _by_key(pending), records)
+        fork = self._derived(tuple(nodes), _by_key(pending), rows, records)
         index = self.layout.index
         if any(
             name not in index and counted(name)
@@ -320,7 +365,7 @@ class ClusterSnapshot:
         ):
             return fork  # a resource nobody had named: the layout grows, so everything is compiled anew
         object.__setattr__(fork, "layout", self.layout)
-        object.__setattr__(fork, "columns", self._columns_with(nodes, rows))
+        self.hand_columns(fork)
         # Where no node changes, what is worked out for either serves both.
         memo = (
             self._node_memo
@@ -337,6 +382,7 @@ class ClusterSnapshot:
         self,
         nodes: tuple[NodeState, ...],
         pending: tuple[Pod, ...],
+        rows: Sequence[int],
         records: tuple[ClusterRecord, ...] | None = None,
     ) -> ClusterSnapshot:
         """Make a snapshot of parts that are known to be sorted and unique, without looking at them again."""
@@ -348,45 +394,70 @@ class ClusterSnapshot:
             object.__setattr__(made, "_records_by_type", self._records_by_type)
         # One memory for all snapshots of a line: what the last of them worked out serves the others as well.
         object.__setattr__(made, "_past", self._past)
+        changed = tuple((row, self.nodes[row], nodes[row]) for row in rows)
+        object.__setattr__(made, "place", self.place.next(Delta(changed if records is None else None)))
+        self._hand_tables(made, rows)
         return made
 
-    def _columns_with(self, nodes: list[NodeState], rows: list[int]) -> ClusterColumns:
-        if not rows:
-            return self.columns
-        from koordcore._arrays import freeze, node_columns
+    def _hand_tables(self, made: ClusterSnapshot, rows: Sequence[int]) -> None:
+        """Carry the tables of pods over, where they are known here."""
+        known = _known(self)
+        if "location" in known:
+            gone = {pod.key for row in rows for pod in self.nodes[row].pods}
+            new = {pod.key: made.nodes[row].name for row in rows for pod in made.nodes[row].pods}
+            table = cast("Overlay[PodKey, str]", self.location)
+            object.__setattr__(made, "location", table.changed(gone, new))
+        if "_pods" in known:
+            gone = {pod.key for row in rows for pod in self.nodes[row].pods}
+            pods = {pod.key: pod for row in rows for pod in made.nodes[row].pods}
+            if made.pending is not self.pending:
+                gone.update(pod.key for pod in self.pending)
+                pods.update((pod.key, pod) for pod in made.pending)
+            object.__setattr__(made, "_pods", self._pods.changed(gone, pods))
 
-        requested, scored = self.columns.requested.copy(), self.columns.scored.copy()
-        for row in rows:
-            requested[:, row], scored[:, row] = node_columns(self.layout, nodes[row].name, nodes[row].pods)
-        return ClusterColumns(layout=self.layout, requested=freeze(requested), scored=freeze(scored))
+    def hand_columns(self, made: ClusterSnapshot) -> None:
+        """Let a snapshot of the same layout make its columns out of those that are known here."""
+        source = (self.columns, self.place) if "columns" in _known(self) else self._columns_before
+        if source[1].at + KEPT // 2 < self.place.at:
+            source = self.columns, self.place  # before the steps in between are forgotten
+        object.__setattr__(made, "_columns_before", source)
 
 
-def changed_rows(before: tuple[NodeState, ...], after: tuple[NodeState, ...]) -> list[int]:
-    """Give the rows of the nodes that are not the same objects."""
-    return [row for row, (old, new) in enumerate(zip(before, after, strict=True)) if old is not new]
+def _known(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """Give the names of what was worked out already."""
+    found = set()
+    for name in ("columns", "location", "_pods"):
+        try:
+            object.__getattribute__(snapshot, name)
+        except AttributeError:
+            continue
+        found.add(name)
+    return frozenset(found)
 
 
-def _locations(snapshot: ClusterSnapshot) -> dict[PodKey, str]:
-    return {pod.key: state.name for state in snapshot.nodes for pod in state.pods}
+def changed_on(start: Place, end: Place) -> list[int] | None:
+    """Give the rows of the nodes that changed between two places, sorted; ``None`` where that is unknown."""
+    path = start.path(end)
+    if path is None:
+        return None
+    rows: set[int] = set()
+    for delta in path:
+        if delta.nodes is None:
+            return None
+        rows.update(row for row, _, _ in delta.nodes)
+    return sorted(rows)
 
 
-def _located_again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
-    value: dict[PodKey, str],
-    snapshot: ClusterSnapshot,
-) -> dict[PodKey, str]:
-    del records
-    changed = changed_rows(nodes, snapshot.nodes)
-    if not changed:
-        return value
-    found = dict(value)
-    for row in changed:
-        for pod in nodes[row].pods:
-            found.pop(pod.key, None)
-    for row in changed:
-        found.update((pod.key, snapshot.nodes[row].name) for pod in snapshot.nodes[row].pods)
-    return found
+def _columns_with(known: ClusterColumns, nodes: Sequence[NodeState], rows: Sequence[int]) -> ClusterColumns:
+    if not rows:
+        return known
+    from koordcore._arrays import freeze, node_columns
+
+    layout = known.layout
+    requested, scored = known.requested.copy(), known.scored.copy()
+    for row in rows:
+        requested[:, row], scored[:, row] = node_columns(layout, nodes[row].name, nodes[row].pods)
+    return ClusterColumns(layout=layout, requested=freeze(requested), scored=freeze(scored))
 
 
 def _replace(values: tuple[T, ...], changes: Mapping[int, T]) -> tuple[T, ...]:
@@ -409,12 +480,6 @@ def _unique(keys: list[Any], what: str) -> None:
 
 def _index_of(snapshot: ClusterSnapshot, kind: type[Any]) -> Mapping[tuple[str, str], Any]:
     return {(record.namespace, record.name): record for record in snapshot.of(kind)}
-
-
-def _pods_by_key(snapshot: ClusterSnapshot) -> Mapping[PodKey, Pod]:
-    pods = {pod.key: pod for pod in snapshot.pending}
-    pods.update((pod.key, pod) for pod in snapshot.bound_pods())
-    return pods
 
 
 def bind(pod: Pod, decision: Bound) -> Pod:

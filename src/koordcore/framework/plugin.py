@@ -273,6 +273,15 @@ class Plugin:
     def removed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was taken off a node."""
 
+    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
+        """Go on in a later call on a changed cluster; ``False`` to be made anew.
+
+        The nodes and records are the same. Pods that came and left (``moved``: pod, row, +1 or -1) have been
+        told by :meth:`placed` and :meth:`removed`, and stand in the workspace's columns, values and journal;
+        the clock and the pods that wait are those of the new call.
+        """
+        return True
+
     def promised(self, pod: Pod, row: int) -> None:
         """Take note of a nominated pod: it counts on its node before it is there."""
         self.placed(pod, row)

@@ -60,6 +60,17 @@ class PluginSet:
         # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 
+    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
+        """Go on in another call: who waits is new, and the plugins have been told who came and who left.
+
+        ``False`` where a plugin has to be made anew.
+        """
+        if not all(plugin.follow(moved) for plugin in self.plugins):
+            return False
+        self.nominated = NominatedPods(self.workspace, self, self.workspace.snapshot.pending)
+        self.sample = self.sample.anew()
+        return True
+
     def key_of(self, pod: Pod) -> RequestKey | Refusal:
         """Give what tells the classes of pods apart: what the pod wants of each plugin."""
         unmodelled = refuse_unmodelled(pod)

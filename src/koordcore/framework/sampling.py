@@ -47,9 +47,13 @@ class NodeSample:
     """
 
     def __init__(self, number: int, percentage: int) -> None:
-        self._number = number
+        self._number, self._percentage = number, percentage
         self._wanted = nodes_to_find(number, percentage)
         self._start = 0
+
+    def anew(self) -> NodeSample:
+        """Give the search of another call."""
+        return NodeSample(self._number, self._percentage)
 
     @property
     def whole(self) -> bool:

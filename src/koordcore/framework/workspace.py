@@ -13,17 +13,8 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from koordcore._arrays import (
-    PODS_ROW,
-    ClusterColumns,
-    ClusterLayout,
-    FloatCube,
-    IntCube,
-    IntMatrix,
-    Rows,
-    freeze,
-    node_columns,
-)
+from koordcore._arrays import PODS_ROW, ClusterLayout, FloatCube, IntCube, IntMatrix, Rows
+from koordcore._line import Delta
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
@@ -54,7 +45,11 @@ class Workspace:
     Attributes
     ----------
     snapshot
-        Where it started; never changed.
+        What the present call started from; its records and pending pods are those of the call.
+    start
+        What the journal started from.
+    began
+        Length of the journal when the present call began.
     layout
         The static columns, shared with the snapshot.
     amounts
@@ -71,7 +66,7 @@ class Workspace:
         ``(pod, row, +1 or -1)`` for every pod that came to or left a node, undone changes included; appended
         only. A ledger that reads it needs no undo of its own.
     corrected
-        Rows whose columns are not the sum of the node's pods; :meth:`freeze` counts these anew.
+        Rows whose columns are not the sum of the node's pods.
     now
         The clock of the call; ``None`` where the caller gave none.
     """
@@ -90,6 +85,8 @@ class Workspace:
         self.touched: array[int] = array("q")
         self.journal: list[tuple[Pod, int, int]] = []
         self.corrected: set[int] = set()
+        self.start = snapshot
+        self.began = 0
         self._made: dict[Callable[[Workspace], Any], Any] = {}
         self._pods: dict[int, dict[PodKey, Pod]] = {}
         self._values: dict[Callable[..., Any], list[Any]] = {}
@@ -272,9 +269,9 @@ class Workspace:
         self._log.clear()
 
     def freeze(self) -> ClusterSnapshot:
-        """Give the snapshot of the present state, with columns and node values already in place.
+        """Give the snapshot of the present state; the workspace stands on it and may be used on.
 
-        The workspace must not be used afterwards.
+        Whoever uses it on starts with an empty log and with nobody bound or gone.
         """
         rows = sorted(
             {self.layout.row_of[str(pod.node_name)] for pod in self._bound.values()}
@@ -286,22 +283,83 @@ class Workspace:
         for row in rows:
             nodes[row] = NodeState(nodes[row].node, tuple(self.pods_on(row).values()))
         pending = tuple(pod for pod in self.snapshot.pending if pod.key not in self._bound)
-        end = self.snapshot.with_states(tuple(nodes), pending)
-        if any(
-            name not in self.layout.index and counted(name)
-            for pod in self._bound.values()
-            for name in pod.requests
-        ):
+        end = self.snapshot.with_states(tuple(nodes), pending, rows)
+        if self._grows():
             return end
-        for row in sorted(self.corrected):
-            node = nodes[row]
-            self.requested[:, row], self.scored[:, row] = node_columns(self.layout, node.name, node.pods)
-        columns = ClusterColumns(
-            layout=self.layout, requested=freeze(self.requested), scored=freeze(self.scored)
-        )
         object.__setattr__(end, "layout", self.layout)
-        object.__setattr__(end, "columns", columns)
+        self.snapshot.hand_columns(end)
         object.__setattr__(
             end, "_node_memo", {build: tuple(values) for build, values in self._values.items()}
         )
+        self.snapshot = end
         return end
+
+    def _grows(self) -> bool:
+        """Tell whether a pod brought a resource that no column counts."""
+        index = self.layout.index
+        return any(
+            name not in index and counted(name) for pod in self._bound.values() for name in pod.requests
+        )
+
+    def advance(
+        self,
+        snapshot: ClusterSnapshot,
+        deltas: Iterable[Delta],
+        removed: Callable[[Pod, int], None],
+        placed: Callable[[Pod, int], None],
+    ) -> list[tuple[Pod, int, int]] | None:
+        """Go to another snapshot of the line, with the same nodes and records; nothing may be under way.
+
+        Parameters
+        ----------
+        deltas
+            The steps that lead there.
+        removed, placed
+            Whom to tell of each pod, once it is off its node or on it.
+
+        Returns
+        -------
+        list or None
+            ``(pod, row, +1 or -1)`` for every pod that came or left; ``None`` where the snapshot cannot be
+            reached by that, and the workspace is of no use any more.
+        """
+        first: dict[int, NodeState] = {}
+        last: dict[int, NodeState] = {}
+        for delta in deltas:
+            if delta.nodes is None:
+                return None
+            for row, before, after in delta.nodes:
+                first.setdefault(row, before)
+                last[row] = after
+        left: list[tuple[Pod, int, int]] = []
+        came: list[tuple[Pod, int, int]] = []
+        for row in sorted(first):
+            old = {pod.key: pod for pod in first[row].pods}
+            for pod in last[row].pods:
+                if old.get(pod.key) is pod:
+                    del old[pod.key]
+                else:
+                    came.append((pod, row, 1))
+            left += [(pod, row, -1) for pod in old.values()]
+        index = self.layout.index
+        if any(name not in index and counted(name) for pod, _, _ in came for name in pod.requests):
+            return None
+        for pod, row, _ in left:
+            self.evict(pod.key, row)
+            removed(pod, row)
+        for pod, row, _ in came:
+            self.bind(pod, row)
+            placed(pod, row)
+        for build, values in self._values.items():
+            for row, state in last.items():
+                self._set(values, row, build(snapshot, state))
+        self.snapshot = snapshot
+        self.settle()
+        return left + came
+
+    def settle(self) -> None:
+        """Begin anew: what was done so far stands, and nobody counts as bound or gone by this workspace."""
+        self.commit()
+        self._bound.clear()
+        self._gone.clear()
+        self.began = len(self.journal)

@@ -29,7 +29,7 @@ from koordcore.reservations.state import (
     reserve_pod,
     used_reservations,
 )
-from koordcore.snapshot import ClusterSnapshot, changed_rows
+from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
     "NOTHING",
@@ -80,7 +80,7 @@ def held_again(
         return _held(snapshot)
     touched = {name for old, new in changes for name in (old.status.node_name, new.status.node_name)}
     touched &= snapshot.layout.row_of.keys()
-    touched.update(snapshot.nodes[row].name for row in changed_rows(nodes, snapshot.nodes))
+    touched.update(snapshot.nodes[row].name for row in snapshot.changed_rows(nodes))
     there: dict[str, list[Pod]] = {name: [] for name in touched}
     for one in snapshot.of(Reservation) if touched else ():
         if one.status.node_name in there and one.active:
@@ -336,7 +336,7 @@ def standing_again(
             return standing(snapshot)
         states[number] = reservation_state(new)
         anew.add(number)
-    for at in changed_rows(nodes, snapshot.nodes):
+    for at in snapshot.changed_rows(nodes):
         here = before.by_row.get(at, ())
         acting = [states[number].pod for number in here if states[number].pod is not None]
         if sorted(acting, key=_key) != sorted(operating_pods(snapshot, snapshot.nodes[at]), key=_key):

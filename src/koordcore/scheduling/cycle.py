@@ -12,13 +12,14 @@ import attrs
 
 from koordcore.errors import ModelError
 from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.warm import hand_back, take_warm
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, JobPlan, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.model.preemption import PreemptionRules
-from koordcore.model.reservations import ReservationArgs, ReservationMatching
+from koordcore.model.reservations import Reservation, ReservationArgs, ReservationMatching
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
@@ -142,8 +143,14 @@ class SchedulingCycle:
 
         self.policy = policy
         self._start, self._now, self._limits = snapshot, now, limits
-        self.workspace = open_workspace(snapshot, policy, now)
-        self.plugins = PluginSet(self.workspace, policy)
+        # Reservations change what stands on the nodes from call to call: with them everything is built anew.
+        self._lasting = matched is None and not snapshot.of(Reservation)
+        warm = take_warm(snapshot, policy, now) if self._lasting else None
+        if warm is None:
+            self.workspace = open_workspace(snapshot, policy, now)
+            self.plugins = PluginSet(self.workspace, policy)
+        else:
+            self.workspace, self.plugins = warm
         self.decisions: list[PodDecision] = []
         self._plans: list[JobPlan] = []
         if matched is not None:
@@ -208,7 +215,10 @@ class SchedulingCycle:
         """Give what was decided, and the cluster afterwards; the cycle must not be used any more."""
         if self._preemptor is not None:
             self._preemptor.release()
-        end = _nominate(self.workspace.freeze(), self.decisions)
+        end = self.workspace.freeze()
+        if self._lasting and self.workspace.snapshot is end:
+            hand_back(self.workspace, self.plugins, self.policy)
+        end = _nominate(end, self.decisions)
         if self.policy.plugin("Reservation") is not None:
             from koordcore.reservations.cache import without_holders
 

@@ -18,7 +18,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod, parse_topology_index
-from koordcore.snapshot import ClusterSnapshot, changed_rows
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology, build_tree, order_layers
 
 __all__ = ["Job", "JobTable", "gang_state", "network_tree"]
@@ -96,7 +96,7 @@ def _running_again(
     snapshot: ClusterSnapshot,
 ) -> dict[int, tuple[Pod, ...]]:
     del records
-    changed = changed_rows(nodes, snapshot.nodes)
+    changed = snapshot.changed_rows(nodes)
     found = dict(value) if changed else value
     for row in changed:
         found.pop(row, None)

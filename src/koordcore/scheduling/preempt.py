@@ -251,7 +251,7 @@ class Preemptor:
     def _nominations(self) -> list[Pod]:
         """Pods of the cluster that are nominated somewhere and hold no room yet in this call."""
         held: Counter[PodKey] = Counter()
-        for pod, _, sign in self._workspace.journal:
+        for pod, _, sign in self._workspace.journal[self._workspace.began :]:
             held[pod.key] += sign
         waiting = self._workspace.snapshot.pending
         return [pod for pod in waiting if pod.nominated_node and held[pod.key] <= 0]

@@ -171,6 +171,21 @@ class LoadState:
         other.own(now)
         return other
 
+    def go_to(self, now: int) -> bool:
+        """Go to another moment in place, where nothing but the age of measurements depends on it.
+
+        ``False`` where more does: a measurement is from after one of the moments, or expires between them.
+        """
+        if now == self.now:
+            return True
+        same = np.array_equal(self._too_old(now), self._too_old(self.now))
+        if not same or min(now, self.now) <= self._latest:
+            return False
+        self.now = now
+        self._estimator = self._estimator.fork(now)
+        self._changes.clear()
+        return True
+
     def own(self, now: int | None = None) -> None:
         """Stop sharing what pods change, and go to another moment; for a shallow copy."""
         moment = self.now if now is None else now
@@ -197,7 +212,9 @@ class LoadState:
     def _compile_limits(self, nodes: Sequence[Node], metrics: Sequence[NodeMetric | None]) -> None:
         """Choose thresholds once per node, and turn them into amounts."""
         args = self.args
-        self._updated = [None if one is None else one.update_time for one in metrics]
+        updated = [None if one is None else one.update_time for one in metrics]
+        self._dated: BoolVector = np.array([time is not None for time in updated], np.bool_)
+        self._moments: IntVector = np.array([time or 0 for time in updated], np.int64)
         self._body = np.array([one is not None and one.node_usage is not None for one in metrics], np.bool_)
         plain: list[Percents] = []
         prod: list[Percents] = []
@@ -220,12 +237,15 @@ class LoadState:
         )
         self._set_clock()
 
+    def _too_old(self, now: int) -> BoolVector:
+        """Tell which nodes' metrics have expired at a moment, or say no moment of their own: ``(N,)``."""
+        expiration = self.args.node_metric_expiration_seconds * SECOND
+        return ~self._dated | (now - self._moments >= expiration)
+
     def _set_clock(self) -> None:
         """Find the metrics that are too old now; they refuse, or let everything pass."""
         args = self.args
-        expiration = args.node_metric_expiration_seconds * SECOND
-        ages = [None if time is None else self.now - time for time in self._updated]
-        expired = np.array([age is None or age >= expiration for age in ages], np.bool_)
+        expired = self._too_old(self.now)
         self._scorable: BoolVector = self.reported & ~expired & self._body
         late = expired & args.filter_expired_node_metrics
         passing = ~self.reported | ~self._body | late

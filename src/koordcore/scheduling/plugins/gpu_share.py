@@ -302,6 +302,9 @@ class GpuShare(Plugin):
         self._devices = workspace.values(device_state)
         self._annotated = workspace.values(annotated_cards)
 
+    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
+        return False  # the mix of demands is that of one call, and draws are numbered from its start
+
     @property
     def turn(self) -> int:
         """Number of pods that came or left so far: what a draw is made from."""

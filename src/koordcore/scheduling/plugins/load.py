@@ -61,9 +61,7 @@ class _Compiled:
             after = snapshot.of(NodeMetric)
             if len(before) != len(after) or any(map(operator.is_not, before, after)):
                 return self(snapshot)
-        changed = [
-            row for row, pair in enumerate(zip(nodes, snapshot.nodes, strict=True)) if pair[0] is not pair[1]
-        ]
+        changed = snapshot.changed_rows(nodes)
         if len(changed) * _FEW > len(nodes):
             return self(snapshot)
         state = value.fork() if changed else value
@@ -134,12 +132,18 @@ class LoadAware(Plugin):
         """The load of every node now."""
         if self._state is None:
             args = self.args or LoadAwareArgs()
-            self._state = load_state(self.workspace.snapshot, args, clock(self.workspace))
+            self._state = load_state(self.workspace.start, args, clock(self.workspace))
         self._state.read(self.workspace.journal, self._nominated)
         return self._state
 
+    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
+        if self._state is None:
+            return True
+        self._state.read(self.workspace.journal, self._nominated)
+        return self._state.go_to(clock(self.workspace))
+
     def promised(self, pod: Pod, row: int) -> None:
-        """A nominated pod is no load before it is there: upstream keeps its estimates apart from the nodes."""
+        """A nominated pod is no load before it is there: upstream keeps estimates apart from nodes."""
         self._nominated.add(len(self.workspace.journal) - 1)
 
     def withdrawn(self, pod: Pod, row: int) -> None:

@@ -12,13 +12,13 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.reservations.cache import Lending
 from koordcore.scoring.groups import PodGroups
-from koordcore.snapshot import ClusterSnapshot, changed_rows
+from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Neighbours", "affine", "namespace_labels", "pod_groups"]
 
 
 def _start(workspace: Workspace) -> PodGroups:
-    states = workspace.snapshot.nodes
+    states = workspace.start.nodes
     return PodGroups(workspace.layout, ((pod, row) for row, state in enumerate(states) for pod in state.pods))
 
 
@@ -47,7 +47,7 @@ class Neighbours:
         if not self._absent:
             return pod_groups(self._workspace)
         if self._own is None:
-            states = enumerate(self._workspace.snapshot.nodes)
+            states = enumerate(self._workspace.start.nodes)
             there = ((pod, row) for row, state in states for pod in state.pods)
             self._own = PodGroups(self._workspace.layout, filter(self._counts, there))
         journal = self._workspace.journal
@@ -71,7 +71,7 @@ def _terms_again(
     """Look only at nodes that changed; where there were terms, that there may be some is good enough."""
     del records
     after = snapshot.nodes
-    return value or any(has_terms(after[row]) for row in changed_rows(nodes, after))
+    return value or any(has_terms(after[row]) for row in snapshot.changed_rows(nodes))
 
 
 def has_terms(state: NodeState) -> bool:

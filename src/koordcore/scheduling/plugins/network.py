@@ -64,7 +64,7 @@ class Coscheduling(Plugin):
         """Count the pods of a selector by node, now."""
         if self._counts is None:
             self._counts = {}
-            for pod in self.workspace.snapshot.bound_pods():
+            for pod in self.workspace.start.bound_pods():
                 self._count(pod, 1)
         for pod, _, sign in self.workspace.journal[self._read :]:
             self._count(pod, sign)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import attrs
@@ -51,12 +51,17 @@ class QuotaPlugin(Plugin):
         super().__init__(workspace, args)
         snapshot = workspace.snapshot
         self._active = bool(snapshot.of(ElasticQuota))
-        policy = args or QuotaPolicy()
+        self._policy = args or QuotaPolicy()
         self.ledger = (
-            snapshot.once(snapshot_ledger, policy)
+            snapshot.once(snapshot_ledger, self._policy)
             if self._active
-            else open_ledger((), total={}, policy=policy)
+            else open_ledger((), total={}, policy=self._policy)
         )
+
+    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
+        if self._active:  # who waits asks for quota, too
+            self.ledger = self.workspace.snapshot.once(snapshot_ledger, self._policy)
+        return True
 
     def request_of(self, pod: Pod) -> Hashable | None:
         if not self._active:

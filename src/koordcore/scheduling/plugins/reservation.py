@@ -416,6 +416,9 @@ class ReservationPlugin(Plugin):
             for pod in self.workspace.pods_on(row).values()
         )
 
+    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
+        return not self.ledger.states and not any(is_operating_pod(pod) for pod, _, _ in moved)
+
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         if isinstance(request, WaitingReservation):
             return HolderEvaluator(self, pod, request)

@@ -41,7 +41,7 @@ class _Readers(ABC):
         self._workspace = workspace
         self._read = len(workspace.journal)
         # What happened so far is in the journal; the nodes are read as they were at the start.
-        for row, state in enumerate(workspace.snapshot.nodes):
+        for row, state in enumerate(workspace.start.nodes):
             for pod in state.pods:
                 self.count(pod, row, 1)
         for pod, row, sign in workspace.journal[: self._read]:

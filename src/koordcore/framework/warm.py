@@ -1,0 +1,58 @@
+"""What a call has learnt goes with its result: the next call on the line goes on with it.
+
+A warm state is a workspace with its plugins, classes, masks and scores. It stands on one snapshot; a call on
+another one of the line leads it there by the pods that came and left. What cannot be followed, such as other
+nodes or records, is built anew. A warm state may be dropped at any time; it changes no answer.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from koordcore._line import Place
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.workspace import Workspace
+from koordcore.model.policy import Policy
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["hand_back", "take_warm"]
+
+_LONGEST: Final = 200_000
+"""Entries of the journal after which a state is built anew, so that a long line does not grow."""
+_SHARE: Final = 4
+"""Following more than a quarter of the nodes costs more than building anew."""
+
+
+class _Warm(NamedTuple):
+    place: Place
+    workspace: Workspace
+    plugins: PluginSet
+
+
+def take_warm(
+    snapshot: ClusterSnapshot, policy: Policy, now: datetime | None
+) -> tuple[Workspace, PluginSet] | None:
+    """Take what an earlier call has learnt, led to a snapshot; ``None`` where there is nothing of use."""
+    found: _Warm | None = snapshot.place.line.pool.take(policy)
+    if found is None:
+        return None
+    workspace, plugins = found.workspace, found.plugins
+    deltas = found.place.path(snapshot.place)
+    if deltas is None or workspace.snapshot.records is not snapshot.records:
+        return None
+    if sum(len(delta.nodes or ()) for delta in deltas) * _SHARE > len(snapshot.nodes) + _SHARE:
+        return None
+    moved = workspace.advance(snapshot, deltas, plugins.removed, plugins.placed)
+    if moved is None:
+        return None
+    workspace.now = now
+    return (workspace, plugins) if plugins.follow(moved) else None
+
+
+def hand_back(workspace: Workspace, plugins: PluginSet, policy: Policy) -> None:
+    """Leave what a call has learnt with the snapshot that its workspace stands on."""
+    if len(workspace.journal) <= _LONGEST:
+        workspace.settle()
+        place = workspace.snapshot.place
+        place.line.pool.put(policy, _Warm(place, workspace, plugins))
