@@ -14,8 +14,8 @@ import numpy as np
 from benchmarks.devices_data import inventory, request, states
 from koordcore.allocators.device import NodeDevices, allocate_devices, node_devices
 from koordcore.allocators.device.allocate import refusal_of
-from koordcore.allocators.device.memo import DeviceMemo
-from koordcore.model.devices import DeviceAllocation, DeviceType
+from koordcore.allocators.device.answers import DeviceAnswers, device_table
+from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceType
 
 NODES = 5000
 
@@ -50,22 +50,22 @@ class Cluster:
     def setup(self, variety: str) -> None:
         self.request = request()
         self.different = states(200 if variety == "200 states" else NODES)
-        self.memo = DeviceMemo()
-        different = len(self.different)
-        self.numbers = self.memo.numbers(self.different[index % different] for index in range(NODES))
-        self.memo.fits(self.numbers, self.request)
+        self.answers = self.asked(self.different)
+
+    def asked(self, different: list[NodeDevices]) -> DeviceAnswers:
+        table = device_table(different[index % len(different)] for index in range(NODES))
+        answers = DeviceAnswers(table, self.request)
+        answers.fits(table.ids)
+        return answers
 
     def time_cold(self, variety: str) -> None:
-        again = [fresh(state) for state in self.different]
-        memo = DeviceMemo()
-        numbers = memo.numbers(again[index % len(again)] for index in range(NODES))
-        memo.fits(numbers, self.request)
+        self.asked([fresh(state) for state in self.different])
 
     def time_next_equal_pod(self, variety: str) -> None:
-        self.memo.fits(self.numbers, self.request)
+        self.answers.fits(self.answers.table.ids)
 
     def track_feasible_nodes(self, variety: str) -> int:
-        return int(self.memo.fits(self.numbers, self.request).sum())
+        return int(self.answers.fits(self.answers.table.ids).sum())
 
 
 class Stream:
@@ -89,19 +89,22 @@ class Stream:
         self.pods = rng.choices(kinds, [3, 5, 1, 5, 4, 5, 0.2], k=5000)
 
     def place(self) -> int:
-        memo = DeviceMemo()
-        nodes = list(self.empty)
-        numbers = memo.numbers(nodes)
+        table = device_table(self.empty)
+        nodes = table.rows
+        answers: dict[DeviceRequest, DeviceAnswers] = {}
         placed = 0
         for index, wanted in enumerate(self.pods):
-            scores = memo.scores(numbers, wanted)
+            if wanted not in answers:
+                answers[wanted] = DeviceAnswers(table, wanted)
+            scores = answers[wanted].scores(table.ids)
             best = int(np.argmax(scores))
             if scores[best] < 0:
                 continue
             found = allocate_devices(nodes[best], wanted)
             assert isinstance(found, DeviceAllocation)
-            nodes[best] = nodes[best].assume(f"default/p{index}", found)
-            numbers[best] = memo.number(nodes[best])
+            there = nodes[best]
+            assert there is not None
+            table.put(best, there.assume(f"default/p{index}", found))
             placed += 1
         return placed
 

@@ -14,8 +14,8 @@ from typing import ClassVar
 from benchmarks.devices_data import request as cards_of
 from benchmarks.devices_data import states as device_states
 from koordcore.allocators.cpuset import CPUWish, available_cpus, take_cpus
-from koordcore.allocators.node import NodeAllocation, NodeRequest
-from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
+from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest
+from koordcore.allocators.node_batch import NodeVerdicts, node_table
 from koordcore.allocators.numa import NodeAmounts, NUMAAllocation, fit_numa
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMANode, NUMAState
@@ -125,12 +125,12 @@ class RestrictedFilter:
                 )
                 for seed in range(states)
             ]
-        self.table = NodeTable([distinct[row % len(distinct)] for row in range(5000)])
+        self.table = node_table(NodeOffer(distinct[row % len(distinct)]) for row in range(5000))
         self.verdicts = NodeVerdicts(self.table, NodeRequest(cpu=POD))
         assert self.verdicts.fits().all()
         assert self.verdicts.asked == len(self.table.states)
         fresh = [NUMAState.of(NODE, state.allocations) for state in distinct]
-        self.fresh = NodeTable([fresh[row % len(fresh)] for row in range(5000)])
+        self.fresh = node_table(NodeOffer(fresh[row % len(fresh)]) for row in range(5000))
 
     def time_cold(self, states: int) -> None:
         NodeVerdicts(self.fresh, NodeRequest(cpu=POD)).fits()
@@ -139,7 +139,7 @@ class RestrictedFilter:
         self.verdicts.fits()
 
     def time_group_nodes(self, states: int) -> None:
-        NodeTable([self.table.state_of(row) for row in range(5000)])
+        node_table(self.table.rows)
 
 
 class RestrictedFilterWithCards:
@@ -149,9 +149,7 @@ class RestrictedFilterWithCards:
         self.request = NodeRequest(cpu=POD, devices=cards_of(joint=False, gpu=200))
         cards = device_states(200)
         states = [state_of(seed) for seed in range(200)]
-        self.table = NodeTable(
-            [states[row % 200] for row in range(5000)], [cards[row % 200] for row in range(5000)]
-        )
+        self.table = node_table(NodeOffer(states[row % 200], cards[row % 200]) for row in range(5000))
         self.verdicts = NodeVerdicts(self.table, self.request)
         self.fitting = int(self.verdicts.fits().sum())
         assert 0 < self.fitting < 5000
@@ -178,7 +176,7 @@ class PlaceMany:
         self.placed = 0
 
     def _place(self) -> int:
-        table = NodeTable([NUMAState.of(NODE)] * 1000)
+        table = node_table([NodeOffer(NUMAState.of(NODE))] * 1000)
         kinds = [request_of(cpus, 2 * cpus) for cpus in (4, 8, 12, 16)]
         verdicts = [NodeVerdicts(table, NodeRequest(cpu=kind)) for kind in kinds]
         placed = 0
@@ -197,7 +195,7 @@ class PlaceMany:
                 cpuset=given.numa.status.cpuset,
                 numa_resources=given.numa.status.numa_node_resources,
             )
-            table.put(row, table.state_of(row).adding(holder))
+            table.put(row, NodeOffer(table.rows[row].numa.adding(holder)))
             placed += 1
         return placed
 

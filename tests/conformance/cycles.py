@@ -32,7 +32,7 @@ from koordcore.reservations.cache import with_holders
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.one_pod import place_there
-from koordcore.scheduling.plugins.numa import numa_state
+from koordcore.scheduling.plugins.exact import numa_state
 from koordcore.scheduling.plugins.quota import snapshot_ledger
 from koordcore.snapshot import ClusterSnapshot, bind
 from koordcore.topology.numa import NUMATopologyPolicy

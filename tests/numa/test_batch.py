@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from koordcore.allocators.node import NodeAllocation, NodeRequest
-from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
+from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest
+from koordcore.allocators.node_batch import NodeVerdicts, node_table
 from koordcore.allocators.numa import (
     NodeAmounts,
     NUMAAllocation,
@@ -38,7 +38,7 @@ def test_the_table_agrees_with_each_node(seed: int) -> None:
     """Fits, reasons, resolvability and scores are those of the single-node functions."""
     request = World(seed).request
     states = [World(seed * 100 + index % 25).state for index in range(40)]
-    table = NodeTable(states)
+    table = node_table(map(NodeOffer, states))
     assert len(table.states) <= 25
     allocatable, requested = _columns(states)
     verdicts = NodeVerdicts(table, NodeRequest(cpu=request), allocatable=allocatable, requested=requested)
@@ -67,7 +67,7 @@ def test_the_table_agrees_with_each_node(seed: int) -> None:
 def test_only_new_states_are_worked_out() -> None:
     """A second question costs nothing, a changed node costs one state."""
     worlds = [World(seed) for seed in range(10)]
-    table = NodeTable([world.state for world in worlds] * 3)
+    table = node_table([NodeOffer(world.state) for world in worlds] * 3)
     request = CPURequest(requests=make_resources({"cpu": 1000}), bind=True)
     verdicts = NodeVerdicts(table, NodeRequest(cpu=request))
     verdicts.fits()
@@ -76,10 +76,10 @@ def test_only_new_states_are_worked_out() -> None:
     verdicts.fits(np.array([0, 3]))
     assert verdicts.asked == asked == len(table.states)
     holder = CPUAllocation(uid="new", cpuset=0b10)
-    table.put(4, table.state_of(4).adding(holder))
+    table.put(4, NodeOffer(table.rows[4].numa.adding(holder)))
     verdicts.fits()
     assert verdicts.asked == asked + 1
-    assert table.state_of(4).allocations[-1] is holder
+    assert table.rows[4].numa.allocations[-1] is holder
     assert table.ids[4] != table.ids[14]
 
 
@@ -88,4 +88,4 @@ def test_equal_states_of_other_holders_are_one() -> None:
     node = World(3).node
     first = NUMAState.of(node, [CPUAllocation(uid="a", cpuset=0b11)])
     second = NUMAState.of(node, [CPUAllocation(uid="b", cpuset=0b1), CPUAllocation(uid="c", cpuset=0b10)])
-    assert len(NodeTable([first, second]).states) == 1
+    assert len(node_table([NodeOffer(first), NodeOffer(second)]).states) == 1

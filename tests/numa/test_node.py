@@ -11,8 +11,8 @@ import pytest
 from immutabledict import immutabledict
 
 from koordcore.allocators.device import NodeDevices, allocate_devices, device_request_of, node_devices
-from koordcore.allocators.node import DeviceProvider, NodeAllocation, NodeRequest, fit_node
-from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
+from koordcore.allocators.node import DeviceProvider, NodeAllocation, NodeOffer, NodeRequest, fit_node
+from koordcore.allocators.node_batch import NodeVerdicts, node_table
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMANode, NUMAState
 from koordcore.model.devices import (
@@ -85,7 +85,7 @@ def held(*cpus: int) -> CPUAllocation:
 def test_cpus_follow_the_cards() -> None:
     """The free cards are on NUMA node 1, so the CPUs come from there although node 0 is as empty."""
     state = NUMAState(node_of(NUMATopologyPolicy.SINGLE_NUMA_NODE))
-    given = fit_node(state, cards(0, 0, 1, 1, taken=(0,)), pod(4, 2))
+    given = fit_node(NodeOffer(state, cards(0, 0, 1, 1, taken=(0,))), pod(4, 2))
     assert isinstance(given, NodeAllocation)
     assert given.numa.mask == 0b10
     assert given.numa.status.cpuset == cpuset_of(range(8, 12))
@@ -96,7 +96,7 @@ def test_cpus_follow_the_cards() -> None:
 def test_restricted_takes_both_where_neither_side_fits_on_one() -> None:
     """CPUs would fit on node 0 and cards on node 1: together they need both."""
     state = NUMAState.of(node_of(NUMATopologyPolicy.RESTRICTED), [held(*range(8, 16))])
-    given = fit_node(state, cards(0, 1, 1), pod(8, 2))
+    given = fit_node(NodeOffer(state, cards(0, 1, 1)), pod(8, 2))
     assert isinstance(given, NodeAllocation)
     assert given.numa.mask == 0b11
     assert given.devices is not None
@@ -106,7 +106,7 @@ def test_restricted_takes_both_where_neither_side_fits_on_one() -> None:
 def test_single_refuses_with_what_each_side_has() -> None:
     """The message names both sides, as the reference's does."""
     state = NUMAState.of(node_of(NUMATopologyPolicy.SINGLE_NUMA_NODE), [held(*range(8, 16))])
-    refusal = fit_node(state, cards(0, 1, 1), pod(8, 2))
+    refusal = fit_node(NodeOffer(state, cards(0, 1, 1)), pod(8, 2))
     assert isinstance(refusal, NUMARefusal)
     assert refusal.resolvable
     [reason] = refusal.reasons
@@ -119,7 +119,7 @@ def test_single_refuses_with_what_each_side_has() -> None:
 def test_a_node_without_cards_enough_says_so() -> None:
     """The device side's own words."""
     state = NUMAState(node_of(NUMATopologyPolicy.RESTRICTED))
-    refusal = fit_node(state, cards(0, 1), pod(4, 3))
+    refusal = fit_node(NodeOffer(state, cards(0, 1)), pod(4, 3))
     assert isinstance(refusal, NUMARefusal)
     assert refusal.reasons == ("Insufficient GPU Devices",)
 
@@ -127,7 +127,7 @@ def test_a_node_without_cards_enough_says_so() -> None:
 def test_best_effort_goes_on_without_affinity() -> None:
     """A card of unknown NUMA node is taken where none of the aligned ones is left."""
     state = NUMAState(node_of(NUMATopologyPolicy.BEST_EFFORT))
-    given = fit_node(state, cards(0, 1, -1, taken=(0,)), pod(4, 2))
+    given = fit_node(NodeOffer(state, cards(0, 1, -1, taken=(0,))), pod(4, 2))
     assert isinstance(given, NodeAllocation)
     assert given.devices is not None
     assert given.devices.minors(DeviceType.GPU) == (1, 2)
@@ -137,8 +137,8 @@ def test_cards_of_unknown_place_do_not_bind() -> None:
     """Devices that tell no NUMA node let CPUs choose alone."""
     state = NUMAState.of(node_of(NUMATopologyPolicy.SINGLE_NUMA_NODE), [held(*range(8))])
     devices = cards(-1, -1)
-    assert not DeviceProvider(devices, gpus(1)).aligned
-    given = fit_node(state, devices, pod(4, 1))
+    assert not DeviceProvider(NodeOffer(state, devices), gpus(1)).aligned
+    given = fit_node(NodeOffer(state, devices), pod(4, 1))
     assert isinstance(given, NodeAllocation)
     assert given.numa.mask == 0b10
 
@@ -147,7 +147,7 @@ def test_annotations_carry_everything() -> None:
     """CPUs and amounts, the completed wish, the cards."""
     state = NUMAState(node_of(NUMATopologyPolicy.SINGLE_NUMA_NODE))
     request = pod(4, 1)
-    given = fit_node(state, cards(0, 1), request)
+    given = fit_node(NodeOffer(state, cards(0, 1)), request)
     assert isinstance(given, NodeAllocation)
     written = given.annotations(request, state.node, {})
     assert json.loads(written["scheduling.koordinator.sh/resource-status"]) == {
@@ -163,7 +163,7 @@ def test_annotations_carry_everything() -> None:
 
 def test_a_pod_for_devices_alone() -> None:
     """Without CPUs or amounts only the cards are chosen."""
-    given = fit_node(NUMAState(NUMANode()), cards(0), NodeRequest(devices=gpus(1)))
+    given = fit_node(NodeOffer(NUMAState(NUMANode()), cards(0)), NodeRequest(devices=gpus(1)))
     assert isinstance(given, NodeAllocation)
     assert not given.numa.written
     assert given.devices is not None
@@ -203,9 +203,9 @@ def test_refused_exactly_where_no_numa_nodes_have_everything(block: int) -> None
                 or isinstance(allocate_devices(devices, request.devices, mask_of(mask)), DeviceAllocation)
             )
         ]
-        given = fit_node(state, devices, request)
+        given = fit_node(NodeOffer(state, devices), request)
         assert isinstance(given, NodeAllocation) == bool(good), seed
-        verdicts = NodeVerdicts(NodeTable([state] * 2, [devices] * 2), request)
+        verdicts = NodeVerdicts(node_table([NodeOffer(state, devices)] * 2), request)
         assert verdicts.fits().tolist() == [bool(good)] * 2
         assert verdicts.answer(1) == given
         if isinstance(given, NodeAllocation):
@@ -219,6 +219,6 @@ def test_the_request_is_left_alone() -> None:
     """Inputs are values."""
     state, devices, request = _random_node(7)
     twin = attrs.evolve(request)
-    fit_node(state, devices, request)
+    fit_node(NodeOffer(state, devices), request)
     assert request == twin
     assert _random_node(7)[0] == state

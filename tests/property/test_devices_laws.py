@@ -27,7 +27,7 @@ from koordcore.allocators.device import (
     score_devices,
 )
 from koordcore.allocators.device.allocate import refusal_of
-from koordcore.allocators.device.memo import DeviceMemo
+from koordcore.allocators.device.answers import DeviceAnswers, device_table
 from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall, DeviceType
 from koordcore.model.resources import parse_resources
 from koordcore.protocol.device import (
@@ -290,30 +290,31 @@ def test_more_room_never_refuses_what_was_served(case: Case) -> None:
 
 
 @given(cases())
-def test_a_memo_answers_as_the_functions_do(case: Case) -> None:
-    """Verdicts and scores by number equal those by state."""
+def test_equal_states_answer_as_the_functions_do(case: Case) -> None:
+    """Verdicts and scores by number equal those by state, anywhere and on a set of NUMA nodes."""
     state, request = state_of(case), request_of(case["pod"])
-    memo = DeviceMemo()
-    numbers = memo.numbers([state, None, state_of(case)])
-    assert numbers.tolist() == [0, 1, 0]
-    refusal = refusal_of(state, request)
-    assert memo.refusal(0, request) == refusal
-    expected = -1 if refusal else score_devices(state, request)
-    assert np.array_equal(memo.scores(numbers, request), [expected, 0, expected])
+    table = device_table([state, None, state_of(case)])
+    answers = DeviceAnswers(table, request)
+    assert table.ids.tolist() == [0, 1, 0]
+    for mask in (None, 1):
+        refusal = refusal_of(state, request, mask)
+        assert answers.refusal(0, mask) == refusal
+        expected = -1 if refusal else score_devices(state, request, mask)
+        assert np.array_equal(answers.scores(table.ids, mask), [expected, 0, expected])
 
 
 @given(cases())
-def test_a_memo_takes_what_the_allocator_gives(case: Case) -> None:
+def test_equal_states_give_what_the_allocator_gives(case: Case) -> None:
     """Choice and following state are the node's own, also where the choice was made for another node."""
     state, twin, request = state_of(case), state_of(case), request_of(case["pod"])
     twin = attrs.evolve(
         twin,
         names=type(twin.names)(tuple(attrs.evolve(one, id=f"twin-{one.id}") for one in twin.names.devices)),
     )
-    memo = DeviceMemo()
+    answers = DeviceAnswers(device_table([state]), request)
     for node in (state, twin, state):
         alone = allocate_devices(node, request)
-        taken = memo.take(node, "d/new", request)
+        taken = answers.take(node, "d/new")
         if isinstance(alone, DeviceShortfall):
             assert taken == alone
         else:

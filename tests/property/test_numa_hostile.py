@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordcore.allocators.node import NodeRequest
-from koordcore.allocators.node_batch import NodeTable, NodeVerdicts
+from koordcore.allocators.node import NodeOffer, NodeRequest
+from koordcore.allocators.node_batch import NodeVerdicts, node_table
 from koordcore.allocators.numa import NodeAmounts, fit_numa
 from koordcore.allocators.numa_request import CPURequest, parse_cpu_request
 from koordcore.allocators.numa_state import NUMAState, allocation_of, numa_node_of
@@ -131,7 +131,7 @@ def test_hostile_input_is_an_error_or_an_answer(
         return
     fit_numa(state, request, NodeAmounts(make_resources({"cpu": 10**6})))
     fit_numa(NUMAState(state.node), request)
-    verdicts = NodeVerdicts(NodeTable([state]), NodeRequest(cpu=request))
+    verdicts = NodeVerdicts(node_table([NodeOffer(state)]), NodeRequest(cpu=request))
     verdicts.fits()
     verdicts.reasons()
     verdicts.scores()

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod
 from koordcore._arrays import IntMatrix, Rows
-from koordcore.framework.plugin import Evaluator, Reserved
+from koordcore.framework.plugin import Evaluator, Plugin, Reserved
 from koordcore.framework.workspace import Workspace
 from koordcore.model.numa import NUMAArgs
-from koordcore.model.policy import ScoringStrategy
+from koordcore.model.policy import PluginSetting, ScoringStrategy
 from koordcore.model.resources import make_resources
 from koordcore.reservations.cache import Rooms
-from koordcore.scheduling.plugins.numa import NUMAPlugin
-from koordcore.scheduling.plugins.numa_whole import WholeNode, WholeNodeEvaluator
+from koordcore.scheduling.plugins.exact import ExactPlugin
+from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator
 
 NAMES = ("cpu", "memory", "ephemeral-storage", "example.com/card", "kubernetes.io/batch-cpu")
 amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 20_000), max_size=5)
@@ -39,6 +39,13 @@ def clusters(draw: st.DrawFn) -> ClusterSnapshot:
         room = {**draw(amounts), "pods": 10}
         states.append(NodeState(Node(name=name, allocatable=room), tuple(pods)))
     return ClusterSnapshot(nodes=states)
+
+
+NUMA = "NodeNUMAResource"
+
+
+def feature_of(workspace: Workspace, args: NUMAArgs) -> ExactPlugin:
+    return ExactPlugin(workspace, {NUMA: PluginSetting(name=NUMA, args=args)})
 
 
 class Lending:
@@ -73,7 +80,8 @@ def test_the_short_way_is_the_long_way(
     lent: int,
 ) -> None:
     workspace = Workspace(snapshot)
-    plugin = NUMAPlugin(workspace, NUMAArgs(scoring=strategy, weights=tuple(weights)))
+    args = NUMAArgs(scoring=strategy, weights=tuple(weights))
+    plugin = feature_of(workspace, args).entry(NUMA)
     pod = Pod(name="new", requests=asked)
     request = plugin.request_of(pod)
     assert isinstance(request, WholeNode)
@@ -82,7 +90,8 @@ def test_the_short_way_is_the_long_way(
     first = snapshot.nodes[0]
     marked = attrs.evolve(first.node, labels={"koordinator.sh/says-nothing": ""})
     telling = snapshot.with_nodes(NodeState(marked, first.pods))
-    long = _long_way(NUMAPlugin(Workspace(telling), plugin.args), pod)
+    exact = feature_of(Workspace(telling), args)
+    long = _long_way(exact.entry(NUMA), pod)
     for rows in (slice(None), slice(0, 1), np.arange(len(snapshot.nodes))[::-1]):
         taking = long.fits(rows)
         assert taking is not None
@@ -92,7 +101,7 @@ def test_the_short_way_is_the_long_way(
     short.lending = long.lending = Lending(lent, workspace.requested)  # type: ignore[assignment]
     assert _scores(short, slice(None)) == _scores(long, slice(None))
     long.lending = None
-    given_there = long.allocate(pod, 0)
+    given_there = exact.evaluator(pod, exact.request_of(pod)).allocate(pod, 0)
     assert isinstance(given_there, Reserved)
     assert not given_there.annotations
     assert not given_there.notes
@@ -104,7 +113,7 @@ def _scores(evaluator: Evaluator, rows: Rows) -> list[int]:
     return [int(score) for score in scores]
 
 
-def _long_way(plugin: NUMAPlugin, pod: Pod) -> Evaluator:
+def _long_way(plugin: Plugin, pod: Pod) -> Evaluator:
     """Say something on a node that matters nowhere, so that the plugin looks closely."""
     request = plugin.request_of(pod)
     assert not isinstance(request, WholeNode)
@@ -114,7 +123,7 @@ def _long_way(plugin: NUMAPlugin, pod: Pod) -> Evaluator:
 def test_what_a_pod_holds_already_goes_the_long_way() -> None:
     """A pod that brings cpus on its annotation is recorded with them."""
     snapshot = ClusterSnapshot(nodes=[Node(name="n", allocatable={"cpu": 4000, "pods": 9})])
-    plugin = NUMAPlugin(Workspace(snapshot))
+    plugin = feature_of(Workspace(snapshot), NUMAArgs()).entry(NUMA)
     status = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-1"}'}
     pod = Pod(name="p", requests=make_resources({"cpu": 2000}), annotations=status)
     assert not isinstance(plugin.request_of(pod), WholeNode)

@@ -8,8 +8,7 @@ import pytest
 from benchmarks.bench_flow import gpu_objects, gpu_pods, numa_objects
 from koordcore import ClusterSnapshot, Pod, Unschedulable, schedule, verify
 from koordcore.manifests import snapshot_from_objects
-from koordcore.scheduling.plugins.devices import device_state
-from koordcore.scheduling.plugins.numa import numa_state
+from koordcore.scheduling.plugins.exact import device_state, numa_state
 
 WISH = "scheduling.koordinator.sh/resource-spec"
 

@@ -9,7 +9,17 @@ from typing import Any
 import attrs
 import pytest
 
-from koordcore import ClusterSnapshot, ScheduleResult, Unschedulable, ViolationKind, schedule, verify
+from koordcore import (
+    ClusterSnapshot,
+    PluginSetting,
+    Policy,
+    ScheduleResult,
+    Unschedulable,
+    ViolationKind,
+    schedule,
+    verify,
+)
+from koordcore.allocators.device import DevicePolicy
 from koordcore.manifests import snapshot_from_objects
 
 STATUS = "scheduling.koordinator.sh/resource-status"
@@ -140,6 +150,66 @@ def test_without_a_policy_cards_are_the_devices_plugins_own() -> None:
     assert verify(snapshot, result) == ()
     minors = [json.loads(one.annotations[ALLOCATED])["gpu"][0]["minor"] for one in result.bound]
     assert sorted(minors) == [0, 1]
+
+
+def with_args(devices: DevicePolicy | None = None, *, swapped: bool = False) -> Policy:
+    """The default policy with arguments of DeviceShare, which on request comes before NodeNUMAResource."""
+    policy = Policy().with_plugin(PluginSetting(name="DeviceShare", args=devices))
+    plugins = list(policy.plugins)
+    first, second = (
+        next(place for place, one in enumerate(plugins) if one.name == name)
+        for name in ("NodeNUMAResource", "DeviceShare")
+    )
+    if swapped:
+        plugins[first], plugins[second] = plugins[second], plugins[first]
+    return attrs.evolve(policy, plugins=tuple(plugins))
+
+
+def test_either_of_both_names_may_come_first() -> None:
+    """DeviceShare before NodeNUMAResource in the policy gives the same cards and CPUs."""
+    snapshot = cluster(*node("n", policy="Restricted", cards=(0, 0, 1, 1)), pod("q", 4, gpus=2))
+    results = [schedule(snapshot, policy=with_args(swapped=swapped)) for swapped in (False, True)]
+    assert results[0].bound[0].annotations == results[1].bound[0].annotations
+    assert len(results[0].bound) == 1
+
+
+def test_cards_need_not_be_aligned() -> None:
+    """The card is on NUMA node 1, CPUs are left on node 0: refused, unless the alignment is switched off."""
+    taken = {STATUS: '{"cpuset":"4-7","numaNodeResources":[{"node":1,"resources":{"cpu":"4"}}]}'}
+    there = pod("there", 4, annotations=taken)
+    there["spec"]["nodeName"] = "n"
+    snapshot = cluster(*node("n", policy="SingleNUMANode", cards=(1,)), there, pod("q", 2, gpus=1))
+    assert not schedule(snapshot, policy=with_args()).bound
+    result = schedule(snapshot, policy=with_args(DevicePolicy(align_numa=False)))
+    assert verify(snapshot, result) == ()
+    assert status_of(result, "q")["numaNodeResources"][0]["node"] == 0
+    assert json.loads(result.bound[0].annotations[ALLOCATED])["gpu"][0]["minor"] == 0
+
+
+@pytest.mark.parametrize("policy", ["", "BestEffort", "Restricted", "SingleNUMANode"])
+def test_shared_cards_are_packed_under_every_numa_policy(policy: str) -> None:
+    """MostAllocated puts the second share beside the first, not on an empty card."""
+    shares = [pod(name, 1, gpus=1, bound=False) for name in "ab"]
+    for share in shares:
+        for asked in share["spec"]["containers"][0]["resources"].values():
+            asked.update(dict.fromkeys(GPU, "30"))
+    snapshot = cluster(*node("n", policy=policy, cards=(0, 0, 0, 0)), *shares)
+    packed = schedule(snapshot, policy=with_args(DevicePolicy(strategy="MostAllocated")))
+    minors = [json.loads(one.annotations[ALLOCATED])["gpu"][0]["minor"] for one in packed.bound]
+    assert len(minors) == 2
+    assert len(set(minors)) == 1
+
+
+def test_best_effort_takes_a_node_that_tells_no_numa_nodes() -> None:
+    """Restricted does not; what no NUMA node is told of cannot be restricted to some."""
+    plain = [one for one in node("n") if one["kind"] == "Node"]
+    for policy, number in (("BestEffort", 1), ("Restricted", 0)):
+        spec = json.dumps({"numaTopologyPolicy": policy})
+        annotations = {"scheduling.koordinator.sh/numa-topology-spec": spec}
+        snapshot = cluster(*plain, pod("q", 2, bound=False, annotations=annotations))
+        result = schedule(snapshot)
+        assert len(result.bound) == number
+        assert verify(snapshot, result) == ()
 
 
 def rewritten(change: Callable[[dict[str, Any]], object]) -> Callable[[ScheduleResult], ScheduleResult]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from koordcore import ModelError, Node, PluginSetting, Policy, schedule
+from koordcore.framework.plugin import JointPlugin
 from koordcore.framework.registry import PLUGINS, plugin_type
+from koordcore.framework.workspace import Workspace
 from koordcore.model.policy import DEFAULT_PLUGINS
 from koordcore.snapshot import ClusterSnapshot
 
@@ -13,7 +15,12 @@ from koordcore.snapshot import ClusterSnapshot
 @pytest.mark.parametrize("name", PLUGINS)
 def test_each_name_leads_to_its_plugin(name: str) -> None:
     """The list and the classes agree on the names."""
-    assert plugin_type(name).name == name
+    kind = plugin_type(name)
+    if issubclass(kind, JointPlugin):
+        workspace = Workspace(ClusterSnapshot(nodes=[Node(name="n")]))
+        assert kind(workspace, {name: PluginSetting(name=name)}).entry(name).name == name
+    else:
+        assert kind.name == name
 
 
 def test_the_default_policy_names_plugins_that_exist() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 from immutabledict import immutabledict
@@ -23,6 +23,7 @@ from koordcore.allocators.device import (
     allocate_devices,
 )
 from koordcore.allocators.device.allocate import refusal_of
+from koordcore.allocators.device.answers import DeviceAnswers
 from koordcore.allocators.numa import (
     NO_AMOUNTS,
     NodeAmounts,
@@ -51,31 +52,72 @@ from koordcore.protocol.numa import (
 )
 from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy
 
-__all__ = ["DeviceProvider", "MaskAnswers", "NodeAllocation", "NodeRequest", "fit_node", "same_on"]
+__all__ = [
+    "DEFAULT_NODE_ARGS",
+    "DeviceProvider",
+    "NodeAllocation",
+    "NodeArgs",
+    "NodeOffer",
+    "NodeRequest",
+    "fit_node",
+    "same_on",
+]
 
 _SAME_CARDS: Final = 500
 """Score of NUMA nodes that give the very cards that the whole node would give, as upstream has it."""
 
-_Key: TypeAlias = tuple[Hashable, NUMAMask]
-
-
-@attrs.define
-class MaskAnswers:
-    """Answers of the device side by signature of the devices and NUMA nodes; private to one pod class.
-
-    Attributes
-    ----------
-    served
-        Whether the devices exist there.
-    chosen
-        Which; those of another node with equal devices, so that only minors count.
-    """
-
-    served: dict[_Key, bool] = attrs.field(factory=dict)
-    chosen: dict[_Key, DeviceAllocation | DeviceShortfall] = attrs.field(factory=dict)
-
 
 @attrs.frozen(kw_only=True)
+class NodeArgs:
+    """Arguments of everybody in the policy who has a say in what a pod gets of a node.
+
+    Parameters
+    ----------
+    numa
+        Of NodeNUMAResource: how NUMA nodes and CPUs are ranked.
+    devices
+        Of DeviceShare: how devices are ranked, and whether NUMA nodes bind them.
+    """
+
+    numa: NUMAArgs = DEFAULT_NUMA_ARGS
+    devices: DevicePolicy = DEFAULT_DEVICE_POLICY
+
+
+DEFAULT_NODE_ARGS: Final = NodeArgs()
+
+
+@attrs.frozen
+class NodeOffer:
+    """What a node offers a pod beyond plain amounts, and on what terms.
+
+    Parameters
+    ----------
+    numa
+        CPUs and NUMA nodes with what is held of them.
+    devices
+        Devices with what is held of them; ``None`` where nothing is known.
+    amounts
+        Of the node as a whole; they matter only where its CPU is amplified.
+    room, terms
+        What reservations and victims lend: CPUs and amounts, and devices.
+    covers
+        NUMA nodes that have to be among those that are chosen, where any are.
+    """
+
+    numa: NUMAState
+    devices: NodeDevices | None = None
+    amounts: NodeAmounts = attrs.field(default=NO_AMOUNTS, kw_only=True)
+    room: NUMARoom = attrs.field(default=PLAIN_ROOM, kw_only=True)
+    terms: Terms = attrs.field(default=PLAIN_TERMS, kw_only=True)
+    covers: NUMAMask = attrs.field(default=0, kw_only=True)
+
+    @property
+    def state(self) -> Hashable:
+        """Equal for nodes that offer the same on the same terms, whoever holds what is held there."""
+        return self.numa, None if self.devices is None else self.devices.signature
+
+
+@attrs.frozen(kw_only=True, cache_hash=True)
 class NodeRequest:
     """What a pod asks of a node beyond plain amounts.
 
@@ -142,29 +184,29 @@ class DeviceProvider:
 
     Parameters
     ----------
-    devices
-        Of the node; ``None`` where nothing is known about them.
-    request, policy, terms
+    offer
+        The node.
+    request, policy
         As for :func:`~koordcore.allocators.device.allocate_devices`.
-    memo
-        Answers so far; shared by nodes whose devices have equal signatures, but only under equal terms.
+    answers
+        What is known of nodes in equal states; only where nothing is lent.
     """
 
     def __init__(
         self,
-        devices: NodeDevices | None,
+        offer: NodeOffer,
         request: DeviceRequest,
-        *,
         policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
-        terms: Terms = PLAIN_TERMS,
-        memo: MaskAnswers | None = None,
+        answers: DeviceAnswers | None = None,
     ) -> None:
-        self._devices = devices
+        self._devices = offer.devices
         self._request = request
         self._policy = policy
-        self._terms = terms
-        self._memo = MaskAnswers() if memo is None else memo
-        self._signature = None if devices is None else devices.signature
+        self._terms = offer.terms
+        self._answers = answers if offer.terms is PLAIN_TERMS else None
+        self._number = -1 if self._answers is None else self._answers.table.number(self._devices)
+        # Devices of this node alone: what is lent is seldom the same twice.
+        self._known: dict[NUMAMask, DeviceAllocation | DeviceShortfall] = {}
 
     @property
     def names(self) -> Sequence[str]:
@@ -178,16 +220,18 @@ class DeviceProvider:
 
     def allocate(self, mask: NUMAMask | None) -> DeviceAllocation | DeviceShortfall:
         """Choose devices inside NUMA nodes, or anywhere; this node's own ids and VFs."""
+        if self._answers is not None:
+            return self._answers.allocate(self._devices, mask)
         return allocate_devices(self._devices, self._request, mask, policy=self._policy, terms=self._terms)
 
     def feasible(self, mask: NUMAMask) -> bool:
         """Tell whether the devices exist inside NUMA nodes."""
-        key = (self._signature, mask)
-        served = self._memo.served.get(key)
-        if served is None:
-            refusal = refusal_of(self._devices, self._request, mask, policy=self._policy, terms=self._terms)
-            served = self._memo.served[key] = refusal is None
-        return served
+        if self._answers is not None:
+            return self._answers.refusal(self._number, mask) is None
+        if mask in self._known:
+            return not isinstance(self._known[mask], DeviceShortfall)
+        found = refusal_of(self._devices, self._request, mask, policy=self._policy, terms=self._terms)
+        return found is None
 
     def score(self, mask: NUMAMask) -> int:
         """Rate NUMA nodes: 500 where they give the cards that the whole node would give, else 0."""
@@ -212,10 +256,9 @@ class DeviceProvider:
         return 0 if self._devices is None else self._devices.shape.numa_nodes
 
     def _ask(self, mask: NUMAMask) -> DeviceAllocation | DeviceShortfall:
-        key = (self._signature, mask)
-        known = self._memo.chosen.get(key)
+        known = self._known.get(mask)
         if known is None:
-            known = self._memo.chosen[key] = self.allocate(mask)
+            known = self._known[mask] = self.allocate(mask)
         return known
 
 
@@ -238,36 +281,26 @@ class _Covering:
 
 
 def fit_node(
-    state: NUMAState,
-    devices: NodeDevices | None,
+    offer: NodeOffer,
     request: NodeRequest,
-    amounts: NodeAmounts = NO_AMOUNTS,
-    *,
-    args: NUMAArgs = DEFAULT_NUMA_ARGS,
-    room: NUMARoom = PLAIN_ROOM,
-    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
-    terms: Terms = PLAIN_TERMS,
-    memo: MaskAnswers | None = None,
-    covers: NUMAMask = 0,
+    args: NodeArgs = DEFAULT_NODE_ARGS,
+    answers: DeviceAnswers | None = None,
 ) -> NodeAllocation | NUMARefusal:
     """Tell exactly what a pod would get on a node, or why nothing.
 
+    Whatever else a pod has to be given together with this joins as one more member of request, offer,
+    arguments and allocation, and as one more provider that says which NUMA nodes serve it.
+
     Parameters
     ----------
-    state, devices
-        What the node offers and what is held; ``devices`` is ``None`` where nothing is known.
+    offer
+        The node.
     request
         What the pod asks for.
-    amounts
-        Of the node as a whole; they matter only where its CPU is amplified.
-    args, policy
+    args
         How NUMA nodes and devices are ranked.
-    room, terms
-        What reservations and victims lend: CPUs and amounts, and devices.
-    memo
+    answers
         See :class:`DeviceProvider`.
-    covers
-        NUMA nodes that have to be among those that are chosen, where any are.
 
     Returns
     -------
@@ -277,21 +310,22 @@ def fit_node(
     """
     provider = None
     if request.devices is not None:
-        provider = DeviceProvider(devices, request.devices, policy=policy, terms=terms, memo=memo)
+        provider = DeviceProvider(offer, request.devices, args.devices, answers)
     if request.cpu is None:
         return _with_devices(NUMAAllocation(), provider, None)
     providers: tuple[NUMAProvider, ...] = () if provider is None else (provider,)
-    if covers:
-        providers = (*providers, _Covering(covers))
-    admission = filter_numa(state, request.cpu, amounts, args=args, room=room, providers=providers)
+    if offer.covers:
+        providers = (*providers, _Covering(offer.covers))
+    state, room = offer.numa, offer.room
+    admission = filter_numa(state, request.cpu, offer.amounts, args=args.numa, room=room, providers=providers)
     if isinstance(admission, NUMARefusal):
         return admission
     if admission.policy is NUMATopologyPolicy.BEST_EFFORT and request.cpu.designated is None:
-        chosen = _best_effort(state, request.cpu, args, room, providers)
+        chosen = _best_effort(state, request.cpu, args.numa, room, providers)
         if isinstance(chosen, NUMARefusal):
             return chosen
         admission = chosen
-    given = allocate_numa(state, request.cpu, admission, args=args, room=room)
+    given = allocate_numa(state, request.cpu, admission, args=args.numa, room=room)
     if isinstance(given, NUMARefusal):
         return given
     return _complete(given, provider, admission.policy)
@@ -299,11 +333,10 @@ def fit_node(
 
 def same_on(
     given: NodeAllocation,
-    state: NUMAState,
-    devices: NodeDevices | None,
+    offer: NodeOffer,
     request: NodeRequest,
-    *,
-    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    args: NodeArgs = DEFAULT_NODE_ARGS,
+    answers: DeviceAnswers | None = None,
 ) -> NodeAllocation | NUMARefusal:
     """Give what :func:`fit_node` would, on a node that is in the very state of one it was asked about.
 
@@ -311,15 +344,16 @@ def same_on(
     ----------
     given
         The answer there. CPUs and amounts are the same here; devices of equal use have ids of their own.
-    state, devices, request, policy
-        Of this node, as for :func:`fit_node`, without a room or terms.
+    offer, request, args, answers
+        Of this node, as for :func:`fit_node`; nothing is lent.
     """
     if request.devices is None or request.cpu is None:
         return given
-    demand = demand_on(request.cpu, state.node)
+    demand = demand_on(request.cpu, offer.numa.node)
     if isinstance(demand, NUMARefusal):
         return demand
-    return _complete(given.numa, DeviceProvider(devices, request.devices, policy=policy), demand.policy)
+    provider = DeviceProvider(offer, request.devices, args.devices, answers)
+    return _complete(given.numa, provider, demand.policy)
 
 
 def _complete(

@@ -1,23 +1,22 @@
-"""Many nodes at once: equal states are asked once.
-
-:class:`NodeTable` is the private scratch of one call: a dense id per node for its state, so that an answer
-about a pod class is worked out per distinct state and spread over the nodes by one ``take``.
-"""
+"""Many nodes at once: what they answer to one kind of pods, equal states asked once."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Final
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, NodeDevices
+from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore.allocators.device import DeviceAnswers, device_table
 from koordcore.allocators.node import (
+    DEFAULT_NODE_ARGS,
     DeviceProvider,
-    MaskAnswers,
     NodeAllocation,
+    NodeArgs,
+    NodeOffer,
     NodeRequest,
     fit_node,
     same_on,
@@ -30,8 +29,7 @@ from koordcore.allocators.numa import (
 )
 from koordcore.allocators.numa_align import has_room, is_scalar, pod_request
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
-from koordcore.allocators.numa_state import NUMAState
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
+from koordcore.allocators.state_table import StateTable
 from koordcore.model.policy import ScoringStrategy
 from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import CPU, NO_RESOURCES, make_resources
@@ -40,11 +38,7 @@ from koordcore.protocol.numa_nodes import amplify
 from koordcore.scoring.resources import Capacity, least_percent, most_percent, weighted_mean
 from koordcore.topology.numa import NUMATopologyPolicy
 
-__all__ = ["NodeTable", "NodeVerdicts"]
-
-IntVector: TypeAlias = NDArray[np.int64]
-BoolVector: TypeAlias = NDArray[np.bool_]
-Rows: TypeAlias = slice | IntVector
+__all__ = ["NodeVerdicts", "node_table"]
 
 _ALL: Final = slice(None)
 _UNKNOWN: Final = -2
@@ -52,58 +46,9 @@ _ENOUGH: Final = NodeAmounts(make_resources({CPU: INT64_MAX}))
 """Amounts with which the amplified CPU of a node never decides; that is looked at apart."""
 
 
-class NodeTable:
-    """The states of many nodes, each distinct one kept once.
-
-    Parameters
-    ----------
-    states
-        CPUs and NUMA nodes, one per node.
-    devices
-        Devices, one per node, ``None`` where nothing is known about them; leave it out where no pod asks.
-
-    Attributes
-    ----------
-    ids
-        ``(N,)``: index into ``states`` and ``devices`` for each node.
-    states, devices
-        Distinct states in the order in which they were met; one that no node has any more stays. Equal
-        devices are those of equal signature.
-    """
-
-    def __init__(
-        self, states: Sequence[NUMAState], devices: Sequence[NodeDevices | None] | None = None
-    ) -> None:
-        self.states: list[NUMAState] = []
-        self.devices: list[NodeDevices | None] = []
-        self._known: dict[tuple[NUMAState, Hashable], int] = {}
-        self._rows = list(zip(states, devices or [None] * len(states), strict=True))
-        ids = (self._id_of(*row) for row in self._rows)
-        self.ids: IntVector = np.fromiter(ids, dtype=np.int64, count=len(self._rows))
-
-    def _id_of(self, state: NUMAState, devices: NodeDevices | None) -> int:
-        key = state, None if devices is None else devices.signature
-        found = self._known.setdefault(key, len(self.states))
-        if found == len(self.states):
-            self.states.append(state)
-            self.devices.append(devices)
-        return found
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def state_of(self, row: int) -> NUMAState:
-        """CPUs and NUMA nodes of one node, with their holders."""
-        return self._rows[row][0]
-
-    def devices_of(self, row: int) -> NodeDevices | None:
-        """The devices of one node, with their holders."""
-        return self._rows[row][1]
-
-    def put(self, row: int, state: NUMAState, devices: NodeDevices | None = None) -> None:
-        """Replace the state of one node."""
-        self._rows[row] = state, devices
-        self.ids[row] = self._id_of(state, devices)
+def node_table(offers: Iterable[NodeOffer]) -> StateTable[NodeOffer]:
+    """Number what many nodes offer: those that offer the same have one number."""
+    return StateTable(offers, key=attrgetter("state"))
 
 
 @attrs.frozen(kw_only=True)
@@ -151,9 +96,11 @@ class NodeVerdicts:
     Parameters
     ----------
     table
-        The nodes; it may change between questions.
-    request, args, policy
+        The nodes; it may change between questions. Nothing is lent there.
+    request, args
         The pod class, and how NUMA nodes and devices are ranked.
+    devices
+        What the devices answer to the request; left out where it asks for none, or for its own memory.
     allocatable, requested
         Resource to its ``(N,)`` amounts of the nodes as a whole; views that follow every change. They matter
         where CPU is amplified and where no NUMA nodes are chosen.
@@ -166,20 +113,21 @@ class NodeVerdicts:
 
     def __init__(
         self,
-        table: NodeTable,
+        table: StateTable[NodeOffer],
         request: NodeRequest,
+        args: NodeArgs = DEFAULT_NODE_ARGS,
         *,
-        args: NUMAArgs = DEFAULT_NUMA_ARGS,
-        policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+        devices: DeviceAnswers | None = None,
         allocatable: Mapping[str, IntVector] | None = None,
         requested: Mapping[str, IntVector] | None = None,
     ) -> None:
         self.table = table
         self.request = request
         self.args = args
-        self.policy = policy
         self.asked = 0
-        self._memo = MaskAnswers()
+        self._devices = devices
+        if devices is None and request.devices is not None:
+            self._devices = DeviceAnswers(device_table(()), request.devices, args.devices)
         self._answers: dict[int, NodeAllocation | NUMARefusal] = {}
         self._cpu = request.cpu or CPURequest(requests=NO_RESOURCES)
         self._allocatable = allocatable or {}
@@ -192,7 +140,7 @@ class NodeVerdicts:
         self._numbers: IntVector = np.arange(len(table), dtype=np.int64)
         rated = {
             name: weight
-            for name, weight in args.weights
+            for name, weight in args.numa.weights
             if name in self._allocatable and (not is_scalar(name) or self._cpu.requests.get(name))
         }
         self._rated = tuple(rated)
@@ -217,35 +165,22 @@ class NodeVerdicts:
         """What the pod would get on one node, or why nothing."""
         # Who holds what a pod is designated differs between nodes in equal states, and so do the amounts of
         # the node as a whole, which count where CPU is amplified.
-        state, devices = self.table.state_of(row), self.table.devices_of(row)
-        if self._cpu.designated is None and state.node.cpu_ratio == 1:
+        offer = self.table.rows[row]
+        if self._cpu.designated is None and offer.numa.node.cpu_ratio == 1:
             known = self._given(int(self.table.ids[row]))
             if isinstance(known, NodeAllocation):
-                return same_on(known, state, devices, self.request, policy=self.policy)
-        return fit_node(
-            state,
-            devices,
-            self.request,
-            self._amounts(row),
-            args=self.args,
-            policy=self.policy,
-            memo=self._memo,
-        )
+                return same_on(known, offer, self.request, self.args, self._devices)
+        return self._fit(offer, self._amounts(row))
 
     def _given(self, state_id: int) -> NodeAllocation | NUMARefusal:
         """What the pod would get on a node in a state, as if its amounts as a whole were no matter."""
         known = self._answers.get(state_id)
         if known is None:
-            known = self._answers[state_id] = fit_node(
-                self.table.states[state_id],
-                self.table.devices[state_id],
-                self.request,
-                _ENOUGH,
-                args=self.args,
-                policy=self.policy,
-                memo=self._memo,
-            )
+            known = self._answers[state_id] = self._fit(self.table.states[state_id], _ENOUGH)
         return known
+
+    def _fit(self, offer: NodeOffer, amounts: NodeAmounts) -> NodeAllocation | NUMARefusal:
+        return fit_node(attrs.evolve(offer, amounts=amounts), self.request, self.args, self._devices)
 
     def reasons(self, rows: Rows = _ALL) -> list[tuple[str, BoolVector]]:
         """Each reason with the nodes that give it, sorted by text; a node may give several."""
@@ -340,13 +275,14 @@ class NodeVerdicts:
 
     def _work_out(self, state_id: int) -> _Verdict:
         self.asked += 1
-        state, devices = self.table.states[state_id], self.table.devices[state_id]
+        offer = self.table.states[state_id]
+        state = offer.numa
         demand = demand_on(self._cpu, state.node)
         if isinstance(demand, NUMARefusal):
             return _Verdict(refusal=demand)
         step = before_numa(state, self._cpu, _ENOUGH)
         refusal = step if isinstance(step, NUMARefusal) else None
-        providers = self._providers(devices)
+        providers = self._providers(offer)
         # On NUMA nodes that serve everything the pod surely has its room; all else is tried out.
         surely = isinstance(step, CPUDemand) and all(provider.aligned for provider in providers)
         if refusal is None and not (surely and has_room(state, demand, providers=providers)):
@@ -360,13 +296,13 @@ class NodeVerdicts:
             need=amplify(cpu, ratio) if demand.bind else cpu,
         )
 
-    def _providers(self, devices: NodeDevices | None) -> tuple[DeviceProvider, ...]:
+    def _providers(self, offer: NodeOffer) -> tuple[DeviceProvider, ...]:
         if self.request.devices is None:
             return ()
-        return (DeviceProvider(devices, self.request.devices, policy=self.policy, memo=self._memo),)
+        return (DeviceProvider(offer, self.request.devices, self.args.devices, self._devices),)
 
     def _rate(self, state_id: int) -> _Score:
-        state, verdict = self.table.states[state_id], self._verdict(state_id)
+        state, verdict = self.table.states[state_id].numa, self._verdict(state_id)
         demand = demand_on(self._cpu, state.node)
         if isinstance(demand, NUMARefusal) or verdict.refusal is not None:
             return _Score()
@@ -377,7 +313,7 @@ class NodeVerdicts:
             if isinstance(answer, NodeAllocation) and answer.numa.mask is not None:
                 given = answer.numa.status
         if given.numa_node_resources:
-            return _Score(score=score_given(state, demand, given, _ENOUGH, self.args))
+            return _Score(score=score_given(state, demand, given, _ENOUGH, self.args.numa))
         extra = amplify(verdict.bound, verdict.ratio) - verdict.bound
         plain = demand.policy is NUMATopologyPolicy.NONE
         return _Score(
@@ -418,7 +354,7 @@ class NodeVerdicts:
                 used[place] = np.where(instead >= 0, instead, used[place] + more) + request
             else:
                 used[place] += self._cpu.requests.get(name, 0)
-        most = self.args.scoring is ScoringStrategy.MOST_ALLOCATED
+        most = self.args.numa.scoring is ScoringStrategy.MOST_ALLOCATED
         room = self._room.at(rows)
         parts = (most_percent if most else least_percent)(used, room)
         if self._room.everywhere and len(self._rated) == sum(self._weights[:, 0]):

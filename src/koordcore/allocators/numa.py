@@ -249,7 +249,13 @@ def allocate_numa(
         mask = admission.mask
     if mask is None and not demand.bind:
         return NUMAAllocation(written=demand.policy is not NUMATopologyPolicy.NONE)
-    taken = _take(offers_of(state, demand, room), mask, args)
+    offers = offers_of(state, demand, room)
+    taken = _take(offers, mask, args)
+    if isinstance(taken, NUMARefusal) and demand.bind and demand.policy is NUMATopologyPolicy.BEST_EFFORT:
+        # Free CPUs do, wherever the amounts are written down: BestEffort goes on without affinity.
+        anywhere = _take(offers, None, args)
+        if not isinstance(anywhere, NUMARefusal):
+            taken, mask = anywhere, None
     if isinstance(taken, NUMARefusal):
         return NUMARefusal.because(room.refusal) if room.refusal else taken
     reservation, status = taken

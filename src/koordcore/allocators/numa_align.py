@@ -200,10 +200,13 @@ def align(
     A mask serves the pod exactly when one allocation of everything that it asks for exists there. Fewest NUMA
     nodes win, then the higher score, then the smallest value; required exclusiveness rules masks out, under
     BestEffort only as long as others of the same size remain. With no mask, ``RESTRICTED`` and
-    ``SINGLE_NUMA_NODE`` refuse, and ``BEST_EFFORT`` goes on with all NUMA nodes.
+    ``SINGLE_NUMA_NODE`` refuse, and ``BEST_EFFORT`` goes on with all NUMA nodes, or with none where there are
+    none.
     """
     node, policy = state.node, demand.policy
     if not node.zones:
+        if policy is NUMATopologyPolicy.BEST_EFFORT:
+            return NUMAAdmission(policy, True)
         return NUMARefusal.because(_MISSING_NUMA, resolvable=False)
     if demand.bind and not node.topology.valid:
         return NUMARefusal.because(_NO_NUMA_RESOURCES)

@@ -8,15 +8,21 @@ from typing import Final
 
 import attrs
 
-from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, NodeDevices
-from koordcore.allocators.node import DeviceProvider, NodeAllocation, NodeRequest, fit_node
-from koordcore.allocators.numa import NO_AMOUNTS, NodeAmounts
+from koordcore.allocators.device import NodeDevices
+from koordcore.allocators.node import (
+    DEFAULT_NODE_ARGS,
+    DeviceProvider,
+    NodeAllocation,
+    NodeArgs,
+    NodeOffer,
+    NodeRequest,
+    fit_node,
+)
 from koordcore.allocators.numa_fit import offer_of
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMAState
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceShortfall
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
 from koordcore.model.resources import format_resources
 from koordcore.topology.numa import numa_ids
 
@@ -119,35 +125,29 @@ def _lack(short: Shortfall) -> str:
 
 
 def explain_node(
-    state: NUMAState,
-    devices: NodeDevices | None,
+    offer: NodeOffer,
     request: NodeRequest,
-    amounts: NodeAmounts = NO_AMOUNTS,
+    args: NodeArgs = DEFAULT_NODE_ARGS,
     *,
-    args: NUMAArgs = DEFAULT_NUMA_ARGS,
-    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
     trials: int = DEFAULT_TRIALS,
 ) -> NUMAExplanation:
     """Say what each NUMA node has for a pod, and whose leaving would let the pod in.
 
     Parameters
     ----------
-    state, devices, request, amounts, args, policy
+    offer, request, args
         As for :func:`~koordcore.allocators.node.fit_node`.
     trials
         How many sets of holders may be tried, single ones first.
     """
-
-    def fit(left: NUMAState, cards: NodeDevices | None) -> NodeAllocation | NUMARefusal:
-        return fit_node(left, cards, request, amounts, args=args, policy=policy)
-
-    answer = fit(state, devices)
+    state, devices = offer.numa, offer.devices
+    answer = fit_node(offer, request, args)
     demand = None if request.cpu is None else demand_on(request.cpu, state.node)
     if demand is None or isinstance(demand, NUMARefusal):
         return NUMAExplanation(answer=answer)
     provider = None
     if request.devices is not None:
-        provider = DeviceProvider(devices, request.devices, policy=policy)
+        provider = DeviceProvider(offer, request.devices, args.devices)
     nodes = tuple(_verdict(state, demand, provider, numa) for numa in state.node.zone_ids)
     if isinstance(answer, NodeAllocation) or not answer.resolvable:
         return NUMAExplanation(answer=answer, nodes=nodes)
@@ -155,7 +155,7 @@ def explain_node(
         if count >= trials:
             break
         left, cards = _without(state, devices, names)
-        then = fit(left, cards)
+        then = fit_node(attrs.evolve(offer, numa=left, devices=cards), request, args)
         if isinstance(then, NodeAllocation):
             return NUMAExplanation(
                 answer=answer,

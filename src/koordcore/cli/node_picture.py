@@ -13,8 +13,7 @@ from koordcore.model.devices import Device, DeviceInventory, DeviceObject, Devic
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import CPUAllocation
 from koordcore.protocol.device_object import inventory_of
-from koordcore.scheduling.plugins.devices import device_state
-from koordcore.scheduling.plugins.numa import numa_state
+from koordcore.scheduling.plugins.exact import device_state, numa_state
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import CPUSet, cpuset_of, format_cpulist
 from koordcore.topology.devices import bits

@@ -13,7 +13,7 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.devices import AMD_GPU, GPU_CORE, GPU_MEMORY_RATIO, NVIDIA_GPU, DeviceType
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
-from koordcore.scheduling.plugins.devices import device_state
+from koordcore.scheduling.plugins.exact import device_state
 from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, annotated_slots, demand_of, gpu_node, mix_of
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode

@@ -7,7 +7,7 @@ for all nodes at once or for the few that changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
@@ -20,6 +20,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import PluginSetting
 
 if TYPE_CHECKING:
     from koordcore.reservations.cache import Lending, Room, Rooms
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL_ROWS",
     "Evaluator",
+    "JointPlugin",
     "Plugin",
     "PluginFactory",
     "Refusal",
@@ -229,11 +231,15 @@ class Plugin:
     ----------
     scored
         Whether the policy asks for its scores.
+    joint
+        The plugin behind this one, where several names of the policy share one; then only that one is asked
+        what tells the classes of pods apart.
     """
 
     name: ClassVar[str]
     amounts: ClassVar[bool] = False
     """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
+    joint: JointPlugin | None = None
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         self.workspace = workspace
@@ -289,6 +295,31 @@ class Plugin:
     def withdrawn(self, pod: Pod, row: int) -> None:
         """Take back what :meth:`promised` did."""
         self.removed(pod, row)
+
+
+class JointPlugin(Plugin):
+    """One plugin behind several names of a policy, because what they ask about is decided together.
+
+    It is made once per workspace. Each of its names filters and scores by an entry of its own; what a pod
+    gets is asked of the joint plugin itself (``request_of``, ``evaluator``, :meth:`Evaluator.allocate`),
+    once, and only it is told of pods that come and go. Its request holds what all entries want; where one of
+    these refuses a pod, so does it. So the order of the names makes no difference to placements. Every name
+    that the policy has filters: what is taken has to be there.
+
+    Parameters
+    ----------
+    workspace
+        The working state of the call.
+    settings
+        What the policy says about each of its names that it has, in the policy's order.
+    """
+
+    def __init__(self, workspace: Workspace, settings: Mapping[str, PluginSetting]) -> None:
+        super().__init__(workspace)
+
+    def entry(self, name: str) -> Plugin:
+        """Give the plugin that filters and scores under one of the names."""
+        raise NotImplementedError
 
 
 PluginFactory: TypeAlias = Callable[[Workspace, Any], Plugin]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
+import attrs
+
 from koordcore.errors import ModelError
 from koordcore.framework.nominated import NominatedPods
-from koordcore.framework.plugin import Plugin, Refusal, Scope
+from koordcore.framework.plugin import JointPlugin, Plugin, Refusal, Scope
 from koordcore.framework.registry import plugin_of
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -16,11 +18,32 @@ from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.unmodelled import refuse_unmodelled
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
-from koordcore.model.policy import Policy
+from koordcore.model.policy import PluginSetting, Policy
 
 __all__ = ["PluginSet", "RequestKey"]
 
 RequestKey: TypeAlias = tuple[Hashable, ...]
+
+
+def _made(workspace: Workspace, policy: Policy) -> Iterator[tuple[Plugin, PluginSetting]]:
+    """Make the plugins of a policy in its order; one behind several names comes before the first of them."""
+    try:
+        kinds = {setting.name: plugin_of(setting) for setting in policy.plugins}
+    except ModelError as error:
+        raise ModelError(f"policy {policy.name}: {error}") from error
+    joint: dict[type[Plugin], JointPlugin] = {}
+    for setting in policy.plugins:
+        kind = kinds[setting.name]
+        if not issubclass(kind, JointPlugin):
+            plugin = kind(workspace, setting.args)
+            plugin.scored = setting.scores
+            yield plugin, setting
+            continue
+        if kind not in joint:
+            own = {one.name: one for one in policy.plugins if kinds[one.name] is kind}
+            joint[kind] = kind(workspace, own)
+            yield joint[kind], PluginSetting(name=kind.name, filters=False, scores=False)
+        yield joint[kind].entry(setting.name), attrs.evolve(setting, filters=True)
 
 
 class PluginSet:
@@ -35,22 +58,17 @@ class PluginSet:
     def __init__(self, workspace: Workspace, policy: Policy) -> None:
         self.workspace = workspace
         self.sample = NodeSample(len(workspace.layout.names), policy.percentage_of_nodes)
-        self.settings = policy.plugins
-        self.plugins: list[Plugin] = []
-        for setting in policy.plugins:
-            try:
-                kind = plugin_of(setting)
-            except ModelError as error:
-                raise ModelError(f"policy {policy.name}: {error}") from error
-            plugin = kind(workspace, setting.args)
-            plugin.scored = setting.scores
-            self.plugins.append(plugin)
+        made = list(_made(workspace, policy))
+        self.plugins = [plugin for plugin, _ in made]
+        self.settings = [setting for _, setting in made]
+        # An entry wants what the joint plugin behind it was asked already.
+        self._asking = [one for one in self.plugins if one.joint is None]
         self._placing = [one for one in self.plugins if type(one).placed is not Plugin.placed]
         self._preferring = [one for one in self.plugins if one.prefers]
         self._remarking = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
         self._removing = [one for one in self.plugins if type(one).removed is not Plugin.removed]
         # The plugin whose requests are the amounts that a pod asks for.
-        numbers = [number for number, one in enumerate(self.plugins) if one.amounts]
+        numbers = [number for number, one in enumerate(self._asking) if one.amounts]
         self._fit = numbers[0] if numbers else None
         self._classes: dict[RequestKey, SchedulingClass] = {}
         self._static: dict[tuple[int, Hashable], Part] = {}
@@ -77,12 +95,17 @@ class PluginSet:
         if unmodelled is not None:
             return unmodelled
         requests: list[Hashable] = []
-        for plugin in self.plugins:
+        for plugin in self._asking:
             request = plugin.request_of(pod)
             if type(request) is Refusal:
-                return request
+                return self._first_refusal(pod) or request
             requests.append(request)
         return tuple(requests)
+
+    def _first_refusal(self, pod: Pod) -> Refusal | None:
+        """Give the refusal of the plugin that the policy names first; a joint one speaks by its entries."""
+        requests = (one.request_of(pod) for one in self.plugins if not isinstance(one, JointPlugin))
+        return next((one for one in requests if isinstance(one, Refusal)), None)
 
     def refusals(self, pod: Pod) -> Iterator[tuple[str, Refusal]]:
         """Give every refusal that needs no node, with the plugin's name, in the order of the policy.
@@ -93,6 +116,8 @@ class PluginSet:
         if unmodelled is not None:
             yield "", unmodelled
         for plugin, setting in zip(self.plugins, self.settings, strict=True):
+            if isinstance(plugin, JointPlugin):
+                continue
             request = plugin.request_of(pod)
             if isinstance(request, Refusal):
                 yield plugin.name, request
@@ -115,13 +140,14 @@ class PluginSet:
 
     def _make(self, pod: Pod, key: RequestKey) -> SchedulingClass:
         parts = []
-        for number, request in enumerate(key):
+        asked = iter(key)
+        for number, plugin in enumerate(self.plugins):
+            request = next(asked) if plugin.joint is None else plugin.request_of(pod)
             if request is None:
                 continue
             # What does not depend on the pods that are bound is shared by all classes that ask the same.
             part = self._static.get((number, request))
             if part is None:
-                plugin = self.plugins[number]
                 part = Part(plugin, self.settings[number], plugin.evaluator(pod, request))
                 if part.evaluator.scope is Scope.STATIC:
                     self._static[number, request] = part

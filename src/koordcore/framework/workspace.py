@@ -151,7 +151,14 @@ class Workspace:
         values = self._values.get(build)
         if values is None:
             values = self._values[build] = list(self.snapshot.node_values(build))
+            # Who came and left in this call before anybody asked.
+            for row in self._changed():
+                values[row] = build(self.snapshot, self.state_of(row))
         return values
+
+    def state_of(self, row: int) -> NodeState:
+        """Give a node with the pods that hold room on it now."""
+        return NodeState(self.layout.nodes[row], tuple(self.pods_on(row).values()))
 
     def put(self, values: list[T], row: int, value: T) -> None:
         """Replace one node's value in a list that :meth:`values` gave."""
@@ -273,15 +280,12 @@ class Workspace:
 
         Whoever uses it on starts with an empty log and with nobody bound or gone.
         """
-        rows = sorted(
-            {self.layout.row_of[str(pod.node_name)] for pod in self._bound.values()}
-            | set(self._gone.values())
-        )
+        rows = self._changed()
         if not rows:
             return self.snapshot
         nodes = list(self.snapshot.nodes)
         for row in rows:
-            nodes[row] = NodeState(nodes[row].node, tuple(self.pods_on(row).values()))
+            nodes[row] = self.state_of(row)
         pending = tuple(pod for pod in self.snapshot.pending if pod.key not in self._bound)
         end = self.snapshot.with_states(tuple(nodes), pending, rows)
         if self._grows():
@@ -293,6 +297,11 @@ class Workspace:
         )
         self.snapshot = end
         return end
+
+    def _changed(self) -> list[int]:
+        """Give the rows of nodes where anybody came or left in this call."""
+        row_of = self.layout.row_of
+        return sorted({row_of[str(pod.node_name)] for pod in self._bound.values()}.union(self._gone.values()))
 
     def _grows(self) -> bool:
         """Tell whether a pod brought a resource that no column counts."""

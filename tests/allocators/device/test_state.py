@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from koordcore.allocators.device import (
-    DeviceMemo,
+    DeviceAnswers,
     device_hints,
     device_resources,
+    device_table,
     node_devices,
     score_devices,
 )
@@ -140,12 +141,12 @@ def test_node_resources_follow_the_healthy_devices() -> None:
     assert dict(gone.apply_to({"cpu": 1, "koordinator.sh/gpu": 800, "koordinator.sh/rdma": 1})) == {"cpu": 1}
 
 
-def test_a_memo_knows_a_state_again() -> None:
+def test_a_table_knows_a_state_again() -> None:
     """A state that comes back has its old number."""
-    memo = DeviceMemo()
     state = machine(std8())
     taken = state.assume("p", read(cards(0)))
-    assert [memo.number(one) for one in (state, taken, taken.forget("p"), None)] == [0, 1, 0, 2]
-    refusal = memo.refusal(1, gpus(8))
+    table = device_table([state, taken, taken.forget("p"), None])
+    assert table.ids.tolist() == [0, 1, 0, 2]
+    refusal = DeviceAnswers(table, gpus(8)).refusal(1)
     assert refusal is not None
     assert refusal.available == 7

@@ -1,9 +1,9 @@
 """Exact devices for one pod on one node: GPUs and their kin, NICs, FPGAs."""
 
 from koordcore.allocators.device.allocate import allocate_devices, refusal_of
+from koordcore.allocators.device.answers import DeviceAnswers, device_table
 from koordcore.allocators.device.explain import DeviceExplanation, Release, explain_devices, smallest_release
 from koordcore.allocators.device.hints import DeviceHints, DeviceNUMAHint, device_hints
-from koordcore.allocators.device.memo import DeviceMemo
 from koordcore.allocators.device.node_resources import DeviceResources, device_resources
 from koordcore.allocators.device.request import device_request_of
 from koordcore.allocators.device.reservations import DeviceReservation, allocate_reserved, terms_for
@@ -15,10 +15,10 @@ from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy, S
 __all__ = [
     "DEFAULT_DEVICE_POLICY",
     "PLAIN_TERMS",
+    "DeviceAnswers",
     "DeviceConflict",
     "DeviceExplanation",
     "DeviceHints",
-    "DeviceMemo",
     "DeviceNUMAHint",
     "DevicePolicy",
     "DeviceReservation",
@@ -32,6 +32,7 @@ __all__ = [
     "device_hints",
     "device_request_of",
     "device_resources",
+    "device_table",
     "explain_devices",
     "node_devices",
     "normalize_scores",

@@ -23,7 +23,7 @@ from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, DeviceRequest, D
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, MEMORY
-from koordcore.scheduling.plugins.devices import device_state
+from koordcore.scheduling.plugins.exact import device_state
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, PolicyName, ScoredPolicy, make_policy
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode

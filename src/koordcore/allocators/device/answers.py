@@ -1,0 +1,180 @@
+"""What the devices of nodes answer to one request; equal states are asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector
+from koordcore.allocators.device.allocate import (
+    Outline,
+    allocate_devices,
+    outline_devices,
+    refusal_of,
+    write_outline,
+)
+from koordcore.allocators.device.scoring import score_devices
+from koordcore.allocators.device.state import NodeDevices, TypeUse
+from koordcore.allocators.state_table import StateTable
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall
+
+__all__ = ["DeviceAnswers", "device_table"]
+
+_UNASKED = -3
+_UNSCORED = -2
+_REFUSED = -1
+
+
+def _signature(state: NodeDevices | None) -> Hashable:
+    return None if state is None else state.signature
+
+
+def device_table(states: Iterable[NodeDevices | None]) -> StateTable[NodeDevices | None]:
+    """Number the devices of many nodes: those of the same build, equally used, have one number."""
+    return StateTable(states, key=_signature)
+
+
+class _Answers:
+    """Answers on one set of NUMA nodes, by the number of the state; ``scores`` also tell who refuses."""
+
+    __slots__ = ("choices", "refusals", "scores")
+
+    def __init__(self) -> None:
+        self.choices: dict[int, tuple[Outline, tuple[TypeUse, ...]] | DeviceShortfall] = {}
+        self.refusals: dict[int, DeviceShortfall] = {}
+        self.scores: IntVector = np.zeros(0, np.int64)
+
+
+class DeviceAnswers:
+    """Answers of the nodes of a table to one request, alone and on sets of NUMA nodes.
+
+    Only what is derived is remembered, so that dropping it changes no answer. What reservations and victims
+    lend is asked without a memory (:func:`~koordcore.allocators.device.allocate.allocate_devices`).
+
+    Parameters
+    ----------
+    table
+        The devices of the nodes; it may change between questions.
+    request, policy
+        As for :func:`~koordcore.allocators.device.allocate.allocate_devices`.
+    """
+
+    def __init__(
+        self,
+        table: StateTable[NodeDevices | None],
+        request: DeviceRequest,
+        policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    ) -> None:
+        self.table = table
+        self.request = request
+        self.policy = policy
+        self._by_mask: dict[int | None, _Answers] = {}
+
+    def _on(self, numa_mask: int | None) -> _Answers:
+        """Give the answers on a set of NUMA nodes, with room for every state that is known by now."""
+        found = self._by_mask.get(numa_mask)
+        if found is None:
+            found = self._by_mask[numa_mask] = _Answers()
+        size, known = len(self.table.states), len(found.scores)
+        if known < size:
+            more = np.full(max(size, 2 * known) - known, _UNASKED, np.int64)
+            found.scores = np.concatenate([found.scores, more])
+        return found
+
+    def _judge(self, answers: _Answers, number: int, numa_mask: int | None) -> None:
+        state = self.table.states[number]
+        refusal = refusal_of(state, self.request, numa_mask, policy=self.policy)
+        answers.scores[number] = _UNSCORED
+        if refusal is not None:
+            answers.refusals[number] = refusal
+            answers.scores[number] = _REFUSED
+
+    def _judged(self, numbers: IntVector, numa_mask: int | None) -> tuple[_Answers, IntVector]:
+        answers = self._on(numa_mask)
+        scores: IntVector = answers.scores[numbers]
+        unasked = scores == _UNASKED
+        if unasked.any():
+            for number in np.unique(numbers[unasked]).tolist():
+                self._judge(answers, number, numa_mask)
+            scores = answers.scores[numbers]
+        return answers, scores
+
+    def fits(self, numbers: IntVector, numa_mask: int | None = None) -> BoolVector:
+        """Tell which of many nodes serve the pod, by the numbers of their states: ``(n,)``."""
+        served: BoolVector = self._judged(numbers, numa_mask)[1] != _REFUSED
+        return served
+
+    def scores(self, numbers: IntVector, numa_mask: int | None = None) -> IntVector:
+        """Score many nodes by the numbers of their states: raw, -1 where a node does not serve: ``(n,)``."""
+        answers, scores = self._judged(numbers, numa_mask)
+        unscored = scores == _UNSCORED
+        if unscored.any():
+            for number in np.unique(numbers[unscored]).tolist():
+                state = self.table.states[number]
+                answers.scores[number] = score_devices(state, self.request, numa_mask, policy=self.policy)
+            scores = answers.scores[numbers]
+        return scores
+
+    def rates(self, numbers: IntVector, numa_mask: int) -> IntVector:
+        """Score the devices on a set of NUMA nodes, raw, also where these do not serve the pod: ``(n,)``."""
+        scores = self.scores(numbers, numa_mask)
+        for at in np.flatnonzero(scores == _REFUSED).tolist():
+            state = self.table.states[numbers[at]]
+            scores[at] = score_devices(state, self.request, numa_mask, policy=self.policy)
+        return scores
+
+    def refusal(self, number: int, numa_mask: int | None = None) -> DeviceShortfall | None:
+        """Tell why a state does not serve; ``None`` where it does."""
+        answers = self._on(numa_mask)
+        if answers.scores[number] == _UNASKED:
+            self._judge(answers, number, numa_mask)
+        return answers.refusals.get(number)
+
+    def choice(
+        self, number: int, numa_mask: int | None = None
+    ) -> tuple[Outline, tuple[TypeUse, ...]] | DeviceShortfall:
+        """Choose the devices in a state, not in use before, and say what is taken of it then.
+
+        The state must be one of known devices, and the request not one that names its devices: those are a
+        node's own.
+        """
+        choices = self._on(numa_mask).choices
+        known = choices.get(number)
+        if known is None:
+            known = choices[number] = self._choose(number, numa_mask)
+        return known
+
+    def _choose(
+        self, number: int, numa_mask: int | None
+    ) -> tuple[Outline, tuple[TypeUse, ...]] | DeviceShortfall:
+        state = self.table.states[number]
+        assert state is not None
+        outline = outline_devices(state, self.request, numa_mask, policy=self.policy)
+        if isinstance(outline, DeviceShortfall):
+            return outline
+        return outline, state.with_taken(write_outline(state, outline))
+
+    def allocate(
+        self, state: NodeDevices | None, numa_mask: int | None = None
+    ) -> DeviceAllocation | DeviceShortfall:
+        """Choose the devices of a node, with its own ids and VFs."""
+        if state is None or self.request.designated is not None:
+            return allocate_devices(state, self.request, numa_mask, policy=self.policy)
+        found = self.choice(self.table.number(state), numa_mask)
+        return found if isinstance(found, DeviceShortfall) else write_outline(state, found[0])
+
+    def take(
+        self, state: NodeDevices, pod: str, numa_mask: int | None = None
+    ) -> tuple[DeviceAllocation, NodeDevices] | DeviceShortfall:
+        """Choose the devices of a pod on a node, and give the node's state with them taken."""
+        if self.request.designated is not None:
+            given = self.allocate(state, numa_mask)
+            return given if isinstance(given, DeviceShortfall) else (given, state.assume(pod, given))
+        found = self.choice(self.table.number(state), numa_mask)
+        if isinstance(found, DeviceShortfall):
+            return found
+        outline, uses = found
+        allocation = write_outline(state, outline)
+        return allocation, state.assume(pod, allocation, uses)

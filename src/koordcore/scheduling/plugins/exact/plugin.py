@@ -1,0 +1,298 @@
+"""One plugin for CPUs, NUMA amounts and devices of one pod on one node, under two names of the policy.
+
+NodeNUMAResource and DeviceShare filter and score under their own names, with their own weights; what they ask
+about is one question with the arguments of both (see :mod:`koordcore.scheduling.plugins.exact.question`), and
+what a pod gets is taken and given back in one piece. A policy that lacks one of the names does not ask what
+belongs to it: without DeviceShare nobody chooses devices, without NodeNUMAResource nothing is aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import attrs
+
+from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, device_request_of
+from koordcore.allocators.device.request import DEVICE_RESOURCES
+from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
+from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
+from koordcore.errors import ManifestError
+from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Reserved, Scope
+from koordcore.framework.workspace import Workspace
+from koordcore.model.decisions import Shortfall
+from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall
+from koordcore.model.nodes import NodeState
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology
+from koordcore.model.pods import Pod
+from koordcore.model.policy import PluginSetting
+from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
+from koordcore.protocol.fields import load_json
+from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
+from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
+from koordcore.reservations.cache import Room
+from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator
+from koordcore.scheduling.plugins.exact.numa import NUMAEvaluator
+from koordcore.scheduling.plugins.exact.question import Question
+from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+from koordcore.scheduling.plugins.exact.states import ExactStates
+from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.topology.cpu import format_cpulist
+
+__all__ = ["ExactPlugin", "describe_allocation"]
+
+NUMA: str = "NodeNUMAResource"
+DEVICES: str = "DeviceShare"
+NO_CARD = "no card chosen: the node has no Device object"
+
+
+@attrs.frozen(cache_hash=True)
+class _Wanted:
+    """What a pod wants under each name, and in one piece."""
+
+    numa: NodeRequest | WholeNode | None
+    devices: NodeRequest | None
+    exact: NodeRequest | None
+
+
+@lru_cache(maxsize=4096)
+def _wanted(cpu: CPURequest | None, devices: DeviceRequest | None) -> _Wanted:
+    """Give the very same value for the same requests, which are then compared at a glance."""
+    exact = NodeRequest(cpu=cpu, devices=devices)
+    return _Wanted(exact if cpu is not None else None, exact if devices is not None else None, exact)
+
+
+@lru_cache(maxsize=4096)
+def _rated_only(cpu: CPURequest) -> _Wanted | None:
+    """Give a request for amounts only, which gets nothing of its own; ``None`` where it is more than that."""
+    whole = whole_node(cpu)
+    return None if whole is None else _Wanted(whole, None, None)
+
+
+class ExactPlugin(JointPlugin):
+    """CPUs, NUMA amounts and devices; the arguments are ``NUMAArgs`` and ``DevicePolicy``.
+
+    In a cluster where no node tells its topology or wants a policy, only pods that want CPUs of their own
+    concern NodeNUMAResource, unless it scores: then every pod that asks for anything is scored, as upstream
+    has it.
+    """
+
+    name = "NodeNUMAResource and DeviceShare"
+
+    def __init__(self, workspace: Workspace, settings: Mapping[str, PluginSetting]) -> None:
+        super().__init__(workspace, settings)
+        numa, devices = settings.get(NUMA), settings.get(DEVICES)
+        self._numa, self._devices = numa is not None, devices is not None
+        self._rates_numa = numa is not None and numa.scores
+        self.node_args = NodeArgs(
+            numa=(numa.args if numa is not None else None) or DEFAULT_NUMA_ARGS,
+            devices=(devices.args if devices is not None else None) or DEFAULT_DEVICE_POLICY,
+        )
+        self.states = ExactStates(workspace, cpus=self._numa, devices=self._devices)
+        self.rooms = ExactRooms(self.states)
+        self._questions: dict[NodeRequest, Question] = {}
+
+    def entry(self, name: str) -> Plugin:
+        """Give the plugin that filters and scores under one of the names."""
+        kind = _NUMAEntry if name == NUMA else _DeviceEntry
+        return kind(self)
+
+    @property
+    def _concerned(self) -> bool:
+        """Some node tells its topology, wants a policy, or amplifies its CPU."""
+        return self.workspace.once(_Told).anything
+
+    def request_of(self, pod: Pod) -> _Wanted | Refusal | None:
+        cpu, devices = self.cpu_request(pod), self.device_request(pod)
+        if isinstance(cpu, Refusal):
+            return cpu
+        if isinstance(devices, Refusal) or (cpu is None and devices is None):
+            return devices
+        if cpu is not None and devices is None and not self._concerned:
+            # Who asks for amounts only, where nodes say nothing, gets nothing of its own and is only scored.
+            rated = None if ANNOTATION_RESOURCE_STATUS in pod.annotations else _rated_only(cpu)
+            if rated is not None:
+                return rated
+        return _wanted(cpu, devices)
+
+    def cpu_request(self, pod: Pod) -> CPURequest | Refusal | None:
+        """Read what a pod wants of CPUs and NUMA nodes; ``None`` where that is nobody's concern."""
+        if not self._numa:
+            return None
+        try:
+            asked = cpu_request_of(pod, self.node_args.numa)
+        except ManifestError as error:
+            return Refusal(str(error))
+        if isinstance(asked, NUMARefusal):
+            return Refusal(asked.reasons[0], resolvable=asked.resolvable)
+        if asked is None or self._concerned or self._rates_numa or asked.bind or asked.numa_policy:
+            return asked
+        return None
+
+    def device_request(self, pod: Pod) -> DeviceRequest | Refusal | None:
+        """Read what a pod wants of devices; ``None`` where that is nobody's concern."""
+        if not self._devices or DEVICE_RESOURCES.isdisjoint(pod.requests):
+            return None
+        asked = device_request_of(
+            pod.requests, annotations=pod.annotations, labels=pod.labels, policy=self.node_args.devices
+        )
+        return Refusal(asked.reasons[0]) if isinstance(asked, DeviceShortfall) else asked
+
+    def question(self, request: NodeRequest) -> Question:
+        """Open the answers to one kind of request."""
+        found = self._questions.get(request)
+        if found is None:
+            found = self._questions[request] = Question(self.states, request, self.node_args)
+        return found
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return Evaluator() if request.exact is None else _Reserving(self, self.question(request.exact))
+
+    def written_on(self, pod: Pod) -> Mapping[str, str]:
+        """Give the annotations that stand on the object itself: those of a template do not."""
+        one = None
+        if is_reserve_pod(pod):
+            one = self.workspace.snapshot.find(Reservation, pod.annotations.get(RESERVATION_NAME, ""))
+        return pod.annotations if one is None else one.annotations
+
+    def placed(self, pod: Pod, row: int) -> None:
+        self.states.placed(pod, row)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        self.states.removed(pod, row)
+
+
+class _NUMAEntry(Plugin):
+    """What the exact plugin says under the name NodeNUMAResource."""
+
+    name = NUMA
+
+    def __init__(self, exact: ExactPlugin) -> None:
+        super().__init__(exact.workspace, exact.node_args.numa)
+        self.joint = self._exact = exact
+
+    def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        asked = self._exact.cpu_request(pod)
+        if not isinstance(asked, CPURequest):
+            return asked
+        wanted = self._exact.request_of(pod)
+        return wanted.numa if isinstance(wanted, _Wanted) else None
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        if isinstance(request, WholeNode):
+            return WholeNodeEvaluator(self.workspace, request.requests, self.args)
+        return NUMAEvaluator(self._exact.question(request), self._exact.rooms)
+
+
+class _DeviceEntry(Plugin):
+    """What the exact plugin says under the name DeviceShare."""
+
+    name = DEVICES
+
+    def __init__(self, exact: ExactPlugin) -> None:
+        super().__init__(exact.workspace, exact.node_args.devices)
+        self.joint = self._exact = exact
+
+    def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        asked = self._exact.device_request(pod)
+        if not isinstance(asked, DeviceRequest):
+            return asked
+        wanted = self._exact.request_of(pod)
+        return wanted.devices if isinstance(wanted, _Wanted) else None
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return DeviceEvaluator(self._exact.question(request), self._exact.rooms)
+
+
+class _Reserving(Evaluator):
+    """What the pods of one kind get, all in one piece."""
+
+    scope = Scope.NODE
+
+    def __init__(self, exact: ExactPlugin, question: Question) -> None:
+        self._exact = exact
+        self._question = question
+
+    def allocate(self, pod: Pod, row: int) -> Reserved | Shortfall | None:
+        return self._write(pod, row, self._question.take(pod, row))
+
+    def allocate_from(self, pod: Pod, row: int, room: Room) -> Reserved | Shortfall | None:
+        others = () if self.lending is None else self.lending.beside(room)
+        given = self._exact.rooms.fit(self._question, self._question.request, room, others)
+        if not isinstance(given, NUMARefusal):
+            self._exact.states.take(pod, row, given)
+        return self._write(pod, row, given)
+
+    def _write(self, pod: Pod, row: int, given: NodeAllocation | NUMARefusal) -> Reserved | Shortfall:
+        if isinstance(given, NUMARefusal):
+            return given.shortfalls[0]
+        request = self._question.request
+        before = self._exact.written_on(pod)
+        node = self._exact.states.node_of(row)
+        annotations = given.annotations(request, node, before)
+        notes = []
+        if given.numa.written:
+            notes.append(_describe_numa(given))
+        if given.devices is not None and given.devices.devices:
+            notes.append(describe_allocation(given.devices))
+        elif request.devices is not None and self._exact.states.devices[row] is None:
+            notes.append(NO_CARD)
+        return Reserved(_changed(annotations, before), notes=tuple(note for note in notes if note))
+
+
+def _changed(annotations: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what the pod says already in other white space."""
+    return {
+        key: text
+        for key, text in annotations.items()
+        if key not in before or load_json(before[key]) != load_json(text)
+    }
+
+
+def _describe_numa(given: NodeAllocation) -> str:
+    """Write CPUs and NUMA nodes on one line: ``cpu 0-3 · NUMA 0``."""
+    status = given.numa.status
+    parts = [f"cpu {format_cpulist(status.cpuset)}"] if status.cpuset else []
+    if status.numa_node_resources:
+        parts.append("NUMA " + ",".join(str(entry.node) for entry in status.numa_node_resources))
+    return " · ".join(parts)
+
+
+def describe_allocation(allocation: DeviceAllocation) -> str:
+    """Write an allocation on one line: ``gpu 0,1 (50%) + rdma 2``."""
+    parts = []
+    for kind, holdings in allocation.devices.items():
+        minors = ",".join(str(holding.minor) for holding in holdings)
+        shares = {
+            amount for holding in holdings for name, amount in holding.resources.items() if "ratio" in name
+        }
+        share = f" ({min(shares)}%)" if shares and min(shares) < 100 else ""
+        parts.append(f"{kind} {minors}{share}")
+    return " + ".join(parts)
+
+
+class _Told:
+    """Whether any node of the cluster says something that NodeNUMAResource must heed."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        snapshot = workspace.snapshot
+        self.anything = bool(snapshot.of(NodeResourceTopology)) or snapshot.derived(_labelled, _as_before)
+
+
+def _labelled(snapshot: ClusterSnapshot) -> bool:
+    """Tell whether any node carries a label or an annotation of Koordinator's."""
+    return any(
+        any("koordinator.sh/" in key for key in (*state.node.labels, *state.node.annotations))
+        for state in snapshot.nodes
+    )
+
+
+def _as_before(
+    nodes: tuple[NodeState, ...], records: tuple[ClusterRecord, ...], value: bool, snapshot: ClusterSnapshot
+) -> bool:
+    """The nodes themselves are the same in all snapshots of a line."""
+    del nodes, records, snapshot
+    return value

@@ -1,0 +1,233 @@
+"""What one kind of pods asks of a node's CPUs, NUMA amounts and devices, and what the nodes answer.
+
+There is one question: which CPUs, amounts and devices would the pod get here? Where a NUMA topology policy
+applies, of the node or of the pod, all of it is decided together (rulings 5 and 23); elsewhere CPUs and
+devices do not depend on each other. Nodes in equal states are asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore.allocators.device import DeviceAnswers
+from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
+from koordcore.allocators.node_batch import NodeVerdicts
+from koordcore.allocators.numa import NUMAAllocation
+from koordcore.allocators.numa_request import NUMARefusal, demand_on
+from koordcore.model.devices import DeviceShortfall
+from koordcore.model.pods import Pod
+from koordcore.scheduling.plugins.exact.states import ExactStates
+from koordcore.topology.numa import NUMATopologyPolicy
+
+__all__ = ["HELD", "Question"]
+
+HELD: Final = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
+"""Policies that the filter looks at: their NUMA nodes are known before nodes are scored."""
+_UNKNOWN: Final = -2
+
+
+class Question:
+    """The answers of all nodes to one kind of pods, kept up to date.
+
+    Parameters
+    ----------
+    states
+        What the nodes have.
+    request
+        What the pods ask for.
+    args
+        The arguments of all names of the policy that the question belongs to.
+
+    Attributes
+    ----------
+    cpu, devices
+        Answers about CPUs and NUMA amounts alone, and about devices alone; ``None`` where not asked for.
+    joint
+        Answers about both together; ``None`` where nothing ties them to each other.
+    """
+
+    def __init__(self, states: ExactStates, request: NodeRequest, args: NodeArgs) -> None:
+        self.states = states
+        self.request = request
+        self.args = args
+        self.cpu: NodeVerdicts | None = None
+        self.devices: DeviceAnswers | None = None
+        self.joint: NodeVerdicts | None = None
+        if request.devices is not None:
+            self.devices = DeviceAnswers(states.device_table(), request.devices, args.devices)
+        if request.cpu is not None:
+            self.cpu = self._verdicts(NodeRequest(cpu=request.cpu))
+            if request.devices is not None and args.devices.align_numa:
+                self.joint = self._verdicts(request)
+        self._policies: list[NUMATopologyPolicy] = []
+        self._holding: BoolVector = np.zeros(0, np.bool_)
+        self._masks: IntVector = np.zeros(0, np.int64)
+
+    def _verdicts(self, request: NodeRequest) -> NodeVerdicts:
+        states = self.states
+        return NodeVerdicts(
+            states.table(with_devices=request.devices is not None),
+            request,
+            self.args,
+            devices=None if request.devices is None else self.devices,
+            allocatable=states.allocatable,
+            requested=states.requested,
+        )
+
+    # -- which policy ----------------------------------------------------------------------------------
+
+    def _learn(self) -> None:
+        """Work out the topology policy for the pods in states that are new."""
+        request = self.request.cpu
+        assert self.cpu is not None
+        assert request is not None
+        for offer in self.cpu.table.states[len(self._policies) :]:
+            demand = demand_on(request, offer.numa.node)
+            known = NUMATopologyPolicy.NONE if isinstance(demand, NUMARefusal) else demand.policy
+            self._policies.append(known)
+        if len(self._holding) < len(self._policies):
+            self._holding = np.array([one in HELD for one in self._policies], np.bool_)
+
+    def policy_at(self, row: int) -> NUMATopologyPolicy:
+        """Give the topology policy for the pods on a node."""
+        if self.cpu is None:
+            return NUMATopologyPolicy.NONE
+        self.states.update()
+        self._learn()
+        return self._policies[int(self.cpu.table.ids[row])]
+
+    def _held(self, rows: Rows) -> BoolVector:
+        """Tell on which nodes a policy holds the pod to some NUMA nodes before nodes are scored."""
+        assert self.cpu is not None
+        self.states.update()
+        self._learn()
+        found: BoolVector = self._holding[self.cpu.table.ids[rows]]
+        return found
+
+    def held(self, rows: Rows) -> BoolVector | None:
+        """Tell which nodes hold CPUs and devices of the pod to the same NUMA nodes; ``None`` for none."""
+        if self.joint is None:
+            return None
+        found = self._held(rows)
+        return found if found.any() else None
+
+    def asked_at(self, row: int, *, filtered: bool = False) -> NodeRequest:
+        """Give what is asked under the name NodeNUMAResource on a node: with devices where they are tied.
+
+        BestEffort allocates everything together, but who refuses there is who lacks something.
+        """
+        policy = self.policy_at(row)
+        tied = policy in HELD if filtered else policy is not NUMATopologyPolicy.NONE
+        return self.request if self.joint is not None and tied else NodeRequest(cpu=self.request.cpu)
+
+    def masks(self, rows: Rows) -> IntVector | None:
+        """Give the NUMA nodes whose devices are scored on each node, ``(n,)`` bit masks; -1 for all of them.
+
+        ``None`` where that is so on every node. A node that does not serve the pod says -1, too. As upstream
+        has it, devices are scored where the pod's CPUs would be also where they need not come from there.
+        """
+        if self.cpu is None:
+            return None
+        held = self._held(rows)
+        if not held.any():
+            return None
+        tied = self.joint or self.cpu
+        ids = tied.table.ids
+        more = len(tied.table.states) - len(self._masks)
+        if more:
+            self._masks = np.concatenate([self._masks, np.full(more, _UNKNOWN)])
+        chosen = self._some(rows, held)
+        for row in chosen[self._masks[ids[chosen]] == _UNKNOWN].tolist():
+            if self._masks[ids[row]] == _UNKNOWN:
+                answer = tied.answer(row)
+                mask = None if isinstance(answer, NUMARefusal) else answer.numa.mask
+                self._masks[ids[row]] = -1 if mask is None else mask
+        found = np.full(len(held), -1, np.int64)
+        found[held] = self._masks[ids[chosen]]
+        return found
+
+    # -- under the name NodeNUMAResource ---------------------------------------------------------------
+
+    def numa_fits(self, rows: Rows, lent: IntVector | None = None) -> BoolVector:
+        """Tell which nodes serve CPUs and amounts, and devices where they are held to the same NUMA nodes.
+
+        ``lent``, ``(n,)``: milli-CPU that is taken off the requested amounts of these nodes.
+        """
+        assert self.cpu is not None
+        self.states.update()
+        found = self.cpu.fits(rows, lent)
+        held = self.held(rows)
+        if held is not None and self.joint is not None:
+            found[held] = self.joint.fits(self._some(rows, held), None if lent is None else lent[held])
+        return found
+
+    def numa_scores(self, rows: Rows, lifted: Mapping[str, IntVector] | None = None) -> IntVector:
+        """Score the nodes, 0..100; ``lifted`` is what is taken off their requested amounts, by resource."""
+        assert self.cpu is not None
+        self.states.update()
+        found = self.cpu.scores(rows, lifted)
+        held = self.held(rows)
+        if held is not None and self.joint is not None:
+            off = None if lifted is None else {name: column[held] for name, column in lifted.items()}
+            found[held] = self.joint.scores(self._some(rows, held), off)
+        return found
+
+    def numa_reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+        """Give each reason with the nodes that it holds for, sorted by text."""
+        assert self.cpu is not None
+        self.states.update()
+        held = self.held(rows)
+        if held is None or self.joint is None:
+            return self.cpu.reasons(rows)
+        found = {reason: mask & ~held for reason, mask in self.cpu.reasons(rows)}
+        for reason, mask in self.joint.reasons(self._some(rows, held)):
+            there = found.setdefault(reason, np.zeros(len(held), np.bool_))
+            there[held] |= mask
+        return sorted(found.items())
+
+    def numa_unresolvable(self, rows: Rows) -> BoolVector:
+        """Tell at which nodes no eviction would help."""
+        assert self.cpu is not None
+        self.states.update()
+        found = self.cpu.unresolvable(rows)
+        held = self.held(rows)
+        if held is not None and self.joint is not None:
+            found[held] = self.joint.unresolvable(self._some(rows, held))
+        return found
+
+    def _some(self, rows: Rows, chosen: BoolVector) -> IntVector:
+        """Give the numbers of some of the nodes."""
+        some: IntVector = np.arange(len(self.states.numa))[rows][chosen]
+        return some
+
+    # -- the answer ------------------------------------------------------------------------------------
+
+    def take(self, pod: Pod, row: int) -> NodeAllocation | NUMARefusal:
+        """Give a pod everything on a node as it is, and record it; or say what is lacking."""
+        self.states.update()
+        numa = NUMAAllocation()
+        if self.cpu is not None:
+            tied = self.joint is not None and self.policy_at(row) is not NUMATopologyPolicy.NONE
+            found = (self.joint if tied and self.joint is not None else self.cpu).answer(row)
+            if isinstance(found, NUMARefusal):
+                return found
+            if tied or self.devices is None:
+                self.states.take(pod, row, found)
+                return found
+            numa = found.numa
+        state = None if self.devices is None else self.states.devices[row]
+        if self.devices is None or state is None:
+            given = NodeAllocation(numa=numa)
+            self.states.take(pod, row, given)
+            return given
+        taken = self.devices.take(state, str(pod.key))
+        if isinstance(taken, DeviceShortfall):
+            return NUMARefusal(taken.shortfalls)
+        devices, after = taken
+        given = NodeAllocation(numa=numa, devices=devices)
+        self.states.take(pod, row, given, after)
+        return given

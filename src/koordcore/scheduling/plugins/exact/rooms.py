@@ -1,0 +1,244 @@
+"""What a pod gets of a node's CPUs, NUMA nodes and devices out of a reservation, and how that is rated.
+
+In all of these ``others`` are the rooms beside one that the pods might use as well: what they hold counts as
+free when NUMA nodes are compared, as upstream has it, and is not drawn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import IntMatrix, IntVector
+from koordcore.allocators.device import PLAIN_TERMS, NodeDevices, Terms, score_devices
+from koordcore.allocators.device.allocate import refusal_of
+from koordcore.allocators.device.reservations import DeviceReservation, terms_for
+from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest, fit_node
+from koordcore.allocators.numa import score_given
+from koordcore.allocators.numa_align import PLAIN_ROOM, NUMARoom
+from koordcore.allocators.numa_request import NUMARefusal, demand_on
+from koordcore.allocators.numa_reservation import NUMAReservation, ReservationUse, room_of
+from koordcore.allocators.numa_state import NO_GIVE_BACK
+from koordcore.allocators.over_pods import (
+    device_terms_over,
+    including_devices,
+    including_numa,
+    numa_nodes_of,
+    numa_room_over,
+)
+from koordcore.model.devices import DeviceAllocation, DeviceShortfall
+from koordcore.model.numa import CPUAllocation
+from koordcore.model.resources import total
+from koordcore.reservations.cache import Room
+from koordcore.scheduling.plugins.exact.question import HELD, Question
+from koordcore.scheduling.plugins.exact.states import ExactStates, uid_of
+
+__all__ = ["ExactRooms", "device_terms", "holds_devices", "terms_of_all"]
+
+NOT_HELD: Final = "Insufficient NUMA cpu"
+NOT_INCLUDED: Final = "Insufficient GPU Devices"
+
+
+def holds_devices(state: NodeDevices | None, room: Room) -> bool:
+    """Tell whether a room has devices of its own."""
+    return state is not None and any(str(pod.key) in state.holdings for pod in room.holders)
+
+
+def device_terms(state: NodeDevices, room: Room) -> Terms:
+    """Say what a pod may use of a node's devices out of a room."""
+    if room.over:
+        return device_terms_over(state, [str(pod.key) for pod in room.holders])
+    lent = _reservations(room)
+    return terms_for(state, lent, source=None if room.together else lent[0])
+
+
+def terms_of_all(state: NodeDevices, rooms: Sequence[Room]) -> Terms:
+    """Say what a pod may use of a node's devices if all of several rooms were free."""
+    return terms_for(state, [one for room in rooms for one in _reservations(room)])
+
+
+def _reservations(room: Room) -> list[DeviceReservation]:
+    return [
+        DeviceReservation(holder=str(pod.key), policy=one.reservation.allocate_policy, matched=True)
+        for pod, one in zip(room.holders, room.states, strict=True)
+    ]
+
+
+class ExactRooms:
+    """The rooms of reservations as they are seen by whoever asks for CPUs, NUMA amounts and devices."""
+
+    def __init__(self, states: ExactStates) -> None:
+        self._states = states
+
+    def holds(self, question: Question, room: Room) -> bool:
+        """Tell whether a room has anything of its own that the question is about."""
+        if question.cpu is not None and self._held(room):
+            return True
+        return question.devices is not None and holds_devices(self._states.devices[room.row], room)
+
+    def offer(self, request: NodeRequest, room: Room, others: Sequence[Room] = ()) -> NodeOffer:
+        """Give what a node offers a pod that draws from a room."""
+        plain = self._states.offer(room.row, with_devices=request.devices is not None)
+        devices = plain.devices
+        terms = PLAIN_TERMS
+        if devices is not None and holds_devices(devices, room):
+            terms = device_terms(devices, room)
+        if request.cpu is None:
+            return attrs.evolve(plain, terms=terms)
+        return attrs.evolve(
+            plain,
+            amounts=self._states.amounts(room.row, self._lent(room)),
+            room=self._numa_room(room, others),
+            terms=terms,
+            covers=self._covers(room, devices),
+        )
+
+    def fit(
+        self, question: Question, request: NodeRequest, room: Room, others: Sequence[Room] = ()
+    ) -> NodeAllocation | NUMARefusal:
+        """Ask for everything of a request out of a room."""
+        offer = self.offer(request, room, others)
+        given = fit_node(offer, request, question.args)
+        if not room.over or isinstance(given, NUMARefusal):
+            return given
+        return self._including(given, room, offer.devices)
+
+    def serves_devices(self, question: Question, room: Room) -> bool:
+        """Tell whether a room that has devices serves what is asked of devices."""
+        request = NodeRequest(devices=question.request.devices)
+        if room.over:
+            return not isinstance(self.fit(question, request, room), NUMARefusal)
+        return self.device_refusal(question, room) is None
+
+    def device_refusal(self, question: Question, room: Room) -> DeviceShortfall | None:
+        """Say why a room that has devices does not serve what is asked of them."""
+        state, request = self._states.devices[room.row], question.request.devices
+        if state is None or request is None:
+            return None
+        return refusal_of(state, request, policy=question.args.devices, terms=device_terms(state, room))
+
+    def refusal(self, question: Question, room: Room, others: Sequence[Room] = ()) -> NUMARefusal | None:
+        """Say why pods that must sit in a reservation find nothing in a room; ``None`` where they do.
+
+        Nothing is said either where the room holds no CPUs and no NUMA amounts.
+        """
+        if room.over or room.together or not self._held(room):
+            return None
+        request = question.asked_at(room.row, filtered=True)
+        offer = self.offer(request, room, others)
+        offer = attrs.evolve(offer, room=attrs.evolve(offer.room, refusal=""))
+        answer = fit_node(offer, request, question.args)
+        return answer if isinstance(answer, NUMARefusal) else None
+
+    def score(
+        self, question: Question, room: Room, lifted: IntMatrix | None, others: Sequence[Room] = ()
+    ) -> int:
+        """Rate CPUs and NUMA nodes under a topology policy by what a pod gets there out of a room.
+
+        Parameters
+        ----------
+        lifted
+            ``(R, 1)``: what all reservations that the pod may use count on the node.
+        """
+        request = question.asked_at(room.row)
+        answer = self.fit(question, request, room, others)
+        state = self._states.numa[room.row]
+        demand = None if request.cpu is None else demand_on(request.cpu, state.node)
+        if isinstance(answer, NUMARefusal) or demand is None or isinstance(demand, NUMARefusal):
+            return 0
+        status = answer.numa.status
+        if demand.policy not in HELD:
+            # Under BestEffort upstream scores before it chooses NUMA nodes.
+            status = attrs.evolve(status, numa_node_resources=())
+        offered = self._numa_room(room)
+        lent = offered.fallback or NO_GIVE_BACK
+        for trial in offered.trials:
+            lent = trial.guard or trial.give_back
+        amounts = self._states.amounts(room.row, None if lifted is None else lifted[:, 0])
+        return score_given(state, demand, status, amounts, question.args.numa, lent=lent)
+
+    def mask(self, question: Question, room: Room, others: Sequence[Room]) -> int:
+        """Give the NUMA nodes that devices are held to out of a room, as a bit mask; -1 for none."""
+        if question.cpu is None or question.policy_at(room.row) not in HELD:
+            return -1
+        answer: NodeAllocation | NUMARefusal
+        if self.holds(question, room):
+            answer = self.fit(question, question.asked_at(room.row), room, others)
+        else:
+            answer = (question.joint or question.cpu).answer(room.row)
+        mask = None if isinstance(answer, NUMARefusal) else answer.numa.mask
+        return -1 if mask is None else mask
+
+    def score_devices(self, question: Question, row: int, terms: Terms, mask: int) -> int:
+        """Rate the devices of one node on some terms; ``mask`` are the NUMA nodes they are held to, or -1."""
+        request, state = question.request.devices, self._states.devices[row]
+        assert request is not None
+        held = mask if mask >= 0 else None
+        return score_devices(state, request, held, policy=question.args.devices, terms=terms)
+
+    def _lent(self, room: Room) -> IntVector:
+        """Give what a room lends of the node's amounts as a whole, ``(R,)``."""
+        lent = total(one.available for one in room.states)
+        if room.over:
+            lent = total(pod.requests for pod in room.holders)
+        names = self._states.workspace.layout.resources
+        return np.array([lent.get(name, 0) for name in names], np.int64)
+
+    def _numa_room(self, room: Room, others: Sequence[Room] = ()) -> NUMARoom:
+        """Say where out of a room a pod may find CPUs and amounts."""
+        if room.over:
+            return numa_room_over(self._held(room))
+        found = self._reserved_in(room)
+        if not found:
+            return PLAIN_ROOM
+        if room.together:
+            return room_of(found, use=ReservationUse.IGNORED)
+        beside = [one for other in others for one in self._reserved_in(other)]
+        return room_of([*found, *beside], nominated=found[0].uid)
+
+    def _reserved_in(self, room: Room) -> list[NUMAReservation]:
+        held = {one.uid: one for one in self._states.numa[room.row].allocations}
+        return [
+            NUMAReservation(
+                name=one.reservation.name,
+                uid=uid_of(pod),
+                matched=True,
+                restricted=one.restricted,
+                allocation=held[uid_of(pod)],
+            )
+            for pod, one in zip(room.holders, room.states, strict=True)
+            if uid_of(pod) in held
+        ]
+
+    def _held(self, room: Room) -> list[CPUAllocation]:
+        """Give what the holders of a room hold of CPUs and NUMA nodes."""
+        uids = {uid_of(pod) for pod in room.holders}
+        return [one for one in self._states.numa[room.row].allocations if one.uid in uids]
+
+    def _covers(self, room: Room, devices: NodeDevices | None) -> int:
+        """Give the NUMA nodes on which pods hold anything that a reservation is placed over, as a mask."""
+        if not room.over:
+            return 0
+        holders = [str(pod.key) for pod in room.holders]
+        return numa_nodes_of(self._states.numa[room.row], self._held(room), devices, holders)
+
+    def _including(
+        self, given: NodeAllocation, room: Room, devices: NodeDevices | None
+    ) -> NodeAllocation | NUMARefusal:
+        """Give what a reservation gets with what the pods hold over which it is placed."""
+        numa = given.numa
+        if numa.written:
+            status = including_numa(numa.status, self._held(room))
+            if status is None:
+                return NUMARefusal.because(NOT_HELD)
+            numa = attrs.evolve(numa, status=status)
+        cards: DeviceAllocation | None = given.devices
+        if devices is not None and cards is not None and holds_devices(devices, room):
+            held = (devices.holdings.get(str(pod.key)) for pod in room.holders)
+            cards = including_devices(cards, [one for one in held if one is not None])
+            if cards is None:
+                return NUMARefusal(DeviceShortfall(reasons=(NOT_INCLUDED,)).shortfalls)
+        return attrs.evolve(given, numa=numa, devices=cards)

@@ -1,0 +1,246 @@
+"""What every node has of CPUs, NUMA amounts and devices now, and who holds it: one state, one ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final
+
+from koordcore._arrays import IntVector
+from koordcore.allocators.device import NodeDevices, device_table, node_devices
+from koordcore.allocators.device.reservations import remaining_devices
+from koordcore.allocators.node import NodeAllocation, NodeOffer
+from koordcore.allocators.node_batch import node_table
+from koordcore.allocators.numa import NodeAmounts
+from koordcore.allocators.numa_reservation import remaining_cpus
+from koordcore.allocators.numa_state import (
+    NUMANode,
+    NUMAState,
+    allocation_of,
+    exclusive_wish,
+    numa_node_of,
+    numa_state_of,
+)
+from koordcore.allocators.state_table import StateTable
+from koordcore.errors import ManifestError
+from koordcore.framework.workspace import Workspace
+from koordcore.model.devices import DeviceObject
+from koordcore.model.nodes import NodeState
+from koordcore.model.numa import CPUAllocation, NodeResourceTopology
+from koordcore.model.pods import Pod
+from koordcore.model.resources import make_resources
+from koordcore.protocol.device import DEVICE_ALLOCATED, parse_allocation
+from koordcore.protocol.device_object import inventory_of
+from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
+from koordcore.reservations.cache import concerns_reservations, ended_holders, holders_by_user
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["ExactStates", "device_state", "numa_state", "uid_of"]
+
+_NO_NUMA: Final = NUMAState(NUMANode())
+
+
+def uid_of(pod: Pod) -> str:
+    """Give the name under which a pod's CPUs and NUMA amounts are kept."""
+    return pod.uid or str(pod.key)
+
+
+def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
+    """Give the CPUs and NUMA nodes of one node with what its pods hold by their annotations."""
+    topology = snapshot.find(NodeResourceTopology, state.name)
+    known = numa_state_of(numa_node_of(state.node.labels, state.node.annotations, topology), state.pods)
+    using = holders_by_user(state.pods)
+    if not using:
+        return known
+    # What users of a reservation took of it counts once, as theirs.
+    by_uid = {one.uid: one for one in known.allocations}
+    ended = ended_holders(snapshot, state.pods)
+    for pod in state.pods:
+        held = by_uid.get(uid_of(pod)) if pod.key in using else None
+        if held is not None:
+            users = (by_uid.get(uid_of(user)) for user in using[pod.key])
+            by_uid[held.uid] = remaining_cpus(held, [one for one in users if one is not None])
+            if pod.key in ended:
+                del by_uid[held.uid]
+    return NUMAState.of(known.node, by_uid.values())
+
+
+def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | None:
+    """Give the devices of one node with what its pods hold by their annotations.
+
+    An annotation that cannot be read holds nothing; the loader reports it.
+    """
+    found = snapshot.find(DeviceObject, state.name)
+    inventory = None if found is None else inventory_of(found, state.node.labels)
+    holdings = {}
+    for pod in state.pods:
+        if DEVICE_ALLOCATED in pod.annotations:
+            try:
+                allocation = parse_allocation(pod.annotations)
+            except ManifestError:
+                continue
+            if allocation is not None and allocation.devices:
+                holdings[str(pod.key)] = allocation
+    # What users of a reservation took of it counts once, as theirs.
+    ended = ended_holders(snapshot, state.pods)
+    for holder, users in holders_by_user(state.pods).items():
+        held = holdings.pop(str(holder), None)
+        if held is not None:
+            left = remaining_devices(
+                held, [holdings[str(user.key)] for user in users if str(user.key) in holdings]
+            )
+            if left.devices and holder not in ended:
+                holdings[str(holder)] = left
+    return node_devices(inventory, holdings, node=state.name)
+
+
+class ExactStates:
+    """CPUs, NUMA amounts and devices of every node of a workspace now.
+
+    All that pods are given, and all that they give back, goes through here and through the workspace's log,
+    so that one undo takes back everything. What nobody asks about is never worked out.
+
+    Parameters
+    ----------
+    workspace
+        The working state of the call.
+    cpus, devices
+        Whether the policy asks about them at all.
+    """
+
+    def __init__(self, workspace: Workspace, *, cpus: bool, devices: bool) -> None:
+        self.workspace = workspace
+        self._has_cpus, self._has_devices = cpus, devices
+        self._tables: dict[bool, StateTable[NodeOffer]] = {}
+        self._device_table: StateTable[NodeDevices | None] | None = None
+        self._read = len(workspace.touched)
+
+    @cached_property
+    def numa(self) -> list[NUMAState]:
+        """CPUs and NUMA nodes of every node, by row."""
+        return self.workspace.values(numa_state)
+
+    @cached_property
+    def devices(self) -> list[NodeDevices | None]:
+        """Devices of every node, by row."""
+        return self.workspace.values(device_state)
+
+    def offer(self, row: int, *, with_devices: bool) -> NodeOffer:
+        """Give what one node offers as it is; without devices where a pod asks for none."""
+        numa = self.numa[row] if self._has_cpus else _NO_NUMA
+        return NodeOffer(numa, self.devices[row] if with_devices else None)
+
+    def node_of(self, row: int) -> NUMANode:
+        """Give what a node tells of its CPUs and NUMA nodes, whoever holds them."""
+        return (self.numa[row] if self._has_cpus else _NO_NUMA).node
+
+    def table(self, *, with_devices: bool) -> StateTable[NodeOffer]:
+        """Give the numbered states of CPUs and NUMA nodes, with devices where asked for, up to date."""
+        self.update()
+        if with_devices not in self._tables:
+            offers = (self.offer(row, with_devices=with_devices) for row in range(len(self.numa)))
+            self._tables[with_devices] = node_table(offers)
+        return self._tables[with_devices]
+
+    def device_table(self) -> StateTable[NodeDevices | None]:
+        """Give the numbered states of devices alone, up to date."""
+        self.update()
+        if self._device_table is None:
+            self._device_table = device_table(self.devices)
+        return self._device_table
+
+    def update(self) -> None:
+        """Bring the tables up to the changes since the last look."""
+        touched = self.workspace.touched
+        if self._read == len(touched):
+            return
+        rows = sorted(set(touched[self._read :]))
+        self._read = len(touched)
+        for with_devices, table in self._tables.items():
+            for row in rows:
+                table.put(row, self.offer(row, with_devices=with_devices))
+        if self._device_table is not None:
+            for row in rows:
+                self._device_table.put(row, self.devices[row])
+
+    @cached_property
+    def allocatable(self) -> Mapping[str, IntVector]:
+        """Amounts of the nodes as a whole, ``(N,)`` per resource."""
+        layout = self.workspace.layout
+        return {name: layout.allocatable[at] for name, at in layout.index.items()}
+
+    @cached_property
+    def requested(self) -> Mapping[str, IntVector]:
+        """What pods request of them; views that follow every change, ``(N,)`` per resource."""
+        return {name: self.workspace.requested[at] for name, at in self.workspace.layout.index.items()}
+
+    def amounts(self, row: int, off: IntVector | None = None) -> NodeAmounts:
+        """Give the amounts of one node as a whole, with ``off``, ``(R,)``, taken off what is requested."""
+        layout, requested = self.workspace.layout, self.workspace.requested[:, row]
+        if off is not None:
+            requested = requested - off
+        return NodeAmounts(
+            make_resources({name: int(layout.allocatable[at, row]) for name, at in layout.index.items()}),
+            make_resources({name: int(requested[at]) for name, at in layout.index.items()}),
+        )
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def take(self, pod: Pod, row: int, given: NodeAllocation, after: NodeDevices | None = None) -> None:
+        """Record what a pod was given, as it will be read back from its annotations.
+
+        Parameters
+        ----------
+        after
+            The devices of the node with the pod's taken, where that is known already.
+        """
+        uid, status = uid_of(pod), given.numa.status
+        found: CPUAllocation | None = None
+        if status.cpuset or status.numa_node_resources:
+            found = CPUAllocation(
+                uid=uid,
+                cpuset=status.cpuset,
+                exclusive=exclusive_wish(pod.annotations),
+                numa_resources=status.numa_node_resources,
+                namespace=pod.namespace,
+                name=pod.name,
+            )
+        elif self._has_cpus and not given.numa.written:
+            found = allocation_of(uid, pod.annotations, namespace=pod.namespace, name=pod.name)
+        if found is not None:
+            self.workspace.put(self.numa, row, self.numa[row].adding(found))
+        if given.devices is not None and given.devices.devices:
+            state = self.devices[row]
+            if state is not None:
+                changed = state.assume(str(pod.key), given.devices) if after is None else after
+                self.workspace.put(self.devices, row, changed)
+
+    def placed(self, pod: Pod, row: int) -> None:
+        """Take note of a pod on its node: a user of a reservation changes what its holder has left."""
+        if concerns_reservations(pod):
+            self._read_again(pod, row)
+
+    def removed(self, pod: Pod, row: int) -> None:
+        """Give back what a pod held."""
+        if concerns_reservations(pod):
+            self._read_again(pod, row)
+            return
+        # What nobody has asked about is worked out later, without the pod.
+        if self._has_cpus and "numa" in vars(self):
+            before = self.numa[row]
+            left = before.removing(uid_of(pod))
+            if left is not before:
+                self.workspace.put(self.numa, row, left)
+        if self._has_devices and "devices" in vars(self):
+            state = self.devices[row]
+            if state is not None and str(pod.key) in state.holdings:
+                self.workspace.put(self.devices, row, state.forget(str(pod.key)))
+
+    def _read_again(self, pod: Pod, row: int) -> None:
+        """Take in what the node's pods hold by their annotations, of the kinds that the pod has any of."""
+        workspace = self.workspace
+        there = workspace.state_of(row)
+        if self._has_cpus and ANNOTATION_RESOURCE_STATUS in pod.annotations:
+            workspace.put(self.numa, row, numa_state(workspace.snapshot, there))
+        if self._has_devices and DEVICE_ALLOCATED in pod.annotations:
+            workspace.put(self.devices, row, device_state(workspace.snapshot, there))
