@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.conformance.core import Judgement, Verdict, load_adapters, load_file, run_case
+from tests.conformance.open_cases import prune
 
 HERE: Final = Path(__file__).resolve().parent
 OWN: Final = HERE / "cases"
 SHARED: Final = HERE.parents[2] / "shared" / "vectors"
 COLUMNS: Final = tuple(Verdict)
+BAD: Final = (Verdict.WRONG, Verdict.MISSING)
 
 
 def default_folders() -> list[Path]:
@@ -78,6 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object per case that is not equal")
     parser.add_argument("--show", metavar="ID", help="one case with input, answer and difference")
     parser.add_argument("--wrong", action="store_true", help="list what is wrong or missing, with the reason")
+    parser.add_argument(
+        "--prune", action="store_true", help="take cases that pass out of the list of open ones"
+    )
     arguments = parser.parse_args(argv)
     load_adapters()
     files = vector_files(arguments.folders or default_folders(), arguments.subject)
@@ -85,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not judgements:
         print("no case matches", file=sys.stderr)
         return 2
-    bad = [j for j in judgements if j.verdict in (Verdict.WRONG, Verdict.MISSING)]
+    bad = [j for j in judgements if j.verdict in BAD]
     if arguments.show:
         print("\n\n".join(map(_show, judgements)))
         return 1 if bad else 0
@@ -100,6 +105,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 }
                 print(json.dumps(record))
         return 1 if bad else 0
+    if arguments.prune:
+        passed = [(j.case.subject, j.case.id) for j in judgements if j.verdict not in BAD]
+        print(f"{prune(passed)} cases left the list", file=sys.stderr)
     if arguments.wrong:
         for j in bad:
             print(
