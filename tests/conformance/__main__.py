@@ -11,7 +11,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.core import Judgement, Verdict, load_adapters, load_file, run_case
+import attrs
+
+from tests.conformance.core import ADAPTERS, Judgement, Verdict, load_adapters, load_file, run_case
+from tests.conformance.corrupt import Tally, corrupt_files
 from tests.conformance.open_cases import prune
 
 HERE: Final = Path(__file__).resolve().parent
@@ -72,6 +75,23 @@ def _show(judgement: Judgement) -> str:
     return "\n".join(parts)
 
 
+def _corrupt(files: Sequence[Path], number: int, seed: int, *, each: bool) -> int:
+    """Print by subject how many corrupted answers are accepted; 1 from one in a hundred measured ones."""
+    by_subject: dict[str, Tally] = {}
+    for one in corrupt_files([path for path in files if path.stem in ADAPTERS], number, seed):
+        by_subject.setdefault(one.case.subject, Tally()).add(one)
+        if each and one.accepted:
+            print(one)
+    total = Tally(*(sum(column) for column in zip(*map(attrs.astuple, by_subject.values()), strict=True)))
+    by_subject["all"] = total
+    print(f"{'subject':<28}{'measured':>9}{'accepted':>9}{'unmeasured':>12}{'accepted':>9}")
+    for name, tally in by_subject.items():
+        if name == "all" or tally.accepted or tally.let_by:
+            counts = attrs.astuple(tally)
+            print(f"{name:<28}{counts[0]:>9}{counts[1]:>9}{counts[2]:>12}{counts[3]:>9}")
+    return int(total.accepted * 100 >= total.measured)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run and print; 0 when nothing is wrong or missing, 1 otherwise, 2 when there is nothing to run."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
@@ -83,9 +103,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--prune", action="store_true", help="take cases that pass out of the list of open ones"
     )
+    parser.add_argument("--corrupt", type=int, metavar="N", help="corrupt N answers of each file instead")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of --corrupt")
     arguments = parser.parse_args(argv)
     load_adapters()
     files = vector_files(arguments.folders or default_folders(), arguments.subject)
+    if arguments.corrupt:
+        return _corrupt(files, arguments.corrupt, arguments.seed, each=arguments.wrong)
     judgements = judge_files(files, arguments.show)
     if not judgements:
         print("no case matches", file=sys.stderr)

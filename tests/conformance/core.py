@@ -8,6 +8,7 @@ import pkgutil
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +22,8 @@ __all__ = [
     "Verdict",
     "difference",
     "equality",
+    "judge_ruled",
+    "judged",
     "load_adapters",
     "load_file",
     "run_case",
@@ -94,10 +97,42 @@ Judge: TypeAlias = Callable[[Case, Any], tuple[Verdict, str]]
 ADAPTERS: Final[dict[str, tuple[Adapter, Judge]]] = {}
 
 
+RULED_ANSWERS: Final = Path(__file__).with_name("ruled")
+
+
+@cache
+def ruled_answers(name: str) -> Mapping[str, Any]:
+    """Read the answers to the cases of a subject that a ruling decides, as they were checked, by case id."""
+    path = RULED_ANSWERS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def judge_ruled(
+    case: Case, answer: Any, otherwise: Callable[[], tuple[Verdict, str]] | None = None
+) -> tuple[Verdict, str]:
+    """Judge a case that has no expected answer but a ruling: by the answer that was checked against it.
+
+    Parameters
+    ----------
+    otherwise
+        Looks at an answer that is not the one recorded, or of which none is; where it finds nothing wrong
+        the case is ruled. Without it, another answer than the recorded one is wrong.
+    """
+    recorded = ruled_answers(case.subject)
+    told = str(case.raw.get("ruling", ""))
+    report = difference(recorded[case.id], answer) if case.id in recorded else ""
+    if case.id in recorded and not report:
+        return Verdict.RULED, told
+    if otherwise is not None:
+        verdict, detail = otherwise()
+        return (Verdict.WRONG, detail or report) if verdict is Verdict.WRONG else (Verdict.RULED, told)
+    return (Verdict.WRONG, f"not as ruled ({told}):\n{report}") if report else (Verdict.RULED, told)
+
+
 def equality(case: Case, answer: Any) -> tuple[Verdict, str]:
     """Judge by equality with one of the expected answers; ``partial`` compares the given keys only."""
     if case.ruled:
-        return Verdict.RULED, str(case.raw.get("ruling", ""))
+        return judge_ruled(case, answer)
     partial = bool(case.raw.get("partial"))
     reports = []
     for expected in case.expectations:
@@ -183,13 +218,19 @@ def run_case(case: Case) -> Judgement:
     """Answer one case and judge the answer; an exception is a wrong answer with its traceback."""
     if case.subject not in ADAPTERS:
         return Judgement(case, Verdict.MISSING, detail="no adapter")
-    adapter, judge = ADAPTERS[case.subject]
+    adapter, _ = ADAPTERS[case.subject]
     try:
         answer = adapter(case)
     except Missing as missing:
         return Judgement(case, Verdict.MISSING, detail=str(missing))
     except Exception:  # any crash of the library is a finding, and the run goes on
         return Judgement(case, Verdict.WRONG, detail=traceback.format_exc(limit=-6))
+    return judged(case, answer)
+
+
+def judged(case: Case, answer: Any) -> Judgement:
+    """Judge an answer to a case that has an adapter."""
+    _, judge = ADAPTERS[case.subject]
     try:
         verdict, detail = judge(case, answer)
     except Exception:  # likewise an answer that the judge cannot even read
