@@ -5,6 +5,6 @@ into the library's answer; a *judge* compares the answer with what the case expe
 ``adapters/``, one module per room, and register themselves with :func:`subject`.
 """
 
-from tests.conformance.core import Case, Judgement, Missing, Verdict, equality, judge_ruled, subject
+from tests.conformance.core import Case, Judgement, Missing, Verdict, equality, subject
 
-__all__ = ["Case", "Judgement", "Missing", "Verdict", "equality", "judge_ruled", "subject"]
+__all__ = ["Case", "Judgement", "Missing", "Verdict", "equality", "subject"]

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from tests.conformance.core import ADAPTERS, Judgement, Verdict, load_adapters, load_file, run_case
+from tests.conformance.core import ADAPTERS, Judgement, Verdict, load_adapters, load_file, record, run_case
 from tests.conformance.corrupt import Tally, corrupt_files
 from tests.conformance.open_cases import prune
 
@@ -105,6 +105,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--corrupt", type=int, metavar="N", help="corrupt N answers of each file instead")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of --corrupt")
+    parser.add_argument(
+        "--record", action="store_true", help="write the answers to ruled cases down; check them first"
+    )
     arguments = parser.parse_args(argv)
     load_adapters()
     files = vector_files(arguments.folders or default_folders(), arguments.subject)
@@ -121,14 +124,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.json:
         for j in judgements:
             if j.verdict is not Verdict.EQUAL:
-                record = {
+                line = {
                     "subject": j.case.subject,
                     "id": j.case.id,
                     "verdict": j.verdict,
                     "detail": j.detail,
                 }
-                print(json.dumps(record))
+                print(json.dumps(line))
         return 1 if bad else 0
+    if arguments.record:
+        print(f"{record(judgements)} answers written down", file=sys.stderr)
     if arguments.prune:
         passed = [(j.case.subject, j.case.id) for j in judgements if j.verdict not in BAD]
         print(f"{prune(passed)} cases left the list", file=sys.stderr)

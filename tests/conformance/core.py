@@ -6,7 +6,7 @@ import importlib
 import json
 import pkgutil
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -22,10 +22,10 @@ __all__ = [
     "Verdict",
     "difference",
     "equality",
-    "judge_ruled",
     "judged",
     "load_adapters",
     "load_file",
+    "record",
     "run_case",
     "subject",
 ]
@@ -102,37 +102,36 @@ RULED_ANSWERS: Final = Path(__file__).with_name("ruled")
 
 @cache
 def ruled_answers(name: str) -> Mapping[str, Any]:
-    """Read the answers to the cases of a subject that a ruling decides, as they were checked, by case id."""
+    """Read the answers to the cases of a subject that a ruling decides, by case id.
+
+    They are the library's, checked against the ruling when they were written down.
+    """
     path = RULED_ANSWERS / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def judge_ruled(
-    case: Case, answer: Any, otherwise: Callable[[], tuple[Verdict, str]] | None = None
-) -> tuple[Verdict, str]:
-    """Judge a case that has no expected answer but a ruling: by the answer that was checked against it.
-
-    Parameters
-    ----------
-    otherwise
-        Looks at an answer that is not the one recorded, or of which none is; where it finds nothing wrong
-        the case is ruled. Without it, another answer than the recorded one is wrong.
-    """
-    recorded = ruled_answers(case.subject)
-    told = str(case.raw.get("ruling", ""))
-    report = difference(recorded[case.id], answer) if case.id in recorded else ""
-    if case.id in recorded and not report:
-        return Verdict.RULED, told
-    if otherwise is not None:
-        verdict, detail = otherwise()
-        return (Verdict.WRONG, detail or report) if verdict is Verdict.WRONG else (Verdict.RULED, told)
-    return (Verdict.WRONG, f"not as ruled ({told}):\n{report}") if report else (Verdict.RULED, told)
+def record(judgements: Iterable[Judgement]) -> int:
+    """Write the answers to ruled cases down, beside those that are; return how many are new or different."""
+    by_subject: dict[str, dict[str, Any]] = {}
+    for one in judgements:
+        if one.case.ruled and one.verdict is not Verdict.MISSING:
+            by_subject.setdefault(one.case.subject, {})[one.case.id] = one.answer
+    changed = 0
+    for name, answers in by_subject.items():
+        before = ruled_answers(name)
+        plain = json.loads(json.dumps(answers))
+        changed += sum(before.get(key) != answer for key, answer in plain.items())
+        merged = {**before, **plain}
+        lines = [f"{json.dumps(key)}: {json.dumps(merged[key], sort_keys=True)}" for key in sorted(merged)]
+        path = RULED_ANSWERS / f"{name}.json"
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    return changed
 
 
 def equality(case: Case, answer: Any) -> tuple[Verdict, str]:
     """Judge by equality with one of the expected answers; ``partial`` compares the given keys only."""
     if case.ruled:
-        return judge_ruled(case, answer)
+        return Verdict.RULED, str(case.raw.get("ruling", ""))
     partial = bool(case.raw.get("partial"))
     reports = []
     for expected in case.expectations:
@@ -229,7 +228,17 @@ def run_case(case: Case) -> Judgement:
 
 
 def judged(case: Case, answer: Any) -> Judgement:
-    """Judge an answer to a case that has an adapter."""
+    """Judge an answer to a case that has an adapter.
+
+    Where a ruling takes the place of an expected answer, the answer that was checked is the measure.
+    """
+    recorded = ruled_answers(case.subject)
+    if case.ruled and case.id in recorded:
+        found = judged(attrs.evolve(case, raw={**case.raw, "expect": recorded[case.id]}), answer)
+        if found.verdict is Verdict.WRONG:
+            told = f"not as ruled ({case.raw.get('ruling', '')}):\n{found.detail}"
+            return Judgement(case, Verdict.WRONG, answer, told)
+        return Judgement(case, Verdict.RULED, answer, str(case.raw.get("ruling", "")))
     _, judge = ADAPTERS[case.subject]
     try:
         verdict, detail = judge(case, answer)

@@ -30,7 +30,7 @@ from koordcore.protocol.gang import (
 from koordcore.topology.network import NetworkTopology
 from tests.conformance.adapters.gangs import read_pod
 from tests.conformance.adapters.network_topology import expand, read_tree
-from tests.conformance.core import Case, Verdict, difference, equality, judge_ruled, subject
+from tests.conformance.core import Case, Verdict, difference, equality, subject
 
 
 def named(template: Mapping[str, Any], name: str, index: int | None) -> dict[str, Any]:
@@ -223,7 +223,8 @@ def judge_place(case: Case, answer: Any) -> tuple[Verdict, str]:
     if plan is not None and answer["placed"] != len(plan):
         return Verdict.WRONG, f"$.placed: {answer['placed']} of a plan for {len(plan)}"
     if case.ruled:
-        return judge_ruled(case, answer, lambda: _no_worse(problem, case.raw["upstream"], answer))
+        verdict, detail = _no_worse(problem, case.raw["upstream"], answer)
+        return (verdict, detail) if verdict is Verdict.WRONG else equality(case, answer)
     expected = case.raw["expect"]
     if report := _read_otherwise(expected, answer):
         return Verdict.WRONG, report
