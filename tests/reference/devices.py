@@ -226,6 +226,69 @@ def _part_violations(
     return found
 
 
+def misstated(case: Mapping[str, Any], allocated: Mapping[str, Any]) -> list[str]:
+    """List what the entries of an allocation say wrongly: ids, names of resources, amounts of a device."""
+    machine, wanted = Machine(case), Wanted(case["pod"])
+    found = []
+    for kind, parts in allocated.items():
+        for part in parts:
+            device = machine.devices.get((kind, part["minor"]))
+            if device is None:
+                found.append(f"{kind} {part['minor']}: not on the node")
+                continue
+            if part.get("id", "") != device.get("id", ""):
+                found.append(f"{kind} {part['minor']}: id {part.get('id')}")
+            taken = (part.get("extension") or {}).get("vfs", ())
+            known = [vf for group in device.get("vfGroups", []) for vf in group.get("vfs", [])]
+            found += [f"{kind} {part['minor']}: VF {vf}" for vf in taken if vf not in known]
+            vfs = len(taken) or 1
+            share = _share(wanted, kind, amounts_of(device.get("resources")), vfs)
+            if share and amounts_of(part.get("resources")) != share:
+                found.append(f"{kind} {part['minor']}: {part.get('resources')}, not {share}")
+    return found
+
+
+def entries(case: Mapping[str, Any], minors: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Write an allocation that takes these devices, with the amounts and ids that it has to have."""
+    machine, wanted = Machine(case), Wanted(case["pod"])
+    found: dict[str, Any] = {}
+    for kind, taken in minors.items():
+        for minor in taken:
+            device = machine.devices.get((kind, minor), {})
+            share = _share(wanted, kind, amounts_of(device.get("resources")), 1)
+            part = {"minor": minor, "resources": {name: str(amount) for name, amount in share.items()}}
+            found.setdefault(kind, []).append(part | ({"id": device["id"]} if "id" in device else {}))
+    return found
+
+
+def _share(wanted: Wanted, kind: str, total: Amounts, vfs: int) -> Amounts:
+    """What one device gives: an equal share of what is asked for, memory and its ratio each by the other.
+
+    ``vfs`` is how many units one device stands for. A device taken alone gives everything.
+    """
+    if kind != "gpu":
+        name = f"koordinator.sh/{kind}"
+        hint = wanted.hints.get(kind) or {}
+        if hint.get("exclusivePolicy") == "DeviceLevel":
+            return {name: total.get(name, 0)}
+        asked = wanted.total.get(name, 0)
+        counted = hint.get("allocateStrategy") == "RequestsAsCount"
+        split = counted or (asked > 100 and asked % 100 == 0)
+        return {name: vfs * asked // wanted.nics(kind) if split else asked}
+    share = {
+        name: amount // wanted.cards
+        for name, amount in wanted.total.items()
+        if name in total and name not in (RATIO, MEMORY)
+    }
+    if RATIO in wanted.total:
+        share[RATIO] = wanted.total[RATIO] // wanted.cards
+        share[MEMORY] = total.get(MEMORY, 0) * share[RATIO] // 100
+    elif MEMORY in wanted.total:
+        share[MEMORY] = wanted.total[MEMORY] // wanted.cards
+        share[RATIO] = share[MEMORY] * 100 // max(1, total.get(MEMORY, 0))
+    return share
+
+
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     for entry in selector.get("matchExpressions") or []:
         value = labels.get(entry["key"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,14 +40,19 @@ from koordcore.model.resources import parse_resources
 from koordcore.protocol.device import allocation_to_json, parse_allocation, replace_deprecated
 from koordcore.protocol.device_args import device_policy_of
 from koordcore.protocol.device_object import (
-    GPU_MODEL,
     inventory_from_manifest,
     parse_partition_table,
     templates_from_manifest,
 )
-from koordcore.topology.devices import HOPPER_MODELS, hopper_model
-from tests.conformance.core import Case, Verdict, difference, equality, subject
-from tests.reference import devices as checker
+from tests.conformance.core import Case, subject
+from tests.conformance.device_judge import (
+    judge_hints,
+    judge_partitions,
+    judge_placement,
+    judge_request,
+    judge_score,
+    judge_sequence,
+)
 
 _FINISHED = ("Succeeded", "Failed")
 
@@ -143,18 +147,7 @@ _SKIP = {"stage": "prefilter", "code": "Skip", "reasons": []}
 # --- device.request -------------------------------------------------------------------------------
 
 
-def _names_an_alias(case: Case, answer: Any) -> tuple[Verdict, str]:
-    verdict, detail = equality(case, answer)
-    containers = case.input["pod"]["spec"].get("containers", [])
-    if verdict is Verdict.WRONG and any(
-        "koordinator.sh/gpu-shared" in ((one.get("resources") or {}).get("requests") or {})
-        for one in containers
-    ):
-        return Verdict.RULED, "ruling 12: koordinator.sh/gpu-shared is read as gpu.shared"
-    return verdict, detail
-
-
-@subject("device.request", judge=_names_an_alias)
+@subject("device.request", judge=judge_request)
 def request(case: Case) -> Any:
     found = read_request(case, case.input["pod"])
     if found is None:
@@ -213,24 +206,7 @@ def _on_node(case: Case, found: DeviceRequest) -> Any:
 # --- device.partitions ----------------------------------------------------------------------------
 
 
-def _ruled_tables(case: Case, answer: Any) -> tuple[Verdict, str]:
-    verdict, detail = equality(case, answer)
-    if verdict is not Verdict.WRONG:
-        return verdict, detail
-    labels = case.input["device"]["metadata"].get("annotations") or {}
-    if parse_partition_table(labels).aliases:
-        return Verdict.RULED, "ruling 12: this spelling of the table is read"
-    return _ruled_model(case, verdict, detail)
-
-
-def _ruled_model(case: Case, verdict: Verdict, detail: str) -> tuple[Verdict, str]:
-    model = (case.input["node"]["metadata"].get("labels") or {}).get(GPU_MODEL, "")
-    if hopper_model(model) and model not in HOPPER_MODELS:
-        return Verdict.RULED, "model names as the driver reports them have the built-in table"
-    return verdict, detail
-
-
-@subject("device.partitions", judge=_ruled_tables)
+@subject("device.partitions", judge=judge_partitions)
 def partitions(case: Case) -> Any:
     found = read_request(case, case.input["pod"])
     if isinstance(found, DeviceShortfall):
@@ -306,113 +282,11 @@ def allocate_case(case: Case) -> Any:
     }
 
 
-def judge_placement(case: Case, answer: Any) -> tuple[Verdict, str]:
-    """Equal; or legal and better by the documented objective; or the reference's own answer is illegal."""
-    verdict, detail = equality(case, answer)
-    placed = answer.get("allocated") if isinstance(answer, Mapping) else None
-    illegal = checker.violations(case.input, placed) if placed else []
-    if case.ruled:
-        return _judge_ruled(case, placed, illegal)
-    expected = case.expectations[0]
-    if verdict is Verdict.EQUAL:
-        return verdict, detail
-    if illegal:
-        return Verdict.WRONG, f"illegal: {illegal}"
-    if expected.get("feasible") is True:
-        return (Verdict.EQUAL, "") if placed else (Verdict.WRONG, detail)
-    theirs = expected.get("allocated")
-    if placed and theirs:
-        unsound = checker.violations(case.input, theirs)
-        if unsound:
-            return Verdict.RULED, f"the reference places illegally: {unsound}"
-        ours, other = checker.objective(case.input, placed), checker.objective(case.input, theirs)
-        return (Verdict.BETTER, f"{ours} before {other}") if ours < other else (Verdict.WRONG, detail)
-    same = checker.Wanted(case.input["pod"]).joint.get("requiredScope") == "SamePCIe"
-    if placed and (same or expected["stage"] == "reserve" or _DEAD_END in expected["reasons"]):
-        return Verdict.BETTER, "ruling 3: placed where the reference runs into a dead end"
-    if theirs and checker.violations(case.input, theirs):
-        return Verdict.RULED, f"the reference overcommits: {checker.violations(case.input, theirs)}"
-    if checker.scope_binds_partition(case.input) and set(answer["reasons"]) & _SCOPED:
-        return Verdict.RULED, "ruling 21: a partition must satisfy the required topology scope"
-    return _ruled_model(case, verdict, detail)
-
-
-def _judge_ruled(case: Case, placed: Any, illegal: list[str]) -> tuple[Verdict, str]:
-    if illegal:
-        return Verdict.WRONG, f"illegal: {illegal}"
-    better = case.raw.get("better")
-    if better:
-        places = [
-            checker.Machine(case.input).place("gpu", part["minor"]) for part in (placed or {}).get("gpu", [])
-        ]
-        spread = len({place[0] for place in places if place}), len(set(places))
-        if not placed or spread > (better["numaNodes"], better["pcieSwitches"]):
-            return Verdict.WRONG, f"spread over {spread}"
-    return Verdict.RULED, str(case.raw.get("ruling", ""))
-
-
-_DEAD_END = "node(s) Device Joint-Allocate rules violation"
-_SCOPED = {"Insufficient Topology Scoped GPU Devices", "node(s) missing GPU Device Topology Tree"}
-
 subject("device.allocate", judge=judge_placement)(allocate_case)
 subject("device.missed", judge=judge_placement)(allocate_case)
 
 
 # --- device.hints ---------------------------------------------------------------------------------
-
-
-def judge_hints(case: Case, answer: Any) -> tuple[Verdict, str]:
-    """Equal; or every hint holds by itself, and none of the reference's is missing."""
-    verdict, detail = equality(case, answer)
-    given = answer.get("hints")
-    masks = [hint["mask"] for hint in next(iter(given.values()), [])] if given else []
-    if case.ruled:
-        lacking = [mask for mask in case.raw.get("feasibleMasks", []) if mask not in masks]
-        return (Verdict.WRONG, f"hints {masks} lack {lacking}") if lacking else (verdict, detail)
-    if verdict is not Verdict.WRONG or not masks:
-        return verdict, detail
-    expected = case.expectations[0]
-    if expected.get("hints"):
-        theirs = [hint["mask"] for hint in next(iter(expected["hints"].values()))]
-        if any(mask not in masks for mask in theirs):
-            return verdict, detail
-    elif checker.Wanted(case.input["pod"]).joint.get("requiredScope") != "SamePCIe":
-        return verdict, detail
-    wrong = _hint_faults(case, given)
-    if wrong:
-        return Verdict.WRONG, f"{detail}\n{wrong}"
-    return (
-        Verdict.RULED,
-        "rulings 3 and 5: every mask holds, and 500 marks the cards that the node would give",
-    )
-
-
-def _hint_faults(case: Case, given: Mapping[str, list[dict[str, Any]]]) -> list[str]:
-    """Check each hint against the allocation inside its mask, and that against the rules."""
-    found = read_request(case, case.input["pod"])
-    state = read_state(case.input["node"], case.input["device"], case.input.get("pods", []))
-    assert isinstance(found, DeviceRequest)
-    policy = read_policy(case)
-    (entries, *rest) = given.values()
-    wrong = [] if all(other == entries for other in rest) else ["types differ"]
-    placed = {}
-    for hint in entries:
-        mask = tuple(hint["mask"])
-        inside = allocate_devices(state, found, sum(1 << numa for numa in mask), policy=policy)
-        if isinstance(inside, DeviceShortfall):
-            wrong.append(f"{mask} does not serve")
-            continue
-        placed[mask] = frozenset(inside.minors(DeviceType.GPU))
-        scene = {**case.input, "numaAffinity": list(mask)}
-        wrong.extend(checker.violations(scene, json.loads(json.dumps(allocation_to_json(inside)))))
-    fewest, widest = min(placed, key=len), max(placed, key=len)
-    for hint in entries:
-        mask = tuple(hint["mask"])
-        if hint["preferred"] != (len(mask) == len(fewest)):
-            wrong.append(f"{mask}: preferred")
-        if hint["score"] != (500 if placed.get(mask) == placed[widest] else 0):
-            wrong.append(f"{mask}: score")
-    return wrong
 
 
 @subject("device.hints", judge=judge_hints)
@@ -457,36 +331,6 @@ def minors_of(placed: DeviceAllocation) -> dict[str, list[int]]:
     return {str(kind): list(placed.minors(kind)) for kind in placed.devices}
 
 
-def judge_score(case: Case, answer: Any) -> tuple[Verdict, str]:
-    """Everything equal but the minors, and these better."""
-    verdict, detail = equality(case, answer)
-    if verdict is not Verdict.WRONG or "minors" not in answer:
-        return verdict, detail
-    expected = case.expectations[0]
-    if difference({**expected, "minors": None}, {**answer, "minors": None}):
-        return verdict, detail
-    devices = {one["metadata"]["name"]: one for one in case.input["devices"]}
-    for node in case.input["nodes"]:
-        name = node["metadata"]["name"]
-        ours, theirs = answer["minors"].get(name), expected["minors"].get(name)
-        if ours == theirs:
-            continue
-        scene = {
-            "node": node,
-            "device": devices.get(name),
-            "pods": case.input.get("pods", []),
-            "pod": case.input["pod"],
-        }
-        if not checker.objective(scene, _as_parts(ours)) < checker.objective(scene, _as_parts(theirs)):
-            return verdict, detail
-    return Verdict.BETTER, detail
-
-
-def _as_parts(minors: Mapping[str, list[int]]) -> dict[str, list[dict[str, Any]]]:
-    whole = {checker.RATIO: "100"}
-    return {kind: [{"minor": minor, "resources": whole} for minor in own] for kind, own in minors.items()}
-
-
 @subject("device.score", judge=judge_score)
 def score(case: Case) -> Any:
     found = read_request(case, case.input["pod"])
@@ -511,83 +355,6 @@ def score(case: Case) -> Any:
 
 
 # --- device.allocate_sequence ---------------------------------------------------------------------
-
-
-class _Story:
-    """One run of a sequence, checked step by step against what it itself placed before."""
-
-    def __init__(self, case: Case) -> None:
-        self.nodes = {node["metadata"]["name"]: node for node in case.input["nodes"]}
-        self.devices = {one["metadata"]["name"]: one for one in case.input["devices"]}
-        self.held: dict[str, Any] = {}
-
-    def scene(self, pod: Mapping[str, Any], node: str) -> dict[str, Any]:
-        return {
-            "node": self.nodes[node],
-            "device": self.devices.get(node),
-            "pods": list(self.held.values()),
-            "pod": pod,
-        }
-
-    def take(self, event: Mapping[str, Any], step: Mapping[str, Any]) -> list[str]:
-        """Follow one step; list what is illegal about it."""
-        if "release" in event:
-            self.held.pop(event["release"], None)
-            return []
-        if not step.get("allocated"):
-            return []
-        wrong = checker.violations(self.scene(event["pod"], step["node"]), step["allocated"])
-        self.held[step["pod"]] = {
-            "metadata": {
-                **event["pod"]["metadata"],
-                "annotations": {checker.PREFIX + "device-allocated": json.dumps(step["allocated"])},
-            },
-            "spec": {"nodeName": step["node"], "containers": []},
-        }
-        return wrong
-
-
-def judge_sequence(case: Case, answer: Any) -> tuple[Verdict, str]:
-    """Equal; or parting from the reference by a better or newly found placement, and legal throughout."""
-    verdict, detail = equality(case, answer)
-    ours, theirs = _Story(case), _Story(case)
-    parted = case.ruled
-    illegal: list[str] = []
-    reference: Mapping[str, Any] = {"steps": [], "placed": 0} if case.ruled else case.expectations[0]
-    for index, event in enumerate(case.input["events"]):
-        mine = answer["steps"][index]
-        other = reference["steps"][index] if index < len(reference["steps"]) else None
-        if other is not None:
-            unsound = theirs.take(event, other)
-            illegal.extend(unsound)
-            if other != mine and not parted:
-                parted = bool(unsound) or _parts_well(ours, event, mine, other)
-                if not parted and not case.raw.get("derived"):
-                    return Verdict.WRONG, detail
-        wrong = ours.take(event, mine)
-        if wrong:
-            return Verdict.WRONG, f"illegal: step {index}: {wrong}"
-    if case.ruled or verdict is Verdict.EQUAL:
-        return verdict, detail
-    if illegal:
-        return Verdict.RULED, f"the reference places illegally: {illegal}"
-    if not parted or answer["placed"] < reference["placed"]:
-        return Verdict.WRONG, detail
-    return Verdict.BETTER, detail
-
-
-def _parts_well(story: _Story, event: Mapping[str, Any], mine: Any, other: Any) -> bool:
-    """Tell whether a step differs for the better, or because a ruling refuses what the reference takes."""
-    pod = event["pod"]
-    refused = [node for node in mine.get("failed", {}) if node not in other.get("failed", {})]
-    if not all(checker.scope_binds_partition(story.scene(pod, node)) for node in refused):
-        return False
-    if mine.get("allocated") and other.get("allocated") and mine["node"] == other["node"]:
-        scene = story.scene(pod, mine["node"])
-        ours, theirs = mine["allocated"], other["allocated"]
-        return ours == theirs or checker.objective(scene, ours) < checker.objective(scene, theirs)
-    dead_ends = [node for node, why in (other.get("failed") or {}).items() if _DEAD_END in why["reasons"]]
-    return bool(refused) or any(node not in mine.get("failed", {}) for node in dead_ends)
 
 
 @subject("device.allocate_sequence", judge=judge_sequence)
