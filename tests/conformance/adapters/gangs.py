@@ -30,13 +30,8 @@ from koordcore.protocol.gang import (
 from tests.conformance.core import Case, Verdict, equality, subject
 
 TERMINATED: Final = ("Succeeded", "Failed")
-INNER: Final = (
-    "recordId",
-    "representative",
-    "waitingGangs",
-    "bindingMembers",
-)
-MIRRORED: Final = ("context", "activate", "activateOneOf", "patched", "anyOf", "rootCause")
+INNER: Final = ("recordId", "representative")
+MIRRORED: Final = ("context", "activate", "activateOneOf", "patched", "anyOf")
 
 
 def read_pod(raw: Mapping[str, Any], args: CoschedulingArgs) -> ParsedGangPod:
@@ -190,6 +185,8 @@ class Script:
             "waiting": sorted(record.waiting),
             "bound": sorted(record.bound),
             "once": group.satisfied,
+            "waitingGangs": sorted(group.waiting_gangs),
+            "bindingMembers": sorted(group.binding_members),
         }
 
     def take(self, step: Step) -> dict[str, Any]:

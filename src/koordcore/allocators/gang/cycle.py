@@ -173,11 +173,10 @@ def permit(state: GangState, pod: GangPod, *, now: int) -> Step:
     group = state.group_of(record)
     if not group_permitted(state, record):
         wait = record.gang.wait_time
-        state = put_group(
-            state,
-            record,
-            attrs.evolve(group, waiting_gangs=group.waiting_gangs | frozenset(record.gang.group)),
-        )
+        waiting_gangs = group.waiting_gangs
+        if record.gang.initialised:
+            waiting_gangs |= frozenset(record.gang.group)
+        state = put_group(state, record, attrs.evolve(group, waiting_gangs=waiting_gangs))
         waiting = PermitWait(pod.gang_id, now + min(wait, LONGEST_WAIT))
         state = attrs.evolve(state, permits=state.permits.set(pod.key, waiting))
         return Step(state=state, code=Code.WAIT, wait=wait)
