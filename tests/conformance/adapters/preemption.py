@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -224,6 +225,10 @@ def plan_record(plan: PreemptionPlan | NotHelpful) -> dict[str, Any]:
 
 def illegal(world: World, plan: Mapping[str, Any], *, everybody: bool) -> str:
     """Re-derive a plan from the objects: rights, gang rule, damage, room."""
+    if misformed := out_of_form(world, plan):
+        return misformed
+    if not plan["feasible"]:
+        return ""
     pods = {str(pod.key): pod for found in world.on_node.values() for pod in found}
     gone = {key: pods[key] for key in plan["victims"]}
     waiting = {str(pod.key) for pod in world.waiting}
@@ -245,6 +250,44 @@ def illegal(world: World, plan: Mapping[str, Any], *, everybody: bool) -> str:
         if sum(str(pod.key) in placed for pod in members) < least:
             return f"{gang} does not reach its minimum"
     return no_room(world, gone, placed)
+
+
+def out_of_form(world: World, plan: Mapping[str, Any]) -> str:
+    """Say what cannot be true of a plan whatever it does: unknown names, missing fields, other gangs."""
+    if plan["feasible"] not in (True, False) or plan["certificate"] not in {
+        str(one) for one in CertificateStatus
+    }:
+        return f"feasible {plan['feasible']}, {plan['certificate']}"
+    if not plan["feasible"]:
+        return "" if set(plan) == {"feasible", "certificate"} else f"not feasible: {sorted(plan)}"
+    pending = {str(pod.key) for pod in world.pending}
+    if set(plan["placement"]) - pending or set(plan["placement"].values()) - set(world.on_node):
+        return f"placement {plan['placement']}"
+    going = Counter(
+        gang_of(pod) for pods in world.on_node.values() for pod in pods if str(pod.key) in plan["victims"]
+    )
+    running = Counter(gang_of(pod) for pods in world.on_node.values() for pod in pods)
+    broken = sorted(
+        gang for gang, count in going.items() if running[gang] - count < world.minimums.get(gang, 0)
+    )
+    if list(plan["brokenGangs"]) != broken:
+        return f"gangs broken: {broken}, not {plan['brokenGangs']}"
+    if len(set(plan["victims"])) != len(plan["victims"]) or plan["victims"] != sorted(plan["victims"]):
+        return f"victims {plan['victims']}"
+    return outside(world, plan)
+
+
+def outside(world: World, plan: Mapping[str, Any]) -> str:
+    """Say which node of a placement is not in the domain that a plan names; without a tree it names none."""
+    tree = world.tree
+    if tree is None or not plan["layer"]:
+        named = plan["layer"] or plan["domain"]
+        return f"{named} without a topology" if named and tree is None else ""
+    depth = tree.depth_of(plan["layer"])
+    if depth is None:
+        return f"no layer {plan['layer']}"
+    inside = {tree.names[tree.ancestors[depth, tree.node_index[node]]] for node in plan["placement"].values()}
+    return "" if inside <= {plan["domain"]} else f"placed in {sorted(inside)}, not in {plan['domain']}"
 
 
 def no_room(world: World, gone: Mapping[str, Pod], placed: Mapping[str, str]) -> str:
@@ -295,26 +338,28 @@ def damage_by_hand(world: World, gone: Mapping[str, Pod]) -> list[int]:
 
 
 def compare(expected: Sequence[int], seen: Sequence[int]) -> tuple[Verdict, str]:
-    if list(seen) > list(expected):
-        return Verdict.WRONG, f"objective {list(seen)} is worse than {list(expected)}"
-    return (Verdict.EQUAL if list(seen) == list(expected) else Verdict.BETTER), ""
+    """Equal or wrong: the expected objective is proven, so beside it checker, case or library errs."""
+    if list(seen) == list(expected):
+        return Verdict.EQUAL, ""
+    side = "worse" if list(seen) > list(expected) else "better"
+    return Verdict.WRONG, f"objective {list(seen)} is {side} than {list(expected)}"
 
 
 def judge_plan(world: World, expect: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[Verdict, str]:
     for key, wanted in (("all", expect), ("minimum", expect.get("atMinMember"))):
-        if wanted is None:
-            continue
         plan = answer[key]
-        if plan["feasible"] != wanted["feasible"]:
+        if wanted is not None and plan["feasible"] != wanted["feasible"]:
             return Verdict.WRONG, f"{key}: feasible is {plan['feasible']}"
-        if not plan["feasible"]:
-            continue
-        reason = illegal(world, plan, everybody=key == "all")
-        if reason:
+        if reason := illegal(world, plan, everybody=key == "all"):
             return Verdict.WRONG, f"{key}: {reason}"
-        verdict, detail = compare(wanted["objective"], plan["objective"])
-        if verdict is not Verdict.EQUAL:
-            return verdict, f"{key}: {detail}"
+        if wanted is not None and plan["feasible"]:
+            verdict, detail = compare(wanted["objective"], plan["objective"])
+            if verdict is not Verdict.EQUAL:
+                return verdict, f"{key}: {detail}"
+    if answer["all"]["feasible"] and (
+        not answer["minimum"]["feasible"] or answer["minimum"]["objective"] > answer["all"]["objective"]
+    ):
+        return Verdict.WRONG, "minimum: what places everybody places the minimum"
     return Verdict.EQUAL, ""
 
 
@@ -350,7 +395,12 @@ def job(case: Case) -> Any:
     world = World(case.input)
     if case.raw["expect"].get("derived"):
         return {"plans": planned(world)}
-    return {"outcome": outcome(world, world.attempt())}
+    return {"outcome": expected_of(case, outcome(world, world.attempt()))}
+
+
+def expected_of(case: Case, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep of an outcome what the case tells; which fields it has differs from case to case."""
+    return {key: one for key, one in found.items() if key in case.raw["expect"]}
 
 
 def judge_topology(case: Case, answer: Any) -> tuple[Verdict, str]:
@@ -368,11 +418,10 @@ def judge_topology(case: Case, answer: Any) -> tuple[Verdict, str]:
         plan = answer[key]
         if plan["feasible"] != expect["feasible"]:
             return Verdict.WRONG, f"{key}: feasible is {plan['feasible']}"
+        if reason := illegal(world, plan, everybody=True):
+            return Verdict.WRONG, f"{key}: {reason}"
         if not plan["feasible"]:
             continue
-        reason = illegal(world, plan, everybody=True)
-        if reason:
-            return Verdict.WRONG, f"{key}: {reason}"
         if key == "deepest" and (
             plan["layer"] != expect["deepestLayer"] or plan["domain"] not in expect["domains"]
         ):
@@ -388,7 +437,7 @@ def judge_topology(case: Case, answer: Any) -> tuple[Verdict, str]:
 def topology(case: Case) -> Any:
     world = World(case.input)
     if not case.raw["expect"].get("derived"):
-        return {"outcome": outcome(world, world.attempt())}
+        return {"outcome": expected_of(case, outcome(world, world.attempt()))}
     return {
         "deepest": plan_record(plan_preemption(world.problem, members=Members.ALL)),
         "anywhere": plan_record(plan_preemption(world.problem, members=Members.ALL, gather=Gather.IF_FREE)),
