@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -37,6 +36,7 @@ from koordcore.scheduling.plugins.quota import snapshot_ledger
 from koordcore.snapshot import ClusterSnapshot, bind
 from koordcore.topology.numa import NUMATopologyPolicy
 from tests.conformance.core import Verdict, difference
+from tests.conformance.numa_words import counts
 from tests.reference import devices as checker
 from tests.reference.numa_placement import StaticResult
 from tests.reference.quota_runtime import SlowTree
@@ -273,8 +273,11 @@ def why_refused(scene: Scene, node: str, verdict: FilterVerdict) -> str:
     return truly_full(scene, node, verdict) or found_late(scene, node)
 
 
-def why_worded(scene: Scene, mine: str, theirs: str) -> str:
+def why_worded(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     """Say why a refusal is worded differently: a node is full of which the reference gives back too much."""
+    first, second = str(mine.get("message", "")), str(theirs.get("message", ""))
+    if difference({**theirs, "message": ""}, {**mine, "message": ""}):
+        return ""
     cycle = scene.cycle()
     notes = [
         note
@@ -282,22 +285,13 @@ def why_worded(scene: Scene, mine: str, theirs: str) -> str:
         if not one.passed and (note := truly_full(scene, node, one))
     ]
     # Each such node may move one count from our reason to one of theirs, and nothing else may differ.
-    return "; ".join(notes) if notes and _distance(mine, theirs) <= len(notes) else ""
+    return "; ".join(notes) if notes and _distance(first, second) <= len(notes) else ""
 
 
 def _distance(mine: str, theirs: str) -> int:
     """Count the nodes that two FailedScheduling texts tell apart."""
-    left, right = _counts(mine), _counts(theirs)
+    left, right = counts(mine), counts(theirs)
     return max(sum((left - right).values()), sum((right - left).values()))
-
-
-def _counts(message: str) -> Counter[str]:
-    parts = message.partition("available: ")[2].removesuffix(".").split(", ")
-    found: Counter[str] = Counter()
-    for part in parts:
-        number, _, reason = part.partition(" ")
-        found[reason if number.isdigit() else part] += int(number) if number.isdigit() else 1
-    return found
 
 
 # --- a whole step --------------------------------------------------------------------------------------
@@ -447,10 +441,13 @@ def runtime_with_default_quota(scene: Scene, quota: str) -> dict[str, int]:
     return SlowTree([*named, default], usage).runtimes(ledger.pool_of())[quota]
 
 
-def quota_refusals_differ(scene: Scene, mine: str, theirs: str) -> str:
-    """Say why two refusals of a quota differ in the runtime alone; empty where that is not so."""
-    ours, other = _RUNTIME.search(mine), _RUNTIME.search(theirs)
-    if ours is None or other is None or mine.replace(ours[2], other[2]) != theirs:
+def quota_refusals_differ(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """Say why two steps refused by a quota differ in the runtime alone; empty where that is not so."""
+    first, second = str(mine.get("message", "")), str(theirs.get("message", ""))
+    ours, other = _RUNTIME.search(first), _RUNTIME.search(second)
+    if ours is None or other is None or first == second:
+        return ""
+    if difference(theirs, json.loads(json.dumps(mine).replace(ours[2], other[2]))):
         return ""
     told = dict(part.rsplit(":", 1) for part in other[2].split(","))
     expected = runtime_with_default_quota(scene, ours[1])
