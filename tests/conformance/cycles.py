@@ -87,7 +87,14 @@ class Scene:
         after = known.assume(bind(self.pod, decision))
         result = ScheduleResult(decisions=(decision,), snapshot=after, policy=self.policy)
         found = [str(one) for one in verify(known, result) if one.kind in PHYSICAL]
-        return found + list(self._outside(decision))
+        return found + list(self._outside(decision)) + self._misstated(decision)
+
+    def _misstated(self, decision: Bound) -> list[str]:
+        """List what the entries of a device allocation say wrongly."""
+        allocated = json.loads(decision.annotations.get(DEVICES, "null"))
+        if not allocated:
+            return []
+        return checker.misstated(self.devices_case(decision.node, decision.annotations), allocated)
 
     def _outside(self, decision: Bound) -> Iterator[str]:
         """CPUs and amounts that a Restricted reservation does not hold on the NUMA nodes it holds any on."""
@@ -366,11 +373,16 @@ def judge_cycle(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]
             continue
         passes = own["code"] == "Success"
         feasible = feasible and passes == (other["code"] == "Success")
-        why = served_jointly(scene, node) if passes else why_refused(scene, node, verdicts[node])
+        if passes:
+            why = served_jointly(scene, node) if own == {"code": "Success"} else ""
+        else:
+            why = _why_refused_so(scene, node, own, other, verdicts[node])
         if not why:
             return None
         notes.append(why)
     if feasible and any(difference(theirs.get(key), mine.get(key)) for key in ("scores", "total", "best")):
+        return None
+    if not _adds_up(mine):
         return None
     ours, other_one = decided(scene.pod, mine), decided(scene.pod, theirs)
     if ours is None or other_one is None:
@@ -380,6 +392,29 @@ def judge_cycle(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]
         return found[0], "; ".join([*notes, found[1]])
     same = not difference(_parsed(other_one.annotations), _parsed(ours.annotations))
     return (Verdict.RULED, "; ".join(notes)) if notes and same and ours.node == other_one.node else None
+
+
+def _why_refused_so(
+    scene: Scene, node: str, own: Mapping[str, Any], other: Mapping[str, Any], verdict: FilterVerdict
+) -> str:
+    """Say why a node is refused in other words than the reference's, or at all; empty if unclear."""
+    told = (own.get("code"), own.get("plugin"), sorted(own.get("reasons", ())))
+    code = "Unschedulable" if verdict.resolvable else "UnschedulableAndUnresolvable"
+    if told != (code, verdict.plugin, sorted(verdict.reasons)) or set(own) != {"code", "plugin", "reasons"}:
+        return ""
+    late = other["code"] == "Success" or (
+        verdict.plugin == "NodeNUMAResource" and other["plugin"] not in ("NodeNUMAResource", "DeviceShare")
+    )
+    return truly_full(scene, node, verdict) or (found_late(scene, node) if late else "")
+
+
+def _adds_up(step: Mapping[str, Any]) -> bool:
+    """Whether the best nodes of a cycle are those of the highest total."""
+    totals = step.get("total") or {}
+    most = max(totals.values(), default=0)
+    return not totals or sorted(step.get("best") or ()) == sorted(
+        node for node, total in totals.items() if total == most
+    )
 
 
 def _overfull(scene: Scene, decision: Bound) -> list[str]:
