@@ -130,7 +130,7 @@ def _at(answer: Any, path: Path_) -> Any:
 def accepted_of(case: Case, number: int, seed: int) -> list[Corrupted]:
     """Corrupt the answer to one case so many times; empty where the answer itself is not right."""
     first = run_case(case)
-    if first.verdict not in RIGHT:
+    if first.verdict not in RIGHT or first.answer == {}:
         return []
     answer = json.loads(json.dumps(first.answer))
     if judged(case, answer).verdict not in RIGHT:

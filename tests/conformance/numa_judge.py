@@ -14,7 +14,7 @@ from koordcore.errors import ManifestError
 from koordcore.model.numa import CPUAllocation, NUMAArgs, NUMANodeResource
 from koordcore.model.resources import make_resources, parse_resources
 from koordcore.topology.cpu import parse_cpulist
-from koordcore.topology.numa import mask_of
+from koordcore.topology.numa import NUMATopologyPolicy, mask_of
 from tests.conformance.core import Case, Verdict, difference, equality
 from tests.conformance.numa_objects import CaseCluster, CaseNode, args_of, node_of, pre_filter
 from tests.reference.numa_placement import StaticResult
@@ -198,7 +198,9 @@ def _hints_fault(ground: StaticResult, theirs: Sequence[Any], ours: Sequence[Any
         return "a mask without placement"
     fewest = min(map(len, masks), default=0)
     for mask, hint in zip(masks, ours, strict=True):
-        if set(hint) != {"mask", "preferred", "score"} or hint["preferred"] != (len(mask) == fewest):
+        # Under Restricted every mask on which a placement exists is as good as any other.
+        preferred = len(mask) == fewest or ground.demand.policy is NUMATopologyPolicy.RESTRICTED
+        if set(hint) != {"mask", "preferred", "score"} or hint["preferred"] != preferred:
             return f"{mask}: preferred"
         if hint["score"] != known.get(mask, hint)["score"] or not 0 <= hint["score"] <= 100:
             return f"{mask}: score"
@@ -206,32 +208,32 @@ def _hints_fault(ground: StaticResult, theirs: Sequence[Any], ours: Sequence[Any
 
 
 def judge_sequence(case: Case, answer: Any) -> tuple[Verdict, str]:
-    """Equal, or from the first better placement on: legal throughout, and as many pods placed."""
+    """Equal, or from the first better placement on: legal throughout, and as many pods placed.
+
+    Where a ruling decides, legal throughout and as many placed as the reference places.
+    """
     verdict, detail = judge_partially(case, answer)
-    if verdict is not Verdict.WRONG:
+    if verdict is Verdict.EQUAL:
         return verdict, detail
-    expected = case.raw["expect"]["steps"]
+    expected = case.raw["upstream" if case.ruled else "expect"]["steps"]
     cluster = CaseCluster(case.input)
-    parted = False
+    parted = case.ruled
     for step, shown, told in zip(case.input["steps"], answer["steps"], expected, strict=True):
         before = CaseCluster.copy(cluster)
         if "release" in step:
             if difference(cluster.release(step["release"]) if parted else told, shown):
-                return verdict, detail
+                return Verdict.WRONG, f"{detail}\n{shown}"
             if not parted:
                 cluster.release(step["release"])
             continue
         cluster.schedule(step["schedule"])
         placed = shown.get("reserve", {}).get("code") == "Success"
-        if not parted and difference(told, _lenient(told, shown, partial=False)):
-            where = shown.get("selected", "")
-            if not placed or told.get("selected", where) != where:
-                return verdict, detail
-            pair = ({**shown["nodes"][where], **shown}, {**told["nodes"][where], **told})
-            parted = bool(_better(before.nodes[where], step["schedule"], cluster.args, pair))
+        same = not difference(told, _lenient(told, shown, partial=False))
+        if not parted and not same:
+            parted = placed and _parts_well(before, step["schedule"], shown, told)
             if not parted:
                 return verdict, detail
-        if parted and (fault := _unsound_step(told, shown)):
+        if parted and not same and (fault := _unsound_step(told, shown)):
             return Verdict.WRONG, f"{detail}\n{fault}"
         if placed:
             ground = _ground(before.nodes[shown["selected"]], step["schedule"], cluster.args)
@@ -239,9 +241,18 @@ def judge_sequence(case: Case, answer: Any) -> tuple[Verdict, str]:
             wrong = ["no ground"] if ground is None else _legal(ground, {**here, **shown})
             if wrong:
                 return Verdict.WRONG, f"{detail}\nnot legal: {wrong}"
-    if parted and _placed(answer["steps"]) >= _placed(expected):
-        return Verdict.BETTER, "legal throughout, as many pods placed"
-    return verdict, detail
+    if _placed(answer["steps"]) < _placed(expected):
+        return Verdict.WRONG, f"{detail}\nfewer placed"
+    return (verdict, detail) if case.ruled else (Verdict.BETTER, "legal throughout, as many pods placed")
+
+
+def _parts_well(before: CaseCluster, pod: Any, shown: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
+    """Whether a step places the pod on the node of the reference, or where it has none, and better."""
+    where = shown.get("selected", "")
+    if told.get("selected", where) != where:
+        return False
+    pair = ({**shown["nodes"][where], **shown}, {**told["nodes"][where], **told})
+    return bool(_better(before.nodes[where], pod, before.args, pair))
 
 
 def _unsound_step(told: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
