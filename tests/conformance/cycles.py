@@ -351,6 +351,46 @@ def _feasible_alike(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, 
     return [*fewer, *joint] if fewer and all(joint) else None
 
 
+def judge_ruled_cycle(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """Say what is wrong about a cycle laid open of which a ruling decides some part; empty for nothing.
+
+    Placements are legal; a node that the reference places on legally is not left aside for nothing; and the
+    parts of the answer agree with each other.
+    """
+    ours, other = decided(scene.pod, mine), decided(scene.pod, theirs)
+    if ours is not None and (wrong := scene.faults(ours)):
+        return f"illegal: {wrong}"
+    sound = other is not None and "rejected" not in theirs
+    if (
+        ours is None
+        and other is not None
+        and sound
+        and not scene.faults(other)
+        and not _overfull(scene, other)
+    ):
+        return f"{other.node} is refused though the reference places there legally"
+    return _disagrees(mine, theirs)
+
+
+def _disagrees(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """Say which parts of a cycle laid open contradict each other; empty for none."""
+    verdicts = mine.get("filter", {})
+    if set(verdicts) != set(theirs.get("filter", {})):
+        return f"looked at {sorted(verdicts)}"
+    if not _adds_up(mine) or (mine.get("node") and mine["node"] not in mine["best"]):
+        return "the best nodes are not those of the highest total"
+    totals = {node: sum(row.values()) for node, row in mine.get("scores", {}).items()}
+    if set(totals) != set(mine.get("total", {})):
+        return "totals of other nodes than scores"
+    passed = [node for node, one in verdicts.items() if one == {"code": "Success"}]
+    refused = [one for one in verdicts.values() if one["code"] != "Success"]
+    if any(set(one) != {"code", "plugin", "reasons"} or not one["reasons"] for one in refused):
+        return "a refusal without plugin or reasons"
+    if bool(passed) != bool(mine.get("node")) or ("message" in mine) == bool(mine.get("node")):
+        return "placed or refused, and not so by its nodes"
+    return ""
+
+
 def _choice(step: Mapping[str, Any]) -> tuple[Any, ...]:
     return step.get("node"), step.get("onlyOne"), step.get("best")
 

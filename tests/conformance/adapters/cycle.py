@@ -14,7 +14,7 @@ from koordcore.manifests.scheduler_config import policies_from_manifest
 from koordcore.model.pods import PodKey
 from koordcore.model.policy import Policy
 from tests.conformance import Case, Verdict, equality, subject
-from tests.conformance.cycles import Scene, judge_cycle
+from tests.conformance.cycles import Scene, judge_cycle, judge_ruled_cycle
 from tests.conformance.numa_words import worded_otherwise
 
 HOPELESS, REFUSED, SUCCESS = "UnschedulableAndUnresolvable", "Unschedulable", "Success"
@@ -86,6 +86,9 @@ def report(cycle: Cycle) -> dict[str, Any]:
 def judge(case: Case, answer: Any) -> tuple[Verdict, str]:
     """Equal; refused by the NUMA plugin in other words (ruling 5); or different where ours is right."""
     verdict_, detail = equality(case, answer)
+    if case.ruled:
+        fault = judge_ruled_cycle(scene_of(case), answer, case.raw["upstream"])
+        return (Verdict.WRONG, fault) if fault else (verdict_, detail)
     if verdict_ is not Verdict.WRONG:
         return verdict_, detail
     scene = scene_of(case)

@@ -237,6 +237,9 @@ def placed(steps: Sequence[Mapping[str, Any]]) -> int:
 def judge(case: Case, answer: Any) -> tuple[Verdict, str]:
     """Equal, or different only where ours is better or a ruling says so; then legal to the end."""
     verdict, detail = equality(case, answer)
+    if case.ruled:
+        fault = ruled_fault(case, answer)
+        return (Verdict.WRONG, fault) if fault else (verdict, detail)
     if verdict is not Verdict.WRONG:
         return verdict, detail
     reports = [judge_steps(case, answer, expected) for expected in case.expectations]
@@ -252,10 +255,7 @@ def judge_steps(case: Case, answer: Any, expected: Any) -> tuple[Verdict, str] |
         mine, theirs = completed(answer, index), completed(expected, index)
         scene = scene_of(case, stream, raw)
         if parted and mine["node"] is not None:
-            decision = decided(scene.pod, mine)
-            if mine.get("permit") == "Wait" and not (decision and decision.annotations):
-                decision = scene.cycle().decision  # what is held for who is never released is told nowhere
-            faults = ["no decision"] if decision is None else scene.faults(decision)
+            faults = placement_faults(scene, mine)
             if faults:
                 return Verdict.WRONG, f"[{index}] illegal: {faults}"
         elif not parted and difference(theirs, mine):
@@ -270,6 +270,28 @@ def judge_steps(case: Case, answer: Any, expected: Any) -> tuple[Verdict, str] |
         return None
     kinds = [kind for kind, _ in notes]
     return (Verdict.RULED if Verdict.RULED in kinds else Verdict.BETTER), "\n".join(text for _, text in notes)
+
+
+def ruled_fault(case: Case, answer: Any) -> str:
+    """Say what is illegal about a stream of which a ruling decides some part, or who has no node any more."""
+    stream, pods = open_stream(case), case.input["pods"]
+    upstream = case.raw["upstream"]
+    for index, raw in enumerate(pods):
+        mine, scene = completed(answer, index), scene_of(case, stream, raw)
+        if mine["pod"] != upstream[index]["pod"] or (mine["node"] is None) != ("message" in mine):
+            return f"[{index}] {mine['pod']}: {mine['node']}"
+        if mine["node"] is not None and (faults := placement_faults(scene, mine)):
+            return f"[{index}] illegal: {faults}"
+        advance(stream, pods, index)
+    return ""
+
+
+def placement_faults(scene: Scene, mine: Mapping[str, Any]) -> list[str]:
+    """List what is illegal about a step's placement."""
+    decision = decided(scene.pod, mine)
+    if mine.get("permit") == "Wait" and not (decision and decision.annotations):
+        decision = scene.cycle().decision  # what is held for who is never released is told nowhere
+    return ["no decision"] if decision is None else scene.faults(decision)
 
 
 def judge_item(
