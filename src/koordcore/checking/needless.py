@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.checking.nodes import STANDS_FOR
-from koordcore.checking.quotas import parents_of, quota_of
+from koordcore.checking.quota_chains import QuotaChains
 from koordcore.checking.room import overflow
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
@@ -110,38 +110,63 @@ class _Turn:
 
     def admitted(self, members: Sequence[Pod], back: Sequence[Pod]) -> Verdict:
         """Tell whether the members' quotas admit them although some victims stay."""
-        quotas = {quota.name: quota for quota in self.snapshot.of(ElasticQuota)}
-        policy = self.result.policy
-        if not quotas or not policy.filters("ElasticQuota"):
+        tree = self._quotas()
+        if tree is None:
             return True
-        setting = policy.plugin("ElasticQuota")
-        args = setting.args if setting and setting.args else QuotaPolicy()
-        spaces = {space: name for name, quota in sorted(quotas.items()) for space in quota.namespaces}
-
-        def chain(pod: Pod) -> list[str]:
-            own = quota_of(pod, quotas, spaces)
-            return [own, *(parents_of(own, quotas) if args.enable_check_parent_quota else ())]
-
-        asked = {name for pod in members for name in chain(pod)}
-        if not asked & quotas.keys():
+        asked = {name for pod in members for name in tree.chain(pod)}
+        if not asked & tree.quotas.keys():
             return True
-        held: dict[str, list[Pod]] = defaultdict(list)
+        stays = {pod.key for pod in back}
+        arriving = [pod for pods in self.coming.values() for pod in pods if pod.key not in stays]
+        held = tree.held((*self._running(back), *arriving))
+        sure = not tree.policy.guarantee_usage
+        for name in sorted(asked & tree.quotas.keys()):
+            used = total(pod.requests for pod in held[name])
+            names = {resource for pod in members for resource in pod.requests}
+            most, least = tree.quotas[name].max, tree.quotas[name].min
+            if any(used.get(one, 0) > most[one] for one in names & most.keys()):
+                return False
+            sure &= all(
+                used.get(one, 0) <= least.get(one, 0) and tree.kept(name, one, self.snapshot, held)
+                for one in names
+            )
+        return True if sure or not tree.policy.enable_runtime_quota else None
+
+    def promised_to(self, members: Sequence[Pod], group: Sequence[Pod]) -> bool:
+        """Tell whether some victims lie within the min of a quota that is none of the members'.
+
+        Nobody may borrow more because they leave (ruling 26).
+        """
+        tree = self._quotas()
+        if tree is None:
+            return False
+        own = {tree.chain(pod)[0] for pod in members}
+        held = tree.held(self._running(group))
+        names = {resource for pod in members for resource in pod.requests}
+
+        def within(pod: Pod) -> bool:
+            quota = tree.quotas.get(tree.chain(pod)[0])
+            if quota is None or quota.name in own:
+                return False
+            used = total(one.requests for one in held[quota.name])
+            return all(used.get(one, 0) <= quota.min.get(one, 0) for one in names & pod.requests.keys())
+
+        return all(map(within, group))
+
+    def _running(self, back: Sequence[Pod]) -> list[Pod]:
+        """Who runs when the plan's victims have left and some are back."""
         away = (self.gone | self.later) - {pod.key for pod in back}
         running = [pod for state in self.states.values() for pod in state.pods if pod.key not in away]
         known = {pod.key for pod in running}
-        stays = {pod.key for pod in back}
-        arriving = [pod for pods in self.coming.values() for pod in pods if pod.key not in stays]
-        for pod in (*running, *(one for one in back if one.key not in known), *arriving):
-            for name in chain(pod):
-                held[name].append(pod)
-        sure = True
-        for name in sorted(asked & quotas.keys()):
-            used = total(pod.requests for pod in held[name])
-            names = {resource for pod in members for resource in pod.requests}
-            if any(used.get(one, 0) > quotas[name].max[one] for one in names & quotas[name].max.keys()):
-                return False
-            sure &= all(used.get(one, 0) <= quotas[name].min.get(one, 0) for one in names)
-        return True if sure or not args.enable_runtime_quota else None
+        return [*running, *(one for one in back if one.key not in known)]
+
+    def _quotas(self) -> QuotaChains | None:
+        quotas = {quota.name: quota for quota in self.snapshot.of(ElasticQuota)}
+        policy = self.result.policy
+        if not quotas or not policy.filters("ElasticQuota"):
+            return None
+        setting = policy.plugin("ElasticQuota")
+        return QuotaChains.of(quotas, setting.args if setting and setting.args else QuotaPolicy())
 
 
 def check_needed(
@@ -217,7 +242,7 @@ def _check_groups(
 ) -> Iterator[Violation]:
     """Put back what leaves together, one group after the other."""
     for name, group in sorted(groups.items()):
-        if turn.admitted(own, group) is not True:
+        if not turn.promised_to(own, group) and turn.admitted(own, group) is not True:
             continue
         back: dict[str, list[Pod]] = defaultdict(list)
         for pod in group:

@@ -8,7 +8,7 @@ does not take its members is planned around.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -26,7 +26,7 @@ from koordcore.model.decisions import Bound, Nominated, Victim
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import Move, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
-from koordcore.model.quotas import ElasticQuota
+from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import Resources
 from koordcore.preemption.bounds import usable_up_to
@@ -37,9 +37,11 @@ from koordcore.preemption.plan import MOST_ROUNDS, deal_members, plan_preemption
 from koordcore.preemption.problem import Conflict, MemberShape, Pool, PreemptionProblem, Refuges
 from koordcore.preemption.setup import make_problem
 from koordcore.preemption.victims import amounts_of
+from koordcore.protocol.quota import quota_pod_of
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod, label_priority
 from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.lenders import chain_of, gives_back, staying_charged
 from koordcore.scheduling.gang_groups import Job, JobTable, network_tree
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.plugins.quota import QuotaPlugin
@@ -61,6 +63,8 @@ class _Claim:
     members: tuple[Pod, ...]
     """With their nodes set."""
     victims: tuple[PodKey, ...]
+    charged: frozenset[PodKey]
+    """Victims that their quotas go on counting, as far as this plan is concerned."""
 
 
 class Preemptor:
@@ -290,7 +294,7 @@ class Preemptor:
         classes = [self._plugins.class_of(pod) for pod in pods]
         if not any(isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes):
             return tuple(shapes)
-        with self._without([PodKey(*key.split("/", 1)) for key in problem.candidates.keys]):
+        with self._without([_key(key) for key in problem.candidates.keys]):
             return tuple(
                 attrs.evolve(shape, most=one.local_slots(most)) if isinstance(one, SchedulingClass) else shape
                 for shape, one in zip(shapes, classes, strict=True)
@@ -303,30 +307,41 @@ class Preemptor:
         limit: Callable[[QuotaLedger, str], Resources],
     ) -> tuple[Pool, ...]:
         """What the quotas still give, and what victims give back to them."""
-        if self._quota is None or not self._workspace.snapshot.of(ElasticQuota):
+        if self._ledger is None:
             return ()
         with self._without(()):
-            return quota_pools(self._quota.ledger, problem, members, self._workspace.snapshot, limit)
+            return quota_pools(self._ledger, problem, members, self._workspace.snapshot, limit)
 
     # -- dry runs --------------------------------------------------------------------------------------
 
     @contextmanager
-    def _without(self, victims: Sequence[PodKey]) -> Iterator[None]:
-        """Take pods off their nodes, those of earlier plans too, and put everything back in the end."""
+    def _without(self, victims: Sequence[PodKey], charged: frozenset[PodKey] = frozenset()) -> Iterator[None]:
+        """Take pods off their nodes, those of earlier plans too, and put everything back in the end.
+
+        Parameters
+        ----------
+        charged
+            Those of the victims that their quotas go on counting.
+        """
         workspace = self._workspace
         mark = workspace.checkpoint()
         earlier = [key for claim in self._claims for key in claim.victims]
+        staying = charged.union(*(claim.charged for claim in self._claims))
         for key in sorted({*earlier, *victims}):
             pod = workspace.snapshot.pod(key)
             row = workspace.layout.row_of[str(pod.node_name)] if pod is not None else -1
             if row >= 0 and key in workspace.pods_on(row):
-                self._plugins.removed(workspace.evict(key, row), row)
+                gone = workspace.evict(key, row)
+                self._plugins.removed(gone, row)
+                if key in staying and self._quota is not None:
+                    self._quota.charge(gone)
         for claim in self._claims:
             # What earlier plans promised is taken for real, with cards and CPUs, on the nodes as they are.
             for held in claim.members:
                 row = workspace.layout.row_of[str(held.node_name)]
                 forget_nominated(workspace, self._plugins, held)
-                place_there(workspace, self._plugins, held.at(None), row)
+                if place_there(workspace, self._plugins, held.at(None), row) is None:
+                    assume_nominated(workspace, self._plugins, held.at(None), str(held.node_name))
         try:
             yield
         finally:
@@ -341,16 +356,17 @@ class Preemptor:
         moves: IntVector,
     ) -> Conflict | None:
         """Bind every member where the plan has it, without the victims, and then whoever moves."""
-        keys = [PodKey(*problem.candidates.keys[one].split("/", 1)) for one in np.flatnonzero(chosen)]
+        keys = [_key(problem.candidates.keys[one]) for one in np.flatnonzero(chosen)]
         nodes, _ = deal_members(problem, counts)
         shape_of = {member.key: member.shape for member in problem.members}
         row_of = self._workspace.layout.row_of
         coming = [(pods[key], shape_of[key], row_of[node]) for key, node in nodes.items()]
         for one in np.flatnonzero(moves >= 0).tolist():
-            pod = self._workspace.snapshot.pod(PodKey(*problem.candidates.keys[one].split("/", 1)))
+            pod = self._workspace.snapshot.pod(_key(problem.candidates.keys[one]))
             assert pod is not None
             coming.append((unbound(pod), int(problem.shape_of_kind[one]), int(moves[one])))
-        with self._without(keys):
+        ledger = self._ledger
+        with self._without(keys, self._charged(keys, pods.values())):
             taken = np.zeros((len(problem.all_shapes), len(row_of)), dtype=np.int64)
             for pod, shape, row in coming:
                 taken[shape, row] += 1
@@ -360,11 +376,43 @@ class Preemptor:
                     nowhere = np.zeros(len(problem.all_shapes), dtype=np.int64)
                     if shape >= len(problem.shapes):
                         nowhere[shape] = taken[shape].sum()
-                    return Conflict(-1, nowhere, chosen)
+                    return Conflict(-1, nowhere, chosen | ~self._giving(problem, pods.values(), ledger))
                 placed = place_there(self._workspace, self._plugins, pod, row)
                 if placed is None or (placed.reservation and shape >= len(problem.shapes)):
                     return Conflict(row, taken[:, row], chosen)
         return None
+
+    def _charged(self, victims: Sequence[PodKey], members: Collection[Pod]) -> frozenset[PodKey]:
+        """Give the victims within a guaranteed min: nobody may borrow more because they leave."""
+        ledger = self._ledger
+        if ledger is None or not victims:
+            return frozenset()
+        found = (self._workspace.snapshot.pod(key) for key in victims)
+        leaving = [quota_pod_of(pod) for pod in found if pod is not None]
+        return staying_charged(ledger, leaving, *_asking(ledger, members))
+
+    def _giving(
+        self, problem: PreemptionProblem, members: Collection[Pod], ledger: QuotaLedger | None
+    ) -> BoolVector:
+        """Tell who may leave for the sake of the members' quotas, shape (V,)."""
+        if ledger is None:
+            return np.ones(len(problem.candidates), dtype=np.bool_)
+        mine, wanted = _asking(ledger, members)
+        pods = (self._workspace.snapshot.pod(_key(key)) for key in problem.candidates.keys)
+        asked = (None if pod is None else quota_pod_of(pod) for pod in pods)
+        given = (
+            pod is not None
+            and ledger.resolve(pod) not in BUILTIN_QUOTAS
+            and gives_back(ledger, pod, mine, wanted)
+            for pod in asked
+        )
+        return np.fromiter(given, np.bool_, len(problem.candidates))
+
+    @property
+    def _ledger(self) -> QuotaLedger | None:
+        """The quotas as they stand now; None where there are none."""
+        governed = self._quota is not None and bool(self._workspace.snapshot.of(ElasticQuota))
+        return self._quota.ledger if governed and self._quota is not None else None
 
     def _relocated(
         self, problem: PreemptionProblem, plan: PreemptionPlan, pods: Mapping[str, Pod]
@@ -386,7 +434,7 @@ class Preemptor:
         kinds: dict[Hashable, tuple[int, MemberShape, Pod]] = {}
         kind = np.full(len(problem.candidates), -1, dtype=np.int64)
         for one, key in enumerate(problem.candidates.keys):
-            pod = self._workspace.snapshot.pod(PodKey(*key.split("/", 1)))
+            pod = self._workspace.snapshot.pod(_key(key))
             if pod is None or pod.static or pod.daemon:
                 continue
             free = unbound(pod)
@@ -466,7 +514,8 @@ class Preemptor:
             # It runs where it ran until it is made anew, under a name of its own.
             anew = attrs.evolve(unbound(pod), name=f"{pod.name}~moved", uid="")
             members.append(assume_nominated(workspace, self._plugins, anew, move.node))
-        self._claims.append(_Claim(tuple(members), tuple(victim.pod for victim in plan.victims)))
+        victims = tuple(victim.pod for victim in plan.victims)
+        self._claims.append(_Claim(tuple(members), victims, self._charged(victims, pods.values())))
         self.plans.append(plan)
 
     def release(self) -> None:
@@ -474,6 +523,17 @@ class Preemptor:
         for claim in self._claims:
             for pod in claim.members:
                 forget_nominated(self._workspace, self._plugins, pod)
+
+
+def _key(text: str) -> PodKey:
+    return PodKey(*text.split("/", 1))
+
+
+def _asking(ledger: QuotaLedger, members: Iterable[Pod]) -> tuple[set[tuple[str, ...]], list[str]]:
+    """Chains of the members' quotas, and the resources that they ask for."""
+    asked = [quota_pod_of(pod) for pod in members]
+    wanted = sorted({name for pod in asked for name in pod.request})
+    return {chain_of(ledger, pod) for pod in asked}, wanted
 
 
 def _alike(one: Pool, other: Pool) -> bool:
@@ -490,6 +550,6 @@ def _nominated(plan: PreemptionPlan) -> list[Nominated]:
     for victim in plan.victims:
         by_member.setdefault(first.get(victim.node, somebody), []).append(victim)
     return [
-        Nominated(pod=PodKey(*key.split("/", 1)), node=node, victims=tuple(by_member.get(key, ())))
+        Nominated(pod=_key(key), node=node, victims=tuple(by_member.get(key, ())))
         for key, node in plan.nominations.items()
     ]

@@ -81,6 +81,10 @@ class QuotaPlugin(Plugin):
         # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
         self._change(self.ledger.untrack(quota_pod_of(pod)) if self._active else self.ledger)
 
+    def charge(self, pod: Pod) -> None:
+        """Go on counting a pod that was taken off its node, as if it ran there."""
+        self._change(self.ledger.track(quota_pod_of(pod)) if self._active else self.ledger)
+
     def promised(self, pod: Pod, row: int) -> None:
         """Count a pod that is nominated as if it ran."""
         self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)

@@ -1,0 +1,128 @@
+"""Preemption among quotas: whose leaving may count, and what the checker makes of it (ruling 26)."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from immutabledict import immutabledict
+
+from koordcore.checking import verify
+from koordcore.model.decisions import Nominated, Unschedulable, Victim
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionRules
+from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
+from koordcore.result import ScheduleResult
+from koordcore.scheduling import schedule
+from koordcore.snapshot import ClusterSnapshot
+
+RULES = PreemptionRules()
+NAME = "quota.scheduling.koordinator.sh/name"
+
+
+def quota(name: str, least: int, most: int, parent: str = ROOT_QUOTA) -> ElasticQuota:
+    inner = name == "dept"
+    cpus = [immutabledict(cpu=amount * 1000) for amount in (least, most)]
+    return ElasticQuota(
+        name=name, namespace="default", parent=parent, is_parent=inner, min=cpus[0], max=cpus[1]
+    )
+
+
+def pod(name: str, cpu: int, team: str, priority: int = 0, **labels: str) -> Pod:
+    return Pod(name=name, requests={"cpu": cpu * 1000}, labels={NAME: team, **labels}, priority=priority)
+
+
+def node(name: str, cpu: int, *pods: Pod) -> NodeState:
+    there = Node(name=name, allocatable={"cpu": cpu * 1000, "pods": 30})
+    return NodeState(there, tuple(pod.at(name) for pod in pods))
+
+
+def checked(parents: bool) -> Policy:
+    policy = Policy()
+    setting = policy.plugin("ElasticQuota")
+    assert setting is not None
+    args = QuotaPolicy(enable_check_parent_quota=parents)
+    return policy.with_plugin(attrs.evolve(setting, args=args))
+
+
+def victims(result: ScheduleResult) -> list[str]:
+    return [victim.pod.name for plan in result.preemptions for victim in plan.victims]
+
+
+def test_a_victim_is_needed_where_minima_are_scaled_down() -> None:
+    """Twelve CPUs are promised and nine are there: what lies within min is not certain to be admitted."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", 8, pod("low", 3, "a")), node("m", 1)],
+        pending=[pod("high", 2, "a", 10), pod("other", 6, "b")],
+        records=[quota("a", 6, 20), quota("b", 6, 20)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert victims(result) == ["low"]
+    assert verify(snapshot, result) == ()
+
+
+def department(least: int, *, own: int = 50) -> ClusterSnapshot:
+    """``a`` uses 16 of the 20 CPUs that the department may use, ``b`` one."""
+    running = [pod(f"a{number}", 4, "a", own) for number in range(4)]
+    return ClusterSnapshot(
+        nodes=[node("n", 97, *running, pod("theirs", 1, "b", 1))],
+        pending=[pod("high", 4, "a", 10)],
+        records=[quota("dept", 20, 20), quota("a", 5, 20, "dept"), quota("b", least, 20, "dept")],
+    )
+
+
+@pytest.mark.parametrize("parents", [False, True])
+def test_nobody_within_a_guaranteed_min_leaves_so_that_others_may_borrow(parents: bool) -> None:
+    """There is room on the node; more for ``a`` would have to be taken from what ``b`` is promised."""
+    snapshot = department(8)
+    result = schedule(snapshot, policy=checked(parents), preempt=RULES)
+    assert [type(one) for one in result.decisions] == [Unschedulable]
+    result = schedule(department(8, own=0), policy=checked(parents), preempt=RULES)
+    assert victims(result) == ["a0"]
+    assert verify(department(8, own=0), result) == ()
+
+
+def test_what_lies_above_its_min_may_leave_for_a_quota() -> None:
+    """With its parent's limit checked ``b``, who is promised nothing, gives back what the parent lacks."""
+    snapshot = department(0)
+    result = schedule(snapshot, policy=checked(parents=True), preempt=RULES)
+    assert victims(result) == ["theirs"]
+    assert verify(snapshot, result) == ()
+
+
+def test_for_room_a_less_important_pod_leaves_whatever_its_quota() -> None:
+    far = attrs.evolve(node("m", 97), node=attrs.evolve(node("m", 97).node, unschedulable=True))
+    snapshot = attrs.evolve(department(8), nodes=[far, node("n", 4, pod("theirs", 1, "b", 1))])
+    result = schedule(snapshot, preempt=RULES)
+    assert victims(result) == ["theirs"]
+    assert verify(snapshot, result) == ()
+
+
+def test_the_checker_names_who_leaves_so_that_others_may_borrow() -> None:
+    snapshot = department(8, own=0)
+    result = schedule(snapshot, preempt=RULES)
+    (decision,), (plan,) = result.decisions, result.preemptions
+    assert isinstance(decision, Nominated)
+    theirs = snapshot.nodes[0].pods[-1]
+    forged = (Victim(theirs.key, "n", 1, str(theirs.key)),)
+    told = attrs.evolve(
+        result,
+        decisions=(attrs.evolve(decision, victims=forged),),
+        preemptions=(attrs.evolve(plan, victims=forged),),
+    )
+    assert [(one.subject, one.message) for one in verify(snapshot, told)] == [
+        ("default/theirs", "could stay: default/high fits all the same")
+    ]
+
+
+def test_no_eviction_helps_a_pod_that_may_not_be_preempted_beyond_its_min() -> None:
+    """Whoever uses the min of such pods is protected as well."""
+    guarded = "quota.scheduling.koordinator.sh/preemptible"
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", 20, pod("low", 1, "a"))],
+        pending=[pod("high", 5, "a", 10, **{guarded: "false"})],
+        records=[quota("a", 2, 20)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert [type(one) for one in result.decisions] == [Unschedulable]
