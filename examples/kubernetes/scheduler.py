@@ -211,9 +211,8 @@ def _requests(
         one = Request.of(call)
         if one.pod is not None:
             one = _pinned(one, snapshot)
-        said = (
-            one.subresource == "status" and set(one.body["status"]) == {"conditions"} and one.pod is not None
-        )
+        told = one.body["status"].get("conditions", ()) if one.subresource == "status" and one.pod else ()
+        said = any(condition["type"] == "PodScheduled" for condition in told)
         (remarks if said else requests).append(one)
     leaving = {one.pod for one in requests if one.subresource == "eviction"}
     for key in going:

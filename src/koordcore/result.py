@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
-from koordcore.model.pods import PodKey
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionPlan
+from koordcore.protocol.preemption import PREEMPTED_REASON
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["ScheduleResult"]
+__all__ = ["ScheduleResult", "with_victims_told"]
 
 
 @attrs.frozen(kw_only=True)
@@ -54,3 +57,20 @@ class ScheduleResult:
         """Give one pod's decision; ``None`` when it was not asked about. A text is ``"namespace/name"``."""
         key = PodKey.of(pod)
         return next((one for one in self.decisions if one.pod == key), None)
+
+
+def with_victims_told(snapshot: ClusterSnapshot, plans: Iterable[PreemptionPlan]) -> ClusterSnapshot:
+    """Write on the victims of some plans that they are to leave, and for whom; they are still there."""
+    job_of = {victim.pod: plan.job for plan in plans for victim in plan.victims}
+    nodes = {snapshot.location[key] for key in job_of if key in snapshot.location}
+    if not nodes:
+        return snapshot
+    pods = {
+        name: tuple(_told(pod, job_of) if pod.key in job_of else pod for pod in snapshot.node(name).pods)
+        for name in sorted(nodes)
+    }
+    return snapshot.with_pods(pods, snapshot.pending, snapshot.records)
+
+
+def _told(pod: Pod, job_of: Mapping[PodKey, str]) -> Pod:
+    return attrs.evolve(pod, disruption=PREEMPTED_REASON, preempted_by=job_of[pod.key])

@@ -14,7 +14,7 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import HostPort, Pod
 from koordcore.model.preemption import Move, PreemptionPlan, PreemptionRules
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
-from koordcore.result import ScheduleResult
+from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 from tests.preemption.test_flow import node, pod
@@ -40,7 +40,11 @@ def forged(
     decisions = list(result.decisions)
     decisions[number] = attrs.evolve(decision, victims=(*decision.victims, *added))
     changed: PreemptionPlan = attrs.evolve(plan, victims=(*plan.victims, *added), moves=tuple(moves))
-    found = verify(snapshot, attrs.evolve(result, decisions=tuple(decisions), preemptions=(changed,)))
+    told = with_victims_told(result.snapshot, (changed,))
+    found = verify(
+        snapshot,
+        attrs.evolve(result, decisions=tuple(decisions), preemptions=(changed,), snapshot=told),
+    )
     return [(one.subject, one.message) for one in found]
 
 
@@ -133,5 +137,6 @@ def test_plan_and_decisions_say_the_same() -> None:
     snapshot = ClusterSnapshot(nodes=[node("n1", 4000, pod("a", 4000))], pending=[pod("p", 4000, 10)])
     result = planned(snapshot)
     (plan,) = result.preemptions
-    silent = attrs.evolve(result, preemptions=(attrs.evolve(plan, victims=()),))
+    untold = snapshot.with_pending(*result.snapshot.pending)
+    silent = attrs.evolve(result, preemptions=(attrs.evolve(plan, victims=()),), snapshot=untold)
     assert [one.message for one in verify(snapshot, silent)] == ["is not in both, the plan and the decisions"]

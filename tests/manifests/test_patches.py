@@ -106,9 +106,22 @@ def test_victims_are_evicted_once_before_their_places_are_promised() -> None:
         Nominated(pod=PodKey("default", "q"), node="n1", victims=(victim,)),
     )
     assert [(call["path"].rpartition("pods/")[2], call["verb"]) for call in calls] == [
+        ("v/status", "patch"),
         ("v/eviction", "create"),
         ("p/status", "patch"),
         ("q/status", "patch"),
     ]
-    assert calls[0]["body"]["kind"] == "Eviction"
-    assert calls[1]["body"] == {"status": {"nominatedNodeName": "n1"}}
+    assert calls[0]["body"] == {
+        "status": {
+            "conditions": [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "PreemptionByScheduler",
+                    "message": "koordcore: preempting to accommodate default/p",
+                }
+            ]
+        }
+    }
+    assert calls[1]["body"]["kind"] == "Eviction"
+    assert calls[2]["body"] == {"status": {"nominatedNodeName": "n1"}}

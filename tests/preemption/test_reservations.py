@@ -70,10 +70,11 @@ def test_a_reservation_names_who_has_to_leave_and_is_placed_once_they_have() -> 
     assert placed.node == "n2"
 
 
-def test_planning_again_gives_the_same_plan() -> None:
+def test_planning_again_preempts_nobody_more() -> None:
     first = run(crowded(waiting()))
     again = run(first.snapshot)
-    assert again.preemptions == first.preemptions
+    assert victims(again) == []
+    assert again.snapshot == first.snapshot
 
 
 def test_its_room_is_kept_until_it_is_placed() -> None:
@@ -138,7 +139,8 @@ def test_an_owner_has_whoever_uses_its_reservation_leave() -> None:
 
 
 def test_the_controller_is_told_to_evict() -> None:
-    eviction, nomination = patches(run(crowded(waiting())))
+    condition, eviction, nomination = patches(run(crowded(waiting())))
+    assert (str(condition.pod), condition.subresource) == ("default/c", "status")
     assert (str(eviction.pod), eviction.subresource) == ("default/c", "eviction")
     assert nomination.reservation == "r1"
     assert nomination.body == {"metadata": {"annotations": {"koordcore.io/nominated-node": "n2"}}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -17,6 +17,7 @@ from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["check_result"]
 
+LEAVES_FOR_OTHERS: Final = "PreemptionByScheduler"
 Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
 
 
@@ -121,6 +122,9 @@ def _check_snapshot(
     decided: Mapping[PodKey, PodDecision] = {one.pod: one for one in result.decisions}
     if [state.node for state in snapshot.nodes] != [state.node for state in result.snapshot.nodes]:
         yield Violation(ViolationKind.SNAPSHOT, "nodes", "are not the same before and after")
+    told = {victim.pod: plan.job for plan in result.preemptions for victim in plan.victims}
+    for key in told.keys() & before.keys():
+        before[key] = attrs.evolve(before[key], disruption=LEAVES_FOR_OTHERS, preempted_by=told[key])
     reserving = result.policy.plugin("Reservation") is not None
     if _records(snapshot, reserving) != _records(result.snapshot, reserving):
         yield Violation(ViolationKind.SNAPSHOT, "records", "are not the same before and after")

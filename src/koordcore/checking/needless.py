@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore.checking.leaving import leaving_anyhow
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.quota_chains import QuotaChains
 from koordcore.checking.room import overflow
@@ -55,7 +56,7 @@ class _Turn:
     later
         Pods that were placed after the plan.
     gone
-        Victims of this plan and of the earlier ones.
+        Victims of this plan and of the earlier ones, and who leaves anyhow.
     coming, promised
         Members and pods that move, by node; pods that were nominated before.
     """
@@ -213,7 +214,7 @@ def check_needed(
             result=result,
             states=states,
             later=frozenset(later),
-            gone=frozenset(gone),
+            gone=leaving_anyhow(snapshot, own).union(gone),
             coming=coming,
             promised=_promised(snapshot, own, placed),
         )

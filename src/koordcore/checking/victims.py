@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from koordcore.checking.leaving import PROTECTING, leaving_anyhow
 from koordcore.checking.needless import check_needed
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.placement import check_place
@@ -21,11 +22,6 @@ from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["check_victims", "gang_minimums"]
 
-PROTECTING = (
-    ("scheduling.koordinator.sh/disable-preemptible", "true"),
-    ("quota.scheduling.koordinator.sh/preemptible", "false"),
-)
-
 
 def check_victims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     """Nobody leaves who may not, or for nothing; whoever is nominated fits afterwards."""
@@ -40,7 +36,7 @@ def check_victims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator
     yield from _check_gangs(snapshot, running, victims, nominated, result)
     yield from _check_moves(snapshot, result, running)
     gone = {key: running[key] for key in victims if key in running}
-    yield from _check_room(result, nominated, pods, gone)
+    yield from _check_room(snapshot, result, nominated, pods, gone)
     members = _members(running)
     yield from check_needed(snapshot, result, members, gang_minimums(snapshot, members))
 
@@ -79,6 +75,8 @@ def _check_rights(
             if pod is None or pod.node_name != victim.node:
                 yield Violation(ViolationKind.VICTIM, subject, f"does not run on {victim.node}")
                 continue
+            if pod.leaving:
+                yield Violation(ViolationKind.VICTIM, subject, "leaves anyhow and is evicted again")
             against = least.get(victim.pod, pods[one.pod].priority)
             if pod.priority >= against:
                 message = f"has priority {pod.priority} and would leave for {against}"
@@ -123,11 +121,11 @@ def _check_gangs(
 
 
 def _members(running: Mapping[PodKey, Pod]) -> dict[str, list[Pod]]:
-    """Give the pods of every gang that runs, by its id."""
+    """Give the pods of every gang that runs, by its id; whoever leaves anyhow is none of them."""
     members: dict[str, list[Pod]] = defaultdict(list)
     for pod in running.values():
         name = gang_name(pod.labels, pod.annotations)
-        if name:
+        if name and not pod.leaving:
             members[f"{pod.namespace}/{name}"].append(pod)
     return members
 
@@ -153,7 +151,11 @@ def _lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str
 
 
 def _check_room(
-    result: ScheduleResult, nominated: list[Nominated], pods: Mapping[PodKey, Pod], gone: Mapping[PodKey, Pod]
+    snapshot: ClusterSnapshot,
+    result: ScheduleResult,
+    nominated: list[Nominated],
+    pods: Mapping[PodKey, Pod],
+    gone: Mapping[PodKey, Pod],
 ) -> Iterator[Violation]:
     """On every node to which somebody comes, what stays and what comes fits together."""
     if not result.policy.filters("NodeResourcesFit"):
@@ -169,7 +171,8 @@ def _check_room(
     for node in sorted(coming):
         if node not in states:
             continue
-        staying = [pod for pod in states[node].pods if pod.key not in gone]
+        away = {*gone, *leaving_anyhow(snapshot, coming[node])}
+        staying = [pod for pod in states[node].pods if pod.key not in away]
         holders = [pod for pod in staying if pod.annotations.get(STANDS_FOR) == "true"]
         lent = [_lent(result.snapshot, holder, coming[node]) for holder in holders]
         found = overflow(states[node].node, staying, coming[node], result.policy, lent=lent)

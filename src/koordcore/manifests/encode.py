@@ -22,6 +22,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import Container, HostPort, OwnerReference, Pod
 from koordcore.model.resources import Resources, format_resources
 from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
+from koordcore.protocol.preemption import format_preempted
 
 __all__ = [
     "format_time",
@@ -170,7 +171,8 @@ def _pod_conditions(pod: Pod) -> list[Object]:
     if pod.ready:
         conditions.append({"type": "Ready", "status": "True"})
     if pod.disruption:
-        conditions.append({"type": "DisruptionTarget", "status": "True", "reason": pod.disruption})
+        told = {"message": format_preempted(pod.preempted_by)} if pod.preempted_by else {}
+        conditions.append({"type": "DisruptionTarget", "status": "True", "reason": pod.disruption, **told})
     return conditions
 
 

@@ -16,6 +16,7 @@ from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulab
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation, ReservationCondition, ReservationPhase
 from koordcore.model.resources import format_resources
+from koordcore.protocol.preemption import PREEMPTED_REASON, format_preempted
 from koordcore.protocol.reservation import NOMINATED_NODE, RESERVATION_ALLOCATED, allocated_reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
@@ -77,7 +78,9 @@ def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Cal
 
     A bound pod gets its labels and annotations first and its Binding then, as upstream does in PreBind and
     Bind. A pod that cannot be placed gets the condition ``PodScheduled=False`` with the text of its event.
-    Victims are evicted once, however many pods they make room for.
+    Victims are evicted once, however many pods they make room for. Before that they get the condition
+    ``DisruptionTarget`` with the reason ``PreemptionByScheduler``, as the stock scheduler sets it, so that
+    whoever reads the cluster next waits for them.
 
     Parameters
     ----------
@@ -94,7 +97,7 @@ def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Cal
         if one is None:
             calls += _calls(result.snapshot, decision, now, evicted)
         else:
-            calls += _evictions(decision, evicted)
+            calls += _evictions(result.snapshot, decision, now, evicted)
             calls += _about_reservation(one, decision, now)
             calls += _owners_taken_in(result, one, decision)
     return tuple(calls)
@@ -107,21 +110,27 @@ def _calls(
         case Bound():
             yield from _bound(snapshot, decision)
         case Unschedulable():
-            yield _condition(decision.pod, _UNSCHEDULABLE, decision.message, now)
+            yield _unscheduled(decision.pod, _UNSCHEDULABLE, decision.message, now)
         case Waiting():
             pod = snapshot.pod(decision.pod)
             gated = pod is not None and pod.gated
-            yield _condition(decision.pod, _GATED if gated else _UNSCHEDULABLE, decision.reason, now)
+            yield _unscheduled(decision.pod, _GATED if gated else _UNSCHEDULABLE, decision.reason, now)
         case Nominated():
-            yield from _evictions(decision, evicted)
+            yield from _evictions(snapshot, decision, now, evicted)
             yield _status(decision.pod, {"nominatedNodeName": decision.node})
 
 
-def _evictions(decision: PodDecision, evicted: set[PodKey]) -> Iterator[Call]:
+def _evictions(
+    snapshot: ClusterSnapshot, decision: PodDecision, now: datetime | None, evicted: set[PodKey]
+) -> Iterator[Call]:
     """Evict whoever has to leave for a pod or a reservation, once."""
     for victim in decision.victims if isinstance(decision, Nominated) else ():
         if victim.pod not in evicted:
             evicted.add(victim.pod)
+            pod = snapshot.pod(victim.pod)
+            job = pod.preempted_by if pod is not None else ""
+            message = format_preempted(job or str(decision.pod))
+            yield _condition(victim.pod, "DisruptionTarget", "True", PREEMPTED_REASON, message, now)
             yield _eviction(victim)
 
 
@@ -209,9 +218,13 @@ def _bound(snapshot: ClusterSnapshot, decision: Bound) -> Iterator[Call]:
     yield Call(verb="create", pod=decision.pod, subresource="binding", body=body)
 
 
-def _condition(pod: PodKey, reason: str, message: str, now: datetime | None) -> Call:
+def _unscheduled(pod: PodKey, reason: str, message: str, now: datetime | None) -> Call:
+    return _condition(pod, "PodScheduled", "False", reason, message, now)
+
+
+def _condition(pod: PodKey, kind: str, status: str, reason: str, message: str, now: datetime | None) -> Call:
     time = {} if now is None else {"lastTransitionTime": format_time(now)}
-    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message, **time}
+    condition = {"type": kind, "status": status, "reason": reason, "message": message, **time}
     return _status(pod, {"conditions": [condition]})
 
 

@@ -46,6 +46,7 @@ from koordcore.protocol.fields import (
     required,
     show,
 )
+from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
 from koordcore.protocol.selectors import as_affinity, as_spread_constraints, as_tolerations
 
 __all__ = ["PodReading", "pod_from_manifest", "read_pod", "resolve_priority"]
@@ -177,6 +178,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         deleted=meta.deleted,
         ready=conditions.get("Ready", {}).get("status") == "True",
         disruption=_disruption(reading, conditions),
+        preempted_by=_preempted_by(reading, conditions),
         kubernetes_qos=reading.take(status, "qosClass", "status", as_str, ""),
         node_selector=reading.recall(spec, "nodeSelector", "spec", as_labels, _NO_LABELS),
         affinity=reading.recall(spec, "affinity", "spec", as_affinity, None),
@@ -406,6 +408,15 @@ def _disruption(reading: Reading, conditions: Mapping[str, Mapping[str, Json]]) 
     if condition.get("status") != "True":
         return ""
     return reading.take(condition, "reason", "status.conditions[DisruptionTarget]", as_str, "")
+
+
+def _preempted_by(reading: Reading, conditions: Mapping[str, Mapping[str, Json]]) -> str:
+    """Give for whom the pod was told to leave, where a plan of ours says so."""
+    if _disruption(reading, conditions) != PREEMPTED_REASON:
+        return ""
+    condition = conditions["DisruptionTarget"]
+    where = "status.conditions[DisruptionTarget]"
+    return parse_preempted(reading.take(condition, "message", where, as_str, ""))
 
 
 def _infeasible(status: Mapping[str, Json], conditions: Mapping[str, Mapping[str, Json]]) -> bool:

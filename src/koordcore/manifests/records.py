@@ -40,7 +40,7 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocated_reservation
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
-from koordcore.result import ScheduleResult
+from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.snapshot import ClusterSnapshot, bind
 
 __all__ = ["decision_from_record", "decision_record", "result_from_record", "result_record"]
@@ -89,6 +89,7 @@ def preemption_record(plan: PreemptionPlan) -> dict[str, Any]:
         "layer": plan.layer,
         "domain": plan.domain,
         "alternative": {"where": other.where, "damage": attrs.asdict(other.damage)} if other else None,
+        **({"leaving": [_victim_record(one) for one in plan.leaving]} if plan.leaving else {}),
     }
 
 
@@ -170,6 +171,7 @@ def _preemption(value: Json) -> PreemptionPlan:
         layer=optional(raw, "layer", as_str, ""),
         domain=optional(raw, "domain", as_str, ""),
         alternative=optional(raw, "alternative", _alternative, None),
+        leaving=optional(raw, "leaving", list_of(_victim), ()),
     )
 
 
@@ -294,12 +296,13 @@ def result_from_record(
     running = [pod for pod in owners if pod.node_name is not None]
     after = after.forget(*(pod.key for pod in running)).assume(*placed.values(), *running)
     used = with_decided_users(after.of(Reservation), decisions, lambda name: after.node(name).pods, None)
+    plans = optional(raw, "preemptions", list_of(_preemption), ())
     return ScheduleResult(
         decisions=decisions,
-        snapshot=after.with_records(*used) if used else after,
+        snapshot=with_victims_told(after.with_records(*used) if used else after, plans),
         jobs=optional(raw, "jobs", list_of(_job), ()),
         together=optional(raw, "together", list_of(_joint), ()),
-        preemptions=optional(raw, "preemptions", list_of(_preemption), ()),
+        preemptions=plans,
         policy=policy,
         stats=optional(raw, "stats", _counts, {}),
     )

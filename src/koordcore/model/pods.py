@@ -304,6 +304,9 @@ class Pod:
     disruption
         Reason of the condition DisruptionTarget while that is true, such as ``PreemptionByScheduler``; empty
         otherwise.
+    preempted_by
+        For whom it was told to leave: ``namespace/name`` of a pod, or ids of gangs joined by commas; empty
+        for nobody.
     kubernetes_qos
         ``status.qosClass`` where the object says it; empty where it follows from the containers.
     node_selector, affinity, tolerations, spread_constraints, host_ports, claims
@@ -352,6 +355,7 @@ class Pod:
     deleted: datetime | None = None
     ready: bool = False
     disruption: str = ""
+    preempted_by: str = ""
     kubernetes_qos: str = ""
     node_selector: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     affinity: Affinity | None = None
@@ -402,6 +406,11 @@ class Pod:
     def terminating(self) -> bool:
         """The pod was deleted and still holds its room."""
         return self.deleted is not None and not self.finished
+
+    @property
+    def leaving(self) -> bool:
+        """The pod holds its room only until it has gone: it terminates, or was told to leave."""
+        return (self.deleted is not None or bool(self.preempted_by)) and not self.finished
 
     @property
     def bound(self) -> bool:

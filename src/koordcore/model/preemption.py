@@ -174,6 +174,9 @@ class PreemptionPlan:
         Victims that find room elsewhere, and where: they leave their node all the same.
     alternative
         The cheapest plan elsewhere, as far as it was looked for.
+    leaving
+        Pods on the members' nodes that leave anyhow and whose room the plan counts on; they cost nothing and
+        are not evicted again.
     job
         For whom: ids of its gangs joined by commas, or the pod's key; empty where nobody asked by name.
     """
@@ -188,6 +191,7 @@ class PreemptionPlan:
     domain: str = ""
     moves: tuple[Move, ...] = ()
     alternative: Alternative | None = None
+    leaving: tuple[Victim, ...] = ()
     job: str = ""
 
 

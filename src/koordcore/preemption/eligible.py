@@ -10,7 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PreemptionPolicy
-from koordcore.protocol.preemption import PREEMPTED_REASON, is_protected
+from koordcore.protocol.preemption import EVICTED_REASON, PREEMPTED_REASON, is_protected
 
 __all__ = [
     "ATTEMPTED",
@@ -33,6 +33,8 @@ ATTEMPTED: Final = "preemption already attempted by %s with message %s"
 StatusCode = str
 """A filter's verdict about a node, in upstream's spelling; a node without one is unresolvable."""
 
+_FOR_OTHERS: Final = frozenset({PREEMPTED_REASON, EVICTED_REASON})
+"""Why a pod leaves a node that is nominated for somebody more important (ruling 29)."""
 UNRESOLVABLE: Final = "UnschedulableAndUnresolvable"
 
 
@@ -89,7 +91,7 @@ def terminating_victims(pending: Iterable[Pod], on_node: Mapping[str, Iterable[P
     for member in pending:
         node = member.nominated_node
         for pod in on_node.get(node or "", ()):
-            if pod.terminating and pod.disruption == PREEMPTED_REASON and may_evict(member, pod):
+            if pod.leaving and pod.disruption in _FOR_OTHERS and may_evict(member, pod):
                 found[str(pod.key)] = str(node)
                 break
     return found

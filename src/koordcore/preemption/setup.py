@@ -20,13 +20,19 @@ from koordcore.model.resources import PODS, counted
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.preemption.candidates import NodeRefusal, Refuse
 from koordcore.preemption.problem import MemberShape, PreemptionProblem
-from koordcore.preemption.victims import RunningPods, amounts_of, collect_candidates, running_pods
+from koordcore.preemption.victims import (
+    RunningPods,
+    amounts_of,
+    collect_candidates,
+    given_up,
+    running_pods,
+)
 from koordcore.protocol.gang import parse_topology_index
 from koordcore.scoring.labels import fit_selector, fit_taints, fit_term, fit_unschedulable
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["NodeMask", "make_problem", "plain_mask", "plain_refusals"]
+__all__ = ["NodeMask", "leaving_pods", "make_problem", "plain_mask", "plain_refusals"]
 
 NodeMask: TypeAlias = Callable[[Pod], tuple[Hashable, BoolVector, IntVector]]
 """Gives what tells shapes apart, the nodes where evictions could make room for the pod, shape (N,), and what
@@ -91,6 +97,13 @@ def _running_again(
     return value if same else _running(snapshot)
 
 
+def leaving_pods(
+    snapshot: ClusterSnapshot, preemptor: Pod, gone: frozenset[PodKey] = frozenset()
+) -> tuple[Pod, ...]:
+    """List the pods of a snapshot that leave anyhow and whose room a preemptor may count on."""
+    return given_up(snapshot.derived(_running, _running_again), preemptor, gone)
+
+
 def make_problem(
     snapshot: ClusterSnapshot,
     preemptor: Pod,
@@ -137,7 +150,8 @@ def make_problem(
 
     Notes
     -----
-    Pods of others that are nominated to a node and at least as important count as if they ran there.
+    Pods of others that are nominated to a node and at least as important count as if they ran there. The room
+    of pods that are leaving already and that the preemptor might evict counts as free (ruling 29).
     """
     layout = snapshot.layout
     masks = _plain(layout) if mask is None else mask
@@ -159,8 +173,11 @@ def make_problem(
         if row is not None and pod.key not in mine and pod.priority >= preemptor.priority:
             room[:, row] -= amounts_of(layout, pod)
     budgets = snapshot.of(PodDisruptionBudget)
+    running = snapshot.derived(_running, _running_again)
+    for pod in leaving_pods(snapshot, preemptor, gone):
+        room[:, layout.row_of[str(pod.node_name)]] += amounts_of(layout, pod)
     candidates, jobs = collect_candidates(
-        snapshot.derived(_running, _running_again),
+        running,
         preemptor,
         minimums=minimums,
         budgets=budgets,

@@ -15,7 +15,7 @@ from koordcore.preemption.problem import Candidates, Jobs
 from koordcore.protocol.gang import gang_name
 from koordcore.protocol.preemption import is_protected
 
-__all__ = ["RunningPods", "amounts_of", "collect_candidates", "covers", "running_pods"]
+__all__ = ["RunningPods", "amounts_of", "collect_candidates", "covers", "given_up", "running_pods"]
 
 
 def covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
@@ -52,8 +52,8 @@ class RunningPods:
         The pods, and ``namespace/name`` of each.
     node, amounts, priority
         Row of its node, what it holds, shape (R, V), and its priority.
-    evictable
-        Neither protected nor static, shape (V,).
+    evictable, leaving
+        Neither protected nor static; about to go anyhow, shape (V,).
     names
         Whatever may be a job's name, sorted: the pods' keys and the ids of gangs.
     own, gang
@@ -66,6 +66,7 @@ class RunningPods:
     amounts: IntMatrix
     priority: IntVector
     evictable: BoolVector
+    leaving: BoolVector
     names: tuple[str, ...]
     own: IntVector
     gang: IntVector
@@ -106,10 +107,24 @@ def running_pods(layout: ClusterLayout, bound: Iterable[Pod]) -> RunningPods:
         amounts=np.zeros(size, dtype=np.int64) if table is None else table[:, shapes],
         priority=np.array([pod.priority for pod in pods], dtype=np.int64),
         evictable=np.array([not is_protected(pod.labels) and not pod.static for pod in pods], dtype=np.bool_),
+        leaving=np.array([pod.leaving for pod in pods], dtype=np.bool_),
         names=names,
         own=np.array([index[key] for key in keys], dtype=np.int64),
         gang=np.array([index.get(gang, -1) for gang in gangs], dtype=np.int64),
     )
+
+
+def given_up(running: RunningPods, preemptor: Pod, gone: frozenset[PodKey] = frozenset()) -> tuple[Pod, ...]:
+    """List the pods whose room a preemptor may count on without evicting them: they are leaving already.
+
+    Parameters
+    ----------
+    gone
+        Pods that have left as far as this question goes.
+    """
+    mask = running.leaving & running.evictable & (running.priority < preemptor.priority)
+    pods = (running.pods[one] for one in np.flatnonzero(mask).tolist())
+    return tuple(pod for pod in pods if pod.key not in gone)
 
 
 def collect_candidates(
@@ -122,7 +137,7 @@ def collect_candidates(
     gone: frozenset[PodKey] = frozenset(),
     restart: Callable[[Pod], int] | None = None,
 ) -> tuple[Candidates, Jobs]:
-    """List who may leave for a preemptor.
+    """List who may leave for a preemptor; whoever is leaving already is none of them.
 
     Parameters
     ----------
@@ -146,7 +161,7 @@ def collect_candidates(
     candidates, jobs
         By node, then key; jobs by name.
     """
-    there = ~running.marked(gone)
+    there = ~running.marked(gone) & ~running.leaving
     listed = there & running.evictable & (running.priority < preemptor.priority) & ~running.marked(protected)
     in_gang = running.gang >= 0
     governed = [running.names[gang] in minimums for gang in running.gang[in_gang].tolist()]

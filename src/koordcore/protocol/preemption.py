@@ -11,12 +11,15 @@ from koordcore.protocol.quota import is_preemptible
 
 __all__ = [
     "DISABLE_PREEMPTIBLE",
+    "EVICTED_REASON",
     "POLICY",
     "PREEMPTED_REASON",
     "QUESTIONED_OBJECT_KEY",
     "format_diagnosis",
+    "format_preempted",
     "is_protected",
     "parse_policy",
+    "parse_preempted",
     "preemption_disabled",
     "transformed_policy",
 ]
@@ -26,6 +29,19 @@ DISABLE_PREEMPTIBLE: Final = "scheduling.koordinator.sh/disable-preemptible"
 QUESTIONED_OBJECT_KEY: Final = "scheduling.koordinator.sh/questioned-object-key"
 PREEMPTED_REASON: Final = "PreemptionByScheduler"
 """Reason of the condition DisruptionTarget that a preemptor sets on its victims."""
+EVICTED_REASON: Final = "EvictionByEvictionAPI"
+"""Reason that the eviction API writes there itself, in whoever's name it is called."""
+_PREEMPTED: Final = "koordcore: preempting to accommodate "
+
+
+def format_preempted(job: str) -> str:
+    """Write the message of that condition: for whom the pod leaves."""
+    return _PREEMPTED + job
+
+
+def parse_preempted(message: str) -> str:
+    """Read for whom a pod leaves; empty for a message that somebody else wrote."""
+    return message.removeprefix(_PREEMPTED) if message.startswith(_PREEMPTED) else ""
 
 
 def parse_policy(labels: Mapping[str, str]) -> PreemptionPolicy | None:

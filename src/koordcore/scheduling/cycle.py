@@ -20,7 +20,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import Reservation, ReservationArgs, ReservationMatching
-from koordcore.result import ScheduleResult
+from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
 
@@ -219,6 +219,8 @@ class SchedulingCycle:
         if self._lasting and self.workspace.snapshot is end:
             hand_back(self.workspace, self.plugins, self.policy)
         end = _nominate(end, self.decisions)
+        if self._preemptor is not None:
+            end = with_victims_told(end, self._preemptor.plans)
         if self.policy.plugin("Reservation") is not None:
             from koordcore.reservations.cache import without_holders
 

@@ -27,5 +27,12 @@ def unbound(pod: Pod) -> Pod:
     """Give the pod that its owner makes anew: without node and without what it held there."""
     kept = {name: text for name, text in pod.annotations.items() if name not in _HOLDINGS}
     return attrs.evolve(
-        pod, node_name=None, phase=PodPhase.PENDING, annotations=kept, ready=False, deleted=None
+        pod,
+        node_name=None,
+        phase=PodPhase.PENDING,
+        annotations=kept,
+        ready=False,
+        deleted=None,
+        disruption="",
+        preempted_by="",
     )

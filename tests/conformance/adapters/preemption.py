@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -116,7 +117,6 @@ class World:
 
     @cached_property
     def spec(self) -> NetworkTopologySpec | None:
-        import json
 
         raw = self.raw.get("topologySpec")
         return None if raw is None else parse_topology_spec(json.dumps(raw))
@@ -296,6 +296,7 @@ def no_room(world: World, gone: Mapping[str, Pod], placed: Mapping[str, str]) ->
     for node in sorted(set(placed.values())):
         allocatable = world.snapshot.node(node).node.allocatable
         there = [pod for pod in world.on_node[node] if str(pod.key) not in gone]
+        there = [pod for pod in there if not (pod.leaving and may_evict(world.trigger, pod))]  # ruling 29
         there += [pod for pod in others if pod.nominated_node == node]
         fresh = [members[key] for key, where in placed.items() if where == node]
         if len(there) + len(fresh) > allocatable.get("pods", 0):
@@ -444,7 +445,19 @@ def topology(case: Case) -> Any:
     }
 
 
-@subject("preemption.eligible")
+def judge_eligible(case: Case, answer: Any) -> tuple[Verdict, str]:
+    """Ruling 29: pods that the eviction API takes away count; without them the answer is upstream's."""
+    report = difference(case.raw["expect"], answer)
+    if not report:
+        return Verdict.EQUAL, ""
+    text = json.dumps(case.input).replace("EvictionByEvictionAPI", "")
+    plain = attrs.evolve(case, input=json.loads(text))
+    if not difference(case.raw["expect"], eligible(plain)):
+        return Verdict.RULED, "a pod evicted by the API leaves a nominated node"
+    return Verdict.WRONG, report
+
+
+@subject("preemption.eligible", judge=judge_eligible)
 def eligible(case: Case) -> Any:
     if case.input["kind"] == "policy":
         pod = pod_from_manifest(case.input["pod"])

@@ -1,0 +1,29 @@
+"""Who leaves a node without being evicted: pods that terminate, or that an earlier plan told to go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from koordcore.model.pods import Pod, PodKey
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["PROTECTING", "leaving_anyhow"]
+
+PROTECTING: Final = (
+    ("scheduling.koordinator.sh/disable-preemptible", "true"),
+    ("quota.scheduling.koordinator.sh/preemptible", "false"),
+)
+
+
+def leaving_anyhow(snapshot: ClusterSnapshot, coming: Iterable[Pod]) -> frozenset[PodKey]:
+    """Give the pods that leave and that whoever comes could have evicted: their room may be counted on."""
+    least = min((pod.priority for pod in coming), default=0)
+    return frozenset(
+        pod.key
+        for pod in snapshot.bound_pods()
+        if pod.leaving
+        and pod.priority < least
+        and not pod.static
+        and not any(pod.labels.get(key) == value for key, value in PROTECTING)
+    )

@@ -1,0 +1,219 @@
+"""Plans of evictions tried for real: victims off, members bound as pods of their own, everything put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.framework.nominated import assume_nominated, forget_nominated
+from koordcore.framework.plugin import Refusal
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.scheduling_class import SchedulingClass
+from koordcore.framework.workspace import Workspace
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota
+from koordcore.model.resources import Resources
+from koordcore.preemption.plan import deal_members
+from koordcore.preemption.problem import Conflict, MemberShape, Pool, PreemptionProblem
+from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.lenders import chain_of, gives_back, staying_charged
+from koordcore.scheduling.one_pod import place_there
+from koordcore.scheduling.plugins.quota import QuotaPlugin
+from koordcore.scheduling.quota_pools import quota_pools
+from koordcore.scheduling.reset import unbound
+
+__all__ = ["Claim", "DryRuns", "key_of"]
+
+
+def key_of(text: str) -> PodKey:
+    """Read ``namespace/name``."""
+    return PodKey(*text.split("/", 1))
+
+
+@attrs.frozen(eq=False)
+class Claim:
+    """A plan that stands: its members hold their room until the victims have gone.
+
+    Parameters
+    ----------
+    members
+        With their nodes set.
+    victims
+        Who leaves.
+    charged
+        Victims that their quotas go on counting, as far as this plan is concerned.
+    """
+
+    members: tuple[Pod, ...]
+    victims: tuple[PodKey, ...]
+    charged: frozenset[PodKey]
+
+
+class DryRuns:
+    """Dry runs for the members of one job.
+
+    Parameters
+    ----------
+    workspace, plugins
+        The state of the call.
+    claims
+        Plans of the call that stand.
+    members
+        Pods of the job, by ``namespace/name``.
+    leaving
+        Pods that leave anyhow and whose room the job may count on.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        plugins: PluginSet,
+        claims: Sequence[Claim],
+        members: Mapping[str, Pod],
+        leaving: Sequence[Pod],
+    ) -> None:
+        self._workspace, self._plugins = workspace, plugins
+        self._claims, self._members = claims, members
+        self.leaving = leaving
+        self._quota = next((one for one in plugins.plugins if isinstance(one, QuotaPlugin)), None)
+
+    # -- trying ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def without(self, victims: Sequence[PodKey], charged: frozenset[PodKey] = frozenset()) -> Iterator[None]:
+        """Take pods off their nodes, who leaves anyhow and for earlier plans too; put all back in the end.
+
+        Parameters
+        ----------
+        charged
+            Those of the victims that their quotas go on counting.
+        """
+        workspace = self._workspace
+        mark = workspace.checkpoint()
+        earlier = [key for claim in self._claims for key in claim.victims]
+        anyhow = [pod.key for pod in self.leaving]
+        staying = charged.union(*(claim.charged for claim in self._claims))
+        for key in sorted({*earlier, *anyhow, *victims}):
+            pod = workspace.snapshot.pod(key)
+            row = workspace.layout.row_of[str(pod.node_name)] if pod is not None else -1
+            if row >= 0 and key in workspace.pods_on(row):
+                gone = workspace.evict(key, row)
+                self._plugins.removed(gone, row)
+                if key in staying and self._quota is not None:
+                    self._quota.charge(gone)
+        for claim in self._claims:
+            # What earlier plans promised is taken for real, with cards and CPUs, on the nodes as they are.
+            for held in claim.members:
+                row = workspace.layout.row_of[str(held.node_name)]
+                forget_nominated(workspace, self._plugins, held)
+                if place_there(workspace, self._plugins, held.at(None), row) is None:
+                    assume_nominated(workspace, self._plugins, held.at(None), str(held.node_name))
+        try:
+            yield
+        finally:
+            workspace.rollback(mark)
+
+    def try_plan(
+        self, problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector, moves: IntVector
+    ) -> Conflict | None:
+        """Bind every member where the plan has it, without the victims, and then whoever moves."""
+        victims = [key_of(problem.candidates.keys[one]) for one in np.flatnonzero(chosen)]
+        ledger = self.ledger
+        with self.without(victims, self.charged(victims)):
+            taken = np.zeros((len(problem.all_shapes), len(problem.nodes)), dtype=np.int64)
+            for pod, shape, row in self._coming(problem, counts, moves):
+                taken[shape, row] += 1
+                scheduling_class = self._plugins.class_of(pod)
+                if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
+                    # No node is at fault: somebody else has to leave, such as another pod of the quota.
+                    nowhere = np.zeros(len(problem.all_shapes), dtype=np.int64)
+                    if shape >= len(problem.shapes):
+                        nowhere[shape] = taken[shape].sum()
+                    return Conflict(-1, nowhere, chosen | ~self._giving(problem, ledger))
+                placed = place_there(self._workspace, self._plugins, pod, row)
+                if placed is None or (placed.reservation and shape >= len(problem.shapes)):
+                    return Conflict(row, taken[:, row], chosen)
+        return None
+
+    def _coming(
+        self, problem: PreemptionProblem, counts: IntMatrix, moves: IntVector
+    ) -> list[tuple[Pod, int, int]]:
+        """Members, then pods that move, each with its shape and row."""
+        nodes, _ = deal_members(problem, counts)
+        shape_of = {member.key: member.shape for member in problem.members}
+        row_of = self._workspace.layout.row_of
+        coming = [(self._members[key], shape_of[key], row_of[node]) for key, node in nodes.items()]
+        for one in np.flatnonzero(moves >= 0).tolist():
+            pod = self._workspace.snapshot.pod(key_of(problem.candidates.keys[one]))
+            assert pod is not None
+            coming.append((unbound(pod), int(problem.shape_of_kind[one]), int(moves[one])))
+        return coming
+
+    def counted(
+        self, problem: PreemptionProblem, shapes: Sequence[MemberShape], pods: Sequence[Pod], most: int
+    ) -> tuple[MemberShape, ...]:
+        """Add to each shape, of which a pod is given, how many the emptied nodes take.
+
+        Amounts are the planner's own business; this is about cards, CPUs and whatever else counts by node.
+        """
+        classes = [self._plugins.class_of(pod) for pod in pods]
+        if not any(isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes):
+            return tuple(shapes)
+        with self.without([key_of(key) for key in problem.candidates.keys]):
+            return tuple(
+                attrs.evolve(shape, most=one.local_slots(most)) if isinstance(one, SchedulingClass) else shape
+                for shape, one in zip(shapes, classes, strict=True)
+            )
+
+    # -- quotas ----------------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> QuotaLedger | None:
+        """The quotas as they stand now; None where there are none."""
+        governed = bool(self._workspace.snapshot.of(ElasticQuota))
+        return self._quota.ledger if governed and self._quota is not None else None
+
+    def pools(
+        self, problem: PreemptionProblem, limit: Callable[[QuotaLedger, str], Resources]
+    ) -> tuple[Pool, ...]:
+        """What the quotas still give, and what victims give back to them."""
+        if self.ledger is None:
+            return ()
+        with self.without(()):
+            return quota_pools(self.ledger, problem, self._members, self._workspace.snapshot, limit)
+
+    def charged(self, victims: Sequence[PodKey]) -> frozenset[PodKey]:
+        """Give the victims within a guaranteed min: nobody may borrow more because they leave."""
+        ledger = self.ledger
+        if ledger is None or not victims:
+            return frozenset()
+        found = (self._workspace.snapshot.pod(key) for key in victims)
+        leaving = [quota_pod_of(pod) for pod in found if pod is not None]
+        return staying_charged(ledger, leaving, *_asking(ledger, self._members.values()))
+
+    def _giving(self, problem: PreemptionProblem, ledger: QuotaLedger | None) -> BoolVector:
+        """Tell who may leave for the sake of the members' quotas, shape (V,)."""
+        if ledger is None:
+            return np.ones(len(problem.candidates), dtype=np.bool_)
+        mine, wanted = _asking(ledger, self._members.values())
+        pods = (self._workspace.snapshot.pod(key_of(key)) for key in problem.candidates.keys)
+        asked = (None if pod is None else quota_pod_of(pod) for pod in pods)
+        given = (
+            pod is not None
+            and ledger.resolve(pod) not in BUILTIN_QUOTAS
+            and gives_back(ledger, pod, mine, wanted)
+            for pod in asked
+        )
+        return np.fromiter(given, np.bool_, len(problem.candidates))
+
+
+def _asking(ledger: QuotaLedger, members: Collection[Pod]) -> tuple[set[tuple[str, ...]], list[str]]:
+    """Chains of the members' quotas, and the resources that they ask for."""
+    asked = [quota_pod_of(pod) for pod in members]
+    wanted = sorted({name for pod in asked for name in pod.request})
+    return {chain_of(ledger, pod) for pod in asked}, wanted
