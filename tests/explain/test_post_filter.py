@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from immutabledict import immutabledict
+
 from koordcore import ClusterSnapshot, Node, NodeState, Pod
 from koordcore.explain.cycle import Cycle, FilterVerdict, explain_cycle
 from koordcore.explain.post_filter import failure_event, preemption_refusals
 from koordcore.model.pods import PreemptionPolicy
-from koordcore.model.reservations import Reservation, ReservationOwner, ReservationPhase, ReservationStatus
+from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.quotas import ElasticQuota
+from koordcore.model.reservations import (
+    Reservation,
+    ReservationArgs,
+    ReservationOwner,
+    ReservationPhase,
+    ReservationStatus,
+)
 from koordcore.model.selectors import LabelSelector
 
 ROOM = {"cpu": 4_000, "memory": 8 << 30, "pods": 110}
@@ -98,3 +108,41 @@ def test_the_event_is_whole() -> None:
         f"0 Reservation(s) matched owner total, {never}, {never}"
     )
     assert failure_event(snapshot, Pod(name="small", requests={"cpu": 1_000})) == ""
+
+
+def _quota_refuses(*running: Pod) -> str:
+    """A pod that may not be preempted wants five CPUs of a quota that promises two; the node has room."""
+    quota = ElasticQuota(
+        name="lab", namespace="default", min=immutabledict(cpu=2000), max=immutabledict(cpu=99_000)
+    )
+    there = Node(name="n", allocatable={"cpu": 20_000, "memory": 2**34, "pods": 10})
+    asked = Pod(
+        name="p",
+        requests={"cpu": 5000},
+        priority=10,
+        labels={
+            "quota.scheduling.koordinator.sh/name": "lab",
+            "quota.scheduling.koordinator.sh/preemptible": "false",
+        },
+    )
+    pods = tuple(pod.at("n") for pod in running)
+    return failure_event(
+        ClusterSnapshot(nodes=[NodeState(there, pods)], pending=[asked], records=[quota]), asked
+    )
+
+
+def test_evictions_that_leave_the_refusal_of_admission_standing_do_not_help() -> None:
+    """Whoever leaves the node, the quota refuses as before (ruling 33)."""
+    told = _quota_refuses(Pod(name="low", requests={"memory": 2**30}))
+    hopeless = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    assert told.endswith(f"exceedDimensions: [cpu]. {hopeless}, {hopeless}")
+
+
+def test_preemption_by_the_reservation_plugin_has_a_line_of_its_own() -> None:
+    setting = PluginSetting(name="Reservation", args=ReservationArgs(enable_preemption=True))
+    asked = Pod(name="p", requests={"cpu": 5000}, priority=10)
+    there = Node(name="n", allocatable={"cpu": 2000, "pods": 10})
+    snapshot = ClusterSnapshot(nodes=[there], pending=[asked])
+    event = failure_event(snapshot, asked, policy=Policy().with_plugin(setting))
+    hopeless = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    assert event.count(hopeless) == 3

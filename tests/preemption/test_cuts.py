@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,16 +12,21 @@ from koordcore.checking import verify
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
 from koordcore.model.decisions import Nominated, Unschedulable
+from koordcore.model.load import LoadAwareArgs
+from koordcore.model.metrics import NodeMetric, measured_of
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.selectors import LabelSelector
+from koordcore.protocol.times import moment_of
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 
 RULES = PreemptionRules()
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOST = "kubernetes.io/hostname"
 GANG = "gang.scheduling.koordinator.sh"
 
@@ -135,5 +141,24 @@ def test_cheap_victims_where_no_eviction_helps_do_not_block_other_nodes(priority
     snapshot = snapshot_from_objects(objects).snapshot
     result = schedule(snapshot, preempt=RULES)
     assert victims(result) == ["on-b"]
+    assert result.preemptions[0].certificate.proven
+    assert verify(snapshot, result) == ()
+
+
+def test_the_load_of_victims_leaves_with_them() -> None:
+    """Amounts would do; the node is too busy by what ``low`` is expected to use (ruling 33)."""
+    policy = Policy().with_plugin(
+        PluginSetting(name="LoadAwareScheduling", args=LoadAwareArgs(usage_thresholds={"cpu": 65}))
+    )
+    low = Pod(name="low", requests={"cpu": 3000}, started=NOW)
+    usage = measured_of({"cpu": 100, "memory": 0})
+    metric = NodeMetric(node="n", update_time=moment_of(NOW), node_usage=usage)
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", {"cpu": 4000, "memory": 2**34}, low)],
+        pending=[Pod(name="p", requests={"cpu": 1000}, priority=10)],
+        records=[metric],
+    )
+    result = schedule(snapshot, policy=policy, preempt=RULES, now=NOW)
+    assert victims(result) == ["low"]
     assert result.preemptions[0].certificate.proven
     assert verify(snapshot, result) == ()

@@ -28,7 +28,7 @@ from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.one_pod import feasible_nodes, nominated_only, place_there
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Cycle", "FilterVerdict", "explain_cycle", "verdict_on"]
+__all__ = ["Cycle", "FilterVerdict", "admission_of", "explain_cycle", "verdict_on"]
 
 
 @attrs.frozen
@@ -127,6 +127,14 @@ def explain_cycle(
     scheduling_class = plugins.class_of(pod)
     assert isinstance(scheduling_class, SchedulingClass), "admission has asked every plugin"
     return _look(workspace, plugins, scheduling_class, pod, job)
+
+
+def admission_of(
+    snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy(), now: datetime | None = None
+) -> FilterVerdict:
+    """Ask for what needs no node, as :func:`explain_cycle` does first."""
+    _, plugins, job = _open(snapshot, pod, policy, now)
+    return _admission(plugins, pod, job)
 
 
 def verdict_on(

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from immutabledict import immutabledict
 
-from koordcore.explain.cycle import Cycle, explain_cycle, verdict_on
+from koordcore.explain.cycle import Cycle, admission_of, explain_cycle, verdict_on
 from koordcore.explain.reservation_reasons import ReservationCounts, reservation_reasons
 from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.model.policy import Policy
-from koordcore.model.reservations import Reservation
+from koordcore.model.quotas import QuotaPolicy
+from koordcore.model.reservations import Reservation, ReservationArgs
+from koordcore.protocol.preemption import preemption_disabled
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.protocol.reservation import reservation_wish
 from koordcore.quota.cluster import cluster_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.lenders import chain_of, staying_charged
 from koordcore.quota.preempt import can_preempt
 from koordcore.reservations.match import MatchReason, judge_match, screened_nodes
 from koordcore.reservations.state import owners_of, reservation_state, used_reservations
@@ -28,6 +32,9 @@ _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _HOPELESS: Final = "Preemption is not helpful for scheduling"
 _NOBODY_OF_QUOTA: Final = "No victims found on node {} for preemptor pod {}"
 _NOBODY: Final = "No preemption victims found for incoming pod"
+
+_Rule: TypeAlias = tuple[Callable[[Pod], bool], str]
+"""Whom a plugin may evict, and what it says of a node without any of them."""
 
 
 def failure_event(
@@ -152,28 +159,30 @@ def preemption_refusals(
     Returns
     -------
     tuple of str
-        Quota preemption first. Empty where the eviction of lower priorities from some node would help.
+        That of the Reservation plugin first where its ``enablePreemption`` is set, then quota preemption.
+        Empty where the eviction of lower priorities from some node would help.
 
     Notes
     -----
     After ``elasticquota/preempt.go`` and Kubernetes' ``preemption.go``: only nodes whose refusal an eviction
     can mend are tried; all candidates leave at once, and the node's filters are asked again.
     """
+    rules = _rules(snapshot, pod, policy)
     if pod.preemption_policy is PreemptionPolicy.NEVER:
-        return (f"preemption: {_NEVER}",) * 2
-    # Admission is not asked again after the evictions, the quota's least of all.
+        return (f"preemption: {_NEVER}",) * len(rules)
+    # Admission is not asked again on the nodes; whether it stands is asked once they are free.
     filters_only = policy.without_plugin("ElasticQuota")
     names = [state.name for state in snapshot.nodes]
     if cycle.admission.passed:
         tried = [name for name, one in cycle.filters.items() if not one.passed and one.resolvable]
     else:
         tried = names if cycle.admission.resolvable else []
-    ledger = cluster_ledger(snapshot)
-    mine = quota_pod_of(pod)
-    rules: tuple[tuple[Callable[[Pod], bool], str], ...] = (
-        (lambda other: can_preempt(ledger, mine, quota_pod_of(other)), _NOBODY_OF_QUOTA),
-        (lambda other: other.priority < pod.priority, _NOBODY),
-    )
+
+    def lifts(victims: Sequence[Pod]) -> bool:
+        leaving = _given_back(snapshot, pod, victims, policy)
+        without = snapshot.forget(*(other.key for other in leaving))
+        return admission_of(without, pod, policy=policy, now=now).passed
+
     told = []
     for may_evict, nobody in rules:
         counts = Counter({_HOPELESS: len(names) - len(tried)})
@@ -184,12 +193,48 @@ def preemption_refusals(
                 continue
             without = snapshot.forget(*(other.key for other in victims))
             verdict = verdict_on(without, pod, name, policy=filters_only, now=now)
-            if verdict.passed:
+            if not verdict.passed:
+                counts.update(verdict.reasons)
+            elif cycle.admission.passed or lifts(victims):
                 return ()
-            counts.update(verdict.reasons)
-        told.append(f"preemption: 0/{len(names)} nodes are available: {_listed(counts.items())}.")
+            else:
+                # No node is at fault, and none will do as long as the refusal stands (ruling 33).
+                return (_said(len(names), Counter({_HOPELESS: len(names)})),) * len(rules)
+        told.append(_said(len(names), counts))
     return tuple(told)
 
 
-def _listed(counts: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(sorted(f"{count} {reason}" for reason, count in counts if count))
+def _rules(snapshot: ClusterSnapshot, pod: Pod, policy: Policy) -> list[_Rule]:
+    """Whom each plugin that preempts may evict, in the order in which they are asked."""
+    ledger, mine = _ledger(snapshot, policy), quota_pod_of(pod)
+    rules: list[_Rule] = [
+        (lambda other: can_preempt(ledger, mine, quota_pod_of(other)), _NOBODY_OF_QUOTA),
+        (lambda other: other.priority < pod.priority, _NOBODY),
+    ]
+    reserving = policy.plugin("Reservation")
+    args = None if reserving is None else reserving.args
+    if isinstance(args, ReservationArgs) and args.enable_preemption:
+        rules.insert(
+            0,
+            (lambda other: other.priority < pod.priority and not preemption_disabled(other.labels), _NOBODY),
+        )
+    return rules
+
+
+def _ledger(snapshot: ClusterSnapshot, policy: Policy) -> QuotaLedger:
+    setting = policy.plugin("ElasticQuota")
+    args = None if setting is None else setting.args
+    return cluster_ledger(snapshot, policy=args or QuotaPolicy())
+
+
+def _given_back(snapshot: ClusterSnapshot, pod: Pod, victims: Sequence[Pod], policy: Policy) -> list[Pod]:
+    """Leave out the victims within a guaranteed min of another quota: they count on (ruling 26)."""
+    ledger, mine = _ledger(snapshot, policy), quota_pod_of(pod)
+    chains = {chain_of(ledger, mine)}
+    charged = staying_charged(ledger, map(quota_pod_of, victims), chains, sorted(mine.request))
+    return [other for other in victims if other.key not in charged]
+
+
+def _said(nodes: int, counts: Counter[str]) -> str:
+    listed = sorted(f"{count} {reason}" for reason, count in counts.items() if count)
+    return f"preemption: 0/{nodes} nodes are available: {', '.join(listed)}."

@@ -108,7 +108,7 @@ class Preemptor:
         if any(pod.gated for pod in members) or not self._workspace.layout.names:
             return None
         classes = {pod.key: self._plugins.class_of(pod) for pod in members}
-        if any(isinstance(one, Refusal) for one in classes.values()):
+        if any(map(_hopeless, classes.values())):
             return None
         if not self._eligible(trigger, members, classes):
             return None
@@ -292,6 +292,14 @@ class Preemptor:
         for claim in self._claims:
             for pod in claim.members:
                 forget_nominated(self._workspace, self._plugins, pod)
+
+
+def _hopeless(scheduling_class: SchedulingClass | Refusal) -> bool:
+    """Tell that a pod is refused whoever leaves, and whatever the node."""
+    if isinstance(scheduling_class, Refusal):
+        return True
+    refused = scheduling_class.refuse()
+    return refused is not None and not refused[1].resolvable
 
 
 def _with_offers(problem: PreemptionProblem, runs: DryRuns, pods: Mapping[str, Pod]) -> PreemptionProblem:

@@ -105,15 +105,10 @@ class Stream:
             text = self.failed[job.name]
             number = len(self.snapshot.nodes)
             step["message"] = f"0/{number} nodes are available: {text}."
-            hopeless = (
-                f"preemption: 0/{number} nodes are available: {number} "
-                "Preemption is not helpful for scheduling."
-            )
-            never = "preemption: not eligible due to preemptionPolicy=Never."
             refused = Cycle(nodes=number, admission=FilterVerdict("Coscheduling", (text,), resolvable=False))
             reserved = reservation_refusals(self.snapshot, pod, refused)
-            both = [never if pod.preemption_policy == "Never" else hopeless] * 2
-            step["postFilter"] = ", ".join([*reserved, *both])
+            told = preemption_refusals(self.snapshot, pod, refused, policy=self.policy, now=self.now)
+            step["postFilter"] = ", ".join([*reserved, *told])
         else:
             cycle = explain_cycle(self.snapshot, pod, policy=self.policy, now=self.now)
             if cycle.decision is not None:
