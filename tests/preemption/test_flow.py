@@ -16,7 +16,7 @@ from koordcore.model.decisions import Bound, Nominated, Unschedulable
 from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import HostPort, Pod, PodKey, PreemptionPolicy
-from koordcore.model.preemption import PreemptionRules, Relocation
+from koordcore.model.preemption import Members, PreemptionRules, Relocation
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.reservations import (
     Reservation,
@@ -382,3 +382,60 @@ def test_a_quota_is_not_promised_twice() -> None:
     result = schedule(snapshot, preempt=RULES)
     assert [type(one) for one in result.decisions] == [Nominated, Unschedulable]
     assert len(result.preemptions) == 1
+
+
+def test_an_elastic_gang_goes_on_with_those_who_move() -> None:
+    """Both have to leave ``a``, and there is room for one: the other is what the gang can spare."""
+    card = "nvidia.com/gpu"
+    nodes = [Node(name=name, allocatable={card: cards, "pods": 9}) for name, cards in (("a", 2), ("b", 1))]
+    members = tuple(
+        Pod(name=f"g{number}", requests={card: 1}, priority=50, labels={GROUP: "g"}).at("a")
+        for number in range(2)
+    )
+    snapshot = ClusterSnapshot(
+        nodes=[NodeState(nodes[0], members), NodeState(nodes[1])],
+        pending=[Pod(name="p", requests={card: 2}, priority=100)],
+        records=[PodGroup(namespace="default", name="g", min_member=1)],
+    )
+    result = schedule(snapshot, preempt=MOVING)
+    (plan,) = result.preemptions
+    assert plan.damage.vector == (0, 50, 0, 1, 50, 0, 1)
+    assert plan.certificate.proven
+    assert verify(snapshot, result) == ()
+
+
+@pytest.mark.parametrize(
+    ("members", "ready", "nominated"),
+    [
+        pytest.param(Members.MINIMUM, 2, [], id="the minimum has its place"),
+        pytest.param(Members.ALL, 2, [], id="it is not preempted for again"),
+        pytest.param(Members.EACH, 2, ["m2"], id="one more can be made room for"),
+        pytest.param(Members.EACH, 1, ["m0", "m1"], id="the minimum first, as a whole"),
+        pytest.param(Members.EACH, 0, [], id="without its minimum nobody"),
+    ],
+)
+def test_beyond_its_minimum_a_gang_preempts_one_by_one(
+    members: Members, ready: int, nominated: list[str]
+) -> None:
+    kept = pod("kept", 2000, 100)
+    snapshot = ClusterSnapshot(
+        nodes=[node("a", ready * 2000), node("b", 4000, pod("low", 2000), kept)],
+        pending=[pod(f"m{number}", 2000, 10, "g") for number in range(4)],
+        records=[PodGroup(namespace="default", name="g", min_member=2)],
+    )
+    result = schedule(snapshot, preempt=PreemptionRules(members=members))
+    assert [one.pod.name for one in result.decisions if isinstance(one, Nominated)] == nominated
+    assert victims(result) == ["low"] * bool(nominated)
+    assert verify(snapshot, result) == ()
+
+
+def test_a_gang_whose_minimum_runs_preempts_for_further_members_only_if_asked() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[node("a", 4000, pod("m0", 2000, 10, "g"), pod("low", 2000))],
+        pending=[pod("m1", 2000, 10, "g"), pod("m2", 2000, 10, "g")],
+        records=[PodGroup(namespace="default", name="g", min_member=1)],
+    )
+    assert victims(schedule(snapshot, preempt=RULES)) == []
+    result = schedule(snapshot, preempt=PreemptionRules(members=Members.EACH))
+    assert victims(result) == ["low"]
+    assert verify(snapshot, result) == ()

@@ -123,7 +123,7 @@ def best_by_enumeration(problem: PreemptionProblem, members: Members) -> Best:
 
 
 def best_with_moves(problem: PreemptionProblem, members: Members) -> Best:
-    """Try every set of victims, and everybody who may move or not; a broken gang moves whole or not at all.
+    """Try every set of victims, and everybody who may move or not; of a broken gang its minimum or nobody.
 
     Pods leave only nodes that take a member once everybody has left, in a domain that may hold the job, or
     with their gang.
@@ -151,8 +151,9 @@ def best_with_moves(problem: PreemptionProblem, members: Members) -> Best:
         for some in product((False, True), repeat=len(movable)):
             moved = np.zeros(len(table), dtype=np.bool_)
             moved[movable] = some
-            parts = [moved[table.job == job] for job in np.flatnonzero(broken)]
-            if all(part.all() or not part.any() for part in parts):
+            going_on = [int(moved[table.job == job].sum()) for job in np.flatnonzero(broken)]
+            least = problem.jobs.least[broken].tolist()
+            if all(not number or number >= one for number, one in zip(going_on, least, strict=True)):
                 sets.append((damage_of(problem, chosen, moved), flags, tuple(moved.tolist())))
     for damage, flags, going in sorted(sets):
         if holds(problem, np.array(flags, np.bool_), members, np.array(going, np.bool_)):

@@ -44,8 +44,10 @@ class Members(StrEnum):
 
     MINIMUM = "minimum"
     """For min-available members; further ones take room that needs no further victim."""
+    EACH = "each"
+    """For min-available members, then for every further one by itself, as for a pod without a gang."""
     ALL = "all"
-    """For every pending member."""
+    """For every pending member, or for nobody."""
 
 
 class Gather(StrEnum):
@@ -98,7 +100,8 @@ class Damage:
     highest
         Highest priority of an evicted pod; ``NO_PRIORITY`` without any.
     jobs
-        Jobs lost: gangs that fall below their minimum and do not move whole, and evicted pods without a gang.
+        Jobs lost: gangs that fall below their minimum and of which fewer than that move, and evicted pods
+        without a gang.
     pods
         Evicted pods, those of broken gangs that run elsewhere included.
     priorities

@@ -58,7 +58,8 @@ def damage_of(problem: PreemptionProblem, chosen: BoolVector, moved: BoolVector 
     over = problem.covered[:, chosen].sum(axis=1) - problem.budgets if len(problem.budgets) else np.zeros(0)
     evicted = chosen if moved is None else chosen & ~moved
     priorities = table.priority[evicted]
-    lost = broken_jobs(problem, chosen) & (_evicted(problem, evicted) > 0)
+    left = problem.jobs.running - _evicted(problem, evicted)
+    lost = broken_jobs(problem, chosen) & (left < problem.jobs.least)
     return Damage(
         violations=int(np.maximum(0, over).sum()),
         highest=max(NO_PRIORITY, int(priorities.max())) if len(priorities) else NO_PRIORITY,

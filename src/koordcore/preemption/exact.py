@@ -81,7 +81,7 @@ class _Model:
         self.units: list[Unit] = []
         self.broken: dict[int, int] = {}
         self._follow: list[tuple[int, Callable[[list[int]], int]]] = []
-        self.moved_whole: dict[int, int] = {}
+        self.kept: dict[int, int] = {}
         self._members()
         self._victims()
         self._moves()
@@ -184,7 +184,7 @@ class _Model:
         self.units = with_moves(self.program, problem, self.units)
         for unit in self.units:
             if unit.job in self.broken and unit.moved >= 0:
-                self.moved_whole[unit.job] = unit.moved
+                self.kept[unit.job] = unit.moved
         losing = np.zeros(len(problem.nodes), dtype=bool)
         losing[[int(problem.candidates.node[one]) for unit in self.units for one in unit.ones]] = True
         room = np.where(losing, self._widest, problem.free)
@@ -231,22 +231,22 @@ class _Model:
             self._moved_or_not(job, units, broken)
 
     def _moved_or_not(self, job: int, units: list[Unit], broken: int) -> None:
-        """A gang that breaks moves whole or not at all."""
-        program = self.program
+        """Of a gang that breaks as many move as it needs to go on, or nobody."""
+        program, least = self.program, int(self.problem.jobs.least[job])
         moving = [(unit.moved, len(unit.ones)) for unit in units if unit.moved >= 0]
-        if len(moving) < len(units):
+        total = [(moved, 1) for moved, _ in moving]
+        if sum(size for _, size in moving) < least:
             for moved, size in moving:
                 program.require([(moved, 1), (broken, size)], at_most=size)
             return
-        total, every = [(moved, 1) for moved, _ in moving], sum(size for _, size in moving)
-        whole = self._following(
-            program.boolean(), lambda values: int(values[broken] and _total(total, values) == every)
+        kept = self._following(
+            program.boolean(), lambda values: int(values[broken] and _total(total, values) >= least)
         )
-        self.moved_whole[job] = whole
-        program.require([(whole, 1), (broken, -1)], at_most=0)
+        self.kept[job] = kept
+        program.require([(kept, 1), (broken, -1)], at_most=0)
+        program.require([*total, (kept, -least)], at_least=0)
         for moved, size in moving:
-            program.require([(moved, 1), (whole, -size)], at_least=0)
-            program.require([(moved, 1), (broken, size), (whole, -size)], at_most=size)
+            program.require([(moved, 1), (broken, size), (kept, -size)], at_most=size)
 
     # -- room ------------------------------------------------------------------------------------------
 
@@ -408,7 +408,7 @@ class _Model:
             [
                 *lone,
                 *((variable, 1) for variable in self.broken.values()),
-                *((variable, -1) for variable in self.moved_whole.values()),
+                *((variable, -1) for variable in self.kept.values()),
             ],
             self._lost([unit.step for unit in self.units]),
             self._lost([int(table.priority[list(unit.ones[: unit.step])].sum()) for unit in self.units]),

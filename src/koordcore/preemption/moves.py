@@ -1,6 +1,7 @@
 """Moves in the integer program: whoever leaves may run on where it fits, and costs less than an eviction.
 
-Pods that move are counted per kind and node, as members are. A gang that breaks is moved whole or not at all.
+Pods that move are counted per kind and node, as members are. Of a gang that
+breaks its minimum moves, or nobody.
 """
 
 from __future__ import annotations

@@ -206,8 +206,8 @@ class SchedulingCycle:
         least = min(job.pods, key=lambda pod: (pod.priority, pod.key))
         with self.plugins.nominated.assumed(least, besides=own):
             members, plan = settled or place_job(self.workspace, self.plugins, job, self._limits)
-            if self._preemptor is not None and not plan.placed and not plan.held and not job.refusal:
-                members = _with_nominations(members, self._preemptor.for_job(job))
+            if self._preemptor is not None and not plan.held and not job.refusal:
+                members = _with_nominations(members, self._preemptor.for_job(job, members))
         self._plans.append(plan)
         return members
 
@@ -245,9 +245,9 @@ class SchedulingCycle:
         )
 
 
-def _with_nominations(members: list[PodDecision], nominated: Sequence[Nominated] | None) -> list[PodDecision]:
+def _with_nominations(members: list[PodDecision], nominated: Sequence[Nominated]) -> list[PodDecision]:
     """Replace the decisions of those who are nominated."""
-    known = {one.pod: one for one in nominated or ()}
+    known = {one.pod: one for one in nominated}
     return [known.get(one.pod, one) for one in members]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import attrs
 import numpy as np
+from immutabledict import immutabledict
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector
 from koordcore.framework.nominated import assume_nominated, forget_nominated
@@ -20,10 +21,10 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
-from koordcore.model.decisions import Nominated, Victim
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Victim
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.preemption import NotHelpful, PreemptionPlan, PreemptionRules, Relocation
+from koordcore.model.preemption import Members, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
 from koordcore.model.reservations import Reservation
 from koordcore.preemption.eligible import check_eligible
 from koordcore.preemption.identify import PreemptingJob, identify_job
@@ -89,15 +90,34 @@ class Preemptor:
         stated = one.template_priority is not None or label_priority(one.labels) is not None
         return stated or self._reserving
 
-    def for_job(self, job: Job) -> list[Nominated] | None:
-        """Make room for a gang group; None where that does not help, or is not allowed."""
-        if not job.pods:
-            return None
-        least = {name: job.least(name) for name in job.members}
-        trigger = min(job.pods, key=lambda pod: (pod.priority, pod.key))
-        identified = identify_job(trigger, group=tuple(job.members), pending=job.pods, minimums=least)
-        bound = tuple(node for nodes in job.bound.values() for node in nodes)
-        return self._preempt(identified, job.spec, bound)
+    def for_job(self, job: Job, decisions: Sequence[PodDecision]) -> list[Nominated]:
+        """Make room for a gang group that has no place, or for what its members beyond the minimum lack.
+
+        Parameters
+        ----------
+        decisions
+            About its members.
+        """
+        placed = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
+        bound = [node for nodes in job.bound.values() for node in nodes]
+        found: list[Nominated] = []
+        if job.pods and not placed:
+            least = {name: job.least(name) for name in job.members}
+            trigger = min(job.pods, key=lambda pod: (pod.priority, pod.key))
+            identified = identify_job(trigger, group=tuple(job.members), pending=job.pods, minimums=least)
+            found += self._preempt(identified, job.spec, bound) or ()
+        if self._rules.members is not Members.EACH:
+            return found
+        for gang, pods in job.members.items():
+            for pod in pods:
+                there = {**placed, **{one.pod: one.node for one in found}}
+                if pod.key in there or not _started(job, there):
+                    continue
+                one = attrs.evolve(
+                    identify_job(pod), preemptor=job.name, parts=immutabledict({gang: ((pod,), 1)})
+                )
+                found += self._preempt(one, job.spec, [*bound, *there.values()]) or ()
+        return found
 
     # -- planning --------------------------------------------------------------------------------------
 
@@ -292,6 +312,11 @@ class Preemptor:
         for claim in self._claims:
             for pod in claim.members:
                 forget_nominated(self._workspace, self._plugins, pod)
+
+
+def _started(job: Job, there: Mapping[PodKey, str]) -> bool:
+    """Tell whether every gang of a group has its minimum, with those who have a place now."""
+    return all(sum(pod.key in there for pod in pods) >= job.least(gang) for gang, pods in job.members.items())
 
 
 def _hopeless(scheduling_class: SchedulingClass | Refusal) -> bool:

@@ -90,9 +90,10 @@ class Relocator:
         return attrs.evolve(problem, refuges=Refuges(kind, counted))
 
     def _moved(self, problem: PreemptionProblem, plan: PreemptionPlan) -> PreemptionPlan:
-        """Find other nodes for victims by their own constraints; a broken gang moves whole or not at all."""
+        """Find other nodes for victims by their own constraints; of a broken gang its minimum or nobody."""
         workspace = self.workspace
         moves: list[Move] = []
+        least = dict(zip(problem.jobs.names, problem.jobs.least.tolist(), strict=True))
         with self.runs.without([victim.pod for victim in plan.victims]):
             for key, node in plan.nominations.items():
                 place_there(workspace, self.plugins, self.members[key], workspace.layout.row_of[node])
@@ -102,9 +103,10 @@ class Relocator:
                 groups.setdefault(name, []).append(victim)
             for name in sorted(groups):
                 mark = workspace.checkpoint()
-                found = [self._elsewhere(one, whole=name in plan.broken) for one in groups[name]]
-                if all(found):
-                    moves += [move for move in found if move is not None]
+                some = [self._elsewhere(one, whole=name in plan.broken) for one in groups[name]]
+                found = [move for move in some if move is not None]
+                if len(found) >= (least[name] if name in plan.broken else 1):
+                    moves += found
                 else:
                     workspace.rollback(mark)
         keys = problem.candidates.keys
