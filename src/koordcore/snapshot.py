@@ -484,4 +484,7 @@ def _index_of(snapshot: ClusterSnapshot, kind: type[Any]) -> Mapping[tuple[str, 
 
 def bind(pod: Pod, decision: Bound) -> Pod:
     """Give the pod as it stands after the decision: with its node and with what is written on it."""
+    if decision.dropped:
+        kept = {key: text for key, text in pod.annotations.items() if key not in decision.dropped}
+        pod = attrs.evolve(pod, annotations=kept)
     return pod.at(decision.node, annotations=decision.annotations, labels=decision.labels)

@@ -215,3 +215,19 @@ def test_what_devices_say_counts_among_the_reservations_of_a_node(strategy: str,
     result = schedule(snapshot, policy=Policy().with_plugin(devices))
     assert verify(snapshot, result) == ()
     assert [one.reservation for one in result.bound] == [name]
+
+
+@pytest.mark.parametrize("stranger", [pod("s", 1, gpus=1, bound=False), pod("s", 6)])
+def test_what_the_only_user_left_over_is_free_at_once(stranger: dict[str, Any]) -> None:
+    """Cards and CPUs of a reservation for one use are free once it is used, in the same call as later."""
+    snapshot = held(
+        *node("n1", cards=(0,)),
+        reservation("r1", pod("t", 4, gpus=1), allocateOnce=True),
+        owner("o", 2, bound=False),
+        stranger,
+    )
+    at_once = checked(snapshot)
+    assert sorted(one.pod.name for one in at_once.bound) == ["o", "s"]
+    first = schedule(snapshot, [one for one in snapshot.pending if one.name == "o"])
+    assert [one.pod.name for one in first.bound] == ["o"]
+    assert [one.pod.name for one in checked(first.snapshot).bound] == ["s"]

@@ -21,6 +21,8 @@ from koordcore import (
 )
 from koordcore.allocators.device import DevicePolicy
 from koordcore.manifests import snapshot_from_objects
+from koordcore.manifests.patches import patches
+from koordcore.manifests.records import result_from_record, result_record
 
 STATUS = "scheduling.koordinator.sh/resource-status"
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
@@ -252,3 +254,22 @@ def test_corruption_is_found(name: str) -> None:
     result = schedule(snapshot)
     assert verify(snapshot, result) == ()
     assert kind in {violation.kind for violation in verify(snapshot, corrupt(result))}
+
+
+@pytest.mark.parametrize("text", ['{"cpuset": "0-3"}', '{"numaNodeResources": [{"node": 9}]}', "{"])
+def test_what_a_failed_bind_left_on_a_pod_is_dropped(text: str) -> None:
+    """The pod holds what it is given now, and nothing where it is given nothing; the patch says so too."""
+    left = {STATUS: text, "scheduling.koordinator.sh/reservation-allocated": '{"name": "r"}'}
+    snapshot = cluster(
+        *node("n"), pod("cpus", 2, annotations=left), pod("plain", 2, bound=False, annotations=left)
+    )
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    assert status_of(result, "cpus")["cpuset"] == "0-1"
+    pods = {one.name: dict(one.annotations) for one in result.snapshot.bound_pods()}
+    assert set(pods["cpus"]) == {"scheduling.koordinator.sh/resource-spec", STATUS}
+    assert pods["plain"] == {}
+    (written,) = [call.body for call in patches(result) if call.pod.name == "plain" and call.verb == "patch"]
+    assert written == {"metadata": {"annotations": dict.fromkeys(sorted(left))}}
+    read = result_from_record(snapshot, result_record(result))
+    assert verify(snapshot, read) == ()

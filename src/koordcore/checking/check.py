@@ -163,3 +163,6 @@ def _check_written(pod: Pod, decision: Bound) -> Iterator[Violation]:
     for key, value in decision.annotations.items():
         if pod.annotations.get(key) != value:
             yield Violation(ViolationKind.SNAPSHOT, str(pod.key), f"annotation {key} is not as decided")
+    for key in decision.dropped:
+        if key in pod.annotations:
+            yield Violation(ViolationKind.SNAPSHOT, str(pod.key), f"annotation {key} is still there")

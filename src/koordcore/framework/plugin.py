@@ -249,7 +249,8 @@ class Plugin:
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         """Read what the pod wants of this plugin: a hashable value that tells pod classes apart.
 
-        ``None``: the plugin is skipped for this pod.
+        ``None``: the plugin is skipped for this pod. A ManifestError about what the pod says is a refusal
+        with its text.
         """
         return None
 

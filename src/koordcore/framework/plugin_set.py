@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 
-from koordcore.errors import ModelError
+from koordcore.errors import ManifestError, ModelError
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import JointPlugin, Plugin, Refusal, Scope
 from koordcore.framework.registry import plugin_of
@@ -95,11 +95,15 @@ class PluginSet:
         if unmodelled is not None:
             return unmodelled
         requests: list[Hashable] = []
-        for plugin in self._asking:
-            request = plugin.request_of(pod)
-            if type(request) is Refusal:
-                return self._first_refusal(pod) or request
-            requests.append(request)
+        try:
+            for plugin in self._asking:
+                request = plugin.request_of(pod)
+                if type(request) is Refusal:
+                    return self._first_refusal(pod) or request
+                requests.append(request)
+        except ManifestError as error:
+            # What one pod says wrongly hurts that pod alone.
+            return Refusal(str(error))
         return tuple(requests)
 
     def _first_refusal(self, pod: Pod) -> Refusal | None:
@@ -118,7 +122,10 @@ class PluginSet:
         for plugin, setting in zip(self.plugins, self.settings, strict=True):
             if isinstance(plugin, JointPlugin):
                 continue
-            request = plugin.request_of(pod)
+            try:
+                request = plugin.request_of(pod)
+            except ManifestError as error:
+                request = Refusal(str(error))
             if isinstance(request, Refusal):
                 yield plugin.name, request
             elif request is not None and setting.filters:

@@ -149,8 +149,8 @@ def _about_reservation(one: Reservation, decision: PodDecision, now: datetime | 
 
     time = {} if now is None else {"lastProbeTime": format_time(now), "lastTransitionTime": format_time(now)}
     if isinstance(decision, Bound):
-        if decision.annotations:
-            yield patch({"metadata": {"annotations": dict(sorted(decision.annotations.items()))}})
+        if decision.annotations or decision.dropped:
+            yield patch({"metadata": {"annotations": _annotations(decision)}})
         conditions = [
             {"type": kind, "status": "True", "reason": reason, **time}
             for kind, reason in (("Scheduled", "Scheduled"), ("Ready", "Available"))
@@ -201,11 +201,16 @@ def _kept(condition: ReservationCondition) -> dict[str, Any]:
     return {key: value for key, value in written.items() if value}
 
 
+def _annotations(decision: Bound) -> dict[str, str | None]:
+    """Give what a merge patch writes, and with ``null`` what it takes away."""
+    gone: dict[str, str | None] = dict.fromkeys(decision.dropped)
+    return dict(sorted({**gone, **decision.annotations}.items()))
+
+
 def _bound(snapshot: ClusterSnapshot, decision: Bound) -> Iterator[Call]:
+    labels = dict(sorted(decision.labels.items()))
     written = {
-        name: dict(sorted(texts.items()))
-        for name, texts in (("annotations", decision.annotations), ("labels", decision.labels))
-        if texts
+        name: texts for name, texts in (("annotations", _annotations(decision)), ("labels", labels)) if texts
     }
     if written:
         yield Call(verb="patch", pod=decision.pod, content_type=MERGE_PATCH, body={"metadata": written})

@@ -38,6 +38,7 @@ from koordcore.protocol.fields import (
     optional,
     required,
 )
+from koordcore.protocol.holdings import without
 from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocated_reservation
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.result import ScheduleResult, with_victims_told
@@ -211,6 +212,7 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
                 "reservation": decision.reservation,
                 "notes": list(decision.notes),
                 "over": [str(pod) for pod in decision.over],
+                "dropped": list(decision.dropped),
             }
             record |= {key: value for key, value in extras.items() if value}
         case Waiting():
@@ -285,7 +287,8 @@ def result_from_record(
             placed[taken.pod] = bind(pending[taken.pod], taken)
         elif isinstance(taken, Bound) and taken.pod in reservations and taken.node in nodes:
             waiting = reservations[taken.pod]
-            written = attrs.evolve(waiting, annotations={**waiting.annotations, **taken.annotations})
+            kept = without(waiting.annotations, taken.dropped)
+            written = attrs.evolve(waiting, annotations={**kept, **taken.annotations})
             held.append(made_available(written, taken.node, None))
             text = format_allocated_reservation(waiting.name, waiting.uid)
             there = (pod for key in taken.over if (pod := snapshot.pod(key)) is not None)
@@ -347,6 +350,7 @@ def _bound(pod: PodKey, raw: Mapping[str, Json]) -> Bound:
         reservation=optional(raw, "reservation", as_str, ""),
         notes=optional(raw, "notes", list_of(as_str), ()),
         over=optional(raw, "over", list_of(_key), ()),
+        dropped=optional(raw, "dropped", list_of(as_str), ()),
     )
 
 

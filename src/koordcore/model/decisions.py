@@ -118,6 +118,8 @@ class Bound:
         What a user should know, such as that no card was chosen.
     over
         Running pods over which a reservation is placed: they are its first users.
+    dropped
+        Annotations that an earlier bind left on the pod and that say what it does not hold; they go.
     """
 
     pod: PodKey
@@ -129,6 +131,7 @@ class Bound:
     reservation: str = ""
     notes: tuple[str, ...] = ()
     over: tuple[PodKey, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -19,6 +19,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import HostPort, Pod, PodKey
 from koordcore.model.reservations import Reservation
+from koordcore.protocol.holdings import HOLDINGS, without
 from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
@@ -101,7 +102,8 @@ def without_holders(
         if isinstance(decision, Nominated):
             changed[name] = made_nominated(one, decision.node)
         else:
-            written = attrs.evolve(one, annotations={**one.annotations, **decision.annotations})
+            kept = without(one.annotations, decision.dropped)
+            written = attrs.evolve(one, annotations={**kept, **decision.annotations})
             changed[name] = made_available(written, decision.node, now)
     bound = (one.held if isinstance(one, Waiting) else one for one in decided)
     used = dict.fromkeys(one.reservation for one in bound if isinstance(one, Bound) and one.reservation)
@@ -281,7 +283,8 @@ class ReservationLedger:
             number = self.number_of.get(pod.key)
             if number is not None and self.row[number] < 0:
                 one = self.states[number].reservation
-                written = attrs.evolve(one, annotations={**one.annotations, **pod.annotations})
+                kept = without(one.annotations, HOLDINGS)
+                written = attrs.evolve(one, annotations={**kept, **pod.annotations})
                 there = made_available(written, self.workspace.layout.names[row], self.workspace.now)
                 self._replace(number, reservation_state(there), row)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector
@@ -12,6 +13,7 @@ from koordcore.framework.state_scores import Choice
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound, PodDecision, Shortfall, Unschedulable, Waiting
 from koordcore.model.pods import Pod
+from koordcore.protocol.holdings import stale_holdings
 from koordcore.snapshot import bind
 
 __all__ = ["feasible_nodes", "nominated_only", "place_pod", "place_there", "refuse_pod", "refused_by_nodes"]
@@ -114,6 +116,9 @@ def _take(
     if isinstance(decision, Shortfall):
         workspace.rollback(mark)
         return decision
+    stale = stale_holdings(pod.annotations, decision.annotations)
+    if stale:
+        decision = attrs.evolve(decision, dropped=stale)
     bound = bind(pod, decision)
     workspace.bind(bound, row, scheduling_class.change)
     plugins.placed(bound, row)

@@ -15,7 +15,6 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
-from koordcore.errors import ManifestError
 from koordcore.framework.plugin import (
     Evaluator,
     Plugin,
@@ -38,6 +37,7 @@ from koordcore.protocol.reservation import (
     format_allocated_reservation,
     is_reserve_pod,
     reservation_wish,
+    resized_allocatable,
 )
 from koordcore.reservations.cache import Lending, ReservationLedger, Room, Rooms
 from koordcore.reservations.filter import (
@@ -370,10 +370,7 @@ class ReservationPlugin(Plugin):
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if is_reserve_pod(pod):
             return self._holder_of(pod)
-        try:
-            wish = reservation_wish(pod.labels, pod.annotations)
-        except ManifestError as error:
-            return Refusal(str(error))
+        wish = reservation_wish(pod.labels, pod.annotations)
         if not self.ledger.states:
             return _Wanted(wish, (), ()) if wish.affinity is not None else None
         matched = self.ledger.matches(pod, wish)
@@ -403,6 +400,7 @@ class ReservationPlugin(Plugin):
                 return Refusal(refusal.reasons[0])
         if one.problem:
             return Refusal(one.problem)
+        resized_allocatable(one.annotations)  # what cannot be read would keep it from becoming available
         over = (one.uid or one.name) if one.pre_allocation else ""
         if requires_pods(one) and not self._has_candidate(number):
             return Refusal(NO_CANDIDATE)

@@ -30,6 +30,7 @@ from koordcore.model.policy import PluginSetting
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import load_json
+from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
 from koordcore.reservations.cache import Room
@@ -244,11 +245,11 @@ class _Reserving(Evaluator):
 
 
 def _changed(annotations: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what the pod says already in other white space."""
+    """Leave out what the pod says already in other white space; what it gets is written in any case."""
     return {
         key: text
         for key, text in annotations.items()
-        if key not in before or load_json(before[key]) != load_json(text)
+        if key in HOLDINGS or key not in before or load_json(before[key]) != load_json(text)
     }
 
 

@@ -237,10 +237,16 @@ class ExactStates:
                 self.workspace.put(self.devices, row, state.forget(str(pod.key)))
 
     def _read_again(self, pod: Pod, row: int) -> None:
-        """Take in what the node's pods hold by their annotations, of the kinds that the pod has any of."""
+        """Take in what the node's pods hold by their annotations.
+
+        A pod that holds nothing changes what reservations hold, too: with the first user one for a single use
+        is over.
+        """
         workspace = self.workspace
         there = workspace.state_of(row)
-        if self._has_cpus and ANNOTATION_RESOURCE_STATUS in pod.annotations:
+        if self._has_cpus and (ANNOTATION_RESOURCE_STATUS in pod.annotations or self.numa[row].allocations):
             workspace.put(self.numa, row, numa_state(workspace.snapshot, there))
-        if self._has_devices and DEVICE_ALLOCATED in pod.annotations:
+        state = self.devices[row] if self._has_devices else None
+        held = state is not None and bool(state.holdings)
+        if self._has_devices and (DEVICE_ALLOCATED in pod.annotations or held):
             workspace.put(self.devices, row, device_state(workspace.snapshot, there))
