@@ -14,10 +14,10 @@ from koordcore.colocation.columns import Outcome, compile_loads, compile_strateg
 from koordcore.colocation.config import completed_config
 from koordcore.colocation.prediction import NO_MODELS, update
 from koordcore.model.colocation import ColocationConfig, ColocationStrategy, NodeLoad, PodLoad
+from koordcore.model.durations import MINUTE, SECOND
 from koordcore.model.metrics import NodeMetric, PodMetric, rounded
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodPhase
-from koordcore.protocol.times import MINUTE, SECOND
 from koordcore.snapshot import ClusterSnapshot
 
 NOW = 1_800_000_000 * SECOND

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 import numpy as np
 
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from koordcore.model.durations import SECOND
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import LabelSelector
-from koordcore.protocol.times import SECOND
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.scoring.load import LoadState

@@ -6,6 +6,7 @@ Only a caller's fault is an exception. "Does not fit" is a value (see :mod:`koor
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
@@ -16,6 +17,7 @@ __all__ = [
     "ModelError",
     "Problem",
     "SolverError",
+    "printable",
 ]
 
 
@@ -40,6 +42,30 @@ class MissingExtraError(KoordcoreError, ImportError):
         return cls(f"{purpose} needs {package}: pip install 'koordcore[{extra}]'")
 
 
+_CONTROL: Final = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    # What moves a cursor, changes colours, or turns the direction of writing around.
+    for code in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(code) not in "\n\t\r"
+}
+_SHOWN: Final = 1000
+
+
+def printable(text: str) -> str:
+    r"""Write control characters as escapes, so that no text of a dump can act on a terminal.
+
+    Examples
+    --------
+    >>> print(printable("a\x1b[31mb"))
+    a\x1b[31mb
+    """
+    return text if text.isascii() and text.isprintable() else text.translate(_CONTROL)
+
+
+def _shown(text: str) -> str:
+    return printable(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+
+
 @attrs.frozen
 class Problem:
     """One thing wrong with one place of one object.
@@ -62,8 +88,8 @@ class Problem:
     source: str = ""
 
     def __str__(self) -> str:
-        where = ": ".join(part for part in (self.source, self.object_name, self.path) if part)
-        return f"{where}: {self.message}" if where else self.message
+        parts = (self.source, self.object_name, self.path, self.message)
+        return ": ".join(_shown(part) for part in parts if part)
 
     def within(self, prefix: str) -> Problem:
         """Give the same problem seen from one level further out."""

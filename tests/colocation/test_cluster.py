@@ -20,12 +20,12 @@ from koordcore.colocation.waterfall import explain_node, render_waterfalls
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.cluster import ConfigMap
 from koordcore.model.colocation import ColocationConfig, ColocationStrategy, NodeLoad, PodLoad
+from koordcore.model.durations import MINUTE, SECOND
 from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.numa import NodeResourceTopology, NUMANodeResource
 from koordcore.model.pods import Pod, PodPhase
 from koordcore.model.quantity import NANO
-from koordcore.protocol.times import MINUTE, SECOND
 from koordcore.snapshot import ClusterSnapshot
 
 NOW = 1_800_000_000 * SECOND

@@ -24,6 +24,7 @@ from koordcore.colocation.sync import (
     update_zones,
 )
 from koordcore.model.colocation import NO_STRATEGY
+from koordcore.model.durations import SECOND
 from koordcore.model.metrics import measured_of
 from koordcore.protocol.normalization import (
     AmplificationConfig,
@@ -32,7 +33,6 @@ from koordcore.protocol.normalization import (
     parse_amplification_config,
     parse_normalization_config,
 )
-from koordcore.protocol.times import SECOND
 
 BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 RATIO = "node.koordinator.sh/cpu-normalization-ratio"

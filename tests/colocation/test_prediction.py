@@ -33,8 +33,8 @@ from koordcore.colocation.prediction import (
     update,
 )
 from koordcore.errors import ManifestError, ModelError
+from koordcore.model.durations import MINUTE, SECOND
 from koordcore.model.metrics import Measured, measured_of
-from koordcore.protocol.times import MINUTE, SECOND
 
 NOW = 1_800_000_000 * SECOND
 GIB = 2**30

@@ -12,8 +12,8 @@ from koordcore.explain.audit import (
     reason_histogram,
 )
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Rejection, Unschedulable, Waiting
+from koordcore.model.durations import SECOND
 from koordcore.model.pods import PodKey
-from koordcore.protocol.times import SECOND
 
 A, B = PodKey("default", "a"), PodKey("default", "b")
 FULL = Unschedulable(pod=A, nodes=3, rejections=(Rejection("NodeResourcesFit", "Insufficient cpu", 3),))

@@ -235,7 +235,7 @@ def test_deep_objects_of_unknown_kinds_are_refused() -> None:
 def test_reading_stops_after_very_many_problems() -> None:
     found = problems(*([5] * 20_000))
     assert len(found) == 10_002
-    assert found[-1] == "too many problems; the rest of the input was not looked at"
+    assert found[-1] == "object 10001: too many problems; from here on the input was not looked at"
 
 
 def quota(name: str, parent: str = "", **rest: Any) -> dict[str, Any]:

@@ -261,7 +261,7 @@ def test_old_resource_names_mean_the_new_ones(old: str, new: str) -> None:
 
 def test_true_is_no_amount_even_after_the_same_spec_with_one() -> None:
     found = problems(pod(containers=[container(requests={"cpu": 1}), container("b", requests={"cpu": True})]))
-    assert found == ["spec.containers[1].resources.requests[cpu]: expected a quantity, got bool"]
+    assert found == ["spec.containers[1].resources.requests[cpu]: expected a quantity, got a boolean"]
 
 
 def test_every_problem_is_told_with_its_path() -> None:

@@ -141,7 +141,7 @@ def merge_bomb() -> str:
         ("a: !!int x", "unknown tag tag:yaml.org,2002:int"),
         ("a: {<<: 5}", "<< takes mappings only"),
         ("a\x00b", "control characters are not allowed"),
-        ("a: " + "1" * 5000, "Exceeds the limit"),
+        ("a: " + "1" * 5000, "too large a number"),
     ],
 )
 def test_hostile_yaml_is_refused(text: str, message: str) -> None:
@@ -183,7 +183,7 @@ def test_items_of_another_kind_stay_where_they_are() -> None:
         ('{"a": NaN}', "NaN is not a JSON number"),
         ('{"a": -Infinity}', "-Infinity is not a JSON number"),
         ('{"a": 1e999}', "1e999 is not a JSON number"),
-        ('{"a": ' + "1" * 5000 + "}", "Exceeds the limit"),
+        ('{"a": ' + "1" * 5000 + "}", "thousands of digits"),
         ('{"a": 1,\n "a": 2}', 'duplicate key "a"'),
         ('{"a": {"c": 1, "c": 2}}', 'duplicate key "c"'),
         ('{"a": 1,}', 'expected a key, got "}"'),

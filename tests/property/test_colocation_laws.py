@@ -33,8 +33,8 @@ from koordcore.model.colocation import (
     ZoneLoad,
     overlay,
 )
+from koordcore.model.durations import MINUTE
 from koordcore.model.metrics import HostApplicationMetric, Measured, NodeMetric, PodMetric
-from koordcore.protocol.times import MINUTE
 from tests.reference import colocation_overcommit as reference
 
 NOW = 1_800_000_000 * 10**9

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from koordcore.model.durations import SECOND
 from koordcore.model.load import AggregatedArgs, LoadAwareArgs
 from koordcore.model.metrics import AggregatedUsage, NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod
 from koordcore.protocol.load import ANNOTATION_USAGE_THRESHOLDS
-from koordcore.protocol.times import SECOND
 from koordcore.scheduling.plugins.load import load_state
 from koordcore.scoring.load import NO_LIMIT, LoadState, threshold_limits
 from koordcore.snapshot import ClusterSnapshot

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from koordcore.errors import ManifestError
+from koordcore.model.durations import MINUTE, SECOND
 from koordcore.model.metrics import NOTHING_MEASURED
 from koordcore.protocol.node_metric import parse_node_metric
-from koordcore.protocol.times import MINUTE, SECOND
 
 
 def metric(status: Any, spec: Any = None) -> dict[str, Any]:

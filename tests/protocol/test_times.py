@@ -5,15 +5,11 @@ from __future__ import annotations
 import pytest
 
 from koordcore.errors import ManifestError
+from koordcore.model.durations import format_duration, parse_duration
 from koordcore.model.metrics import NOTHING_MEASURED, measured_of, rounded
 from koordcore.model.quantity import format_exact_quantity, parse_exact_quantity, parse_quantity
 from koordcore.protocol.node_metric import parse_node_metric
-from koordcore.protocol.times import (
-    format_duration,
-    format_timestamp,
-    parse_duration,
-    parse_timestamp,
-)
+from koordcore.protocol.times import format_timestamp, parse_timestamp
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from koordcore.model.durations import SECOND
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric, rounded
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.protocol.load import node_thresholds, raw_capacity
 from koordcore.protocol.pod_class import pod_priority_class
-from koordcore.protocol.times import SECOND, moment_of
+from koordcore.protocol.times import moment_of
 from koordcore.scoring.load_estimates import estimate_pod
 
 Amounts = Mapping[str, int]

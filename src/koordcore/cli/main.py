@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from koordcore import __version__
+from koordcore.cli.terminal import defect_report, printable_output
 
 if TYPE_CHECKING:
     from koordcore.errors import ManifestError
@@ -34,7 +35,7 @@ VERBS: Final = {
 """What each verb does. Its module here has its name: ``describe(parser)`` adds its arguments to the parser,
 ``run(arguments)`` gives the exit code."""
 
-EXIT_OK, EXIT_NO, EXIT_USAGE = 0, 1, 2
+EXIT_OK, EXIT_NO, EXIT_USAGE, EXIT_DEFECT = 0, 1, 2, 70
 _SHOWN_PROBLEMS: Final = 50
 
 EPILOG: Final = """\
@@ -42,6 +43,7 @@ exit codes:
   0  done
   1  done, and the answer is no: a pod found no node, a plan is not legal
   2  the command or its input cannot be read; the reasons are on standard error
+  70 no answer: a defect of koordcore, with what to report on standard error
 
 examples:
   kubectl get nodes,pods,podgroups -A -o yaml | koordcore schedule -
@@ -69,14 +71,26 @@ def build_parser(asked: str | None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; a user's mistake ends in a message and exit code 2, never in a traceback."""
-    words = sys.argv[1:] if argv is None else argv
+    """Run one command.
+
+    A user's mistake ends in a message and exit code 2, never in a traceback; a defect of the library in a
+    report of it and exit code 70, which nobody takes for an answer.
+    """
+    with printable_output(sys.stdout, sys.stderr):
+        return _main(sys.argv[1:] if argv is None else argv)
+
+
+def _main(words: Sequence[str]) -> int:
     parser = build_parser(next((word for word in words if not word.startswith("-")), None))
     try:
         arguments = parser.parse_args(words)
     except SystemExit as stop:
         return int(stop.code or 0)
-    from koordcore.errors import KoordcoreError, ManifestError  # bring attrs, which help does not need
+    from koordcore.errors import (
+        KoordcoreError,
+        ManifestError,
+        SolverError,
+    )  # bring attrs, which help does not need
 
     try:
         code: int = arguments.run(arguments)
@@ -84,6 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ManifestError as error:
         _print_problems(error)
         return EXIT_USAGE
+    except SolverError as error:
+        print(defect_report(error, words), file=sys.stderr)
+        return EXIT_DEFECT
     except (KoordcoreError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             # The reader has seen enough, as `head` does; keep the interpreter from complaining at exit.
@@ -93,6 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # whatever it is, it is no answer
+        print(defect_report(error, words), file=sys.stderr)
+        return EXIT_DEFECT
     return code
 
 

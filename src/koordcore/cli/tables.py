@@ -10,7 +10,8 @@ from typing import Final
 
 import attrs
 
-from koordcore.errors import MissingExtraError
+from koordcore.cli.terminal import raw
+from koordcore.errors import MissingExtraError, printable
 from koordcore.model.resources import CPU
 
 __all__ = ["Column", "Table", "amount", "show", "working"]
@@ -115,8 +116,8 @@ def _show_rich(table: Table) -> None:
             column.name, justify="right" if column.number else "left", style=column.tone.value or None
         )
     for row in table.rows:
-        rich.add_row(*(Text(cell) for cell in row))
-    Console().print(rich)
+        rich.add_row(*(Text(printable(cell)) for cell in row))
+    Console(file=raw(sys.stdout)).print(rich)
 
 
 @contextmanager
@@ -130,7 +131,7 @@ def working(what: str) -> Iterator[None]:
     except ImportError:
         yield
         return
-    with Console(stderr=True).status(what):
+    with Console(file=raw(sys.stderr)).status(what):
         yield
 
 

@@ -25,9 +25,9 @@ from koordcore.model.colocation import (
     NodeLoad,
     overlay,
 )
+from koordcore.model.durations import MINUTE
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.protocol.qos import PriorityClass
-from koordcore.protocol.times import MINUTE
 
 __all__ = [
     "ClusterLending",

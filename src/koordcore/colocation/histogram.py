@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.errors import ModelError
-from koordcore.protocol.times import SECOND
+from koordcore.model.durations import SECOND
 
 __all__ = [
     "CPU_BUCKETS",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from koordcore.colocation.histogram import YEAR_ONE, Buckets, Histogram, bucket_edges, shift_of
 from koordcore.errors import ModelError
-from koordcore.protocol.times import SECOND
+from koordcore.model.durations import SECOND
 
 __all__ = ["HistogramBank", "bank_of", "empty_bank"]
 

@@ -15,12 +15,12 @@ from koordcore.colocation.amounts import MILLI_CORE, NO_AMOUNTS, Amounts, amount
 from koordcore.colocation.batch import Failed
 from koordcore.colocation.prediction import SYSTEM_MODEL, PredictionState, class_model, predict
 from koordcore.errors import ManifestError
+from koordcore.model.durations import MINUTE
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, measured_of
 from koordcore.model.quantity import NANO
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.protocol.normalization import parse_raw_allocatable
 from koordcore.protocol.qos import PriorityClass
-from koordcore.protocol.times import MINUTE
 
 __all__ = [
     "COLD_START",

@@ -26,8 +26,8 @@ from koordcore.colocation.histogram import (
 )
 from koordcore.colocation.histogram_bank import HistogramBank, bank_of, empty_bank
 from koordcore.errors import ModelError
+from koordcore.model.durations import MINUTE, SECOND
 from koordcore.protocol.qos import PriorityClass
-from koordcore.protocol.times import MINUTE, SECOND
 
 __all__ = [
     "CHECKPOINTS_PER_STEP",

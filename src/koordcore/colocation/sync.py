@@ -29,6 +29,7 @@ from koordcore.model.colocation import (
     NodeLoad,
     overlay,
 )
+from koordcore.model.durations import SECOND
 from koordcore.model.metrics import NOTHING_MEASURED, Measured
 from koordcore.model.quantity import NANO
 from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
@@ -45,7 +46,6 @@ from koordcore.protocol.normalization import (
     normalization_ratio_of,
 )
 from koordcore.protocol.qos import PriorityClass
-from koordcore.protocol.times import SECOND
 
 __all__ = [
     "Cycle",

@@ -12,9 +12,9 @@ import attrs
 
 from koordcore.colocation.amounts import NO_AMOUNTS, Amounts, amounts_of
 from koordcore.model.colocation import NodeLoad, PodLoad
+from koordcore.model.durations import MINUTE
 from koordcore.model.metrics import NodeMetric, PodMetric
 from koordcore.protocol.qos import DEFAULT_PRIORITY, PriorityClass, QoSClass, parse_priority_class
-from koordcore.protocol.times import MINUTE
 
 __all__ = ["NodeUse", "PodUse", "dangling_metrics", "is_degraded", "node_use", "pod_uses", "summed_pods"]
 

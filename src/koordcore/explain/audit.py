@@ -15,9 +15,10 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
+from koordcore.model.durations import MINUTE, SECOND
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import PodKey
-from koordcore.protocol.times import MINUTE, SECOND, format_timestamp
+from koordcore.protocol.times import format_timestamp
 
 __all__ = [
     "Anomaly",

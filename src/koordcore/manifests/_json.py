@@ -76,7 +76,9 @@ def _value(text: str, at: int) -> tuple[Json, int]:
 
 
 def _reason(error: Exception) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return "a number of thousands of digits" if "int_max_str_digits" in str(error) else str(error)
 
 
 def _position(text: str, at: int) -> str:

@@ -69,7 +69,10 @@ class Memory:
     def once(self, convert: Callable[[Json], T], raw: Json) -> T:
         """Convert a value, or give the one that an equal text gave before."""
         # repr tells 1 from True from "1", which equality of the values themselves would not.
-        key = repr(raw)
+        try:
+            key = repr(raw)
+        except (ValueError, RecursionError):
+            return convert(raw)  # an integer of thousands of digits, or nested without end
         table = self._tables[convert]
         value = table.get(key, self)
         if value is self:
@@ -226,7 +229,13 @@ def as_name(value: Json) -> str:
         raise ManifestError.at("", "required")
     if len(name) > MAX_NAME:
         raise ManifestError.at("", f"a name has at most {MAX_NAME} characters, got {len(name)}")
+    if not name.isprintable():
+        raise ManifestError.at("", f"a name has no control characters, got {show(name)}")
     return name
+
+
+def _namespace(value: Json) -> str:
+    return "" if value == "" else as_name(value)
 
 
 @attrs.frozen
@@ -270,7 +279,7 @@ def read_metadata(reading: Reading, raw: Mapping[str, Json], *, namespaced: bool
         reading.problem("metadata.name", "required")
     return Metadata(
         name=name or UNREADABLE,
-        namespace=(reading.take(meta, "namespace", "metadata", as_str, "") or "default")
+        namespace=(reading.take(meta, "namespace", "metadata", _namespace, "") or "default")
         if namespaced
         else "",
         uid=reading.take(meta, "uid", "metadata", as_str, ""),

@@ -185,6 +185,8 @@ class _YamlError(Exception):
 
 
 _INTEGER: Final = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)\Z")
+_LONGEST_INTEGER: Final = 1000
+"""Characters; Python refuses to write integers of thousands of digits, and nobody means one."""
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _CONSTANTS: Final[dict[str, bool | None]] = {
     "": None,
@@ -376,9 +378,12 @@ def _integer(node: Any, text: str) -> int:
     if len(body) > 1 and body[0] == "0" and body[1].isdigit():
         digits = digits.replace("0", "0o", 1)  # YAML 1.1 writes octal as C does
     try:
-        return int(digits, 0)
+        value = int(digits, 0) if len(digits) <= _LONGEST_INTEGER else None
     except ValueError as error:
         raise _YamlError(str(error), node.start_mark.line) from None
+    if value is None:
+        raise _YamlError(f"{text[:20]}… is too large a number", node.start_mark.line)
+    return value
 
 
 def _finite_yaml(node: Any, text: str) -> float:

@@ -135,7 +135,9 @@ def _assemble(sources: Iterable[Source]) -> Loaded:
         else:
             bundle.add(source)
         if len(bundle.problems) > _MAX_PROBLEMS:
-            bundle.problems.append(Problem("", "too many problems; the rest of the input was not looked at"))
+            where = source.source
+            told = "too many problems; from here on the input was not looked at"
+            bundle.problems.append(Problem("", told, source=where))
             break
     else:
         return bundle.finish()
@@ -226,7 +228,7 @@ class _Bundle:
         if (known or "").endswith(("koordinator.sh", "sigs.k8s.io")):
             reading.warn("apiVersion", f"not read: {key[1]} is a kind of {known}, not of {key[0] or 'v1'}")
         text = canonical_text(raw)
-        name = key[3] or "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+        name = key[3] or "sha256:" + hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
         namespace = key[2] or ("default" if key[:2] in _NAMESPACED else "")
         unique = (*key[:3], name)
         if not key[3] and self.seen.setdefault(unique, place.source) is not place.source:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from koordcore.errors import ModelError
 from koordcore.manifests.encode import node_affinity_manifest, spread_constraint_manifest
 from koordcore.model.device_policy import DevicePolicy
+from koordcore.model.durations import format_duration
 from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.load import AggregatedArgs, LoadAwareArgs
 from koordcore.model.numa import NUMAArgs
@@ -29,7 +30,6 @@ from koordcore.model.policy import (
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.model.reservations import PreAllocationArgs, ReservationArgs
 from koordcore.model.resources import format_resources
-from koordcore.protocol.times import format_duration
 
 __all__ = ["ARGS_WRITERS", "write_args"]
 

@@ -8,7 +8,7 @@ from typing import Final
 from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading, as_resources, as_time, choice, read_metadata, section
 from koordcore.manifests.pods import read_pod
-from koordcore.model.durations import HOUR
+from koordcore.model.durations import HOUR, parse_duration
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import (
     AllocatePolicy,
@@ -30,7 +30,6 @@ from koordcore.protocol.reservation import (
 )
 from koordcore.protocol.reservation_owners import as_object_reference, as_owner, owners_error
 from koordcore.protocol.selectors import as_taints
-from koordcore.protocol.times import parse_duration
 
 __all__ = ["read_reservation", "reservation_from_manifest"]
 

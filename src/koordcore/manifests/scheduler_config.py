@@ -60,6 +60,13 @@ _PROFILE: Final = ("schedulerName", "percentageOfNodesToScore", "plugins", "plug
 _ALL: Final = "*"
 
 
+def _weight(value: Json) -> int:
+    weight = as_int(value)
+    if not 0 <= weight < 2**31:
+        raise ManifestError.at("", f"expected 0 to {2**31 - 1}, got {weight}")
+    return weight
+
+
 @attrs.frozen
 class PluginRef:
     """A plugin at an extension point.
@@ -240,7 +247,7 @@ class _Reader:
                 f'Invalid value: "{name}": was removed in version "{_GROUP}/{removed}" '
                 f'({_KIND} is version "{version}")',
             )
-        return PluginRef(name, self.value(raw, "weight", f"{path}.", as_int, 0))
+        return PluginRef(name, self.value(raw, "weight", f"{path}.", _weight, 0))
 
     def plugin_set(self, value: Json, path: str, version: str) -> _PluginSet:
         if value is None:

@@ -27,6 +27,8 @@ _UNITS: Final = {
 }
 _PART: Final = re.compile(r"(?:(\d+)(?:\.(\d*))?|\.(\d+))(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _LARGEST: Final = 2**63 - 1
+_LONGEST: Final = 1000
+"""Characters; nobody writes as many, and Python refuses to convert thousands of digits."""
 
 
 def parse_duration(text: str) -> int:
@@ -42,6 +44,8 @@ def parse_duration(text: str) -> int:
     ManifestError
         When the text is no duration, has no unit, or leaves 64 bits.
     """
+    if len(text) > _LONGEST:
+        raise ManifestError.at("", f'"{text[:60]}…" is too long for a duration')
     body = text[1:] if text[:1] in ("+", "-") else text
     if body == "0":
         return 0

@@ -183,6 +183,9 @@ class SpreadArgs:
                 )
 
 
+_MAX_WEIGHT: Final = 2**31 - 1
+
+
 @attrs.frozen(kw_only=True)
 class PluginSetting:
     """One plugin in a policy.
@@ -195,7 +198,7 @@ class PluginSetting:
     name
         Upstream's plugin name, such as ``NodeResourcesFit``; left out, that of ``plugin``.
     weight
-        Factor of its score, at least 1; irrelevant where it does not score.
+        Factor of its score, 1 to 2**31 - 1 (Kubernetes' ``int32``: no sum of scores leaves 64 bits).
     filters, scores
         Which of its questions are asked.
     args
@@ -216,8 +219,8 @@ class PluginSetting:
     def __attrs_post_init__(self) -> None:
         if not self.name:
             raise ModelError("name: a plugin needs a name")
-        if self.weight < 1 and self.scores:
-            raise ModelError(f"{self.name}: weight must be at least 1, got {self.weight}")
+        if type(self.weight) is not int or (self.scores and not 1 <= self.weight <= _MAX_WEIGHT):
+            raise ModelError(f"{self.name}: weight: expected 1 to {_MAX_WEIGHT}, got {self.weight!r}")
 
 
 DEFAULT_PLUGINS: Final = (

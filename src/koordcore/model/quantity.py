@@ -31,6 +31,12 @@ _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**5
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 # A mantissa longer than this cannot be a number anybody wrote; it bounds the time spent on hostile input.
 _MAX_DIGITS: Final = 64
+_JSON_KINDS: Final[dict[type, str]] = {
+    type(None): "null",
+    bool: "a boolean",
+    list: "a list",
+    dict: "an object",
+}
 _QUANTITY: Final = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
     r"(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,4})?\Z",
@@ -75,7 +81,7 @@ def parse_quantity(text: str | int | float, *, scale: Scale = Scale.UNIT) -> int
 
 def _parse(text: str | int | float, scale: int) -> int:
     if isinstance(text, bool) or not isinstance(text, str | int | float):
-        raise ManifestError.at("", f"expected a quantity, got {type(text).__name__}")
+        raise ManifestError.at("", f"expected a quantity, got {_JSON_KINDS.get(type(text), 'no text')}")
     if isinstance(text, int):
         return _capped(text * scale, scale)
     if isinstance(text, float):

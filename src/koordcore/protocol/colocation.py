@@ -22,6 +22,7 @@ from koordcore.model.colocation import (
     ThirdPartyAllocation,
     ZoneLoad,
 )
+from koordcore.model.durations import format_duration, parse_duration
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, parse_measured
 from koordcore.model.quantity import NANO, format_quantity
 from koordcore.model.resources import BATCH_MEMORY, CPU, MEMORY
@@ -36,7 +37,6 @@ from koordcore.protocol.fields import (
     load_json,
     optional,
 )
-from koordcore.protocol.times import format_duration, parse_duration
 
 __all__ = [
     "ANNOTATION_COLOCATION_STRATEGY",
@@ -241,7 +241,7 @@ def format_config(config: ColocationConfig) -> dict[str, Json]:
     return written | ({"nodeConfigs": entries} if entries else {})
 
 
-_CPU_RANGE: Final = re.compile(r"(0*[0-9]{1,9})(?:-(0*[0-9]{1,9}))?\Z", re.ASCII)
+_CPU_RANGE: Final = re.compile(r"(0{0,99}[0-9]{1,9})(?:-(0{0,99}[0-9]{1,9}))?\Z", re.ASCII)
 
 
 def cpuset_size(text: str) -> int:

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from koordcore.errors import ManifestError
+from koordcore.model.durations import parse_duration
 from koordcore.model.pods import Pod
-from koordcore.protocol.times import moment_of, parse_duration, parse_timestamp
+from koordcore.protocol.times import moment_of, parse_timestamp
 
 __all__ = ["EXPECTED_DURATION", "EXPECTED_END", "expected_duration", "expected_end"]
 

@@ -67,9 +67,11 @@ def as_str(value: Json) -> str:
 
 
 def as_int(value: Json) -> int:
-    """Take an integer; ``true`` and ``3.0`` are none."""
+    """Take an integer of 64 bits; ``true`` and ``3.0`` are none."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise _expected("int", value)
+    if not -(2**63) <= value < 2**63:
+        raise _expected("an integer of 64 bits", value)
     return value
 
 

@@ -6,7 +6,6 @@ A value that upstream silently drops or defaults is taken the same way here and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -42,6 +41,7 @@ from koordcore.protocol.fields import (
     optional,
     required,
 )
+from koordcore.protocol.numbers import parse_decimal
 
 __all__ = [
     "ANNOTATION_GANG_NAME",
@@ -95,10 +95,8 @@ ANNOTATION_TOPOLOGY_SELECTOR: Final = "scheduling.koordinator.sh/network-topolog
 BIND_GANG_GROUP_ID: Final = "internal.scheduling.koordinator.sh/bind-gang-group-id"
 BIND_GANG_MEMBER_COUNT: Final = "internal.scheduling.koordinator.sh/bind-gang-member-count"
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()
-_INT32: Final = 2**31
 _INT64: Final = 2**63
 
 
@@ -137,16 +135,6 @@ class _Notes:
         self.defaulted.append(Problem(f"metadata.annotations[{key}]", message))
 
 
-def _parse_int(text: str, limit: int) -> int:
-    """Read a base-10 integer as Go's strconv does; ``limit`` is one past the largest value."""
-    if not _INTEGER.fullmatch(text):
-        raise ManifestError.at("", f'expected an integer, got "{text}"')
-    value = int(text)
-    if not -limit <= value < limit:
-        raise ManifestError.at("", f"{text} is out of range")
-    return value
-
-
 def gang_name(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Name the gang of a pod; empty for none. The CRD label wins, then the lightweight label."""
     # Asked of every pod, and few are in a gang: a look-up that fails is dear in a frozen mapping.
@@ -177,7 +165,7 @@ def parse_topology_index(annotations: Mapping[str, str]) -> int | None:
     if text is None:
         return None
     try:
-        index = _parse_int(text, _INT64)
+        index = parse_decimal(text)
     except ManifestError as error:
         raise error.within(f"metadata.annotations[{ANNOTATION_TOPOLOGY_INDEX}]") from None
     return index if index >= 0 else None
@@ -255,7 +243,7 @@ def _total(annotations: Mapping[str, str], least: int, notes: _Notes) -> int:
     if not text:
         return least
     try:
-        total = _parse_int(text, _INT32)
+        total = parse_decimal(text, bits=32)
     except ManifestError as error:
         notes.cannot_read(ANNOTATION_TOTAL_NUMBER, f"{error}; the minimum is taken")
         return least
@@ -338,7 +326,7 @@ def _gang_from_pod(
     label = labels.get(LABEL_LIGHTWEIGHT_MIN_AVAILABLE) or ""
     text = label or annotations.get(ANNOTATION_MIN_AVAILABLE, "")
     try:
-        least: int | None = _parse_int(text, _INT32)
+        least: int | None = parse_decimal(text, bits=32)
     except ManifestError as error:
         if label:
             notes.cannot_read(LABEL_LIGHTWEIGHT_MIN_AVAILABLE, str(error), where="labels")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from koordcore.errors import ManifestError
+from koordcore.model.durations import parse_duration
 from koordcore.model.load import NO_PERCENTS, AggregatedArgs, LoadAwareArgs, LoadThresholds, Percents
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
@@ -22,7 +22,7 @@ from koordcore.protocol.fields import (
     optional,
 )
 from koordcore.protocol.numa_nodes import trimmed_allocatable
-from koordcore.protocol.times import parse_duration
+from koordcore.protocol.numbers import parse_decimal
 
 __all__ = [
     "ANNOTATION_RAW_ALLOCATABLE",
@@ -49,8 +49,6 @@ ANNOTATION_SECONDS_AFTER_INITIALIZED: Final = (
     "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
 )
 ANNOTATION_RAW_ALLOCATABLE: Final = "node.koordinator.sh/raw-allocatable"
-
-_SECONDS: Final = re.compile(r"[+-]?[0-9]{1,19}\Z", re.ASCII)
 
 
 def _percents(value: Json) -> Percents:
@@ -184,10 +182,11 @@ def custom_scaling_factors(pod: Pod) -> Percents:
 def custom_seconds(pod: Pod, annotation: str) -> int | None:
     """Give a pod's own number of seconds; ``None`` where it is absent, negative or unreadable."""
     text = pod.annotations.get(annotation)
-    if text is None or not _SECONDS.match(text):
+    try:
+        seconds = -1 if text is None else parse_decimal(text)
+    except ManifestError:
         return None
-    seconds = int(text)
-    return seconds if 0 <= seconds < 2**63 else None
+    return seconds if seconds >= 0 else None
 
 
 def raw_capacity(node: Node) -> Resources:

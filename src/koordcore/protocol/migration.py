@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from koordcore.errors import ManifestError
+from koordcore.model.durations import format_duration, parse_duration
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
 from koordcore.model.pods import PodKey
 from koordcore.protocol.fields import (
@@ -21,7 +22,7 @@ from koordcore.protocol.fields import (
     required,
     show,
 )
-from koordcore.protocol.times import format_duration, parse_duration, parse_timestamp
+from koordcore.protocol.times import parse_timestamp
 
 __all__ = [
     "ANNOTATION_ARBITRATING",

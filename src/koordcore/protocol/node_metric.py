@@ -9,6 +9,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
+from koordcore.model.durations import SECOND, parse_duration
 from koordcore.model.metrics import (
     NOTHING_MEASURED,
     AggregatedUsage,
@@ -19,7 +20,7 @@ from koordcore.model.metrics import (
     parse_measured,
 )
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, collect, list_of, optional
-from koordcore.protocol.times import SECOND, parse_duration, parse_timestamp
+from koordcore.protocol.times import parse_timestamp
 
 __all__ = ["parse_node_metric"]
 

@@ -96,7 +96,7 @@ _KUBELET_POLICIES: Final = immutabledict(
 """Names of the kubelet's policies that count. Those that its own exporter writes for the first two
 (``BestEffortPodLevel``, ``RestrictedPodLevel``) and all of container scope are not among them upstream."""
 
-_ZONE_NUMBER: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
+_ZONE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}\Z", re.ASCII)
 
 
 _EMPTY: Final[Mapping[str, Json]] = {}

@@ -8,11 +8,11 @@ from typing import Any, Final
 import attrs
 
 from koordcore.errors import ManifestError, Problem
+from koordcore.model.durations import parse_duration
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.model.resources import Resources
 from koordcore.protocol.exact import amounts_of, parse_exact_list
 from koordcore.protocol.fields import Json, as_bool, as_str, optional
-from koordcore.protocol.times import parse_duration
 
 __all__ = ["parse_quota_args"]
 

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
+from koordcore.model.durations import format_duration, parse_duration
 from koordcore.model.migration import JobMode
 from koordcore.model.rebalance import (
     DEFAULT_POOL,
@@ -40,7 +41,6 @@ from koordcore.protocol.fields import (
     optional,
     show,
 )
-from koordcore.protocol.times import format_duration, parse_duration
 
 __all__ = [
     "default_fragmentation_aware",

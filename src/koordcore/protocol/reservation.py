@@ -13,7 +13,6 @@ from koordcore.errors import ManifestError
 from koordcore.model.affinity import Taint, Toleration, tolerated
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod
-from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import CPU, NO_RESOURCES, Resources, make_resources, parse_resources
 from koordcore.model.selectors import NodeSelector
 from koordcore.protocol.fields import (
@@ -25,6 +24,7 @@ from koordcore.protocol.fields import (
     load_json,
     optional,
 )
+from koordcore.protocol.numbers import parse_decimal
 from koordcore.protocol.selectors import as_node_selector_terms, as_tolerations
 from koordcore.topology.cpu import parse_cpulist
 
@@ -82,7 +82,6 @@ NOMINATED_NODE: Final = "koordcore.io/nominated-node"
 """Node of which a reservation that waits has had pods leave; a pod has a field of its status for that."""
 
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable")
-_INT32: Final = range(-(2**31), 2**31)
 
 
 @attrs.frozen(kw_only=True)
@@ -226,19 +225,19 @@ def format_allocated_reservation(name: str, uid: str) -> str:
 
 def reservation_order(labels: Mapping[str, str]) -> int:
     """Give a reservation's place in line, smaller first; 0 stands for none."""
-    number = _integer(labels.get(RESERVATION_ORDER, ""))
-    return number if number is not None and -INT64_MAX - 1 <= number <= INT64_MAX else 0
+    return _integer(labels.get(RESERVATION_ORDER, ""), 64) or 0
 
 
 def label_priority(labels: Mapping[str, str]) -> int | None:
     """Give the priority that a reservation's label states; ``None`` where it is no 32-bit integer."""
-    number = _integer(labels.get(PRIORITY, ""))
-    return number if number is not None and number in _INT32 else None
+    return _integer(labels.get(PRIORITY, ""), 32)
 
 
-def _integer(text: str) -> int | None:
-    body = text[1:] if text[:1] in ("+", "-") else text
-    return int(text) if body.isascii() and body.isdigit() and len(body) <= 20 else None
+def _integer(text: str, bits: int) -> int | None:
+    try:
+        return parse_decimal(text, bits=bits) if text else None
+    except ManifestError:
+        return None
 
 
 def restricted_resources(annotations: Mapping[str, str]) -> tuple[str, ...]:

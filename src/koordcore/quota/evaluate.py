@@ -15,6 +15,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
+from koordcore.model.durations import SECOND
 from koordcore.model.quotas import BUILTIN_QUOTAS
 from koordcore.protocol.exact import (
     ExactList,
@@ -37,7 +38,7 @@ from koordcore.protocol.quota import (
     metadata_of,
     resource_list_annotation,
 )
-from koordcore.protocol.times import SECOND, parse_timestamp
+from koordcore.protocol.times import parse_timestamp
 
 __all__ = [
     "KNOWN_RESOURCES",

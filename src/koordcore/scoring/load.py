@@ -19,13 +19,14 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
 from koordcore.model.decisions import Shortfall
+from koordcore.model.durations import SECOND
 from koordcore.model.load import AggregatedArgs, LoadAwareArgs, Percents
 from koordcore.model.metrics import NodeMetric, rounded
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.load import node_thresholds, raw_capacity
-from koordcore.protocol.times import SECOND, moment_of
+from koordcore.protocol.times import moment_of
 from koordcore.scoring.load_estimates import NO_REPORT, Contribution, Estimator, ignored, report_of
 from koordcore.snapshot import ClusterSnapshot
 

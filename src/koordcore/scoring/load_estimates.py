@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from koordcore.model.durations import SECOND
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.mappings import EMPTY
 from koordcore.model.metrics import NodeMetric, rounded
@@ -31,7 +32,7 @@ from koordcore.protocol.load import (
 )
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PriorityClass, resource_name
-from koordcore.protocol.times import SECOND, moment_of
+from koordcore.protocol.times import moment_of
 
 __all__ = [
     "NO_REPORT",

@@ -174,7 +174,7 @@ class _Board:
 
     def place(self, demand: GpuDemand) -> tuple[int, tuple[int, ...]] | None:
         """Choose node and cards and take them; ``None`` when it fits nowhere."""
-        chosen = self._choose(demand)
+        chosen = self._choose(demand) if self.nodes else None
         if chosen:
             row, slots = chosen
             self.change(row, self.nodes[row].take(demand, slots))

@@ -39,8 +39,9 @@ from koordcore.colocation.prediction import (
     train,
 )
 from koordcore.errors import ModelError
+from koordcore.model.durations import MINUTE, SECOND
 from koordcore.model.metrics import Measured, measured_of, parse_measured
-from koordcore.protocol.times import MINUTE, SECOND, format_timestamp, parse_timestamp
+from koordcore.protocol.times import format_timestamp, parse_timestamp
 from tests.conformance.adapters.colocation import pod_load
 from tests.conformance.core import Case, Missing, Verdict, difference, subject
 

@@ -10,6 +10,7 @@ from koordcore.model.rebalance import Share
 
 __all__ = ["check_share", "max_unavailable", "scaled_share"]
 
+_MAX_DIGITS: Final = 100
 _PERCENT: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 _LARGEST: Final = 2**63 - 1
 _MANY, _FEW = 10, 4
@@ -34,7 +35,7 @@ def _percent(text: str) -> int:
     shown = digits.replace("\\", "\\\\").replace('"', '\\"')
     if not _PERCENT.match(digits):
         problem = f'strconv.Atoi: parsing "{shown}": invalid syntax'
-    elif not -_LARGEST - 1 <= int(digits) <= _LARGEST:
+    elif len(digits) > _MAX_DIGITS or not -_LARGEST - 1 <= int(digits) <= _LARGEST:
         problem = f'strconv.Atoi: parsing "{shown}": value out of range'
     else:
         return int(digits)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ __all__ = [
 
 GPU_COUNT: Final = "alibabacloud.com/gpu-count"
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
+_NUMBER: Final = re.compile("[0-9]{1,9}")
 GPU_INDEX: Final = "alibabacloud.com/gpu-index"
 CARD_MODEL: Final = "alibabacloud.com/gpu-card-model"
 
@@ -81,7 +83,7 @@ class _Cards:
 
 def _number(annotations: Mapping[str, str], key: str, default: int) -> int:
     text = annotations.get(key, "")
-    return int(text) if text.isascii() and text.isdigit() else default
+    return int(text) if _NUMBER.fullmatch(text) else default
 
 
 def _asks_by_annotation(pod: Pod) -> bool:
@@ -116,7 +118,7 @@ def demand_of(pod: Pod) -> GpuDemand:
 def annotated_slots(pod: Pod) -> tuple[int, ...]:
     """Give the minors that Alibaba's annotation names."""
     parts = pod.annotations.get(GPU_INDEX, "").split("-")
-    return tuple(int(part) for part in parts if part.isascii() and part.isdigit())
+    return tuple(int(part) for part in parts if _NUMBER.fullmatch(part))
 
 
 def annotated_cards(snapshot: ClusterSnapshot, state: NodeState) -> _Cards:
