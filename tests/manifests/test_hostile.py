@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koordcore.errors import ManifestError
-from koordcore.manifests import snapshot_from_objects
-from tests.manifests.builders import container, pod
+from koordcore.manifests import SourceLimits, load, snapshot_from_objects
+from koordcore.model.pods import Container, effective_requests
+from tests.manifests.builders import container, node, obj, pod
 
 GROUP = "gang.scheduling.koordinator.sh/"
 BIG = "9" * 5000
+
+
+def held(name: str, uid: str) -> dict[str, Any]:
+    spec = {"template": {"spec": {"containers": []}}, "owners": [{"object": {"name": "x"}}], "ttl": "1h"}
+    return obj("Reservation", name, "scheduling.koordinator.sh/v1alpha1", spec=spec, metadata={"uid": uid})
 
 
 @pytest.mark.parametrize(
@@ -65,3 +73,38 @@ def test_null_where_a_quantity_belongs_is_called_null() -> None:
     raw = pod(containers=[container(requests={"cpu": None})])
     with pytest.raises(ManifestError, match="expected a quantity, got null"):
         snapshot_from_objects([raw])
+
+
+def test_a_gzip_bomb_is_refused_before_it_is_unpacked_unless_the_caller_says_so(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.json.gz"
+    bomb.write_bytes(gzip.compress(b"[" + b" " * (1 << 25) + b"]", 9))
+    with pytest.raises(ManifestError, match="more than 200 times its size"):
+        load([bomb])
+    assert load([bomb], limits=SourceLimits(gzip_ratio=2000)).counts == {}
+
+
+def test_ten_thousand_containers_take_no_longer_than_their_number() -> None:
+    """Each container is added once; the sums name every one of a thousand resources."""
+    many = [
+        Container(requests={"cpu": 1, f"example.com/r{number % 1000}": 1}, restarts_always=number % 2 == 0)
+        for number in range(10_000)
+    ]
+    requests = effective_requests(many, many)
+    assert requests["cpu"] == 15_000  # all containers and, beside them, the sidecars
+    assert len(requests) == 1001
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [([held("b", "u")], "u is that of Reservation a too"), ([pod("u")], "u is the name of Pod default/u")],
+)
+def test_a_uid_that_stands_for_something_else_is_named(others: list[dict[str, Any]], told: str) -> None:
+    with pytest.raises(ManifestError, match=rf"Reservation (a|b): metadata.uid: {told}"):
+        snapshot_from_objects([held("a", "u"), *others])
+
+
+def test_a_node_with_more_than_can_be_counted_is_refused_with_its_path() -> None:
+    with pytest.raises(
+        ManifestError, match=r"Node n1: status.allocatable\[memory\]: 9007199254740993 is more"
+    ):
+        snapshot_from_objects([node(allocatable={"memory": 2**53 + 1})])

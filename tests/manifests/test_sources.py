@@ -249,7 +249,7 @@ def test_what_cannot_be_opened_is_a_problem(tmp_path: Path) -> None:
 def test_a_gzip_bomb_stops_at_the_limit(tmp_path: Path) -> None:
     (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b" " * 10_000_000))
     found: list[Source] = list(read_sources([tmp_path], limits=SMALL))
-    assert only_problem(found).endswith("more than 100000 bytes")
+    assert only_problem(found).endswith("more than 100000 bytes (SourceLimits.file_bytes)")
 
 
 def test_gzip_members_are_joined(tmp_path: Path) -> None:
@@ -264,7 +264,9 @@ def test_size_limits_hold_per_file_and_together(tmp_path: Path) -> None:
     assert isinstance(first, SourceObject)
     assert str(second).endswith("all files together hold more than 150000 bytes")
     big = io.StringIO("x" * 100_001)
-    assert only_problem(read_sources(["-"], stdin=big, limits=SMALL)).endswith("more than 100000 bytes")
+    assert only_problem(read_sources(["-"], stdin=big, limits=SMALL)).endswith(
+        "more than 100000 bytes (SourceLimits.file_bytes)"
+    )
 
 
 def test_limits_are_positive() -> None:

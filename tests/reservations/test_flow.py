@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import attrs
+import pytest
+
 from koordcore.checking import verify
+from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, Unschedulable
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import AllocatePolicy, Reservation
@@ -116,3 +120,14 @@ def test_what_one_user_leaves_of_a_reservation_for_one_is_free() -> None:
     snapshot = ClusterSnapshot(nodes=[node("n1")], records=[reservation("r1", 6, "n1", allocate_once=True)])
     result = place(snapshot, pod("owner", 2, "a"), pod("stranger", 6))
     assert where(result) == {"owner": ("n1", "r1"), "stranger": ("n1", "")}
+
+
+@pytest.mark.parametrize("on", ["", "n1"])
+def test_two_that_would_be_called_the_same_while_they_are_scheduled_are_named(on: str) -> None:
+    """A reservation's uid is the name of a pod then: the error says whose else it is."""
+    one, other = reservation("a", 1, on), attrs.evolve(reservation("b", 1, on), uid="uid-a")
+    nodes = [node("n1")]
+    with pytest.raises(ModelError, match="reservation b: uid-a is the uid of reservation a too"):
+        schedule(ClusterSnapshot(nodes=nodes, records=[one, other]), policy=POLICY)
+    with pytest.raises(ModelError, match="reservation a: uid-a is the name of pod default/uid-a too"):
+        schedule(ClusterSnapshot(nodes=nodes, pending=[pod("uid-a", 1)], records=[one]), policy=POLICY)

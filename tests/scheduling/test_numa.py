@@ -273,3 +273,19 @@ def test_what_a_failed_bind_left_on_a_pod_is_dropped(text: str) -> None:
     assert written == {"metadata": {"annotations": dict.fromkeys(sorted(left))}}
     read = result_from_record(snapshot, result_record(result))
     assert verify(snapshot, read) == ()
+
+
+@pytest.mark.parametrize("ratio", ["1e17", "1.7e308"])
+def test_an_absurd_amplification_only_keeps_its_node_from_being_chosen(
+    ratio: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    """The CPUs that its pods are bound to count as more than there is; no arithmetic overflows."""
+    odd = node("n")
+    odd[0]["metadata"]["annotations"] = {
+        "node.koordinator.sh/resource-amplification-ratio": f'{{"cpu": {ratio}}}'
+    }
+    holder = pod("holder", 2, annotations={STATUS: '{"cpuset": "0-1"}'})
+    holder["spec"]["nodeName"] = "n"
+    result = schedule(cluster(*odd, *node("m"), holder, pod("cpus", 2)))
+    assert [(one.pod.name, one.node) for one in result.bound] == [("cpus", "m")]
+    assert not recwarn.list

@@ -40,6 +40,9 @@ from koordcore.topology.numa import NUMATopologyPolicy
 
 __all__ = ["NodeVerdicts", "node_table"]
 
+_MOST: Final = 2**53
+"""No node has more of anything (``_arrays.AMOUNT_LIMIT``)."""
+
 _ALL: Final = slice(None)
 _UNKNOWN: Final = -2
 _ENOUGH: Final = NodeAmounts(make_resources({CPU: INT64_MAX}))
@@ -331,7 +334,9 @@ class NodeVerdicts:
         chosen = self._rows(rows)
         bound, need = self._column(ids, "bound"), self._column(ids, "need")
         ratios = np.array([0.0 if one is None else one.ratio for one in self._verdicts])[ids]
-        amplified = np.ceil(bound.astype(np.float64) * ratios).astype(np.int64)
+        # A ratio may be as large as a float: more than can be counted is more than there is.
+        product = np.ceil(bound.astype(np.float64) * np.minimum(ratios, _MOST))
+        amplified = np.minimum(product, _MOST).astype(np.int64)
         requested = self._requested[CPU][chosen]
         if lent is not None:
             requested = requested - lent

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from koordcore._arrays import PODS_ROW, ClusterLayout, FloatCube, IntCube, IntMatrix, Rows
+from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, ClusterLayout, FloatCube, IntCube, IntMatrix, Rows
 from koordcore._line import Delta
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -209,7 +209,8 @@ class Workspace:
         for start, asked in ((0, requested), (number, scored)):
             for name, amount in asked:
                 if name in index:
-                    flat[start + index[name]] = amount
+                    # More is on no node, so such a pod is never bound where amounts are looked at.
+                    flat[start + index[name]] = min(amount, AMOUNT_LIMIT)
             flat[start + PODS_ROW] = pods
         flat[2 * number :] = [-amount for amount in flat[: 2 * number]]
         return np.array(flat, np.int64).reshape(4, number)

@@ -4,8 +4,16 @@ The only room that knows what objects look like. :func:`load` reads files, :func
 objects that are parsed already, and both report every problem of every object at once.
 """
 
+from koordcore.manifests._raw import SourceLimits
 from koordcore.manifests.bundle import Loaded, load, snapshot_from_objects
 from koordcore.manifests.nodes import node_from_manifest
 from koordcore.manifests.pods import pod_from_manifest
 
-__all__ = ["Loaded", "load", "node_from_manifest", "pod_from_manifest", "snapshot_from_objects"]
+__all__ = [
+    "Loaded",
+    "SourceLimits",
+    "load",
+    "node_from_manifest",
+    "pod_from_manifest",
+    "snapshot_from_objects",
+]

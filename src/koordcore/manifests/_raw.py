@@ -13,6 +13,10 @@ from koordcore.protocol.fields import Json
 __all__ = ["LIMITS", "Source", "SourceLimits", "SourceObject", "finite", "outer"]
 
 
+GZIP_FREE: Final = 1 << 24
+"""Bytes that a packed file may become whatever its size."""
+
+
 @attrs.frozen(kw_only=True)
 class SourceLimits:
     """How much input is taken at most; anything beyond is refused with a clear error.
@@ -23,6 +27,9 @@ class SourceLimits:
         Bytes of one file after decompression.
     total_bytes
         Bytes of all files together, after decompression.
+    gzip_ratio
+        Bytes that one byte of a packed file may become, beyond the first ``GZIP_FREE``; dumps of thousands of
+        equal pods reach 100, bombs 1000.
     depth
         Levels of nesting in one YAML document; JSON is bounded by the interpreter's own stack guard.
     alias_values
@@ -31,6 +38,7 @@ class SourceLimits:
 
     file_bytes: int = 1 << 30
     total_bytes: int = 4 << 30
+    gzip_ratio: int = 200
     depth: int = 200
     alias_values: int = 1_000_000
 

@@ -29,6 +29,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
 from koordcore.model.volumes import PersistentVolumeClaim
 from koordcore.protocol.fields import Json, show
 from koordcore.protocol.quota import PARENT
@@ -288,6 +289,7 @@ class _Bundle:
         self._profiles()
         unread = self._generic_workloads()
         states, pending = self._bind()
+        self._stand_ins()
         if self.problems:
             raise ManifestError(dict.fromkeys(self.problems))
         try:
@@ -301,6 +303,17 @@ class _Bundle:
             counts=dict(sorted(self.counts.items())),
             unread=dict(sorted(unread.items())),
         )
+
+    def _stand_ins(self) -> None:
+        """While a reservation is scheduled its uid is the name of a pod, so nothing else may be called so."""
+        taken = {read.pod.key: f"is the name of Pod {read.pod.key}" for read, _ in self.pods}
+        for one in self.records:
+            if isinstance(one, Reservation) and not one.over:
+                told = taken.setdefault(one.pod_key, f"is that of Reservation {one.name} too")
+                if told != f"is that of Reservation {one.name} too":
+                    key = ("scheduling.koordinator.sh", "Reservation", "", one.name)
+                    place = _Place(self.seen.get(_unique(key), ""), key)
+                    self.problems.append(place.put(Problem("metadata.uid", f"{one.pod_key.name} {told}")))
 
     def _bind(self) -> tuple[tuple[NodeState, ...], tuple[Pod, ...]]:
         classes = {one.name: one for one in self.records if isinstance(one, PriorityClass)}

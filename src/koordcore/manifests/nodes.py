@@ -7,6 +7,7 @@ from typing import Final
 
 from immutabledict import immutabledict
 
+from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading, as_resources, as_strings, is_object, read_metadata, section
 from koordcore.model.nodes import Node
@@ -80,6 +81,8 @@ def _amounts(value: Json) -> Resources:
     for name, amount in amounts.items():
         if amount < 0:
             raise ManifestError.at(f"[{name}]", f"must not be negative, got {amount}")
+        if amount > AMOUNT_LIMIT:
+            raise ManifestError.at(f"[{name}]", f"{amount} is more than can be counted, {AMOUNT_LIMIT}")
     return amounts
 
 

@@ -18,7 +18,7 @@ import attrs
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._json import read_json
-from koordcore.manifests._raw import LIMITS, Source, SourceLimits, SourceObject
+from koordcore.manifests._raw import GZIP_FREE, LIMITS, Source, SourceLimits, SourceObject
 from koordcore.manifests._yaml import read_yaml
 
 __all__ = ["SourceLimits", "SourceObject", "read_json", "read_sources", "read_yaml"]
@@ -146,20 +146,24 @@ def _read_file(path: Path, limits: SourceLimits) -> str:
 
 
 def _too_large(limits: SourceLimits) -> ManifestError:
-    return ManifestError.at("", f"more than {limits.file_bytes} bytes")
+    return ManifestError.at("", f"more than {limits.file_bytes} bytes (SourceLimits.file_bytes)")
 
 
 def _decompress(data: bytes, limits: SourceLimits) -> bytes:
     """Unpack gzip members one after the other and stop at the limit, before the memory is spent."""
+    most = min(limits.file_bytes, max(GZIP_FREE, limits.gzip_ratio * len(data)))
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            unpacked = file.read(limits.file_bytes + 1)
+            unpacked = file.read(most + 1)
     except EOFError:
         raise ManifestError.at("", "gzip data end too early") from None
     except (OSError, zlib.error) as error:
         raise ManifestError.at("", f"not gzip: {error}") from None
     if len(unpacked) > limits.file_bytes:
         raise _too_large(limits)
+    if len(unpacked) > most:
+        told = f"unpacks to more than {limits.gzip_ratio} times its size (SourceLimits.gzip_ratio)"
+        raise ManifestError.at("", told)
     return unpacked
 
 

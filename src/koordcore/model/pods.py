@@ -13,7 +13,16 @@ from immutabledict import immutabledict
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Affinity, Toleration, TopologySpreadConstraint
 from koordcore.model.mappings import EMPTY, frozen
-from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, add, make_resources, maximum
+from koordcore.model.resources import (
+    CPU,
+    MEMORY,
+    NO_RESOURCES,
+    Resources,
+    add,
+    make_resources,
+    maximum,
+    total,
+)
 
 __all__ = [
     "DEFAULT_CPU_REQUEST",
@@ -227,18 +236,19 @@ def effective_requests(
         missing = {name: amount for name, amount in defaults.items() if name not in own}
         return add(own, missing) if missing else own
 
-    running: Resources = NO_RESOURCES
-    for container in containers:
-        running = add(running, asked(container)) if running else asked(container)
-    sidecars: Resources = NO_RESOURCES
-    starting: Resources = NO_RESOURCES
+    parts = [asked(container) for container in containers]
+    result = parts[0] if len(parts) == 1 else total(parts)
+    sidecars: dict[str, int] = {}
+    # While one of them starts, by name; a name that it does not ask for is never above all sidecars.
+    starting: dict[str, int] = {}
     for container in init_containers:
-        if container.restarts_always:
-            sidecars = add(sidecars, asked(container))
-            starting = maximum(starting, sidecars)
-        else:
-            starting = maximum(starting, add(sidecars, asked(container)))
-    result = maximum(add(running, sidecars), starting) if starting or sidecars else running
+        for name, amount in asked(container).items():
+            beside = sidecars.get(name, 0) + amount
+            starting[name] = max(starting.get(name, 0), beside)
+            if container.restarts_always:
+                sidecars[name] = beside
+    if starting:
+        result = maximum(add(result, sidecars), starting)
     if pod_level:
         result = make_resources({**result, **pod_level})
     if overhead:

@@ -32,6 +32,7 @@ from koordcore.protocol.reservation_status import made_available, made_nominated
 from koordcore.reservations.columns import (
     NOTHING,
     Back,
+    check_stand_ins,
     counted_twice,
     operating_pods,
     standing,
@@ -63,7 +64,14 @@ __all__ = [
 
 
 def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
-    """Give the pods that stand for reservations which wait for a node."""
+    """Give the pods that stand for reservations which wait for a node.
+
+    Raises
+    ------
+    ModelError
+        When one of them has the key of another or of a pod.
+    """
+    snapshot.once(check_stand_ins)
     return [reserve_pod(one) for one in snapshot.of(Reservation) if one.pending]
 
 

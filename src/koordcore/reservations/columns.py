@@ -14,13 +14,14 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
 from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
-from koordcore.protocol.reservation import OPERATING_MODE, reservation_order
+from koordcore.protocol.reservation import OPERATING_MODE, is_reserve_pod, reservation_order
 from koordcore.reservations.state import (
     ReservationState,
     operating_state,
@@ -59,7 +60,29 @@ def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     return snapshot.derived(_held, held_again) if snapshot.of(Reservation) else snapshot
 
 
+def check_stand_ins(snapshot: ClusterSnapshot) -> None:
+    """Make sure that nothing has the key of the pod that stands for a reservation.
+
+    Raises
+    ------
+    ModelError
+        Names the reservation, and the pod or reservation whose key is the same.
+    """
+    names: dict[PodKey, str] = {}
+    for one in snapshot.of(Reservation):
+        if one.over:
+            continue
+        key = one.pod_key
+        other = names.setdefault(key, one.name)
+        if other is not one.name:
+            raise ModelError(f"reservation {one.name}: {key.name} is the uid of reservation {other} too")
+        pod = snapshot.pod(key)
+        if pod is not None and not is_reserve_pod(pod):
+            raise ModelError(f"reservation {one.name}: {key.name} is the name of pod {key} too")
+
+
 def _held(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    snapshot.once(check_stand_ins)
     holders = [
         reserve_pod(one)
         for one in snapshot.of(Reservation)
