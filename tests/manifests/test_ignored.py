@@ -148,3 +148,20 @@ def test_right_values_are_silent() -> None:
         "node.koordinator.sh/resctrl": '{"llc": {"schemata": {"range": [0, 30]}}}',
     }
     assert warnings(pod(metadata={"labels": labels, "annotations": annotations})) == []
+
+
+@pytest.mark.parametrize(
+    ("when", "terms", "path"),
+    [
+        ("required", lambda term: {"nodeSelectorTerms": [term]}, "nodeSelectorTerms[0]"),
+        ("preferred", lambda term: [{"weight": 5, "preference": term}], "[0].preference"),
+    ],
+)
+def test_a_comparison_with_what_is_no_integer_is_said_aloud(when: str, terms: Any, path: str) -> None:
+    term = {"matchExpressions": [{"key": "gen", "operator": "Gt", "values": ["three"]}]}
+    field = f"{when}DuringSchedulingIgnoredDuringExecution"
+    affinity = {"nodeAffinity": {field: terms(term)}}
+    dot = "." if path[0] != "[" else ""
+    place = f"spec.affinity.nodeAffinity.{field}{dot}{path}.matchExpressions[0].values[0]"
+    told = 'Gt needs an integer, got "three"; it matches no node'
+    assert warnings(pod(affinity=affinity)) == [f"{place}: {told}"]

@@ -13,6 +13,7 @@ from koordcore.allocators.cpuset import (
     suitable_cpus,
     take_cpus,
 )
+from koordcore.errors import ManifestError
 from koordcore.model.numa import (
     CPUBindPolicy,
     CPUExclusivePolicy,
@@ -156,3 +157,10 @@ def test_nothing_wanted_nothing_given() -> None:
     machine = topology(1, 1, 1, 2)
     assert take_cpus(machine, 0b11, 0, CPUWish()) == 0
     assert take_cpus(machine, 0b11, 3, CPUWish()) is CPUShortage.NOT_ENOUGH
+
+
+@pytest.mark.parametrize("text", ["+1", "0-+3", "-1", "\u0663", "1_0"])
+def test_numbers_of_a_cpu_list_have_digits_only(text: str) -> None:
+    """A sign, which an integer parser would take, is a typing error here."""
+    with pytest.raises(ManifestError, match="expected a number"):
+        parse_cpulist(text)

@@ -73,6 +73,16 @@ def test_the_controller_has_nothing_to_add(once: bool, on: str) -> None:
     assert synced(one, NOW, {"n1"}, result.snapshot.bound_pods()) is one
 
 
+def test_owners_in_another_order_are_no_change() -> None:
+    """Owners are a set: the order in which they were recorded is kept."""
+    result = used(attrs.evolve(reservation("r1", 6, "n1"), created=NOW), owners=3)
+    one = after(result)
+    turned = attrs.evolve(
+        one, status=attrs.evolve(one.status, current_owners=one.status.current_owners[::-1])
+    )
+    assert synced(turned, NOW, {"n1"}, result.snapshot.bound_pods()) is turned
+
+
 def test_reservations_that_nobody_used_stay_as_they_were() -> None:
     other = reservation("r2", 1, "n1", app="b")
     assert after(used(reservation("r1", 4, "n1"), other), "r2") is other

@@ -289,3 +289,25 @@ def test_an_absurd_amplification_only_keeps_its_node_from_being_chosen(
     result = schedule(cluster(*odd, *node("m"), holder, pod("cpus", 2)))
     assert [(one.pod.name, one.node) for one in result.bound] == [("cpus", "m")]
     assert not recwarn.list
+
+
+@pytest.mark.parametrize(("policy", "placed"), [("BestEffort", True), ("Restricted", False)])
+def test_best_effort_goes_on_where_a_node_tells_no_numa_nodes(policy: str, placed: bool) -> None:
+    """There is nothing to align with; a policy that insists refuses the node."""
+    plain = node("n")[:1]
+    spec = {"scheduling.koordinator.sh/numa-topology-spec": json.dumps({"numaTopologyPolicy": policy})}
+    snapshot = cluster(*plain, pod("p", 2, bound=False, annotations=spec))
+    result = schedule(snapshot)
+    assert bool(result.bound) is placed
+    assert verify(snapshot, result) == ()
+
+
+def test_null_among_amplification_ratios_amplifies_nothing() -> None:
+    """Go leaves zero there; the loader says so, and the node serves pods."""
+    ratios = {"node.koordinator.sh/resource-amplification-ratio": '{"memory": null, "cpu": 1.0}'}
+    objects = node("n")
+    objects[0]["metadata"]["annotations"] = ratios
+    loaded = snapshot_from_objects([*objects, pod("p", 2)])
+    (warning,) = loaded.warnings
+    assert str(warning).endswith("resource-amplification-ratio][memory]: null counts as 0")
+    assert [one.node for one in schedule(loaded.snapshot).bound] == ["n"]

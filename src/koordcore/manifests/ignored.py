@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from koordcore.errors import ManifestError, Problem, join_path
 from koordcore.manifests._reading import Memory, Reading, as_strings
+from koordcore.model.affinity import Affinity
 from koordcore.model.devices import AllocateStrategy, DeviceType, ExclusivePolicy, PartitionAllocatePolicy
 from koordcore.model.nodes import Node
 from koordcore.model.numa import CPUBindPolicy, CPUExclusivePolicy, NodeCPUBindPolicy, NUMAAllocateStrategy
@@ -155,6 +156,16 @@ def _unknown(path: str, value: str, known: Iterable[str]) -> Problem:
     return Problem(path, f"{show(value)} is none of {listed}; it is ignored")
 
 
+def no_nulls(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that no entry of a JSON object is null, which counts as zero."""
+    try:
+        raw = load_json(text)
+    except ManifestError:
+        return ()  # said by the parser
+    entries = raw.items() if isinstance(raw, Mapping) else ()
+    return tuple(Problem(f"[{name}]", "null counts as 0") for name, value in entries if value is None)
+
+
 def both(*checks: Check) -> Check:
     """Make one check of several."""
     return lambda key, text: tuple(problem for check in checks for problem in check(key, text))
@@ -217,7 +228,7 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
     "scheduling.koordinator.sh/reservation-affinity": readable(_object),
     RESERVATION_OWNERS: readable(parse_owners),
     ANNOTATION_SCHEDULING_HINT: keyed(parse_scheduling_hint),
-    ANNOTATION_SCALING_FACTORS: readable(parse_scaling_factors),
+    ANNOTATION_SCALING_FACTORS: both(readable(parse_scaling_factors), no_nulls),
     ANNOTATION_RESCTRL: readable(parse_resctrl),
     ANNOTATION_CPU_QOS: readable(parse_cpu_qos),
 }
@@ -229,7 +240,7 @@ POD_LABELS: Final[Mapping[str, Check]] = {
 }
 NODE_ANNOTATIONS: Final[Mapping[str, Check]] = {
     ANNOTATION_USAGE_THRESHOLDS: readable(parse_usage_thresholds),
-    ANNOTATION_AMPLIFICATION_RATIO: keyed(parse_amplification),
+    ANNOTATION_AMPLIFICATION_RATIO: both(keyed(parse_amplification), no_nulls),
     ANNOTATION_RAW_ALLOCATABLE: keyed(parse_raw_allocatable),
     ANNOTATION_NODE_RESERVATION: keyed(reserved_of),
     ANNOTATION_COLOCATION_STRATEGY: readable(lambda text: parse_strategy(load_json(text))),
@@ -249,6 +260,7 @@ _CHECKS: Final = {
 
 def check_pod(reading: Reading, pod: Pod) -> None:
     """Warn about what a pod says in vain."""
+    check_preferences(reading, pod.affinity)
     _check(reading, pod.annotations, POD_ANNOTATIONS, "metadata.annotations")
     _check(reading, pod.labels, POD_LABELS, "metadata.labels")
     if gang_name(pod.labels, pod.annotations) or ANNOTATION_TOPOLOGY_INDEX in pod.annotations:
@@ -256,6 +268,25 @@ def check_pod(reading: Reading, pod: Pod) -> None:
             namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
         )
         reading.warnings += (*parsed.unreadable, *parsed.defaulted)
+
+
+def check_preferences(reading: Reading, affinity: Affinity | None) -> None:
+    """Warn about conditions on node labels that compare with what is no integer: they match no node."""
+    if affinity is None or affinity.node is None:
+        return
+    when = "DuringSchedulingIgnoredDuringExecution"
+    required = affinity.node.required.terms if affinity.node.required else ()
+    terms = [(f"required{when}.nodeSelectorTerms[{number}]", one) for number, one in enumerate(required)]
+    terms += [
+        (f"preferred{when}[{number}].preference", one.term)
+        for number, one in enumerate(affinity.node.preferred)
+    ]
+    for place, term in terms:
+        for number, one in enumerate(term.expressions):
+            if not one.comparable:
+                path = f"spec.affinity.nodeAffinity.{place}.matchExpressions[{number}].values[0]"
+                told = f"{one.operator} needs an integer, got {show(one.values[0])}; it matches no node"
+                reading.warn(path, told)
 
 
 def check_node(reading: Reading, node: Node) -> None:

@@ -131,6 +131,8 @@ class AmplificationConfig:
 
 
 def _number(value: Json) -> float:
+    if value is None:
+        return 0.0  # Go leaves the zero value where a map entry is null
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ManifestError.at("", f"expected a number, got {type(value).__name__}")
     return float(value)

@@ -164,8 +164,10 @@ def with_users(reservation: Reservation, pods: Iterable[Pod], now: datetime | No
     asked = total(pod.requests for pod in users)
     allocated = make_resources({name: amount for name, amount in asked.items() if name in names})
     owners = tuple(ObjectReference(namespace=pod.namespace, name=pod.name, uid=pod.uid) for pod in users)
-    if owners == status.current_owners and allocated == make_resources(status.allocated or {}):
-        return reservation
+    if set(owners) == set(status.current_owners):
+        owners = status.current_owners  # owners are a set: in another order they are no change
+        if allocated == make_resources(status.allocated or {}):
+            return reservation
     used = _with_status(reservation, allocated=allocated, current_owners=owners)
     return made_succeeded(used, now) if reservation.allocate_once else used
 
