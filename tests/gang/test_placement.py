@@ -22,7 +22,7 @@ from koordcore.allocators.gang.slots import insufficient, offer_slots, shared_sl
 from koordcore.errors import ModelError
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
-from koordcore.topology.network import NetworkTopology
+from koordcore.topology.network import LayerSpec, NetworkTopology, build_tree
 from tests.property.gang_strategies import tree_of
 
 
@@ -374,3 +374,31 @@ def test_shared_slots_stop_at_the_first_that_does_not_fit() -> None:
     requests = [np.array([8]), np.array([1])]
     slots = [np.array([0, 1]), np.array([2, 2])]
     assert shared_slots(members, requests, slots, np.array([[7, 8]])).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("barred", "nodes"),
+    [
+        (((0, (2,)),), {"w-0": "b", "w-1": "b"}),
+        (((0, (2,)), (1, (2,))), {"w-0": "a", "w-1": "b"}),
+        (((0, (0,)),), {"w-0": "b", "w-1": "b"}),
+        (((0, (2, 1)),), {"w-0": "a", "w-1": "a"}),
+    ],
+)
+def test_members_of_one_shape_keep_to_what_nodes_are_barred_from(
+    barred: tuple[tuple[int, tuple[int, ...]], ...], nodes: dict[str, str]
+) -> None:
+    """A bar that counts members of a shape nobody has is never met; one of nothing bars the node."""
+    tree = build_tree([LayerSpec("NodeTopologyLayer")], {"a": {}, "b": {}})
+    members = tuple(Member(f"w-{number}") for number in range(2))
+    shape = Shape(slots=np.array([2, 2]), request=np.array([1]))
+    demand = GangDemand(
+        roles=(Role(name="w", members=members, min_available=2),),
+        shapes=(shape, shape),
+        free=np.array([[2, 2]]),
+        barred=barred,
+    )
+    placed = place_gang(tree, demand)
+    assert isinstance(placed, GangPlacement)
+    assert dict(placed.nodes) == nodes
+    assert placement_violations(tree, demand, placed.nodes) == ()

@@ -165,3 +165,15 @@ def test_a_comparison_with_what_is_no_integer_is_said_aloud(when: str, terms: An
     place = f"spec.affinity.nodeAffinity.{field}{dot}{path}.matchExpressions[0].values[0]"
     told = 'Gt needs an integer, got "three"; it matches no node'
     assert warnings(pod(affinity=affinity)) == [f"{place}: {told}"]
+
+
+@pytest.mark.parametrize("text", ["None", "Strange"])
+def test_a_numa_policy_that_is_none_is_said_to_be_refused(text: str) -> None:
+    told = f'"{text}" is none of BestEffort, Restricted, SingleNUMANode'
+    assert annotated(PREFIX + "numa-topology-spec", {"numaTopologyPolicy": text}) == [
+        f".numaTopologyPolicy: {told}; no node takes the pod"
+    ]
+    label = "node.koordinator.sh/numa-topology-policy"
+    assert warnings(node(metadata={"labels": {label: text}})) == [
+        f"metadata.labels[{label}]: {told}; the node takes no pod"
+    ]

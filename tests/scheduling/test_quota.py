@@ -5,7 +5,8 @@ from __future__ import annotations
 import attrs
 
 from koordcore import Bound, ClusterSnapshot, Node, Pod, Unschedulable, ViolationKind, schedule, verify
-from koordcore.model.quotas import ElasticQuota
+from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.resources import make_resources
 
 LABEL = "quota.scheduling.koordinator.sh/name"
@@ -66,3 +67,33 @@ def test_pods_of_no_quota_are_free() -> None:
     """The default quota of an unconfigured cluster limits nobody."""
     snapshot = cluster(Pod(name="free", requests={"cpu": 10_000}))
     assert len(schedule(snapshot).bound) == 1
+
+
+def test_the_min_of_the_quotas_above_is_not_asked_for() -> None:
+    """Non-preemptible pods stay within the min of their own quota; the checker asks for no more than that."""
+    quotas = [
+        ElasticQuota(
+            name="dept",
+            namespace="default",
+            is_parent=True,
+            min=make_resources({"cpu": 1_000}),
+            max=make_resources({"cpu": 9_000}),
+        ),
+        ElasticQuota(
+            name="team",
+            namespace="default",
+            parent="dept",
+            min=make_resources({"cpu": 2_000}),
+            max=make_resources({"cpu": 9_000}),
+        ),
+    ]
+    kept = {LABEL: "team", "quota.scheduling.koordinator.sh/preemptible": "false"}
+    node = Node(name="n", allocatable={"cpu": 10_000, "pods": 10})
+    args = QuotaPolicy(enable_check_parent_quota=True)
+    policy = Policy().with_plugin(PluginSetting(name="ElasticQuota", scores=False, args=args))
+    for cpu, fits in ((2_000, True), (3_000, False)):
+        pending = [Pod(name="p", labels=kept, requests={"cpu": cpu})]
+        snapshot = ClusterSnapshot(nodes=[node], pending=pending, records=quotas)
+        result = schedule(snapshot, policy=policy)
+        assert bool(result.bound) is fits
+        assert verify(snapshot, result) == ()

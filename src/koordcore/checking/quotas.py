@@ -35,18 +35,23 @@ def check_quotas(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
     new = {one.pod for one in result.decisions if isinstance(one, Bound)}
     spaces = {space: name for name, quota in sorted(quotas.items()) for space in quota.namespaces}
     held: dict[str, list[Pod]] = defaultdict(list)
+    guarded: dict[str, list[Pod]] = defaultdict(list)
     grown: set[str] = set()
     for state in result.snapshot.nodes:
         for pod in state.pods:
             if pod.annotations.get(STANDS_FOR) == "true":
                 continue  # what a reservation holds is used by nobody yet
             name = quota_of(pod, quotas, spaces)
+            if pod.labels.get(PREEMPTIBLE_LABEL) == "false":
+                guarded[name].append(pod)  # the min of the quotas above is not asked for
             for member in (name, *(parents_of(name, quotas) if policy.enable_check_parent_quota else ())):
                 held[member].append(pod)
                 if pod.key in new:
                     grown.add(member)
     for name in sorted(grown & quotas.keys()):
-        yield from _check_quota(quotas[name], held[name])
+        yield from _check_limit(name, "max", held[name], quotas[name].max)
+        what = "min for non-preemptible pods"
+        yield from _check_limit(name, what, guarded.get(name, ()), quotas[name].min)
 
 
 def quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, str]) -> str:
@@ -70,15 +75,8 @@ def parents_of(name: str, quotas: Mapping[str, ElasticQuota]) -> Iterator[str]:
         quota = quotas.get(quota.parent)
 
 
-def _check_quota(quota: ElasticQuota, pods: Iterable[Pod]) -> Iterator[Violation]:
-    pods = list(pods)
+def _check_limit(name: str, what: str, pods: Iterable[Pod], limit: Resources) -> Iterator[Violation]:
     used = total(pod.requests for pod in pods)
-    guarded = total(pod.requests for pod in pods if pod.labels.get(PREEMPTIBLE_LABEL) == "false")
-    yield from _check_limit(quota.name, "max", used, quota.max)
-    yield from _check_limit(quota.name, "min for non-preemptible pods", guarded, quota.min)
-
-
-def _check_limit(name: str, what: str, used: Resources, limit: Resources) -> Iterator[Violation]:
     for resource, bound in sorted(limit.items()):
         if used.get(resource, 0) > bound:
             message = f"{resource}: {used[resource]} used, {what} is {bound}"

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Any, Final
 
 import attrs
 from immutabledict import immutabledict
@@ -16,9 +16,11 @@ from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._raw import Source, SourceLimits, SourceObject
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
+from koordcore.manifests.cross_checks import Key, Remark, quota_remarks, stand_ins, topology_remarks
 from koordcore.manifests.ignored import check_node, check_pod
-from koordcore.manifests.koordinator import KOORDINATOR, Policies
+from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
+from koordcore.manifests.nameless import named
 from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.sources import read_sources
 from koordcore.manifests.volumes import warn_of_volumes
@@ -29,10 +31,9 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
-from koordcore.model.reservations import Reservation
 from koordcore.model.volumes import PersistentVolumeClaim
 from koordcore.protocol.fields import Json, show
-from koordcore.protocol.quota import PARENT
+from koordcore.protocol.quota import PARENT, QuotaObject
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["DECODERS", "Loaded", "load", "snapshot_from_objects"]
@@ -47,9 +48,6 @@ _NAMESPACED: Final = frozenset({("", "Service"), ("", "ConfigMap"), ("", "Persis
 _GROUP_OF: Final = {kind: group for group, kind in DECODERS}
 _MAX_PROBLEMS: Final = 10_000
 """After this many problems the rest of the input is not looked at."""
-
-Key: TypeAlias = tuple[str, str, str, str]
-"""API group, kind, namespace and name."""
 
 
 @attrs.frozen(kw_only=True)
@@ -168,6 +166,7 @@ class _Bundle:
         self.pods: list[tuple[PodReading, str]] = []
         self.records: list[ClusterRecord] = []
         self.policies: list[Policy] = []
+        self.quotas: list[QuotaObject] = []
         self.unread: list[tuple[Key, Mapping[str, Json], str]] = []
         self.seen: dict[Key, str] = {}
         self.owners: dict[Key, tuple[Key, ...]] = {}
@@ -180,11 +179,17 @@ class _Bundle:
         if not is_object(raw):
             self.problems.append(place.put(Problem("", f"expected object, got {show(raw)}")))
             return
-        if not self._header(raw, key, place) or not self._first(key, place):
+        if not self._header(raw, key, place):
             return
-        self.counts[_kind(key)] += 1
         reading = Reading(self.memory)
         decoder = DECODERS.get(key[:2])
+        if decoder is not None and not key[3]:
+            raw = named(reading, raw, source.source)
+            key = identity_of(raw)
+            place = _Place(source.source, key)
+        if not self._first(key, place):
+            return
+        self.counts[_kind(key)] += 1
         try:
             decoded = None if decoder is None else decoder(reading, raw)
             if decoded is None:
@@ -256,6 +261,9 @@ class _Bundle:
                 self.nodes.append(decoded)
             case Policies():
                 self.policies += decoded.policies
+            case QuotaReading():
+                self.records.append(decoded.quota)
+                self.quotas.append(decoded.written)
             case _:
                 self.records.append(decoded)
 
@@ -289,7 +297,7 @@ class _Bundle:
         self._profiles()
         unread = self._generic_workloads()
         states, pending = self._bind()
-        self._stand_ins()
+        self._cross_checks()
         if self.problems:
             raise ManifestError(dict.fromkeys(self.problems))
         try:
@@ -304,16 +312,14 @@ class _Bundle:
             unread=dict(sorted(unread.items())),
         )
 
-    def _stand_ins(self) -> None:
-        """While a reservation is scheduled its uid is the name of a pod, so nothing else may be called so."""
-        taken = {read.pod.key: f"is the name of Pod {read.pod.key}" for read, _ in self.pods}
-        for one in self.records:
-            if isinstance(one, Reservation) and not one.over:
-                told = taken.setdefault(one.pod_key, f"is that of Reservation {one.name} too")
-                if told != f"is that of Reservation {one.name} too":
-                    key = ("scheduling.koordinator.sh", "Reservation", "", one.name)
-                    place = _Place(self.seen.get(_unique(key), ""), key)
-                    self.problems.append(place.put(Problem("metadata.uid", f"{one.pod_key.name} {told}")))
+    def _cross_checks(self) -> None:
+        pods = [read.pod for read, _ in self.pods]
+        self.problems += self._placed(stand_ins(self.records, pods))
+        self.warnings += self._placed(topology_remarks(self.records, pods))
+        self.warnings += self._placed(quota_remarks(self.quotas, pods))
+
+    def _placed(self, remarks: Iterable[Remark]) -> Iterator[Problem]:
+        return (_Place(self.seen.get(_unique(key), ""), key).put(problem) for key, problem in remarks)
 
     def _bind(self) -> tuple[tuple[NodeState, ...], tuple[Pod, ...]]:
         classes = {one.name: one for one in self.records if isinstance(one, PriorityClass)}

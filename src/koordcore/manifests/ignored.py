@@ -77,7 +77,7 @@ __all__ = ["check_node", "check_pod"]
 Check: TypeAlias = Callable[[str, str], tuple[Problem, ...]]
 """Looks at a key and its text; the paths of what it finds start at the text."""
 
-_ANY: Final = "*"
+_IGNORED: Final = "it is ignored"
 
 
 def readable(parse: Callable[[str], object]) -> Check:
@@ -103,16 +103,18 @@ def by_key(parse: Callable[[str, str], object]) -> Check:
     return check
 
 
-def word(*known: str) -> Check:
-    """Make a check that the whole text is one of some words."""
+def word(*known: str, effect: str = _IGNORED) -> Check:
+    """Make a check that the whole text is one of some words; ``effect`` says what any other comes to."""
 
     def check(key: str, text: str) -> tuple[Problem, ...]:
-        return () if not text or text in known else (_unknown("", text, known),)
+        return () if not text or text in known else (_unknown("", text, known, effect),)
 
     return check
 
 
-def words(fields: Mapping[str, Iterable[str]], *, of_each: Iterable[str] = ()) -> Check:
+def words(
+    fields: Mapping[str, Iterable[str]], *, of_each: Iterable[str] = (), effect: str = _IGNORED
+) -> Check:
     """Make a check that fields of a JSON object are one of some words.
 
     Parameters
@@ -121,6 +123,8 @@ def words(fields: Mapping[str, Iterable[str]], *, of_each: Iterable[str] = ()) -
         Field to its words.
     of_each
         Known keys of the object, where the fields belong to the value under each key.
+    effect
+        What any other word comes to.
     """
     keys = tuple(of_each)
 
@@ -132,28 +136,30 @@ def words(fields: Mapping[str, Iterable[str]], *, of_each: Iterable[str] = ()) -
         if not isinstance(raw, Mapping):
             return ()
         if not keys:
-            return tuple(_unknown_words(raw, fields, ""))
+            return tuple(_unknown_words(raw, fields, "", effect))
         found = [_unknown(f"[{name}]", str(name), keys) for name in raw if name not in keys]
         for name in raw:
             if isinstance(raw[name], Mapping):
-                found += _unknown_words(raw[name], fields, str(name))
+                found += _unknown_words(raw[name], fields, str(name), effect)
         return tuple(found)
 
     return check
 
 
-def _unknown_words(raw: Mapping[str, Json], fields: Mapping[str, Iterable[str]], path: str) -> list[Problem]:
+def _unknown_words(
+    raw: Mapping[str, Json], fields: Mapping[str, Iterable[str]], path: str, effect: str
+) -> list[Problem]:
     found = []
     for name, known in fields.items():
         value = field(raw, name, fold_case=True)
         if isinstance(value, str) and value and value not in known:
-            found.append(_unknown(join_path(path, name), value, known))
+            found.append(_unknown(join_path(path, name), value, known, effect))
     return found
 
 
-def _unknown(path: str, value: str, known: Iterable[str]) -> Problem:
+def _unknown(path: str, value: str, known: Iterable[str], effect: str = _IGNORED) -> Problem:
     listed = ", ".join(one for one in known if one)
-    return Problem(path, f"{show(value)} is none of {listed}; it is ignored")
+    return Problem(path, f"{show(value)} is none of {listed}; {effect}")
 
 
 def no_nulls(key: str, text: str) -> tuple[Problem, ...]:
@@ -219,10 +225,10 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
         keyed(numa_topology_spec_of),
         words(
             {
-                "numaTopologyPolicy": (*NUMATopologyPolicy, "None"),
                 "singleNUMANodeExclusive": tuple(NUMAExclusive),
             }
         ),
+        words({"numaTopologyPolicy": tuple(NUMATopologyPolicy)}, effect="no node takes the pod"),
     ),
     "scheduling.koordinator.sh/exact-match-reservation": readable(_exact_match),
     "scheduling.koordinator.sh/reservation-affinity": readable(_object),
@@ -246,7 +252,7 @@ NODE_ANNOTATIONS: Final[Mapping[str, Check]] = {
     ANNOTATION_COLOCATION_STRATEGY: readable(lambda text: parse_strategy(load_json(text))),
 }
 NODE_LABELS: Final[Mapping[str, Check]] = {
-    LABEL_NODE_NUMA_TOPOLOGY_POLICY: word(*NUMATopologyPolicy, "None"),
+    LABEL_NODE_NUMA_TOPOLOGY_POLICY: word(*NUMATopologyPolicy, effect="the node takes no pod"),
     LABEL_NODE_CPU_BIND_POLICY: word(*NodeCPUBindPolicy, "None"),
     LABEL_NODE_NUMA_ALLOCATE_STRATEGY: word(*NUMAAllocateStrategy),
     GPU_PARTITION_POLICY: word("Honor", "Prefer"),

@@ -19,6 +19,7 @@ from koordcore.model.devices import DeviceObject
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
 from koordcore.model.policy import Policy
+from koordcore.model.quotas import ElasticQuota
 from koordcore.protocol.device_object import device_object_from_manifest
 from koordcore.protocol.fields import Json, as_mapping
 from koordcore.protocol.gang import gang_from_pod_group, parse_pod_group
@@ -27,10 +28,15 @@ from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.node_metric import parse_node_metric
 from koordcore.protocol.numa_nodes import node_resource_topology_of
 from koordcore.protocol.profile import parse_profile
-from koordcore.protocol.quota import elastic_quota_from_object, quota_profile_from_object
+from koordcore.protocol.quota import (
+    QuotaObject,
+    elastic_quota_from_object,
+    quota_object,
+    quota_profile_from_object,
+)
 from koordcore.topology.network import order_layers
 
-__all__ = ["KOORDINATOR", "Policies"]
+__all__ = ["KOORDINATOR", "Policies", "QuotaReading"]
 
 _SCHEDULING: Final = "scheduling.koordinator.sh"
 _SIGS: Final = "scheduling.sigs.k8s.io"
@@ -102,13 +108,28 @@ def _device(raw: Mapping[str, Json]) -> tuple[DeviceObject, tuple[Problem, ...]]
     return device, tuple(Problem(path, message) for path, _, message in split)
 
 
+@attrs.frozen
+class QuotaReading:
+    """An ElasticQuota as the scheduler takes it, and as it was written, for the rules of the webhook."""
+
+    quota: ElasticQuota
+    written: QuotaObject
+
+
+def _quota(reading: Reading, raw: Mapping[str, Json]) -> QuotaReading:
+    stored = _as_stored(reading, raw, namespaced=True)
+    quota, warnings = elastic_quota_from_object(stored)
+    reading.warnings += warnings
+    return QuotaReading(quota, quota_object(stored))
+
+
 KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
     (_SCHEDULING, "ClusterNetworkTopology"): warned(_network_topology, namespaced=False),
     (_SCHEDULING, "Device"): warned(_device, namespaced=False),
     (_SCHEDULING, "Reservation"): read_reservation,
     (_SCHEDULING, "PodMigrationJob"): one(parse_job),
     (_SIGS, "PodGroup"): warned(_pod_group),
-    (_SIGS, "ElasticQuota"): warned(elastic_quota_from_object),
+    (_SIGS, "ElasticQuota"): _quota,
     ("config.koordinator.sh", "ClusterColocationProfile"): one(parse_profile),
     ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): _scheduler_configuration,
     ("quota.koordinator.sh", "ElasticQuotaProfile"): one(quota_profile_from_object, namespaced=True),

@@ -10,6 +10,7 @@ from immutabledict import immutabledict
 from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading, as_resources, as_strings, is_object, read_metadata, section
+from koordcore.manifests.aliases import canonical_names
 from koordcore.model.nodes import Node
 from koordcore.model.resources import NO_RESOURCES, Resources
 from koordcore.protocol.fields import (
@@ -52,9 +53,9 @@ def read_node(reading: Reading, raw: Mapping[str, Json]) -> Node:
     meta = read_metadata(reading, raw, namespaced=False)
     spec = section(reading, raw, "spec")
     status = section(reading, raw, "status")
-    capacity = reading.recall(status, "capacity", "status", _amounts, NO_RESOURCES)
+    capacity = _listed(reading, status, "capacity", NO_RESOURCES)
     # A node that has not reported what pods may use offers all it has (the API server's default).
-    allocatable = reading.recall(status, "allocatable", "status", _amounts, capacity)
+    allocatable = _listed(reading, status, "allocatable", capacity)
     if not allocatable:
         reading.warn("status.allocatable", "absent: no pod fits on this node")
     taints = reading.recall(spec, "taints", "spec", as_taints, ())
@@ -74,6 +75,16 @@ def read_node(reading: Reading, raw: Mapping[str, Json]) -> Node:
         created=meta.created,
         ready=ready,
     )
+
+
+def _listed(reading: Reading, status: Mapping[str, Json], name: str, default: Resources) -> Resources:
+    """Read a resource list; old names mean the new ones, as for pods (upstream's node transformer)."""
+    written = status.get(name)
+    if is_object(written):
+        renamed, notes = canonical_names(written)
+        reading.warnings += (note.within(f"status.{name}") for note in notes)
+        status = {name: renamed}
+    return reading.recall(status, name, "status", _amounts, default)
 
 
 def _amounts(value: Json) -> Resources:

@@ -240,20 +240,18 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
     return record
 
 
+def _shortfall_record(one: Shortfall) -> dict[str, Any]:
+    """Write a shortfall; amounts only where the reason is about amounts."""
+    amounts = {"resource": one.resource, "requested": one.requested, "available": one.available}
+    given = amounts if one.resource or one.requested else {}
+    return {"reason": one.reason, **given, "resolvable": one.resolvable}
+
+
 def _near_miss_record(nearest: NearMiss) -> dict[str, Any]:
     return {
         "node": nearest.node,
         "plugin": nearest.plugin,
-        "shortfalls": [
-            {
-                "reason": one.reason,
-                "resource": one.resource,
-                "requested": one.requested,
-                "available": one.available,
-                "resolvable": one.resolvable,
-            }
-            for one in nearest.shortfalls
-        ],
+        "shortfalls": [_shortfall_record(one) for one in nearest.shortfalls],
         **({"remarks": list(nearest.remarks)} if nearest.remarks else {}),
     }
 

@@ -20,6 +20,7 @@ __all__ = [
     "BATCH_CPU",
     "BATCH_MEMORY",
     "CPU",
+    "DEPRECATED_BATCH_NAMES",
     "EPHEMERAL_STORAGE",
     "MEMORY",
     "MID_CPU",
@@ -46,6 +47,11 @@ EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 BATCH_CPU: Final = "kubernetes.io/batch-cpu"
 BATCH_MEMORY: Final = "kubernetes.io/batch-memory"
+DEPRECATED_BATCH_NAMES: Final = {
+    "koordinator.sh/batch-cpu": BATCH_CPU,
+    "koordinator.sh/batch-memory": BATCH_MEMORY,
+}
+"""Names of v0.7 to those that count."""
 MID_CPU: Final = "kubernetes.io/mid-cpu"
 MID_MEMORY: Final = "kubernetes.io/mid-memory"
 

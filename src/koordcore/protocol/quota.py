@@ -11,8 +11,9 @@ from immutabledict import immutabledict
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaProfile, QuotaUsage, Spelling
-from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, Resources
+from koordcore.model.resources import CPU, DEPRECATED_BATCH_NAMES, MEMORY, Resources
 from koordcore.model.selectors import NOTHING, LabelSelector, Requirement, SelectorOperator
+from koordcore.protocol.device import DEPRECATED_NAMES
 from koordcore.protocol.exact import (
     ExactList,
     ExactQuantity,
@@ -86,7 +87,7 @@ GUARANTEED: Final = PREFIX + "guaranteed"
 
 _NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 _NO_AMOUNTS: Final[ExactList] = immutabledict()
-_RENAMED: Final = {"koordinator.sh/batch-cpu": BATCH_CPU, "koordinator.sh/batch-memory": BATCH_MEMORY}
+_RENAMED: Final[Mapping[str, str]] = {**DEPRECATED_NAMES, **DEPRECATED_BATCH_NAMES}
 
 
 def metadata_of(raw: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -177,7 +178,8 @@ class _Reader:
 def _renamed(exact: ExactList) -> ExactList:
     if not exact.keys() & _RENAMED.keys():
         return exact
-    return exact_list({_RENAMED.get(name, name): quantity for name, quantity in exact.items()})
+    old = {_RENAMED[name]: quantity for name, quantity in exact.items() if name in _RENAMED}
+    return exact_list(old | {name: quantity for name, quantity in exact.items() if name not in _RENAMED})
 
 
 def _spelling(exact: Mapping[str, ExactQuantity]) -> Spelling:

@@ -1,5 +1,17 @@
 """May it: the rules of the quota tree, runtime quota, admission and overuse."""
 
+from koordcore.protocol.quota_webhook import (
+    QuotaTopology,
+    Refused,
+    WebhookPolicy,
+    create_quota,
+    delete_quota,
+    fill_quota,
+    open_topology,
+    refuse_pod,
+    refuse_pod_update,
+    update_quota,
+)
 from koordcore.quota.admission import (
     Admission,
     Admitted,
@@ -35,18 +47,6 @@ from koordcore.quota.preempt import (
 from koordcore.quota.profile import RootQuota, add_tree_affinity, reconcile_profile, tree_profile
 from koordcore.quota.reclaim import ReclaimNode, ReclaimPlan, entitled_to_reclaim, plan_reclaim
 from koordcore.quota.status import QuotaStatus, stale_annotations, status_annotations
-from koordcore.quota.webhook import (
-    QuotaTopology,
-    Refused,
-    WebhookPolicy,
-    create_quota,
-    delete_quota,
-    fill_quota,
-    open_topology,
-    refuse_pod,
-    refuse_pod_update,
-    update_quota,
-)
 
 __all__ = [
     "Admission",

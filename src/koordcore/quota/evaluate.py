@@ -149,7 +149,7 @@ def evaluate_creation(quotas: Iterable[QuotaObject], name: str, request: ExactLi
     Parameters
     ----------
     name
-        As resolved by :func:`~koordcore.quota.webhook.resolve_quota`; built-in quotas admit everything.
+        As resolved by :func:`~koordcore.protocol.quota_webhook.resolve_quota`; built-in quotas admit all.
     request
         From :func:`evaluated_request`.
     """

@@ -19,7 +19,7 @@ from koordcore.model.resources import CPU, Resources, make_resources, total
 from koordcore.model.selectors import EVERYTHING, NOTHING, LabelSelector, Requirement
 from koordcore.protocol.fields import Json, as_list, as_mapping
 from koordcore.protocol.quota import IS_ROOT, PROFILE, TREE_ID, QuotaObject
-from koordcore.quota.webhook import QuotaTopology
+from koordcore.protocol.quota_webhook import QuotaTopology
 
 __all__ = ["RootQuota", "add_tree_affinity", "reconcile_profile", "tree_id_of", "tree_profile"]
 

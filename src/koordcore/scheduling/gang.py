@@ -180,6 +180,13 @@ def _give_up(
             f'GangGroup "{job.name}" gets rejected due to member Pod "{failed.pod}" is unschedulable '
             f'with reason "{failed.message}"'
         )
+    if not reason:
+        short = ", ".join(
+            f"{name}: {len(pods)} wait, {job.least(name)} are needed"
+            for name, pods in job.members.items()
+            if len(pods) < job.least(name)
+        )
+        reason = f'GangGroup "{job.name}" lacks members that wait ({short})'
     listed: list[PodDecision] = []
     for pod in job.pods:
         own = decisions.get(pod.key)

@@ -22,17 +22,7 @@ from koordcore.protocol.quota import (
     quota_profile_from_object,
     resource_list_annotation,
 )
-from koordcore.protocol.times import parse_timestamp
-from koordcore.quota.evaluate import (
-    Granted,
-    admit_batch,
-    evaluate_creation,
-    evaluated_request,
-    replace_resources,
-    retry_budget,
-)
-from koordcore.quota.profile import add_tree_affinity, reconcile_profile, tree_id_of, tree_profile
-from koordcore.quota.webhook import (
+from koordcore.protocol.quota_webhook import (
     QuotaTopology,
     Refused,
     WebhookPolicy,
@@ -46,6 +36,16 @@ from koordcore.quota.webhook import (
     resolve_quota,
     update_quota,
 )
+from koordcore.protocol.times import parse_timestamp
+from koordcore.quota.evaluate import (
+    Granted,
+    admit_batch,
+    evaluate_creation,
+    evaluated_request,
+    replace_resources,
+    retry_budget,
+)
+from koordcore.quota.profile import add_tree_affinity, reconcile_profile, tree_id_of, tree_profile
 from tests.conformance.adapters.quota import Json, plain, pods_of, resources
 from tests.conformance.core import Case, Missing, Verdict, equality, subject
 

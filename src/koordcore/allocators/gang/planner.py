@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall
 from koordcore.allocators.gang.mixed import place_mixed
 from koordcore.allocators.gang.place import place_uniform
@@ -38,5 +40,23 @@ def place_gang(
         Where everyone goes, with a certificate; or why not, with numbers.
     """
     if demand.uniform:
-        return place_uniform(tree, demand, fit_error=fit_error)
+        return place_uniform(tree, _within_bars(demand), fit_error=fit_error)
     return place_mixed(tree, demand, fit_error=fit_error, limits=limits)
+
+
+def _within_bars(demand: GangDemand) -> GangDemand:
+    """Write what nodes are barred from into the offers of the one shape that is in use.
+
+    A bar that also counts members of another shape is never met.
+    """
+    used = {member.shape for role in demand.roles for member in role.members}
+    if not demand.barred or not used:
+        return demand
+    (own,) = used
+    slots = demand.shapes[own].slots.copy()
+    for node, counts in demand.barred:
+        if all(count == 0 or shape == own for shape, count in enumerate(counts)):
+            slots[node] = min(slots[node], max(0, counts[own] - 1))
+    shapes = list(demand.shapes)
+    shapes[own] = attrs.evolve(shapes[own], slots=slots)
+    return attrs.evolve(demand, shapes=tuple(shapes))

@@ -7,7 +7,7 @@ value; an accepted change gives a new one, a refused one gives the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -43,6 +43,7 @@ __all__ = [
     "Refused",
     "WebhookPolicy",
     "annotations_parsed",
+    "check_tree",
     "create_quota",
     "delete_quota",
     "fill_quota",
@@ -277,6 +278,23 @@ def delete_quota(
     )
 
 
+def check_tree(
+    topology: QuotaTopology, *, policy: WebhookPolicy = _DEFAULT_POLICY
+) -> Iterator[tuple[QuotaObject, str]]:
+    """Give what the webhook would have refused of quotas that are there already, each with its quota.
+
+    Every pair of a parent and a child is looked at once, so a dump of any size takes time in proportion.
+    """
+    for _, quota in sorted(topology.quotas.items()):
+        problem = _own_items(quota) or _tree_ids(topology, quota, None) or _parent(topology, quota)
+        if problem:
+            yield quota, problem
+            continue
+        problem = _children_keys(topology, quota, policy) or _children_min(topology, quota)
+        if problem:
+            yield quota, problem
+
+
 # --- rules of the quota itself ----------------------------------------------------------------------------
 
 
@@ -393,8 +411,20 @@ _KEYS: Final = "failed to check sub and parent group quotaKey, err: checkSubAndP
 
 
 def _keys(topology: QuotaTopology, quota: QuotaObject, policy: WebhookPolicy) -> str:
-    pairs = [] if quota.parent == ROOT_QUOTA else [(quota, topology.quotas[quota.parent])]
-    pairs += [(child, quota) for child in _children(topology, quota.name)]
+    if quota.parent != ROOT_QUOTA:
+        problem = _pair_keys(quota, [(quota, topology.quotas[quota.parent])], policy)
+        if problem:
+            return problem
+    return _children_keys(topology, quota, policy)
+
+
+def _children_keys(topology: QuotaTopology, quota: QuotaObject, policy: WebhookPolicy) -> str:
+    return _pair_keys(quota, [(child, quota) for child in _children(topology, quota.name)], policy)
+
+
+def _pair_keys(
+    quota: QuotaObject, pairs: Iterable[tuple[QuotaObject, QuotaObject]], policy: WebhookPolicy
+) -> str:
     for lower, upper in pairs:
         other = upper if lower is quota else lower
         if policy.update_resource_key:
@@ -413,6 +443,10 @@ def _exceeds(amounts: ExactList, limit: ExactList) -> bool:
 
 
 def _min_sums(topology: QuotaTopology, quota: QuotaObject) -> str:
+    return _brothers_min(topology, quota) or _children_min(topology, quota)
+
+
+def _brothers_min(topology: QuotaTopology, quota: QuotaObject) -> str:
     if quota.flag(ALLOW_FORCE_UPDATE) or quota.flag(IS_ROOT):
         return ""
     if quota.parent != ROOT_QUOTA:
@@ -422,6 +456,12 @@ def _min_sums(topology: QuotaTopology, quota: QuotaObject) -> str:
                 promised = add_lists(promised, brother.min)
         if _exceeds(promised, topology.quotas[quota.parent].min):
             return f"checkMinQuotaSum all brothers' MinQuota > parent MinQuota, parent: {quota.parent}"
+    return ""
+
+
+def _children_min(topology: QuotaTopology, quota: QuotaObject) -> str:
+    if quota.flag(ALLOW_FORCE_UPDATE) or quota.flag(IS_ROOT):
+        return ""
     promised = _NOTHING
     for child in _children(topology, quota.name):
         promised = add_lists(promised, child.min)

@@ -1,0 +1,160 @@
+"""What the objects of one dump say about each other, looked at once all of them are known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError, Problem
+from koordcore.model.gangs import GatherStrategy, PodGroup
+from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
+from koordcore.model.pods import Pod
+from koordcore.model.quotas import BUILTIN_QUOTAS
+from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
+from koordcore.protocol.fields import Json, field, load_json, show
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, LABEL_POD_GROUP, gang_name
+from koordcore.protocol.quota import QUOTA_NAME, TREE_ID, QuotaObject, quota_pod_of
+from koordcore.protocol.quota_webhook import check_tree, open_topology, refuse_pod, resolve_quota
+from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER
+
+__all__ = ["Key", "Remark", "quota_remarks", "stand_ins", "topology_remarks"]
+
+Key: TypeAlias = tuple[str, str, str, str]
+"""API group, kind, namespace and name."""
+Remark: TypeAlias = tuple[Key, Problem]
+"""Something about an object, with its path."""
+
+_SIGS: Final = "scheduling.sigs.k8s.io"
+_SPEC_PATH: Final = f"metadata.annotations[{ANNOTATION_TOPOLOGY_SPEC}]"
+_RULE_FIELDS: Final = ("layer", "strategy", "podcountmultiple")
+
+
+def stand_ins(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Iterator[Remark]:
+    """While a reservation is scheduled its uid is the name of a pod, so nothing else may be called so."""
+    taken = {pod.key: f"is the name of Pod {pod.key}" for pod in pods}
+    for one in records:
+        if isinstance(one, Reservation) and not one.over:
+            own = f"is that of Reservation {one.name} too"
+            told = taken.setdefault(one.pod_key, own)
+            if told is not own:
+                key = ("scheduling.koordinator.sh", "Reservation", "", one.name)
+                yield key, Problem("metadata.uid", f"{one.pod_key.name} {told}")
+
+
+# --- gangs ----------------------------------------------------------------------------------------------
+
+
+def topology_remarks(records: Sequence[ClusterRecord], pods: Iterable[Pod]) -> Iterator[Remark]:
+    """Find layers, strategies and multiples of gangs that are misspelt or bind nothing."""
+    layers = next(
+        (
+            (CLUSTER_LAYER, *(spec.layer for spec in one.layers), NODE_LAYER)
+            for one in records
+            if isinstance(one, ClusterNetworkTopology) and one.name == DEFAULT_NETWORK_TOPOLOGY
+        ),
+        None,
+    )
+    known: dict[str, tuple[Problem, ...]] = {}
+    texts: list[tuple[Key, str]] = [
+        ((_SIGS, "PodGroup", one.namespace, one.name), one.annotations[ANNOTATION_TOPOLOGY_SPEC])
+        for one in records
+        if isinstance(one, PodGroup) and ANNOTATION_TOPOLOGY_SPEC in one.annotations
+    ]
+    texts += [
+        (("", "Pod", pod.namespace, pod.name), pod.annotations[ANNOTATION_TOPOLOGY_SPEC])
+        for pod in pods
+        if ANNOTATION_TOPOLOGY_SPEC in pod.annotations
+        and LABEL_POD_GROUP not in pod.labels
+        and gang_name(pod.labels, pod.annotations)
+    ]
+    for key, text in texts:
+        if text not in known:
+            known[text] = tuple(
+                _spec_problems(text, None if layers is None else tuple(dict.fromkeys(layers)))
+            )
+        for problem in known[text]:
+            yield key, problem.within(_SPEC_PATH)
+
+
+def _spec_problems(text: str, layers: Collection[str] | None) -> Iterator[Problem]:
+    try:
+        raw = load_json(text)
+    except ManifestError:
+        return  # said by the parser
+    if not isinstance(raw, Mapping):
+        return
+    for name in raw:
+        if name.casefold() != "gatherstrategy":
+            yield Problem(name, "unknown field; it is ignored")
+    rules = field(raw, "gatherStrategy", fold_case=True)
+    for index, rule in enumerate(rules if isinstance(rules, list) else ()):
+        if isinstance(rule, Mapping):
+            for problem in _rule_problems(rule, layers):
+                yield problem.within(f"gatherStrategy[{index}]")
+
+
+def _rule_problems(rule: Mapping[str, Json], layers: Collection[str] | None) -> Iterator[Problem]:
+    for name in rule:
+        if name.casefold() not in _RULE_FIELDS:
+            yield Problem(name, "unknown field; it is ignored")
+    layer = field(rule, "layer", fold_case=True) or ""
+    strategy = field(rule, "strategy", fold_case=True) or GatherStrategy.PREFER_GATHER
+    multiple = field(rule, "podCountMultiple", fold_case=True) or 0
+    if isinstance(strategy, str) and strategy not in list(GatherStrategy):
+        words = ", ".join(GatherStrategy)
+        yield Problem("strategy", f"{show(strategy)} is none of {words}; it acts as PreferGather")
+    if layers is not None and isinstance(layer, str) and layer not in layers:
+        effect = "no domain is one of it" if strategy == GatherStrategy.MUST_GATHER else "the rule is ignored"
+        yield Problem("layer", f"{show(layer)} is none of {', '.join(layers)}; {effect}")
+    if isinstance(multiple, int) and multiple < 0:
+        yield Problem("podCountMultiple", f"{multiple} is below zero; it does not bind")
+
+
+# --- quotas ---------------------------------------------------------------------------------------------
+
+
+def quota_remarks(quotas: Sequence[QuotaObject], pods: Iterable[Pod]) -> Iterator[Remark]:
+    """Say what the webhook would have refused: trees that cannot be, and pods in inner or unknown quotas."""
+    if not quotas:
+        return
+    named: dict[str, QuotaObject] = {}
+    for quota in quotas:
+        first = named.setdefault(quota.name, quota)
+        if first is not quota:
+            told = f"a quota of this name is in namespace {first.namespace} too; names tell quotas apart"
+            yield _key(quota), Problem("metadata.name", told)
+    topology = open_topology([attrs.evolve(one, labels=_filled(one, named)) for one in named.values()])
+    for quota, message in check_tree(topology):
+        yield _key(quota), Problem("", f"the webhook refuses it: {message}")
+    for pod in pods:
+        asked = quota_pod_of(pod)
+        name = resolve_quota(topology, asked)
+        key = ("", "Pod", pod.namespace, pod.name)
+        if asked.quota and name not in topology.quotas and name not in BUILTIN_QUOTAS:
+            told = f"no ElasticQuota {show(name)}; the default quota counts it"
+            yield key, Problem(f"metadata.labels[{QUOTA_NAME}]", told)
+        refused = refuse_pod(topology, asked)
+        if refused is not None:
+            yield key, Problem("", f"the webhook refuses it: {refused.message}")
+
+
+def _key(quota: QuotaObject) -> Key:
+    return (_SIGS, "ElasticQuota", quota.namespace, quota.name)
+
+
+def _filled(quota: QuotaObject, named: Mapping[str, QuotaObject]) -> immutabledict[str, str]:
+    """Give the labels with the tree of the nearest quota above that names one, as the webhook fills it in."""
+    if quota.tree:
+        return quota.labels
+    seen = {quota.name}
+    above = named.get(quota.parent)
+    while above is not None and above.name not in seen:
+        if above.tree:
+            return immutabledict({**quota.labels, TREE_ID: above.tree})
+        seen.add(above.name)
+        above = named.get(above.parent)
+    return quota.labels

@@ -1,0 +1,155 @@
+"""What objects of one dump say about each other, and what release notes leave out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore import schedule
+from koordcore.manifests import load, snapshot_from_objects
+from koordcore.model.quotas import ElasticQuota
+from tests.manifests.builders import container, node, obj, pod
+
+SIGS = "scheduling.sigs.k8s.io/v1alpha1"
+SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
+QUOTA = "quota.scheduling.koordinator.sh/"
+
+
+def warnings(*objects: Any) -> list[str]:
+    """What the loader says of each object, with its path."""
+    return [
+        f"{one.object_name}: {one.path}: {one.message}" for one in snapshot_from_objects(objects).warnings
+    ]
+
+
+# --- gangs ----------------------------------------------------------------------------------------------
+
+
+def topology() -> dict[str, Any]:
+    layers = [
+        {"topologyLayer": "Rack", "labelKey": ["rack"]},
+        {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "Rack"},
+    ]
+    spec = {"networkTopologySpec": layers}
+    return obj("ClusterNetworkTopology", "default", "scheduling.koordinator.sh/v1alpha1", spec=spec)
+
+
+def group(**rule: Any) -> dict[str, Any]:
+    text = json.dumps({"gatherStrategy": [{"layer": "Rack", "strategy": "PreferGather", **rule}]})
+    return obj("PodGroup", "g", SIGS, metadata={"annotations": {SPEC: text}}, spec={"minMember": 2})
+
+
+@pytest.mark.parametrize(
+    ("rule", "field", "told"),
+    [
+        ({"layer": "Rak"}, "layer", "ClusterTopologyLayer, Rack, NodeTopologyLayer; the rule is ignored"),
+        ({"layer": "Rak", "strategy": "MustGather"}, "layer", "; no domain is one of it"),
+        ({"strategy": "Mustgather"}, "strategy", '"Mustgather" is none of MustGather, PreferGather'),
+        ({"podCountMultiple": -2}, "podCountMultiple", "-2 is below zero; it does not bind"),
+        ({"podCountMultipel": 2}, "podCountMultipel", "unknown field; it is ignored"),
+    ],
+)
+def test_misspelt_gathering_is_said_aloud(rule: dict[str, Any], field: str, told: str) -> None:
+    (found,) = warnings(topology(), group(**rule))
+    assert found.startswith(f"PodGroup default/g: metadata.annotations[{SPEC}].gatherStrategy[0].{field}: ")
+    assert told in found
+    gang = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "1"}
+    spec = group(**rule)["metadata"]["annotations"]
+    (same,) = warnings(topology(), pod(metadata={"annotations": {**gang, **spec}}))
+    assert same == found.replace("PodGroup default/g", "Pod default/web")
+
+
+def test_gathering_as_documented_is_not_warned_of() -> None:
+    assert warnings(topology(), group(strategy="MustGather", podCountMultiple=2)) == []
+
+
+# --- quotas ---------------------------------------------------------------------------------------------
+
+
+def quota(name: str, least: str = "1", most: str = "4", parent: str = "", **more: Any) -> dict[str, Any]:
+    labels = {QUOTA + "parent": parent} if parent else {}
+    metadata = {"labels": {**labels, **more.pop("labels", {})}, "namespace": more.pop("namespace", "default")}
+    return obj(
+        "ElasticQuota", name, SIGS, metadata=metadata, spec={"min": {"cpu": least}, "max": {"cpu": most}}
+    )
+
+
+INNER = {QUOTA + "is-parent": "true"}
+
+
+@pytest.mark.parametrize(
+    ("objects", "told"),
+    [
+        (
+            [quota("q", "5")],
+            "ElasticQuota default/q: : the webhook refuses it: resourceKey cpu of quota q min 5",
+        ),
+        ([quota("q", "-1")], "quota.Spec.Min's value < 0"),
+        ([quota("q", parent="no")], "q has parentName no but not find parentInfo"),
+        (
+            [quota("p", labels=INNER), quota("a", "1", parent="p"), quota("b", "1", parent="p")],
+            "ElasticQuota default/p: : the webhook refuses it: checkMinQuotaSum all children's MinQuota",
+        ),
+        ([quota("p"), quota("a", parent="p")], "the parentQuotaInfo's IsParent is false"),
+        (
+            [quota("q"), quota("q", namespace="other")],
+            "ElasticQuota other/q: metadata.name: a quota of this name is in namespace default too",
+        ),
+        (
+            [quota("q"), pod(metadata={"labels": {QUOTA + "name": "no"}})],
+            f'metadata.labels[{QUOTA}name]: no ElasticQuota "no"; the default quota counts it',
+        ),
+        (
+            [quota("p", labels=INNER), pod(metadata={"labels": {QUOTA + "name": "p"}})],
+            "pod can not be linked to a parentQuotaGroup,quota:p, pod:web",
+        ),
+    ],
+)
+def test_quotas_that_the_webhook_refuses_are_warned_of(objects: list[dict[str, Any]], told: str) -> None:
+    (found,) = warnings(*objects)
+    assert told in found
+
+
+def test_a_legal_tree_is_not_warned_of() -> None:
+    tree = {QUOTA + "tree-id": "t"}
+    objects = [quota("p", "3", labels={**INNER, **tree}), quota("a", parent="p"), quota("b", "2", parent="p")]
+    assert warnings(*objects, pod(metadata={"labels": {QUOTA + "name": "a"}})) == []
+
+
+# --- names ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("old", ["kubernetes.io/gpu-core", "koordinator.sh/batch-cpu"])
+def test_old_names_mean_the_same_on_nodes_pods_and_quotas(old: str) -> None:
+    amounts = {"cpu": "4", "memory": "4Gi", "pods": "9", old: "100"}
+    asking = pod(containers=[container(requests={old: "60"}, limits={old: "60"})])
+    limit = obj("ElasticQuota", "q", SIGS, spec={"min": {old: "10"}, "max": {old: "70"}})
+    snapshot = snapshot_from_objects([node(allocatable=amounts), asking, limit]).snapshot
+    (wish,) = snapshot.pending[0].requests
+    assert wish != old
+    assert snapshot.nodes[0].node.allocatable[wish] == 100
+    assert snapshot.of(ElasticQuota)[0].max == {wish: 70}
+
+
+def test_the_right_name_wins_where_both_stand() -> None:
+    amounts = {"kubernetes.io/gpu-core": "100", "koordinator.sh/gpu-core": "200"}
+    loaded = snapshot_from_objects([node(allocatable=amounts)])
+    assert loaded.snapshot.nodes[0].node.allocatable == {"koordinator.sh/gpu-core": 200}
+    (warning,) = loaded.warnings
+    assert warning.path == "status.allocatable[kubernetes.io/gpu-core]"
+
+
+def test_nameless_objects_are_called_after_file_and_document(tmp_path: Path) -> None:
+    """Release notes print them so; whoever tries them sees them placed."""
+    notes = tmp_path / "Release Notes v1.6.yaml"
+    one = "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c}]}\n"
+    two = "apiVersion: v1\nkind: Pod\nmetadata: {labels: {a: b}}\nspec: {containers: [{name: c}]}\n"
+    named = json.dumps(node())
+    notes.write_text(f"{one}---\n{two}---\n{named}\n")
+    loaded = load([notes])
+    assert [str(one.path) for one in loaded.warnings] == ["metadata.name", "metadata.name"]
+    bound = [one.pod.name for one in schedule(loaded.snapshot).bound]
+    assert bound == ["release-notes-v1-6-1", "release-notes-v1-6-2"]
