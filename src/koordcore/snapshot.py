@@ -487,4 +487,9 @@ def bind(pod: Pod, decision: Bound) -> Pod:
     if decision.dropped:
         kept = {key: text for key, text in pod.annotations.items() if key not in decision.dropped}
         pod = attrs.evolve(pod, annotations=kept)
-    return pod.at(decision.node, annotations=decision.annotations, labels=decision.labels)
+    return pod.at(
+        decision.node,
+        annotations=decision.annotations,
+        labels=decision.labels,
+        claims=decision.claims,
+    )

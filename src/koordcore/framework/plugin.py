@@ -17,6 +17,7 @@ from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.framework.workspace import Workspace
+from koordcore.model.claims import HeldClaim
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
@@ -78,6 +79,7 @@ class Reserved:
     notes: tuple[str, ...] = ()
     reservation: str = ""
     over: tuple[PodKey, ...] = ()
+    claims: tuple[HeldClaim, ...] = ()
 
 
 def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = False) -> IntVector:

@@ -17,6 +17,7 @@ from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Refusal, Sco
 from koordcore.framework.state_scores import AmountParts, Choice, Membership, StateGroups
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.workspace import Workspace
+from koordcore.model.claims import HeldClaim
 from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable
 from koordcore.model.pods import Pod, PodKey
 
@@ -371,6 +372,7 @@ class SchedulingClass:
         notes: tuple[str, ...] = ()
         reservation = ""
         over: tuple[PodKey, ...] = ()
+        claims: tuple[HeldClaim, ...] = ()
         room = None
         if self._roles.lending:
             rooms = (part.evaluator.room_at(row) for part in self._roles.lending)
@@ -388,6 +390,7 @@ class SchedulingClass:
                 notes += holding.notes
                 reservation = holding.reservation or reservation
                 over += holding.over
+                claims += holding.claims
         return Bound(
             pod=pod.key,
             node=node,
@@ -398,6 +401,7 @@ class SchedulingClass:
             reservation=reservation,
             notes=notes,
             over=over,
+            claims=claims,
         )
 
 

@@ -16,6 +16,7 @@ from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._raw import Source, SourceLimits, SourceObject
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
+from koordcore.manifests.claim_conflicts import claim_conflicts
 from koordcore.manifests.cross_checks import Key, Remark, quota_remarks, stand_ins, topology_remarks
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
@@ -298,6 +299,7 @@ class _Bundle:
         unread = self._generic_workloads()
         states, pending = self._bind()
         self._cross_checks()
+        self._claim_conflicts(states, pending)
         if self.problems:
             raise ManifestError(dict.fromkeys(self.problems))
         try:
@@ -351,6 +353,14 @@ class _Bundle:
                 self.warnings += map(place.put, reading.warnings)
         states = tuple(NodeState(node, tuple(on_node[node.name])) for node in self.nodes)
         return states, tuple(pending)
+
+    def _claim_conflicts(self, states: tuple[NodeState, ...], pending: tuple[Pod, ...]) -> None:
+        for found in claim_conflicts(self.records, states, pending):
+            group, kind = (
+                ("", "Pod") if isinstance(found.about, Pod) else ("resource.k8s.io", "ResourceClaim")
+            )
+            key = (group, kind, found.about.namespace, found.about.name)
+            self.warnings.append(_Place(self.seen.get(key, ""), key).put(found.problem))
 
     def _generic_workloads(self) -> Counter[str]:
         """Read objects of unknown kinds as workloads where another object names them as its owner."""

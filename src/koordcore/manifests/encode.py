@@ -25,9 +25,12 @@ from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorT
 from koordcore.protocol.preemption import format_preempted
 
 __all__ = [
+    "Object",
     "format_time",
+    "given",
     "node_affinity_manifest",
     "node_manifest",
+    "node_selector_manifest",
     "pod_manifest",
     "spread_constraint_manifest",
 ]
@@ -40,7 +43,7 @@ def format_time(time: datetime) -> str:
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _given(fields: Mapping[str, Any]) -> Object:
+def given(fields: Mapping[str, Any]) -> Object:
     """Leave out what says nothing."""
     return {
         key: value for key, value in fields.items() if value is not None and value not in ("", (), [], {})
@@ -95,13 +98,13 @@ def pod_manifest(pod: Pod) -> Object:
     }
     metadata = _metadata(pod)
     metadata["namespace"] = pod.namespace
-    metadata.update(_given({"ownerReferences": [_owner(one) for one in pod.owners], **_deleted(pod)}))
+    metadata.update(given({"ownerReferences": [_owner(one) for one in pod.owners], **_deleted(pod)}))
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
-        "spec": _given(spec),
-        "status": _given(status),
+        "spec": given(spec),
+        "status": given(status),
     }
 
 
@@ -113,7 +116,7 @@ def node_manifest(node: Node) -> Object:
     >>> node_manifest(Node(name="n1", allocatable={"cpu": 4000}))["status"]["allocatable"]
     {'cpu': '4'}
     """
-    spec = _given(
+    spec = given(
         {"taints": [_taint(one) for one in node.taints], "unschedulable": node.unschedulable or None}
     )
     images = [{"names": [name], "sizeBytes": size} for name, size in node.images.items()]
@@ -126,13 +129,13 @@ def node_manifest(node: Node) -> Object:
             "allocatable": format_resources(node.allocatable),
             "capacity": format_resources(node.capacity),
             "conditions": [{"type": "Ready", "status": str(node.ready)}],
-            **_given({"images": images}),
+            **given({"images": images}),
         },
     }
 
 
 def _metadata(one: Pod | Node) -> Object:
-    return _given(
+    return given(
         {
             "name": one.name,
             "uid": one.uid,
@@ -152,7 +155,7 @@ def _deleted(pod: Pod) -> Object:
 
 
 def _owner(one: OwnerReference) -> Object:
-    return _given(
+    return given(
         {
             "apiVersion": one.api_version,
             "kind": one.kind,
@@ -177,7 +180,7 @@ def _pod_conditions(pod: Pod) -> list[Object]:
 
 
 def _container(one: Container) -> Object:
-    return _given(
+    return given(
         {
             "name": one.name,
             "image": one.image,
@@ -188,7 +191,7 @@ def _container(one: Container) -> Object:
 
 
 def _requirements(requests: Resources, limits: Resources) -> Object:
-    return _given({"requests": format_resources(requests), "limits": format_resources(limits)})
+    return given({"requests": format_resources(requests), "limits": format_resources(limits)})
 
 
 def _port(one: HostPort) -> Object:
@@ -197,13 +200,13 @@ def _port(one: HostPort) -> Object:
 
 
 def _requirement(one: Requirement) -> Object:
-    return _given({"key": one.key, "operator": str(one.operator), "values": list(one.values)})
+    return given({"key": one.key, "operator": str(one.operator), "values": list(one.values)})
 
 
 def _label_selector(one: LabelSelector | None) -> Object | None:
     if one is None:
         return None
-    return _given(
+    return given(
         {
             "matchLabels": dict(one.match_labels),
             "matchExpressions": [_requirement(each) for each in one.requirements],
@@ -212,7 +215,7 @@ def _label_selector(one: LabelSelector | None) -> Object | None:
 
 
 def _node_term(one: NodeSelectorTerm) -> Object:
-    return _given(
+    return given(
         {
             "matchExpressions": [_requirement(each) for each in one.expressions],
             "matchFields": [_requirement(each) for each in one.fields],
@@ -220,14 +223,15 @@ def _node_term(one: NodeSelectorTerm) -> Object:
     )
 
 
-def _node_selector(one: NodeSelector | None) -> Object | None:
+def node_selector_manifest(one: NodeSelector | None) -> Object | None:
+    """Write a node selector; nothing for none."""
     return None if one is None else {"nodeSelectorTerms": [_node_term(term) for term in one.terms]}
 
 
 def _required(name: str, required: Any, preferred: Iterable[Object]) -> Object:
     when = "DuringSchedulingIgnoredDuringExecution"
     fields: Object = {} if required is None or required == [] else {f"required{when}": required}
-    fields.update(_given({f"preferred{when}": list(preferred)}))
+    fields.update(given({f"preferred{when}": list(preferred)}))
     return {name: fields}
 
 
@@ -248,7 +252,7 @@ def node_affinity_manifest(one: NodeAffinity) -> Object:
 
 def _node_affinity(one: NodeAffinity) -> Object:
     preferred = [{"weight": each.weight, "preference": _node_term(each.term)} for each in one.preferred]
-    return _required("nodeAffinity", _node_selector(one.required), preferred)
+    return _required("nodeAffinity", node_selector_manifest(one.required), preferred)
 
 
 def _pod_affinity(name: str, one: PodAffinity) -> Object:
@@ -265,7 +269,7 @@ def _pod_term(one: PodAffinityTerm) -> Object:
     return {
         "topologyKey": one.topology_key,
         **_selectors({"labelSelector": one.selector, "namespaceSelector": one.namespace_selector}),
-        **_given(
+        **given(
             {
                 "namespaces": list(one.namespaces),
                 "matchLabelKeys": list(one.match_label_keys),
@@ -276,7 +280,7 @@ def _pod_term(one: PodAffinityTerm) -> Object:
 
 
 def _toleration(one: Toleration) -> Object:
-    return _given(
+    return given(
         {
             "key": one.key,
             "operator": None if one.operator is TolerationOperator.EQUAL else str(one.operator),
@@ -287,7 +291,7 @@ def _toleration(one: Toleration) -> Object:
 
 
 def _taint(one: Taint) -> Object:
-    return _given({"key": one.key, "value": one.value, "effect": str(one.effect)})
+    return given({"key": one.key, "value": one.value, "effect": str(one.effect)})
 
 
 def spread_constraint_manifest(one: TopologySpreadConstraint) -> Object:
@@ -301,6 +305,6 @@ def spread_constraint_manifest(one: TopologySpreadConstraint) -> Object:
         "topologyKey": one.topology_key,
         "whenUnsatisfiable": str(one.when_unsatisfiable),
         **_selectors({"labelSelector": one.selector}),
-        **_given({"minDomains": one.min_domains, "matchLabelKeys": list(one.match_label_keys)}),
+        **given({"minDomains": one.min_domains, "matchLabelKeys": list(one.match_label_keys)}),
         **{name: str(policy) for name, (policy, usual) in policies.items() if policy is not usual},
     }

@@ -9,6 +9,8 @@ from koordcore.manifests._reading import Reading
 from koordcore.manifests.configurations import read_config_map
 from koordcore.manifests.nodes import read_node
 from koordcore.manifests.pods import read_pod
+from koordcore.manifests.resource_claims import read_claim_template, read_device_class, read_resource_claim
+from koordcore.manifests.resource_slices import read_resource_slice, read_taint_rule
 from koordcore.manifests.volumes import read_claim, read_csi_node, read_storage_class, read_volume
 from koordcore.manifests.workloads import (
     read_budget,
@@ -38,6 +40,11 @@ KUBERNETES: Final[Mapping[tuple[str, str], Decoder]] = {
     ("", "PersistentVolumeClaim"): read_claim,
     ("storage.k8s.io", "StorageClass"): read_storage_class,
     ("storage.k8s.io", "CSINode"): read_csi_node,
+    ("resource.k8s.io", "DeviceClass"): read_device_class,
+    ("resource.k8s.io", "DeviceTaintRule"): read_taint_rule,
+    ("resource.k8s.io", "ResourceClaim"): read_resource_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): read_claim_template,
+    ("resource.k8s.io", "ResourceSlice"): read_resource_slice,
     ("scheduling.k8s.io", "PriorityClass"): read_priority_class,
     ("policy", "PodDisruptionBudget"): read_budget,
     ("apps", "Deployment"): read_workload,

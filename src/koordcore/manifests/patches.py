@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-import attrs
-
+from koordcore.manifests.calls import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Call
+from koordcore.manifests.claim_calls import claim_calls
 from koordcore.manifests.encode import format_time
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Victim, Waiting
 from koordcore.model.pods import PodKey
@@ -23,61 +23,16 @@ from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Call", "patches"]
 
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
-"""Conditions are a list with a key: a plain merge patch would replace all of them."""
-
 _UNSCHEDULABLE: Final = "Unschedulable"
 _GATED: Final = "SchedulingGated"
-
-
-@attrs.frozen(kw_only=True)
-class Call:
-    """One request to the API server about a pod.
-
-    Parameters
-    ----------
-    verb
-        ``patch`` or ``create``.
-    pod
-        The pod it is about.
-    subresource
-        ``binding``, ``status``, ``eviction``, or empty for the pod itself.
-    content_type
-        How a patch is meant; empty for ``create``.
-    body
-        The object or patch.
-    reservation
-        Name of the Reservation that it is about instead of a pod; empty for none.
-    """
-
-    verb: str
-    pod: PodKey
-    subresource: str = ""
-    content_type: str = ""
-    body: dict[str, Any]
-    reservation: str = ""
-
-    @property
-    def path(self) -> str:
-        """Path of the request."""
-        if self.reservation:
-            path = f"/apis/scheduling.koordinator.sh/v1alpha1/reservations/{self.reservation}"
-            return f"{path}/{self.subresource}" if self.subresource else path
-        path = f"/api/v1/namespaces/{self.pod.namespace}/pods/{self.pod.name}"
-        return f"{path}/{self.subresource}" if self.subresource else path
-
-    def to_json(self) -> dict[str, Any]:
-        """Give the call as plain data: verb, path, content type of a patch, body."""
-        kind = {"contentType": self.content_type} if self.content_type else {}
-        return {"verb": self.verb, "path": self.path, **kind, "body": self.body}
 
 
 def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Call, ...]:
     """Say what a controller would send for a result.
 
     A bound pod gets its labels and annotations first and its Binding then, as upstream does in PreBind and
-    Bind. A pod that cannot be placed gets the condition ``PodScheduled=False`` with the text of its event.
+    Bind; before that its claims get their devices and are reserved for it. A pod that cannot be placed gets
+    the condition ``PodScheduled=False`` with the text of its event.
     Victims are evicted once, however many pods they make room for. Before that they get the condition
     ``DisruptionTarget`` with the reason ``PreemptionByScheduler``, as the stock scheduler sets it, so that
     whoever reads the cluster next waits for them.
@@ -108,6 +63,7 @@ def _calls(
 ) -> Iterator[Call]:
     match decision:
         case Bound():
+            yield from claim_calls(snapshot, decision, now)
             yield from _bound(snapshot, decision)
         case Unschedulable():
             yield _unscheduled(decision.pod, _UNSCHEDULABLE, decision.message, now)

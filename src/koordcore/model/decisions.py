@@ -8,6 +8,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.certificates import Certificate
+from koordcore.model.claims import HeldClaim
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import PodKey
 
@@ -120,6 +121,8 @@ class Bound:
         Running pods over which a reservation is placed: they are its first users.
     dropped
         Annotations that an earlier bind left on the pod and that say what it does not hold; they go.
+    claims
+        Its ResourceClaims with what they are allocated there.
     """
 
     pod: PodKey
@@ -132,6 +135,7 @@ class Bound:
     notes: tuple[str, ...] = ()
     over: tuple[PodKey, ...] = ()
     dropped: tuple[str, ...] = ()
+    claims: tuple[HeldClaim, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -12,6 +12,7 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Affinity, Toleration, TopologySpreadConstraint
+from koordcore.model.claims import HeldClaim
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.resources import (
     CPU,
@@ -323,6 +324,8 @@ class Pod:
         What its place must satisfy; ``claims`` are names of PersistentVolumeClaims in its namespace.
     resource_claims
         Devices that it asks for by ResourceClaims.
+    held_claims
+        What these were allocated by a decision about this pod; what runs already is told by the claims.
     scheduling_group
         Kubernetes' own group that it belongs to; ``None`` for a pod on its own, or in a gang by labels.
     gates
@@ -374,6 +377,7 @@ class Pod:
     host_ports: tuple[HostPort, ...] = ()
     claims: tuple[str, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
+    held_claims: tuple[HeldClaim, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     gates: tuple[str, ...] = ()
     local_storage: bool = False
@@ -393,8 +397,11 @@ class Pod:
         *,
         annotations: Mapping[str, str] = EMPTY,
         labels: Mapping[str, str] = EMPTY,
+        claims: tuple[HeldClaim, ...] = (),
     ) -> Pod:
         """Give the same pod bound to a node (or to none), with annotations and labels added.
+
+        Claims that it holds are those given; off its node it holds none.
 
         Does what ``attrs.evolve`` does, in an eighth of its time, because the loop binds every pod once.
         """
@@ -405,6 +412,8 @@ class Pod:
             object.__setattr__(made, "annotations", immutabledict({**self.annotations, **annotations}))
         if labels:
             object.__setattr__(made, "labels", immutabledict({**self.labels, **labels}))
+        if claims or (node is None and self.held_claims):
+            object.__setattr__(made, "held_claims", claims)
         return made
 
     @property

@@ -1,0 +1,204 @@
+"""Claims of a pod on a node: the one entry of the room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from koordcore._cpsat import Outcome
+from koordcore.allocators.claims.exact.question import Answer, Question, make_question
+from koordcore.allocators.claims.exact.search import answer_question
+from koordcore.allocators.claims.first_fit import FirstFit, OutOfSteps
+from koordcore.allocators.claims.guided import guided_first_fit
+from koordcore.allocators.claims.outcome import (
+    ClaimError,
+    ClaimErrorKind,
+    ClaimOutcome,
+    ClaimsAllocated,
+    ClaimShortfall,
+    ClaimsRefused,
+)
+from koordcore.allocators.claims.requests import ClaimForms, Form, read_claims
+from koordcore.allocators.claims.results import Choice, allocation_of, choice_of
+from koordcore.allocators.claims.room import Room
+from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
+from koordcore.model.claims import AllocationMode, ClaimAllocation, DeviceClass, ResourceClaim
+
+__all__ = ["allocate_claims", "choose_devices"]
+
+_STEPS: Final = 3_000
+"""Steps of the reference's search before the exact one is asked."""
+_MOST_STEPS: Final = 300_000
+"""Steps where only the reference's search can tell the answer, because it may end in an error."""
+
+
+def allocate_claims(
+    room: Room,
+    claims: Sequence[ResourceClaim],
+    classes: Mapping[str, DeviceClass],
+    *,
+    mode: AllocationMode = AllocationMode.EXACT,
+    limits: Limits = DEFAULT_LIMITS,
+) -> ClaimOutcome:
+    """Allocate all claims of a pod together on a node.
+
+    Parameters
+    ----------
+    room
+        What is left of the node's devices.
+    claims
+        Claims without an allocation, in the order of the pod.
+    classes
+        DeviceClasses by name.
+    mode
+        Which legal allocation is taken.
+    limits
+        Budget of the solver, for what counting does not decide.
+
+    Returns
+    -------
+    ClaimsAllocated, ClaimsRefused or ClaimError
+        A refusal is a proof. An error says that an object is wrong, or (``TIMEOUT``) that the budget ended.
+    """
+    chosen = choose_devices(room, claims, classes, mode=mode, limits=limits)
+    if not isinstance(chosen, tuple):
+        return chosen
+    table = room.table
+    allocations: list[ClaimAllocation] = []
+    for choice, claim in zip(chosen, claims, strict=True):
+        allocation = allocation_of(table.pools, table.shareable, choice, claim, classes)
+        if isinstance(allocation, ClaimError):
+            return allocation
+        allocations.append(allocation)
+    certificate = _certificate(room, chosen) if mode is AllocationMode.EXACT else None
+    return ClaimsAllocated(tuple(allocations), certificate)
+
+
+def choose_devices(
+    room: Room,
+    claims: Sequence[ResourceClaim],
+    classes: Mapping[str, DeviceClass],
+    *,
+    mode: AllocationMode = AllocationMode.EXACT,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[Choice, ...] | ClaimsRefused | ClaimError:
+    """Choose the devices of all claims of a pod, by their places on the node; names do not matter.
+
+    The arguments are those of :func:`allocate_claims`, which writes the choice down as well.
+    """
+    forms = read_claims(room.table, claims, classes)
+    if isinstance(forms, ClaimError):
+        return forms
+    chosen = (
+        _first_fit(room, forms, limits) if mode is AllocationMode.FIRST_FIT else _exact(room, forms, limits)
+    )
+    if chosen is None:
+        if any(pool.invalid for pool in room.table.pools.pools):
+            text = "invalid resource pools were encountered"
+            return ClaimError(ClaimErrorKind.INVALID_POOL, text, on_node=True)
+        return ClaimsRefused(_shortfalls(room, forms))
+    return chosen
+
+
+_TIMEOUT: Final = ClaimError(ClaimErrorKind.TIMEOUT, "timed out trying to allocate devices", on_node=True)
+
+
+def _first_fit(
+    room: Room, forms: tuple[ClaimForms, ...], limits: Limits
+) -> tuple[Choice, ...] | ClaimError | None:
+    try:
+        return FirstFit(room, forms, steps=_STEPS).run()
+    except OutOfSteps:
+        pass
+    if _may_err(forms):
+        question = make_question(room, forms)
+        if question.fault is None and answer_question(question, limits) is None:
+            return None
+        try:
+            return FirstFit(room, forms, steps=_MOST_STEPS).run()
+        except OutOfSteps:
+            return _TIMEOUT
+    found = guided_first_fit(room, forms, limits)
+    return _TIMEOUT if isinstance(found, Outcome) else found
+
+
+def _every_form(forms: Sequence[ClaimForms]) -> list[Form]:
+    return [form for claim in forms for request in claim.requests for form in request]
+
+
+def _may_err(forms: Sequence[ClaimForms]) -> bool:
+    """Tell whether the reference's search can meet an error, so that the order of its steps matters."""
+    return any(
+        form.faults
+        or form.spec.derived_attributes
+        or (form.every and any(form.named(one.requests) for one in forms[form.claim].constraints))
+        for form in _every_form(forms)
+    )
+
+
+def _exact(
+    room: Room, forms: tuple[ClaimForms, ...], limits: Limits
+) -> tuple[Choice, ...] | ClaimError | None:
+    question = make_question(room, forms)
+    if question.fault is not None:
+        # Devices that cannot be judged are left out, unless the reference would have stumbled over them.
+        try:
+            first = FirstFit(room, forms, steps=_STEPS).run()
+        except OutOfSteps:
+            first = None
+        if isinstance(first, ClaimError) and first.kind is not ClaimErrorKind.ALL_CONSTRAINT:
+            return first
+    answer = answer_question(question, limits)
+    if isinstance(answer, Outcome):
+        return _TIMEOUT
+    if answer is None:
+        return question.fault
+    return _choices(question, forms, answer)
+
+
+def _choices(question: Question, forms: Sequence[ClaimForms], answer: Answer) -> tuple[Choice, ...]:
+    by_claim: list[list[int]] = [[] for _ in forms]
+    for request, claim in enumerate(question.claims):
+        by_claim[claim].append(request)
+    return tuple(
+        choice_of(claim, [answer.wishes[r].form for r in mine], [answer.devices[r] for r in mine])
+        for claim, mine in zip(forms, by_claim, strict=True)
+    )
+
+
+def _certificate(room: Room, chosen: Sequence[Choice]) -> Certificate:
+    places = tuple(
+        form.index
+        for choice in chosen
+        for form, forms in zip(choice.forms, choice.claim.requests, strict=True)
+        if len(forms) > 1
+    )
+    conditional = sum(
+        room.table.conditional >> taken.device & 1 for choice in chosen for taken in choice.taken
+    )
+    if conditional:
+        return Certificate.make_bounded((*places, conditional), (*places, 0))
+    return Certificate.make_proven((*places, 0))
+
+
+def _shortfalls(room: Room, forms: Sequence[ClaimForms]) -> tuple[ClaimShortfall, ...]:
+    """Say which requests cannot be served even alone; where each could be, that they cannot be together."""
+    question = make_question(room, forms)
+    found = []
+    for wishes in question.requests:
+        for wish in wishes:
+            if wish.hopeful:
+                continue
+            claim = forms[wish.form.claim].claim
+            free = wish.mask.bit_count()
+            found.append(
+                ClaimShortfall(
+                    claim=claim.name,
+                    request=wish.form.name,
+                    reason=f"{free} of {wish.count} devices can be had",
+                    wanted=wish.count,
+                    suitable=wish.form.candidates.bit_count(),
+                    free=free,
+                )
+            )
+    return tuple(found)

@@ -1,0 +1,168 @@
+"""What the exact search answers: wishes for devices of a room, and the bonds between them.
+
+Everything that can be said of one wish alone is said here: which devices it could have if nobody else asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from koordcore.allocators.claims.constraints import constraint_values
+from koordcore.allocators.claims.outcome import ClaimError
+from koordcore.allocators.claims.requests import ClaimForms, Form
+from koordcore.allocators.claims.room import Room
+from koordcore.allocators.claims.table import Element, bits
+from koordcore.model.claims import DeviceConstraint
+
+__all__ = ["Answer", "Bond", "Question", "Wish", "make_question"]
+
+
+@attrs.frozen(eq=False)
+class Bond:
+    """A constraint of one claim.
+
+    Parameters
+    ----------
+    number
+        Its place among the bonds of the question.
+    match
+        The devices agree in the attribute; otherwise no two of them do.
+    """
+
+    number: int
+    claim: int
+    match: bool
+    attribute: str
+    constraint: DeviceConstraint
+
+
+@attrs.frozen(eq=False)
+class Wish:
+    """One form of a request in a room.
+
+    Parameters
+    ----------
+    mask
+        Devices that it could have, each taken alone.
+    count
+        Devices wanted.
+    whole
+        The devices that it must have, all of them; ``None`` where any ``count`` will do.
+    bonds
+        Numbers of the bonds that touch it.
+    values
+        By bond: the members of its attribute for each device of the mask; the empty set agrees with nobody.
+    """
+
+    form: Form
+    mask: int
+    count: int
+    whole: int | None
+    bonds: tuple[int, ...]
+    values: Mapping[int, Mapping[int, frozenset[Element]]]
+
+    @property
+    def admin(self) -> bool:
+        """It may have devices that others hold."""
+        return self.form.admin
+
+    @property
+    def hopeful(self) -> bool:
+        """There are enough devices for it alone."""
+        if self.whole is not None:
+            return self.count > 0 and self.mask == self.whole
+        return self.mask.bit_count() >= self.count
+
+
+@attrs.frozen(eq=False)
+class Question:
+    """What all claims of a pod want of a room.
+
+    Parameters
+    ----------
+    requests
+        The wishes that would serve each request, the best first, over all claims in order.
+    claims
+        By request: the claim that it belongs to.
+    fault
+        What went wrong on the first device on which something did, where a wish might have had it.
+    """
+
+    room: Room
+    requests: tuple[tuple[Wish, ...], ...]
+    claims: tuple[int, ...]
+    bonds: tuple[Bond, ...]
+    fault: ClaimError | None = None
+
+
+@attrs.frozen(eq=False)
+class Answer:
+    """The wish chosen for each request, and the devices that it gets."""
+
+    wishes: tuple[Wish, ...]
+    devices: tuple[tuple[int, ...], ...]
+
+
+def make_question(room: Room, claims: Sequence[ClaimForms]) -> Question:
+    """Put the claims of a pod into a question."""
+    bonds: list[Bond] = []
+    requests: list[tuple[Wish, ...]] = []
+    owners: list[int] = []
+    fault: ClaimError | None = None
+    for number, claim in enumerate(claims):
+        mine = [
+            Bond(
+                len(bonds) + place,
+                number,
+                bool(one.match_attribute),
+                one.match_attribute or one.distinct_attribute or "",
+                one,
+            )
+            for place, one in enumerate(claim.constraints)
+        ]
+        bonds += mine
+        for forms in claim.requests:
+            wishes = []
+            for form in forms:
+                wish, wrong = _wish(room, form, mine)
+                wishes.append(wish)
+                fault = fault or wrong
+            requests.append(tuple(wishes))
+            owners.append(number)
+    return Question(room, tuple(requests), tuple(owners), tuple(bonds), fault)
+
+
+def _wish(room: Room, form: Form, bonds: Sequence[Bond]) -> tuple[Wish, ClaimError | None]:
+    fault = next((form.faults[device] for device in sorted(form.faults)), None)
+    mask = form.candidates & room.suffices(form.spec.capacity) & ~room.barred
+    if not form.admin:
+        mask &= ~room.held
+    for device in bits(mask):
+        if not _countable(room, device):
+            mask &= ~(1 << device)
+    touching = [bond for bond in bonds if form.named(bond.constraint.requests)]
+    values: dict[int, Mapping[int, frozenset[Element]]] = {}
+    for bond in touching:
+        mine: dict[int, frozenset[Element]] = {}
+        for device in bits(mask):
+            found = constraint_values(room.table, form, bond.attribute, device)
+            if isinstance(found, ClaimError):
+                fault = fault or found
+            elif found is not None:
+                mine[device] = found
+        mask = sum(1 << device for device in mine)
+        values[bond.number] = mine
+    whole = form.selectable if form.every else None
+    return Wish(form, mask, form.count, whole, tuple(bond.number for bond in touching), values), fault
+
+
+def _countable(room: Room, device: int) -> bool:
+    """Tell whether the counters and compatibility groups allow the device beside those that are in use."""
+    if room.charged >> device & 1:
+        return True
+    table = room.table
+    if any(room.left[counter] < amount for counter, amount in table.draws[device]):
+        return False
+    return all(number not in room.groups or room.groups[number] & mine for number, mine in table.sets[device])

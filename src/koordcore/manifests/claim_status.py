@@ -1,0 +1,239 @@
+"""Claims written back: whole objects, and what a scheduler sends when a pod gets its devices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from koordcore.manifests.encode import Object, format_time, given, node_selector_manifest
+from koordcore.model.claims import (
+    ALL_DEVICES,
+    AllocatedDeviceStatus,
+    ClaimAllocation,
+    ClaimConsumer,
+    ClaimRequest,
+    ClaimSpec,
+    DeviceConfig,
+    DeviceConstraint,
+    DeviceResult,
+    DeviceSubRequest,
+    DeviceToleration,
+    ResourceClaim,
+)
+from koordcore.model.pods import Pod
+from koordcore.model.quantity import NANO, format_exact_quantity
+from koordcore.protocol.extended_resources import RequestMapping
+
+__all__ = ["allocation_manifest", "claim_manifest", "extended_status", "reservation_patch"]
+
+API_VERSION: Final = "resource.k8s.io/v1"
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+
+
+def claim_manifest(claim: ResourceClaim) -> Object:
+    """Write a claim as a ResourceClaim object: reading it gives the claim again.
+
+    Examples
+    --------
+    >>> claim_manifest(ResourceClaim(name="gpu"))["metadata"]
+    {'name': 'gpu', 'namespace': 'default'}
+    """
+    metadata = given(
+        {
+            "name": claim.name,
+            "namespace": claim.namespace,
+            "uid": claim.uid,
+            "labels": dict(claim.labels),
+            "annotations": dict(claim.annotations),
+        }
+    )
+    if claim.owner:
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": claim.owner,
+            "uid": claim.owner,
+            "controller": True,
+        }
+        metadata["ownerReferences"] = [owner]
+    if claim.deleting:
+        metadata["deletionTimestamp"] = "1970-01-01T00:00:00Z"  # when is not known, only that it is
+    status = given(
+        {
+            "allocation": None if claim.allocation is None else allocation_manifest(claim.allocation),
+            "reservedFor": [_consumer(one) for one in claim.reserved_for],
+            "devices": [_device_status(one) for one in claim.devices],
+        }
+    )
+    if claim.allocation is not None:
+        status.setdefault("allocation", {})
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": {"devices": _spec(claim.spec)},
+        **({"status": status} if status else {}),
+    }
+
+
+# --- what is asked for --------------------------------------------------------------------------------
+
+
+def _amounts(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: _amount(value) for name, value in amounts.items()}
+
+
+def _amount(value: int) -> str:
+    return format_exact_quantity(value, binary=value % (1024 * NANO) == 0)
+
+
+def _spec(spec: ClaimSpec) -> Object:
+    return given(
+        {
+            "requests": [_request(one) for one in spec.requests],
+            "constraints": [_constraint(one) for one in spec.constraints],
+            "config": [_config(one) for one in spec.config],
+        }
+    )
+
+
+def _request(one: ClaimRequest) -> Object:
+    if one.prioritized:
+        return {
+            "name": one.name,
+            "firstAvailable": [{"name": form.name, **_form(form)} for form in one.forms],
+        }
+    return {"name": one.name, **({"exactly": _form(one.forms[0])} if one.forms else {})}
+
+
+def _form(one: DeviceSubRequest) -> Object:
+    selectors = [{} if text is None else {"cel": {"expression": text}} for text in one.selectors]
+    form = given(
+        {
+            "deviceClassName": one.class_name,
+            "selectors": selectors,
+            "allocationMode": one.mode,
+            "count": None if one.mode == ALL_DEVICES and not one.count else one.count,
+            "tolerations": [_toleration(each) for each in one.tolerations],
+            "capacity": {"requests": _amounts(one.capacity)} if one.capacity else None,
+            "derivedAttributes": [
+                {"name": each.name, "expression": each.expression} for each in one.derived_attributes
+            ],
+        }
+    )
+    if one.admin_access is not None:
+        form["adminAccess"] = one.admin_access
+    return form
+
+
+def _toleration(one: DeviceToleration) -> Object:
+    seconds = {} if one.seconds is None else {"tolerationSeconds": one.seconds}
+    fields = {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
+    return {**given(fields), **seconds}
+
+
+def _constraint(one: DeviceConstraint) -> Object:
+    attributes = {"matchAttribute": one.match_attribute, "distinctAttribute": one.distinct_attribute}
+    return given({"requests": list(one.requests), **attributes})
+
+
+def _config(one: DeviceConfig) -> Object:
+    parameters = {"parameters": json.loads(one.parameters)} if one.parameters else {}
+    return {
+        **given({"source": None if one.source is None else str(one.source), "requests": list(one.requests)}),
+        "opaque": {"driver": one.driver, **parameters},
+    }
+
+
+# --- what is given ------------------------------------------------------------------------------------
+
+
+def allocation_manifest(allocation: ClaimAllocation) -> Object:
+    """Write ``status.allocation``."""
+    return given(
+        {
+            "devices": given(
+                {
+                    "results": [_result(one) for one in allocation.results],
+                    "config": [_config(one) for one in allocation.config],
+                }
+            ),
+            "nodeSelector": node_selector_manifest(allocation.node_selector),
+            "allocationTimestamp": allocation.allocated and format_time(allocation.allocated),
+        }
+    )
+
+
+def _result(one: DeviceResult) -> Object:
+    return given(
+        {
+            "request": one.request,
+            "driver": one.driver,
+            "pool": one.pool,
+            "device": one.device,
+            "adminAccess": one.admin_access or None,
+            "tolerations": [_toleration(each) for each in one.tolerations],
+            "bindingConditions": list(one.binding_conditions),
+            "bindingFailureConditions": list(one.binding_failure_conditions),
+            "shareID": one.share_id,
+            "consumedCapacity": _amounts(one.consumed_capacity),
+            "skipNodeOperations": list(one.skip_node_operations),
+        }
+    )
+
+
+def _consumer(one: ClaimConsumer) -> Object:
+    return given({"apiGroup": one.api_group, "resource": one.resource, "name": one.name, "uid": one.uid})
+
+
+def _device_status(one: AllocatedDeviceStatus) -> Object:
+    conditions = [
+        {"type": kind, "status": "True" if holds else "False"} for kind, holds in one.conditions.items()
+    ]
+    fields = {"driver": one.driver, "pool": one.pool, "device": one.device, "shareID": one.share_id}
+    return given({**fields, "conditions": conditions})
+
+
+# --- what a scheduler sends -----------------------------------------------------------------------------
+
+
+def reservation_patch(
+    claim: ResourceClaim, consumer: ClaimConsumer, *, now: datetime | None = None
+) -> Object:
+    """What is sent about a claim when a pod (or group) gets it: a strategic merge patch of its status.
+
+    The entry joins ``reservedFor``; the allocation goes with it where the claim had none. The uid makes the
+    API server refuse a claim of the same name that was made since.
+
+    Parameters
+    ----------
+    claim
+        As it stands after the decision.
+    consumer
+        Who may use it from now on.
+    now
+        Written as the time of a new allocation, where devices have binding conditions.
+    """
+    status: Object = {"reservedFor": [_consumer(consumer)]}
+    if claim.allocation is not None:
+        status["allocation"] = allocation_manifest(claim.allocation)
+        conditional = any(one.binding_conditions for one in claim.allocation.results)
+        if now is not None and conditional and claim.allocation.allocated is None:
+            status["allocation"]["allocationTimestamp"] = format_time(now)
+    metadata: dict[str, Any] = {"finalizers": [FINALIZER]}
+    if claim.uid:
+        metadata["uid"] = claim.uid
+    return {"metadata": metadata, "status": status}
+
+
+def extended_status(pod: Pod, claim: ResourceClaim, mappings: Iterable[RequestMapping]) -> Object:
+    """What is sent about a pod whose extended resources a claim serves: a patch of its status."""
+    told = [
+        {"containerName": one.container, "resourceName": one.resource, "requestName": one.request}
+        for one in mappings
+    ]
+    body: Object = {"resourceClaimName": claim.name, "requestMappings": told}
+    metadata = {"metadata": {"uid": pod.uid}} if pod.uid else {}
+    return {**metadata, "status": {"extendedResourceClaimStatus": body}}

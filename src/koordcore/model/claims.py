@@ -1,0 +1,618 @@
+"""Kubernetes' device claims (``resource.k8s.io``): what drivers publish, what is asked, what is allocated.
+
+Amounts of capacities and counters are integers in billionths of the unit
+(:data:`koordcore.model.quantity.NANO`), so that every quantity is held exactly. Texts that the API leaves
+open (taint effects, operators, allocation modes) stay texts: what they mean, and that an unknown one means
+nothing, is said by the rules and not by the reader.
+
+Reference: Kubernetes 1.37, ``k8s.io/api/resource/v1``; the older forms are brought to it by the reader.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeAlias
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.selectors import NodeSelector
+
+__all__ = [
+    "ALL_DEVICES",
+    "EXACT_COUNT",
+    "MAX_CONSUMERS",
+    "MAX_DEVICES",
+    "POD_GROUPS",
+    "AllocatedDeviceStatus",
+    "AllocationMode",
+    "AttributeKind",
+    "AttributeScalar",
+    "AttributeValue",
+    "CapacityPolicy",
+    "CapacityRange",
+    "ClaimAllocation",
+    "ClaimArgs",
+    "ClaimConsumer",
+    "ClaimRequest",
+    "ClaimSpec",
+    "ConfigSource",
+    "CounterConsumption",
+    "CounterSet",
+    "DerivedAttribute",
+    "DeviceCapacity",
+    "DeviceClass",
+    "DeviceConfig",
+    "DeviceConstraint",
+    "DeviceId",
+    "DeviceResult",
+    "DeviceSubRequest",
+    "DeviceTaint",
+    "DeviceTaintRule",
+    "DeviceToleration",
+    "HeldClaim",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceSlice",
+    "SliceDevice",
+]
+
+EXACT_COUNT: Final = "ExactCount"
+ALL_DEVICES: Final = "All"
+MAX_DEVICES: Final = 32
+"""Devices that one claim may be allocated."""
+MAX_CONSUMERS: Final = 256
+"""Entries of ``status.reservedFor``."""
+POD_GROUPS: Final = "podgroups"
+"""``resource`` of a consumer that is a group of pods."""
+
+
+class AllocationMode(StrEnum):
+    """Which of the legal allocations is taken.
+
+    ``EXACT``: the best one, whenever there is one. ``FIRST_FIT``: the very devices that Kubernetes'
+    allocator takes, and its errors.
+    """
+
+    EXACT = "exact"
+    FIRST_FIT = "first-fit"
+
+
+@attrs.frozen
+class ClaimArgs:
+    """Arguments of the feature ``DynamicResources``.
+
+    Parameters
+    ----------
+    mode
+        Which of the legal allocations is taken.
+    """
+
+    mode: AllocationMode = attrs.field(default=AllocationMode.EXACT, converter=AllocationMode)
+
+
+class DeviceId(NamedTuple):
+    """What names a device in the cluster; the slice that publishes it may change."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+# --- what drivers publish -----------------------------------------------------------------------------
+
+
+class AttributeKind(StrEnum):
+    """Type of an attribute's value."""
+
+    INT = "int"
+    BOOL = "bool"
+    STRING = "string"
+    VERSION = "version"
+    NONE = "none"
+    """No value is set, or one of a type that is not known."""
+
+
+AttributeScalar: TypeAlias = int | bool | str
+
+
+@attrs.frozen
+class AttributeValue:
+    """Value of an attribute, or a list of values of one type.
+
+    Parameters
+    ----------
+    kind
+        Type of every value; values of different types are different.
+    values
+        One value, or the members of a list; versions as they are spelt. Empty means that nothing is set.
+    listed
+        The attribute is a list, even where it has one member.
+    """
+
+    kind: AttributeKind
+    values: tuple[AttributeScalar, ...] = ()
+    listed: bool = False
+
+
+@attrs.frozen
+class CapacityRange:
+    """Amounts from ``min`` to ``max`` in steps of ``step``; ``None`` is not set."""
+
+    min: int | None = None
+    max: int | None = None
+    step: int | None = None
+
+
+@attrs.frozen
+class CapacityPolicy:
+    """Which amounts of a shared capacity can be had.
+
+    Parameters
+    ----------
+    default
+        Amount for requests that do not name the capacity; ``None`` stands for the whole of it.
+    valid_values
+        The amounts that can be had, ascending; empty for no such list.
+    valid_range
+        The amounts that can be had, as a range.
+    """
+
+    default: int | None = None
+    valid_values: tuple[int, ...] = ()
+    valid_range: CapacityRange | None = None
+
+
+@attrs.frozen
+class DeviceCapacity:
+    """How much of something a device has.
+
+    Parameters
+    ----------
+    value
+        Amount.
+    policy
+        How it is shared; ``None`` where nothing is said.
+    binary
+        Amounts are written with binary suffixes (``Gi``).
+    """
+
+    value: int
+    policy: CapacityPolicy | None = None
+    binary: bool = False
+
+
+@attrs.frozen
+class CounterSet:
+    """Amounts that the devices of a pool draw on together, such as the memory slices of one card."""
+
+    name: str
+    counters: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+
+
+@attrs.frozen
+class CounterConsumption:
+    """What a device takes from one counter set.
+
+    Parameters
+    ----------
+    counter_set
+        Name of the set, in the device's pool.
+    counters
+        Amount by counter.
+    compatibility_groups
+        All devices in use on one set must have a group in common.
+    """
+
+    counter_set: str
+    counters: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+    compatibility_groups: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class DeviceTaint:
+    """A mark on a device that repels claims.
+
+    Parameters
+    ----------
+    effect
+        ``NoSchedule`` and ``NoExecute`` bar; any other effect does not.
+    added
+        Since when it is there; pods are evicted from then on where the effect is ``NoExecute``.
+    """
+
+    key: str
+    value: str = ""
+    effect: str = ""
+    added: datetime | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SliceDevice:
+    """A device as its driver publishes it.
+
+    Parameters
+    ----------
+    name
+        Unique in the pool.
+    attributes, capacity
+        By name; a name without domain belongs to the driver's domain.
+    consumes_counters
+        What using the device takes from the pool's counter sets.
+    node_name, node_selector, all_nodes
+        Where it can be used, if its slice leaves that to the devices.
+    taints
+        What repels claims.
+    binds_to_node
+        Using it ties the claim to the node, although others could reach the device.
+    binding_conditions, binding_failure_conditions
+        Conditions of the device's status that must hold before a pod is bound, and that end the attempt.
+    allow_multiple_allocations
+        Several claims share the device, each with an amount of every capacity.
+    """
+
+    name: str
+    attributes: immutabledict[str, AttributeValue] = attrs.field(default=EMPTY, converter=frozen)
+    capacity: immutabledict[str, DeviceCapacity] = attrs.field(default=EMPTY, converter=frozen)
+    consumes_counters: tuple[CounterConsumption, ...] = ()
+    node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool = False
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ResourceSlice:
+    """Some of the devices, or of the counter sets, of a driver's pool.
+
+    Parameters
+    ----------
+    driver, pool
+        Slices of one driver with one pool name form a pool.
+    generation
+        Slices of an older generation than the newest are out of date.
+    slice_count
+        How many slices of this generation make the pool complete.
+    node_name, node_selector, all_nodes
+        Where the devices can be used; at most one is set.
+    per_device_node_selection
+        Each device says so itself; ``None`` where the slice does not speak of it.
+    shared_counters
+        Counter sets of the pool.
+    skip_node_operations
+        Operations that the kubelet leaves out for these devices; nodes must say that they can.
+    """
+
+    name: str
+    driver: str
+    pool: str
+    generation: int = 0
+    slice_count: int = 1
+    node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    per_device_node_selection: bool | None = None
+    devices: tuple[SliceDevice, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
+    namespace: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class DeviceTaintRule:
+    """A taint that an administrator puts on devices.
+
+    Parameters
+    ----------
+    selects
+        The rule has a selector; without one it matches no device.
+    driver, pool, device
+        What a device must equal; ``None`` stands for anything.
+    """
+
+    name: str
+    taint: DeviceTaint
+    selects: bool = True
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    namespace: str = ""
+
+
+# --- what is asked for --------------------------------------------------------------------------------
+
+
+class ConfigSource(StrEnum):
+    """Who gave a configuration."""
+
+    CLASS = "FromClass"
+    CLAIM = "FromClaim"
+
+
+@attrs.frozen
+class DeviceConfig:
+    """Parameters for a driver, not read by anybody else.
+
+    Parameters
+    ----------
+    requests
+        Which requests it is for, by ``main`` or ``main/sub``; empty for all.
+    driver
+        Who reads it.
+    parameters
+        JSON text.
+    source
+        Who gave it; ``None`` outside allocations.
+    """
+
+    requests: tuple[str, ...] = ()
+    driver: str = ""
+    parameters: str = ""
+    source: ConfigSource | None = None
+
+
+@attrs.frozen(kw_only=True)
+class DeviceClass:
+    """A kind of device that claims can ask for.
+
+    Parameters
+    ----------
+    selectors
+        CEL expressions that a device must satisfy; ``None`` stands for one of a kind that is not known. No
+        selectors match every device.
+    extended_resource_name
+        Resource name under which containers can ask for the class; empty for none.
+    """
+
+    name: str
+    selectors: tuple[str | None, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
+    extended_resource_name: str = ""
+    created: datetime | None = None
+    namespace: str = ""
+
+
+@attrs.frozen
+class DeviceToleration:
+    """What lets a request have a tainted device; effect and key of ``""`` stand for any."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    seconds: int | None = None
+
+
+@attrs.frozen
+class DerivedAttribute:
+    """An attribute that constraints see, computed by a CEL expression."""
+
+    name: str
+    expression: str
+
+
+@attrs.frozen(kw_only=True)
+class DeviceSubRequest:
+    """One way to serve a request.
+
+    Parameters
+    ----------
+    name
+        Name among the alternatives of a request; empty where the request has but one form.
+    mode
+        :data:`EXACT_COUNT` or :data:`ALL_DEVICES`; anything else is refused.
+    count
+        Devices wanted, in mode ``ExactCount``.
+    admin_access
+        Devices that others hold may be taken; ``None`` where the request does not speak of it.
+    capacity
+        Amounts wanted of each device.
+    """
+
+    class_name: str
+    name: str = ""
+    selectors: tuple[str | None, ...] = ()
+    mode: str = EXACT_COUNT
+    count: int = 1
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+    derived_attributes: tuple[DerivedAttribute, ...] = ()
+
+
+@attrs.frozen
+class ClaimRequest:
+    """A request for devices in one form, or in the first of several forms that can be had.
+
+    Parameters
+    ----------
+    forms
+        The one form (``exactly``), or the alternatives (``firstAvailable``), the best first; empty where the
+        request has a form that is not known.
+    prioritized
+        ``forms`` are alternatives, and results name the one taken.
+    """
+
+    name: str
+    forms: tuple[DeviceSubRequest, ...] = ()
+    prioritized: bool = False
+
+
+@attrs.frozen
+class DeviceConstraint:
+    """What the devices of several requests must have in common, or apart.
+
+    Parameters
+    ----------
+    requests
+        Requests by ``main`` or ``main/sub``; empty for all of the claim.
+    match_attribute
+        All devices agree in this attribute (fully qualified name).
+    distinct_attribute
+        No two devices agree in it. A constraint with neither is refused.
+    """
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+@attrs.frozen(cache_hash=True)
+class ClaimSpec:
+    """What a claim asks for."""
+
+    requests: tuple[ClaimRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
+
+
+# --- what is allocated --------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class DeviceResult:
+    """A device that is allocated for a request.
+
+    Parameters
+    ----------
+    request
+        ``main``, or ``main/sub`` for an alternative.
+    admin_access
+        The device is not held: others may have it too.
+    share_id
+        Tells the shares of one device apart; ``None`` where the device is held whole.
+    consumed_capacity
+        What a share takes, of every capacity.
+    """
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool = False
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = None
+    consumed_capacity: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+    skip_node_operations: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> DeviceId:
+        """Which device."""
+        return DeviceId(self.driver, self.pool, self.device)
+
+
+@attrs.frozen(kw_only=True)
+class ClaimAllocation:
+    """``status.allocation`` of a claim.
+
+    Parameters
+    ----------
+    node_selector
+        Where the devices can be used; ``None`` for everywhere.
+    allocated
+        When it was written.
+    """
+
+    results: tuple[DeviceResult, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
+    node_selector: NodeSelector | None = None
+    allocated: datetime | None = None
+
+
+@attrs.frozen(kw_only=True)
+class HeldClaim:
+    """A claim as a pod has it on its node.
+
+    Parameters
+    ----------
+    name
+        Name of the claim, in the pod's namespace.
+    entry
+        Name in the pod of the entry that asks for it; empty for a claim of extended resources.
+    allocation
+        What it was allocated.
+    fresh
+        It was allocated for this pod; otherwise it was there already.
+    planned
+        It does not exist yet: the controller will make it, under a name with another ending.
+    """
+
+    name: str
+    allocation: ClaimAllocation
+    entry: str = ""
+    fresh: bool = True
+    planned: bool = False
+
+
+@attrs.frozen
+class ClaimConsumer:
+    """Who may use an allocated claim: a pod, or a group of pods (:data:`POD_GROUPS`)."""
+
+    name: str
+    uid: str = ""
+    resource: str = "pods"
+    api_group: str = ""
+
+
+@attrs.frozen
+class AllocatedDeviceStatus:
+    """What a driver says of an allocated device: conditions by type, ``True`` where they hold."""
+
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None = None
+    conditions: immutabledict[str, bool] = attrs.field(default=EMPTY, converter=frozen)
+
+
+@attrs.frozen(kw_only=True)
+class ResourceClaim:
+    """Devices that pods ask for together, and what they got.
+
+    Parameters
+    ----------
+    owner
+        Uid of the pod or group for which it was made from a template; empty for one that stands by itself.
+    pod_claim_name
+        Name in the pod of the entry from which it was made; empty where none is told.
+    deleting
+        It is being deleted; it holds its devices as long as it has an allocation.
+    extended
+        It was made for extended resources of its owner.
+    """
+
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    spec: ClaimSpec = ClaimSpec()
+    allocation: ClaimAllocation | None = None
+    reserved_for: tuple[ClaimConsumer, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
+    owner: str = ""
+    pod_claim_name: str = ""
+    deleting: bool = False
+    extended: bool = False
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+
+
+@attrs.frozen(kw_only=True)
+class ResourceClaimTemplate:
+    """From what a claim is made for each pod (or group) that names it."""
+
+    name: str
+    namespace: str = "default"
+    spec: ClaimSpec = ClaimSpec()
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
