@@ -1,10 +1,15 @@
-"""Profiles of hypothesis: few examples by default, many at night; ``CI`` selects its own derandomised one."""
+"""Profiles of hypothesis: the same few examples on every run, or many that chance draws (``nightly``).
+
+A test never depends on chance: what it draws follows from the test's own code, and what once failed stands
+beside it as an example. Chance belongs to the campaigns (``python -m campaigns``).
+"""
 
 from hypothesis import HealthCheck, settings
 
 # No test may depend on how busy the machine is.
-untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("dev", untimed, max_examples=50)
+untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+settings.register_profile("dev", untimed, max_examples=50, derandomize=True)
 settings.register_profile("nightly", untimed, max_examples=5000)
-if settings.get_current_profile_name() == "default":
+# Hypothesis itself chooses "ci" where it sees one.
+if settings.get_current_profile_name() in ("default", "ci"):
     settings.load_profile("dev")
