@@ -8,14 +8,14 @@ non-preemptible pods no more than its ``min``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
-from koordcore.model.resources import Resources, total
+from koordcore.model.resources import total
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -49,9 +49,9 @@ def check_quotas(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
                 if pod.key in new:
                     grown.add(member)
     for name in sorted(grown & quotas.keys()):
-        yield from _check_limit(name, "max", held[name], quotas[name].max)
+        yield from _check_limit(name, "max", held[name], quotas[name].max, new)
         what = "min for non-preemptible pods"
-        yield from _check_limit(name, what, guarded.get(name, ()), quotas[name].min)
+        yield from _check_limit(name, what, guarded.get(name, ()), quotas[name].min, new)
 
 
 def quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, str]) -> str:
@@ -75,9 +75,13 @@ def parents_of(name: str, quotas: Mapping[str, ElasticQuota]) -> Iterator[str]:
         quota = quotas.get(quota.parent)
 
 
-def _check_limit(name: str, what: str, pods: Iterable[Pod], limit: Resources) -> Iterator[Violation]:
+def _check_limit(
+    name: str, what: str, pods: Collection[Pod], limit: Resources, new: Collection[PodKey]
+) -> Iterator[Violation]:
     used = total(pod.requests for pod in pods)
+    added = total(pod.requests for pod in pods if pod.key in new)
     for resource, bound in sorted(limit.items()):
-        if used.get(resource, 0) > bound:
+        # What was exceeded before is not held against who adds nothing to it.
+        if used.get(resource, 0) > bound and added.get(resource, 0):
             message = f"{resource}: {used[resource]} used, {what} is {bound}"
             yield Violation(ViolationKind.QUOTA, name, message)

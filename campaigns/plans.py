@@ -1,0 +1,185 @@
+"""Random clusters through ``schedule``: what comes out is legal, complete, and the same however one asks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+import attrs
+
+from campaigns.case import Case, Failure, Figures, Object, check_laws
+from campaigns.judge import Judge
+from campaigns.policies import PLUGINS, reordered
+from campaigns.worlds import draw_world
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Nominated,
+    Pod,
+    PodDecision,
+    Policy,
+    PreemptionRules,
+    ScheduleResult,
+    Unschedulable,
+    schedule,
+    verify,
+)
+from koordcore.explain import explain
+from koordcore.manifests import snapshot_from_objects
+from koordcore.manifests.scheduler_config import policies_from_manifest
+
+__all__ = ["Plans", "asked", "outcome", "policy_of"]
+
+LAWS: Final[tuple[str, ...]] = ("answers", "legal", "verified", "complete", "ordered")
+OPEN: Final[tuple[str, ...]] = ("plugin-order", "explained", "nominated")
+
+
+def policy_of(drawn: Object | None) -> Policy:
+    """Read a drawn policy."""
+    if drawn is None:
+        return Policy()
+    profile = {
+        "schedulerName": "default-scheduler",
+        "plugins": {"multiPoint": {"enabled": drawn["plugins"], "disabled": [{"name": "*"}]}},
+        "pluginConfig": drawn["args"],
+    }
+    (policy,) = policies_from_manifest(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [profile],
+        }
+    )
+    return attrs.evolve(policy, gangs=drawn["turns"])
+
+
+def asked(case: Case, snapshot: ClusterSnapshot, pods: Iterable[Pod] | None = None) -> ScheduleResult:
+    """Ask as the case says."""
+    rules = None if case["preempt"] is None else PreemptionRules(**case["preempt"])
+    now = datetime.fromisoformat(case["now"])
+    return schedule(snapshot, pods, policy=policy_of(case["policy"]), now=now, preempt=rules)
+
+
+def outcome(decision: PodDecision) -> tuple[str, str]:
+    """Tell what became of a pod: the kind of decision, and the node."""
+    where = decision.node if isinstance(decision, Bound | Nominated) else ""
+    return type(decision).__name__, where
+
+
+def outcomes(result: ScheduleResult) -> dict[str, tuple[str, str]]:
+    """Tell what became of every pod."""
+    return {str(one.pod): outcome(one) for one in result.decisions}
+
+
+class Plans:
+    """The campaign; see the module."""
+
+    name = "plans"
+    laws = LAWS
+    open_laws = OPEN
+
+    def draw(self, chance: random.Random) -> Case:
+        """Draw a world."""
+        return {**draw_world(chance), "seed": chance.randrange(2**32)}
+
+    def check(self, case: Case, laws: Iterable[str], figures: Figures) -> list[Failure]:
+        """Ask once, judge, and ask in other ways."""
+        loaded = snapshot_from_objects(case["objects"])
+        snapshot = loaded.snapshot
+        result = asked(case, snapshot)
+        _count(case, result, figures)
+        judge = Judge(case, result)
+        every: dict[str, Callable[[], Iterable[str]]] = {
+            "legal": judge.faults,
+            "verified": lambda: (str(one) for one in verify(snapshot, result)),
+            "complete": judge.refused_in_vain,
+            "ordered": lambda: self._ordered(case, result),
+            "plugin-order": lambda: self._plugin_order(case, snapshot, result),
+            "explained": lambda: self._explained(case, snapshot),
+            "nominated": lambda: self._nominated(case, snapshot),
+        }
+        return check_laws(every, laws)
+
+    def _ordered(self, case: Case, result: ScheduleResult) -> Iterator[str]:
+        """The same objects in another order give the same bytes."""
+        objects = list(case["objects"])
+        random.Random(case["seed"]).shuffle(objects)
+        again = asked(case, snapshot_from_objects(objects).snapshot)
+        if again != result:
+            yield from _differences(result, again, "in another order of the objects")
+
+    def _plugin_order(self, case: Case, snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[str]:
+        """The order of a policy's plugins changes reasons at most."""
+        if case["policy"] is None:
+            return
+        policy = reordered(case["policy"], random.Random(case["seed"]))
+        again = asked({**case, "policy": policy}, snapshot)
+        names = ", ".join(one["name"] for one in policy["plugins"])
+        yield from _differences(result, again, f"with the plugins in the order {names}")
+
+    def _explained(self, case: Case, snapshot: ClusterSnapshot) -> Iterator[str]:
+        """``explain`` says of each pod by itself what ``schedule`` does with it by itself."""
+        policy = policy_of(case["policy"])
+        alone = {**case, "preempt": None}
+        for pod in snapshot.pending[:4]:
+            result = asked(alone, snapshot, [pod])
+            (decision,) = (one for one in result.decisions if one.pod == pod.key)
+            told = explain(snapshot, pod, policy=policy)
+            if isinstance(decision, Bound):
+                if told.best != decision.node:
+                    yield f"{pod.key} goes to {decision.node}, explain says {told.best} ({told.refusal})"
+            elif isinstance(decision, Unschedulable) and not result.jobs and told.best is not None:
+                yield f"{pod.key} goes nowhere ({decision.message}), explain says {told.best}"
+
+    def _nominated(self, case: Case, snapshot: ClusterSnapshot) -> Iterator[str]:
+        """Whoever is asked about alone leaves the room of a more important nominated pod."""
+        special = [pod for pod in snapshot.pending if pod.nominated_node and not pod.annotations]
+        for pod in special[:2]:
+            without = attrs.evolve(snapshot, pending=[one for one in snapshot.pending if one is not pod])
+            there = asked({**case, "preempt": None}, snapshot, [pod])
+            if outcome(there.decisions[0]) != ("Bound", pod.nominated_node):
+                continue
+            for other in without.pending:
+                if other.annotations or other.priority > pod.priority:
+                    continue
+                first = asked({**case, "preempt": None}, snapshot, [other])
+                if not first.bound:
+                    continue
+                then = asked({**case, "preempt": None}, first.snapshot, [pod])
+                if outcome(then.decisions[0]) != ("Bound", pod.nominated_node):
+                    yield f"{other.key} takes the room that {pod.key} was nominated for"
+
+
+def _differences(one: ScheduleResult, other: ScheduleResult, where: str) -> Iterator[str]:
+    mine, theirs = outcomes(one), outcomes(other)
+    if mine.keys() != theirs.keys():
+        yield f"other pods are decided {where}"
+    different = [key for key in mine if mine[key] != theirs.get(key)]
+    for key in different[:1]:
+        yield f"{key}: {mine[key]}, {where} {theirs.get(key)}"
+
+
+def _count(case: Case, result: ScheduleResult, figures: Figures) -> None:
+    for theme in case.get("themes", ()):
+        figures["theme", theme] += 1
+    policy = case["policy"]
+    figures["policy", "the library's" if policy is None else policy["turns"]] += 1
+    for plugin in policy["plugins"] if policy else ():
+        figures["plugin", plugin["name"]] += 1
+    for name in PLUGINS:
+        figures["plugin", name] += 0
+    for one in result.decisions:
+        figures["outcome", type(one).__name__] += 1
+        if isinstance(one, Unschedulable):
+            for rejection in one.rejections:
+                figures["refused by", rejection.plugin] += 1
+                figures["reason", rejection.reason] += 1
+            if one.refusal:
+                figures["refused by", "before any node"] += 1
+    for plan in result.jobs:
+        status = plan.certificate.status.value if plan.certificate else "none"
+        figures["certificate of a gang", status] += 1
+    for preemption in result.preemptions:
+        figures["certificate of a preemption", preemption.certificate.status.value] += 1
