@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordcore._certify import certify
 from koordcore._cpsat import OutcomeStatus, Program, Stage, solve
+from koordcore.checking.certificates import check_certificate
 from koordcore.errors import ModelError, SolverError
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 
@@ -31,7 +33,9 @@ def test_stages_are_lexicographic() -> None:
     assert outcome.status is OutcomeStatus.OPTIMAL
     assert outcome.values == (0, 1, 1)
     assert outcome.objective == outcome.bound == (-7, 2)
-    assert outcome.certificate().status is CertificateStatus.PROVEN
+    certificate = certify(program.problem([size, count]), outcome)
+    assert certificate.status is CertificateStatus.PROVEN
+    assert check_certificate(certificate.problem, certificate).accepted
 
 
 def test_a_hint_that_meets_the_bound_needs_no_solver() -> None:
@@ -52,7 +56,9 @@ def test_infeasible_is_an_outcome() -> None:
     program.require([(x, 2)], at_least=7)
     outcome = solve(program)
     assert outcome.status is OutcomeStatus.INFEASIBLE
-    assert outcome.certificate() == Certificate(CertificateStatus.INFEASIBLE)
+    certificate = certify(program.problem(), outcome)
+    assert certificate == Certificate(CertificateStatus.INFEASIBLE)
+    assert check_certificate(certificate.problem, certificate).accepted
 
 
 def test_an_empty_range_is_infeasible() -> None:

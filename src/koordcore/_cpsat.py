@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from koordcore.errors import SolverError
-from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.proofs import LinearProblem, LinearRow, LinearStage
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -29,6 +30,7 @@ Terms: TypeAlias = Sequence[tuple[int, int]]
 """Pairs of variable and coefficient; a variable that occurs twice counts with the sum."""
 
 _INT64: Final = 2**63 - 1
+_NEVER: Final = LinearRow((), (), 1, None)
 _LEAST_BUDGET: Final = 1e-6
 """A later stage is still asked when earlier ones used everything: presolve alone may close it."""
 
@@ -111,31 +113,6 @@ class Outcome:
         """There are values to read."""
         return self.status in (OutcomeStatus.OPTIMAL, OutcomeStatus.FEASIBLE)
 
-    def certificate(self) -> Certificate:
-        """Say the same as a certificate.
-
-        Raises
-        ------
-        SolverError
-            When nothing is known, which is no answer that could be certified.
-        """
-        if self.solved:
-            return Certificate.make_bounded(self.objective, self.bound)
-        if self.status is OutcomeStatus.INFEASIBLE:
-            return Certificate(CertificateStatus.INFEASIBLE)
-        raise SolverError("the solver knows nothing; there is nothing to certify")
-
-
-@attrs.frozen
-class _Linear:
-    """``lower <= terms <= upper``, binding only when every condition (variable, wanted value) holds."""
-
-    variables: tuple[int, ...]
-    coefficients: tuple[int, ...]
-    lower: int | None
-    upper: int | None
-    conditions: tuple[tuple[int, bool], ...]
-
 
 class Program:
     """Integer variables and linear constraints; built inside one call and dropped with it."""
@@ -143,7 +120,7 @@ class Program:
     def __init__(self) -> None:
         self._lower: list[int] = []
         self._upper: list[int] = []
-        self._constraints: list[_Linear] = []
+        self._constraints: list[LinearRow] = []
         self._impossible = False
 
     def __len__(self) -> int:
@@ -216,7 +193,7 @@ class Program:
             return
         conditions = (*((variable, True) for variable in when), *((variable, False) for variable in unless))
         self._constraints.append(
-            _Linear(tuple(v for v, _ in pairs), tuple(c for _, c in pairs), lower, upper, conditions)
+            LinearRow(tuple(v for v, _ in pairs), tuple(c for _, c in pairs), lower, upper, conditions)
         )
 
     def holds(self, values: Sequence[int]) -> bool:
@@ -236,6 +213,15 @@ class Program:
             if (row.lower is not None and total < row.lower) or (row.upper is not None and total > row.upper):
                 return False
         return True
+
+    def problem(self, stages: Sequence[Stage] = ()) -> LinearProblem:
+        """State what is asked, for a proof of the answer."""
+        return LinearProblem(
+            lower=tuple(self._lower),
+            upper=tuple(self._upper),
+            rows=(_NEVER,) if self._impossible else tuple(self._constraints),
+            stages=tuple(LinearStage(tuple(stage.terms), stage.constant) for stage in stages),
+        )
 
     def _compile(self) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
         """Write the program in the solver's terms."""

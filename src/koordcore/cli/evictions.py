@@ -49,7 +49,7 @@ def preemption_table(result: ScheduleResult) -> Table:
                 str(len(plan.nominations)),
                 where + shown,
                 describe_damage(plan.damage),
-                plan.certificate.status.lower(),
+                plan.certificate.status.text,
                 f"{other.where}: {describe_damage(other.damage)}" if other else "none found",
             )
         )

@@ -139,7 +139,7 @@ def print_plan(
 def certificate_text(certificate: Certificate, what: str) -> str:
     """Say in a line how good the plan is known to be."""
     if certificate.proven:
-        return f"proven: no plan {what}"
+        return f"{certificate.status.text}: no plan {what}"
     return f"not proven: objective {list(certificate.objective)}, bound {list(certificate.bound)}"
 
 

@@ -185,7 +185,7 @@ def _jobs_table(result: ScheduleResult) -> Table:
         )
         nowhere = "preempts" if plan.job in preempting else "no place"
         outcome = "placed" if plan.placed else "waits" if plan.held else nowhere
-        known = plan.certificate.status.lower() if plan.certificate else ""
+        known = plan.certificate.status.text if plan.certificate else ""
         why = plan.detail or plan.message
         rows.append(
             (
@@ -232,7 +232,7 @@ def _joint_table(result: ScheduleResult) -> Table:
         objective, bound = (" ".join(map(str, part)) for part in (known.objective, known.bound))
         names = f"{plan.jobs[0]} to {plan.jobs[-1]}, {len(plan.jobs)}"
         rows.append(
-            (names, str(len(plan.started)), str(plan.one_by_one), objective, bound, known.status.lower())
+            (names, str(len(plan.started)), str(plan.one_by_one), objective, bound, known.status.text)
         )
     note = "gangs per priority and members (negated), then domains per layer from the top down"
     return Table(title="Planned together", columns=columns, rows=rows, note=note)

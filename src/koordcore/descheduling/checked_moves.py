@@ -268,23 +268,24 @@ def checked_plan(
         return made, checked
 
     made, checked = attempt()
-    bound = made.certificate.bound
+    first = made.certificate
     for _ in range(_MOST_ROUNDS):
         if checked.refused is None:
             break
         barred.update(checked.refusals)
         made, checked = attempt()
-    return (bounded(made, bound) if barred else made), checked
+    return (bounded(made, first) if barred else made), checked
 
 
-def bounded(made: P, bound: tuple[int, ...]) -> P:
-    """Certify a plan by a bound from before anything was refused.
+def bounded(made: P, first: Certificate) -> P:
+    """Certify a plan by what was known before anything was refused.
 
     What is refused beside some moves might be allowed beside others, so a proof that leaves it out is none.
     """
-    if not bound:
+    objective = made.certificate.objective
+    if not first.bound:
         return made
-    certificate = Certificate.make_bounded(made.certificate.objective, bound)
+    certificate = first if first.objective == objective else Certificate.make_bounded(objective, first.bound)
     return cast("P", attrs.evolve(cast("Any", made), certificate=certificate))
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._certify import certified
 from koordcore._cpsat import Program, Stage, solve
 from koordcore.descheduling.moves import (
     Host,
@@ -26,7 +27,7 @@ from koordcore.descheduling.placing import Room
 from koordcore.descheduling.program import add_pairs, bind_amounts
 from koordcore.descheduling.waves import in_waves, wave_prices
 from koordcore.errors import ModelError
-from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
+from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
@@ -154,15 +155,31 @@ def plan_defragmentation(
         # A ring that the limits forbid; the greedy's moves can be carried out one by one.
         choice, objective = greedy, _objective(problem, wanted, greedy)
         moves = in_waves(problem, choice.targets) or ()
-    status = CertificateStatus.PROVEN if objective == bound else CertificateStatus.FEASIBLE
+    certificate = Certificate.make_bounded(objective, bound)
+    if certificate.proven and whole:
+        certificate = _evident(problem, wanted, blocks, choice, certificate, limits)
     return DefragmentationPlan(
         moves=moves,
         places=tuple(sorted(choice.places.items())),
         missing=objective[0],
         gains=_gains(problem, wanted, choice, moves),
         prices=wave_prices(problem, moves),
-        certificate=Certificate(status, objective, bound),
+        certificate=certificate,
     )
+
+
+def _evident(
+    problem: MoveProblem,
+    wanted: Wanted,
+    blocks: Mapping[str, list[Host]],
+    choice: _Choice,
+    known: Certificate,
+    limits: Limits,
+) -> Certificate:
+    """Look for evidence over all pods and nodes."""
+    asked = _Asked(problem, wanted, blocks, choice)
+    found = certified(asked.program.problem(asked.stages), asked.hint, limits)
+    return found if found.objective == known.objective else known
 
 
 def _blocks(problem: MoveProblem, wanted: Wanted) -> dict[str, list[Host]]:
@@ -323,46 +340,64 @@ def _by_program(
     start: _Choice,
     limits: Limits,
 ) -> tuple[_Choice, tuple[int, ...]]:
-    program = Program()
-    receiving = [host.name for host in problem.hosts if host.receives]
-    pairs = add_pairs(program, problem, problem.movable, receiving)
-    slots: dict[str, int] = {}
-    chosen: dict[str, int] = {}
-    serving: dict[str, int] = {}
-    most = min(wanted.count, wanted.per_node or wanted.count)
-    for name, hosts in blocks.items():
-        chosen[name] = program.boolean()
-        for host in hosts:
-            free = _free(host)
-            slots[host.name] = program.integer(0, most)
-            if any(free.get(one, 0) < 0 for one, amount in wanted.requests.items() if amount):
-                serving[host.name] = program.boolean()
-                program.require([(slots[host.name], 1), (serving[host.name], -most)], at_most=0)
-            program.require([(slots[host.name], 1), (chosen[name], -most)], at_most=0)
-    program.require([(variable, 1) for variable in chosen.values()], at_most=1)
-    program.require([(variable, 1) for variable in slots.values()], at_most=wanted.count)
-    bind_amounts(program, problem, problem.movable, pairs, (), slots, wanted.requests, serving)
-    costs = {one.pod: one.cost for one in problem.movable}
-    stages = (
-        Stage([(variable, -1) for variable in slots.values()], wanted.count),
-        Stage([(variable, 1) for variable in pairs.values()]),
-        Stage([(variable, costs[pod]) for (pod, _), variable in pairs.items()]),
-    )
-    hint = [0] * len(program)
-    for (pod, target), variable in pairs.items():
-        hint[variable] = int(start.targets.get(pod) == target)
-    for name, hosts in blocks.items():
-        hint[chosen[name]] = int(any(host.name in start.places for host in hosts))
-    for name, variable in slots.items():
-        hint[variable] = start.places.get(name, 0)
-        if name in serving:
-            hint[serving[name]] = int(name in start.places)
-    outcome = solve(program, stages, hint=hint, limits=limits)
+    asked = _Asked(problem, wanted, blocks, start)
+    outcome = solve(asked.program, asked.stages, hint=asked.hint, limits=limits)
     if not outcome.solved:
         return start, ()
-    places = {name: outcome.values[variable] for name, variable in slots.items() if outcome.values[variable]}
-    targets = {pod: target for (pod, target), variable in pairs.items() if outcome.values[variable]}
+    values = outcome.values
+    places = {name: values[variable] for name, variable in asked.slots.items() if values[variable]}
+    targets = {pod: target for (pod, target), variable in asked.pairs.items() if values[variable]}
     return _Choice(places, targets), outcome.bound
+
+
+class _Asked:
+    """The program over everything, with a plan as its hint."""
+
+    def __init__(
+        self, problem: MoveProblem, wanted: Wanted, blocks: Mapping[str, list[Host]], start: _Choice
+    ) -> None:
+        self.program = program = Program()
+        receiving = [host.name for host in problem.hosts if host.receives]
+        self.pairs = add_pairs(program, problem, problem.movable, receiving)
+        self.slots: dict[str, int] = {}
+        chosen, serving = self._places(wanted, blocks)
+        bind_amounts(program, problem, problem.movable, self.pairs, (), self.slots, wanted.requests, serving)
+        costs = {one.pod: one.cost for one in problem.movable}
+        self.stages = (
+            Stage([(variable, -1) for variable in self.slots.values()], wanted.count),
+            Stage([(variable, 1) for variable in self.pairs.values()]),
+            Stage([(variable, costs[pod]) for (pod, _), variable in self.pairs.items()]),
+        )
+        self.hint = [0] * len(program)
+        for (pod, target), variable in self.pairs.items():
+            self.hint[variable] = int(start.targets.get(pod) == target)
+        for name, hosts in blocks.items():
+            self.hint[chosen[name]] = int(any(host.name in start.places for host in hosts))
+        for name, variable in self.slots.items():
+            self.hint[variable] = start.places.get(name, 0)
+            if name in serving:
+                self.hint[serving[name]] = int(name in start.places)
+
+    def _places(
+        self, wanted: Wanted, blocks: Mapping[str, list[Host]]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Add the slots of every node; gives which block is chosen, and which overdrawn nodes serve."""
+        program, slots = self.program, self.slots
+        chosen: dict[str, int] = {}
+        serving: dict[str, int] = {}
+        most = min(wanted.count, wanted.per_node or wanted.count)
+        for name, hosts in blocks.items():
+            chosen[name] = program.boolean()
+            for host in hosts:
+                free = _free(host)
+                slots[host.name] = program.integer(0, most)
+                if any(free.get(one, 0) < 0 for one, amount in wanted.requests.items() if amount):
+                    serving[host.name] = program.boolean()
+                    program.require([(slots[host.name], 1), (serving[host.name], -most)], at_most=0)
+                program.require([(slots[host.name], 1), (chosen[name], -most)], at_most=0)
+        program.require([(variable, 1) for variable in chosen.values()], at_most=1)
+        program.require([(variable, 1) for variable in slots.values()], at_most=wanted.count)
+        return chosen, serving
 
 
 def _gains(problem: MoveProblem, wanted: Wanted, choice: _Choice, moves: Sequence[Move]) -> tuple[int, ...]:

@@ -12,7 +12,9 @@ from itertools import accumulate
 
 import attrs
 
-from koordcore.descheduling.moves import Movable, MoveProblem
+from koordcore._certify import certified
+from koordcore._cpsat import Program, Stage
+from koordcore.descheduling.moves import Host, Movable, MoveProblem
 from koordcore.descheduling.placing import Room
 from koordcore.descheduling.waves import in_waves, wave_prices
 from koordcore.model.certificates import Certificate
@@ -88,8 +90,42 @@ def plan_emptying(problem: MoveProblem, *, most: int | None = None) -> EmptyingP
         emptied=tuple(emptied),
         gains=tuple(sum(left <= wave for left in last.values()) for wave in range(len(prices))),
         prices=prices,
-        certificate=Certificate.make_bounded(objective, _bound(problem, candidates, most)),
+        certificate=_certificate(problem, candidates, most, emptied, objective),
     )
+
+
+def _certificate(
+    problem: MoveProblem,
+    candidates: Sequence[tuple[int, int, str]],
+    most: int | None,
+    emptied: Sequence[str],
+    objective: tuple[int, ...],
+) -> Certificate:
+    """Certify a plan; where it meets its bound, with the sums of what fits as a program."""
+    known = Certificate.make_bounded(objective, _bound(problem, candidates, most))
+    if not known.proven:
+        return known
+    program = Program()
+    chosen = {name: program.boolean() for _, _, name in candidates}
+    hosts = {host.name: host for host in problem.hosts}
+    if most is not None:
+        program.require([(variable, 1) for variable in chosen.values()], at_most=most)
+    for name in sorted({name for one in chosen for name, amount in hosts[one].requested.items() if amount}):
+        free = {host.name: _free(host, name) for host in problem.hosts if host.receives}
+        held = [(chosen[one], hosts[one].requested.get(name, 0) + free.get(one, 0)) for one in chosen]
+        program.require(held, at_most=sum(free.values()))
+    stages = (
+        Stage([(variable, -1) for variable in chosen.values()]),
+        Stage([(chosen[name], pods) for _, pods, name in candidates]),
+        Stage([(chosen[name], cost) for cost, _, name in candidates]),
+    )
+    values = [int(name in set(emptied)) for name in chosen]
+    found = certified(program.problem(stages), values)
+    return found if found.objective == objective and program.holds(values) else known
+
+
+def _free(host: Host, name: str) -> int:
+    return max(0, host.allocatable.get(name, 0) - host.requested.get(name, 0))
 
 
 def _bound(
@@ -104,11 +140,7 @@ def _bound(
     chosen = [hosts[name] for _, _, name in candidates]
     count = len(chosen) if most is None else min(most, len(chosen))
     for name in sorted({name for host in chosen for name, amount in host.requested.items() if amount}):
-        free = {
-            host.name: max(0, host.allocatable.get(name, 0) - host.requested.get(name, 0))
-            for host in problem.hosts
-            if host.receives
-        }
+        free = {host.name: _free(host, name) for host in problem.hosts if host.receives}
         taken = sorted(host.requested.get(name, 0) + free.get(host.name, 0) for host in chosen)
         fitting = sum(one <= sum(free.values()) for one in accumulate(taken))
         count = min(count, fitting)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from koordcore._certify import certify
 from koordcore._cpsat import Program, Stage, solve
 from koordcore.descheduling.cards import Fragments
 from koordcore.descheduling.moves import MoveProblem
 from koordcore.descheduling.program import add_pairs, bind_amounts
-from koordcore.model.certificates import Limits
+from koordcore.model.certificates import Certificate, Limits
 from koordcore.model.pods import PodKey
 from koordcore.scoring.fragmentation import FragmentationMeasure
 from koordcore.scoring.gpu_share import CARD, GpuNode
@@ -27,14 +28,14 @@ def best_by_program(
     aim: Fragments,
     measure: FragmentationMeasure,
     limits: Limits,
-) -> tuple[dict[PodKey, str], tuple[int, ...]] | None:
+) -> tuple[dict[PodKey, str], Certificate] | None:
     """Decide exactly where cards are idle or taken as wholes and the problem is small.
 
     Returns
     -------
-    targets, bound
-        The best moves found, and what no plan beats; ``None`` where the problem is another, or nothing was
-        found within the budget.
+    targets, certificate
+        The best moves found, and how good they are known to be; ``None`` where the problem is another, or
+        nothing was found within the budget.
     """
     receiving = [host.name for host in problem.hosts if host.receives]
     steps = sorted({shape.cpu for shape, _ in aim.mix.shapes})
@@ -67,7 +68,7 @@ def best_by_program(
     if not outcome.solved:
         return None
     targets = {pod: target for (pod, target), variable in pairs.items() if outcome.values[variable]}
-    return targets, outcome.bound
+    return targets, certify(program.problem(stages), outcome, limits)
 
 
 def _bind_state(

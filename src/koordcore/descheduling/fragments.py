@@ -83,14 +83,16 @@ def plan_fragments(problem: MoveProblem, aim: Fragments, *, limits: Limits = DEF
     targets = search.run(again=True)
     bound = _bound(problem, aim, search.measure)
     objective = search.objective(targets)
+    best: Certificate | None = None
     if objective != bound:
         # Close to the best after a fraction of the work that a proof takes.
         quarter = attrs.evolve(limits, deterministic_time=limits.deterministic_time / 4)
         solved = best_by_program(problem, aim, search.measure, quarter)
         if solved is not None:
-            bound = max(bound, solved[1])
-            if search.objective(solved[0]) < objective:
-                targets, objective = solved[0], search.objective(solved[0])
+            found, best = solved
+            bound = max(bound, best.bound)
+            if search.objective(found) < objective:
+                targets, objective = found, search.objective(found)
     moves = in_waves(problem, targets)
     if moves is None:
         # A ring that the limits forbid; these moves can be carried out one by one.
@@ -103,7 +105,11 @@ def plan_fragments(problem: MoveProblem, aim: Fragments, *, limits: Limits = DEF
         after=before - gains[-1] if gains else before,
         gains=gains,
         prices=wave_prices(problem, moves),
-        certificate=Certificate.make_bounded(objective, bound),
+        certificate=(
+            best
+            if best is not None and best.proven and best.objective == objective
+            else Certificate.make_bounded(objective, bound)
+        ),
     )
 
 

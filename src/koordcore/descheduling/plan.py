@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._certify import certified
 from koordcore._cpsat import Presolve, Program, Stage, solve
 from koordcore.descheduling.moves import (
     Host,
@@ -25,7 +26,7 @@ from koordcore.descheduling.moves import (
 from koordcore.descheduling.placing import Room
 from koordcore.descheduling.program import add_pairs, bind_amounts
 from koordcore.descheduling.waves import in_waves
-from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
+from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
 
@@ -78,7 +79,8 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
     """
     hot = hot_hosts(problem.hosts)
     if not hot:
-        return RebalancePlan(moves=(), before=(), after=(), certificate=Certificate.make_proven((0, 0, 0)))
+        nothing = certified(Program().problem((Stage(()),) * 3), (), limits)
+        return RebalancePlan(moves=(), before=(), after=(), certificate=nothing)
     by_node: dict[str, list[Movable]] = {}
     for one in problem.movable:
         by_node.setdefault(one.node, []).append(one)
@@ -101,14 +103,29 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
         # A ring that the limits forbid; the greedy's moves can be carried out one by one.
         targets, objective = greedy, _objective(problem, hot, greedy)
         moves = in_waves(problem, targets) or ()
-    status = CertificateStatus.PROVEN if objective == bound else CertificateStatus.FEASIBLE
+    certificate = Certificate.make_bounded(objective, bound)
+    if certificate.proven and pairs <= _WHOLE:
+        certificate = _evident(problem, hot, targets, certificate, limits)
     cooled = {host.name for host in _after(problem, hot, targets)}
     return RebalancePlan(
         moves=moves,
         before=tuple(sorted(host.name for host in hot)),
         after=tuple(sorted(cooled)),
-        certificate=Certificate(status, objective, bound),
+        certificate=certificate,
     )
+
+
+def _evident(
+    problem: MoveProblem,
+    hot: Sequence[Host],
+    targets: Mapping[PodKey, str],
+    known: Certificate,
+    limits: Limits,
+) -> Certificate:
+    """Look for evidence over all pods and targets."""
+    asked = _Asked(problem, hot, targets, problem.movable, _receivers(problem))
+    found = certified(asked.program.problem(asked.stages), asked.hint, limits)
+    return found if found.objective == known.objective else known
 
 
 def _excess(host: Host) -> dict[str, int]:
@@ -198,33 +215,50 @@ def _by_program(
     names = {host.name for host in hot}
     still = {host.name for host in _after(problem, hot, start)}
     pods = [one for one in problem.movable if whole or one.node in still or one.pod in start]
-    allowed = _receivers(problem, names, start, len(pods), whole=whole)
-    program = Program()
-    pairs = add_pairs(program, problem, pods, allowed)
-    over = bind_amounts(program, problem, pods, pairs, names)
-    moves = [(variable, 1) for variable in pairs.values()]
-    costs = {one.pod: one.cost for one in pods}
-    priced = [(variable, costs[pod]) for (pod, _), variable in pairs.items()]
-    stages = (Stage([(variable, 1) for variable in over.values()]), Stage(moves), Stage(priced))
-    hint = [0] * len(program)
-    for (pod, target), variable in pairs.items():
-        hint[variable] = int(start.get(pod) == target)
-    for name, variable in over.items():
-        hint[variable] = int(name in still)
-    outcome = solve(program, stages, hint=hint, limits=limits, presolve=Presolve.LIGHT)
+    receivers = _receivers(problem) if whole else _roomiest(problem, names, start, len(pods))
+    asked = _Asked(problem, hot, start, pods, receivers)
+    outcome = solve(asked.program, asked.stages, hint=asked.hint, limits=limits, presolve=Presolve.LIGHT)
     if not outcome.solved:
         return _Solved(dict(start), None)
-    targets = {pod: target for (pod, target), variable in pairs.items() if outcome.values[variable]}
+    targets = {pod: target for (pod, target), variable in asked.pairs.items() if outcome.values[variable]}
     return _Solved(targets, outcome.bound if whole else None)
 
 
-def _receivers(
-    problem: MoveProblem, hot: set[str], start: Mapping[PodKey, str], pods: int, *, whole: bool
-) -> list[str]:
-    """List the targets of the program: all, or those that are in use and the roomiest others."""
+class _Asked:
+    """The program over some pods and targets, with a plan as its hint."""
+
+    def __init__(
+        self,
+        problem: MoveProblem,
+        hot: Sequence[Host],
+        start: Mapping[PodKey, str],
+        pods: Sequence[Movable],
+        receivers: Sequence[str],
+    ) -> None:
+        self.program = Program()
+        self.pairs = add_pairs(self.program, problem, pods, receivers)
+        over = bind_amounts(self.program, problem, pods, self.pairs, {host.name for host in hot})
+        costs = {one.pod: one.cost for one in pods}
+        self.stages = (
+            Stage([(variable, 1) for variable in over.values()]),
+            Stage([(variable, 1) for variable in self.pairs.values()]),
+            Stage([(variable, costs[pod]) for (pod, _), variable in self.pairs.items()]),
+        )
+        still = {host.name for host in _after(problem, hot, start)}
+        self.hint = [0] * len(self.program)
+        for (pod, target), variable in self.pairs.items():
+            self.hint[variable] = int(start.get(pod) == target)
+        for name, variable in over.items():
+            self.hint[variable] = int(name in still)
+
+
+def _receivers(problem: MoveProblem) -> list[str]:
+    return [host.name for host in problem.hosts if host.receives]
+
+
+def _roomiest(problem: MoveProblem, hot: set[str], start: Mapping[PodKey, str], pods: int) -> list[str]:
+    """List the targets that are in use and the roomiest others."""
     receiving = [host for host in problem.hosts if host.receives]
-    if whole:
-        return [host.name for host in receiving]
     used = set(start.values())
     count = max(8, _SHORT // max(1, pods) - len(used))
 

@@ -24,7 +24,7 @@ from koordcore.descheduling.evict import CycleEvictor, balance_low_node_load
 from koordcore.descheduling.load_problem import problem_of_load, problem_of_requests, spared
 from koordcore.descheduling.moves import Allows, MoveProblem
 from koordcore.descheduling.plan import RebalancePlan, plan_rebalance
-from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.mappings import EMPTY
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import PodKey
@@ -210,17 +210,17 @@ def plan_room(
     """
     problem = problem_of_rooms(snapshot, rules)
     serving = wanted.nodes or tuple(state.name for state in snapshot.nodes)
-    bound: tuple[int, ...] | None = None
+    first: Certificate | None = None
     while True:
         aim = attrs.evolve(wanted, nodes=serving)
         moving = confirmed(snapshot, problem, partial(plan_defragmentation, wanted=aim, limits=budget), rules)
-        bound = moving.plan.certificate.bound if bound is None else bound
+        first = moving.plan.certificate if first is None else first
         unfit: tuple[str, ...] = ()
         if moving.legal:
             places = moving.plan.places
             unfit = fits_there(moving.checked.snapshot, wanted.requests, places, rules.policy)
         if not unfit:
-            return attrs.evolve(moving, plan=bounded(moving.plan, bound))
+            return attrs.evolve(moving, plan=bounded(moving.plan, first))
         serving = tuple(name for name in serving if name not in unfit)
 
 

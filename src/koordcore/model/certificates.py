@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from koordcore.errors import ModelError
+
+if TYPE_CHECKING:
+    from koordcore.model.proofs import LinearEvidence, Problem
 
 __all__ = ["DEFAULT_LIMITS", "Certificate", "CertificateStatus", "Limits"]
 
@@ -15,15 +18,27 @@ __all__ = ["DEFAULT_LIMITS", "Certificate", "CertificateStatus", "Limits"]
 class CertificateStatus(StrEnum):
     """What is known about an answer.
 
-    ``PROVEN``: no better answer exists. ``FEASIBLE``: legal, and the bound says how far from the best it can
-    be at most; the budget ran out. ``HEURISTIC``: legal, no bound was asked for. ``INFEASIBLE``: it is
-    proven that there is no answer at all.
+    ``PROVEN``: no better answer exists, and the certificate says why, so that anybody can check it.
+    ``PROVEN_BY_SOLVER``: no better answer exists, on the word of what decided. ``FEASIBLE``: legal, and the
+    bound says how far from the best it can be at most; the budget ran out. ``HEURISTIC``: legal, no bound was
+    asked for. ``INFEASIBLE``, ``INFEASIBLE_BY_SOLVER``: there is no answer at all, with evidence or without.
     """
 
     PROVEN = "Proven"
+    PROVEN_BY_SOLVER = "ProvenBySolver"
     FEASIBLE = "Feasible"
     HEURISTIC = "Heuristic"
     INFEASIBLE = "Infeasible"
+    INFEASIBLE_BY_SOLVER = "InfeasibleBySolver"
+
+    @property
+    def text(self) -> str:
+        """The status in words: ``proven by solver``."""
+        return "".join(f" {one}" if one.isupper() else one for one in self.value).strip().lower()
+
+
+_PROVEN: Final = (CertificateStatus.PROVEN, CertificateStatus.PROVEN_BY_SOLVER)
+_INFEASIBLE: Final = (CertificateStatus.INFEASIBLE, CertificateStatus.INFEASIBLE_BY_SOLVER)
 
 
 @attrs.frozen
@@ -41,6 +56,10 @@ class Certificate:
     bound
         No answer has a lexicographically smaller objective. Equal to ``objective`` when proven, empty when
         nothing is known.
+    problem, evidence
+        The question in plain integers and why nothing is better, for
+        :func:`koordcore.checking.certificates.check_certificate`; ``None`` where nothing was kept. A
+        question that can be answered once more is its own evidence. Certificates are compared without them.
 
     Raises
     ------
@@ -51,11 +70,13 @@ class Certificate:
     status: CertificateStatus
     objective: tuple[int, ...] = ()
     bound: tuple[int, ...] = ()
+    problem: Problem | None = attrs.field(default=None, eq=False, repr=False)
+    evidence: LinearEvidence | None = attrs.field(default=None, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        if self.status is CertificateStatus.PROVEN and self.objective != self.bound:
+        if self.status in _PROVEN and self.objective != self.bound:
             raise ModelError(f"proven, but the objective {self.objective} is not the bound {self.bound}")
-        if self.status is CertificateStatus.INFEASIBLE and (self.objective or self.bound):
+        if self.status in _INFEASIBLE and (self.objective or self.bound):
             raise ModelError("infeasible, but an objective is given")
         if self.objective and self.bound and self.bound > self.objective:
             raise ModelError(f"the objective {self.objective} is better than its bound {self.bound}")
@@ -63,18 +84,39 @@ class Certificate:
     @property
     def proven(self) -> bool:
         """Nothing better exists, or nothing exists at all."""
-        return self.status in (CertificateStatus.PROVEN, CertificateStatus.INFEASIBLE)
+        return self.status in (*_PROVEN, *_INFEASIBLE)
+
+    @property
+    def infeasible(self) -> bool:
+        """There is no answer at all."""
+        return self.status in _INFEASIBLE
 
     @classmethod
-    def make_proven(cls, objective: tuple[int, ...]) -> Certificate:
-        """Certify an objective that no other answer beats."""
-        return cls(CertificateStatus.PROVEN, objective, objective)
+    def make_proven(
+        cls,
+        objective: tuple[int, ...],
+        problem: Problem | None = None,
+        evidence: LinearEvidence | None = None,
+    ) -> Certificate:
+        """Certify an objective that no other answer beats; without a problem nobody can check that."""
+        status = CertificateStatus.PROVEN if problem is not None else CertificateStatus.PROVEN_BY_SOLVER
+        return cls(status, objective, objective, problem, evidence)
 
     @classmethod
     def make_bounded(cls, objective: tuple[int, ...], bound: tuple[int, ...]) -> Certificate:
         """Certify an objective with its bound: proven when they meet, else feasible."""
-        met = objective == bound
-        return cls(CertificateStatus.PROVEN if met else CertificateStatus.FEASIBLE, objective, bound)
+        if objective == bound:
+            return cls.make_proven(objective)
+        return cls(CertificateStatus.FEASIBLE, objective, bound)
+
+    @classmethod
+    def make_infeasible(
+        cls, problem: Problem | None = None, evidence: LinearEvidence | None = None
+    ) -> Certificate:
+        """Certify that there is no answer."""
+        known = problem is not None
+        status = CertificateStatus.INFEASIBLE if known else CertificateStatus.INFEASIBLE_BY_SOLVER
+        return cls(status, problem=problem, evidence=evidence)
 
 
 @attrs.frozen

@@ -7,9 +7,20 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.model.preemption import NO_PRIORITY, Members
+from koordcore.model.proofs import EvictionProblem, LinearProblem
 from koordcore.preemption.problem import Domains, PreemptionProblem
 
-__all__ = ["Floor", "fewest_pods", "floor_of", "holding", "slots_up_to", "usable_up_to", "widest_slots"]
+__all__ = [
+    "Floor",
+    "eviction_problem",
+    "fewest_pods",
+    "floor_of",
+    "holding",
+    "needed_members",
+    "slots_up_to",
+    "usable_up_to",
+    "widest_slots",
+]
 
 
 @attrs.frozen(eq=False)
@@ -26,6 +37,40 @@ class Floor:
 
     vector: tuple[int, ...]
     open: BoolVector
+
+
+def needed_members(problem: PreemptionProblem, members: Members) -> int:
+    """Count the members that have to be placed."""
+    return sum(
+        len(role.members) if members is Members.ALL else max(0, role.min_available) for role in problem.roles
+    )
+
+
+def eviction_problem(
+    problem: PreemptionProblem, domains: Domains, members: Members, rest: LinearProblem | None = None
+) -> EvictionProblem | None:
+    """State what is asked where all members are alike, for a proof of the answer; None where they are not.
+
+    Pools, budgets, multiples and what dry runs found only take plans away: a bound holds without them.
+    """
+    if len(problem.classes) != 1:
+        return None
+    table, shape = problem.candidates, problem.shapes[problem.classes[0][1]]
+    most = shape.most if len(shape.most) else np.full(len(problem.nodes), len(problem.members), np.int64)
+    return EvictionProblem(
+        request=shape.request,
+        members=needed_members(problem, members),
+        free=problem.free,
+        most=np.where(shape.allowed, np.minimum(most, len(problem.members)), 0),
+        home=domains.home,
+        node=table.node,
+        priority=table.priority,
+        job=table.job,
+        amounts=table.amounts,
+        slack=problem.jobs.slack,
+        breakable=problem.jobs.breakable,
+        rest=rest,
+    )
 
 
 def usable_up_to(problem: PreemptionProblem, priority: int | None) -> BoolVector:

@@ -14,13 +14,15 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._certify import certified
 from koordcore._cpsat import Outcome, OutcomeStatus, Presolve, Program, Relaxation, Stage, solve
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.preemption import NO_PRIORITY, Members
+from koordcore.preemption.bounds import eviction_problem
 from koordcore.preemption.moves import Arrivals, Unit, nobody_moves, with_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
-__all__ = ["ExactAnswer", "Scope", "solve_exact"]
+__all__ = ["ExactAnswer", "Scope", "certify_nowhere", "solve_exact"]
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -453,7 +455,8 @@ class _Model:
         floor = self.scope.floor
         if number == 1 and self._settled_height:
             return Stage((), constant=len(self.levels))
-        if number >= len(floor):
+        # What is known of the later fields holds only where the highest priority is that of the floor.
+        if number >= min(2, len(floor)):
             return Stage(terms)
         least = floor[number]
         if number == 1:
@@ -481,7 +484,7 @@ class _Model:
             values[variable] = value(values)
         return tuple(values)
 
-    def read(self, outcome: Outcome) -> ExactAnswer:
+    def read(self, outcome: Outcome, limits: Limits) -> ExactAnswer:
         """Read a plan."""
         problem = self.problem
         counts = np.zeros((len(problem.classes), len(problem.nodes)), dtype=np.int64)
@@ -495,8 +498,30 @@ class _Model:
             moves = self.arrivals.read(outcome.values, chosen)
         objective = self._priority_for(outcome.objective[: len(self.stages)])
         bound = self._priority_for(outcome.bound[: len(self.stages)])
-        certificate = Certificate.make_bounded(objective, min(bound, objective))
-        return ExactAnswer(counts=counts, chosen=chosen, moves=moves, certificate=certificate)
+        certificate = Certificate.make_bounded(objective, bound)
+        answer = ExactAnswer(counts=counts, chosen=chosen, moves=moves, certificate=certificate)
+        if not certificate.proven:
+            return answer
+        return attrs.evolve(answer, certificate=self._evident(answer, outcome.values, limits))
+
+    def _evident(self, answer: ExactAnswer, values: tuple[int, ...], limits: Limits) -> Certificate:
+        """Look for evidence that nothing is cheaper."""
+        if self._settled_height and len(self.problem.classes) > 1:
+            whole = _Model(self.problem, attrs.evolve(self.scope, floor=()))
+            values = whole.hint(answer.counts, answer.chosen, answer.moves)
+            return (
+                whole._evident(answer, values, limits) if whole.program.holds(values) else answer.certificate
+            )
+        asked = self.program.problem(self.stages)
+        # The highest priority stands there as its place among those that occur.
+        levels = attrs.evolve(asked.stages[1], levels=(NO_PRIORITY, *self.levels))
+        asked = attrs.evolve(asked, stages=(asked.stages[0], levels, *asked.stages[2:]))
+        certificate = certified(asked, values, limits)
+        if not self._settled_height or certificate.problem is None:
+            return certificate
+        # That somebody of that priority has to leave was counted and is not part of the program.
+        counted = eviction_problem(self.problem, self.scope.domains, self.scope.members, asked)
+        return attrs.evolve(certificate, problem=counted)
 
     def _priority_for(self, values: tuple[int, ...]) -> tuple[int, ...]:
         level = values[1]
@@ -538,10 +563,15 @@ def solve_exact(
         relaxation=Relaxation.WHOLE,
     )
     if outcome.solved:
-        return model.read(outcome)
+        return model.read(outcome, limits)
     if outcome.status is OutcomeStatus.INFEASIBLE:
         return CertificateStatus.INFEASIBLE
     return CertificateStatus.FEASIBLE
+
+
+def certify_nowhere(problem: PreemptionProblem, scope: Scope, limits: Limits) -> Certificate:
+    """Certify that there is no plan within a scope, which is known."""
+    return certified(_Model(problem, scope).program.problem(), None, limits)
 
 
 def _total(terms: Sequence[tuple[int, int]], values: list[int]) -> int:

@@ -25,15 +25,17 @@ from koordcore.model.preemption import (
 )
 from koordcore.preemption.bounds import (
     Floor,
+    eviction_problem,
     fewest_pods,
     floor_of,
     holding,
+    needed_members,
     slots_up_to,
     usable_up_to,
     widest_slots,
 )
 from koordcore.preemption.cost import broken_jobs, close, damage_of
-from koordcore.preemption.exact import ExactAnswer, Scope, solve_exact
+from koordcore.preemption.exact import ExactAnswer, Scope, certify_nowhere, solve_exact
 from koordcore.preemption.greedy import Draft, draft_plan, spare
 from koordcore.preemption.lone import one_member
 from koordcore.preemption.moves import nobody_moves
@@ -44,6 +46,8 @@ __all__ = ["MOST_ROUNDS", "DryRun", "deal_members", "plan_preemption", "rejected
 NOT_HELPFUL: Final = "preemption not helpful"
 MOST_ROUNDS: Final = 64
 """Each round learns from a dry run that did not hold; plugins that count amounts need none."""
+_EVIDENT: Final = 2_000
+"""Candidates up to which evidence is looked for that nothing helps."""
 _NO_SEARCH: Final = 1e-5
 """With a budget so small the solver would give the draft back after it had written the program down."""
 
@@ -117,22 +121,45 @@ def plan_preemption(
     given = None if start is None else _arrays_of(problem, start)
     proven = True
     best: _Found | None = None
+    widest: _Found | None = None
     for depth in depths:
         found = _at_depth(problem, depth, members, limits, dry_run, given, rounds)
         if isinstance(found, CertificateStatus):
             proven = proven and found is CertificateStatus.INFEASIBLE
             continue
+        widest = found
         if best is None or found.damage < best.damage:
             best = found
         if gather is Gather.DEEPEST:
             break
     if best is None:
-        status = CertificateStatus.INFEASIBLE if proven else CertificateStatus.HEURISTIC
-        return NotHelpful(reason=NOT_HELPFUL, message="", certificate=Certificate(status))
+        certificate = Certificate(CertificateStatus.HEURISTIC)
+        if proven:
+            certificate = _nowhere(problem, depths, members, limits)
+        return NotHelpful(reason=NOT_HELPFUL, message="", certificate=certificate)
     certificate = best.certificate
-    if not proven or (gather is Gather.IF_FREE and best.depth != depths[-1] and not certificate.proven):
-        certificate = Certificate(CertificateStatus.HEURISTIC, certificate.objective)
+    if gather is Gather.IF_FREE and widest is not None and widest is not best:
+        # Whatever is gathered in a smaller domain lies in one of the widest as well.
+        certificate = widest.certificate
+        if certificate.objective != best.damage.vector:
+            certificate = Certificate.make_bounded(best.damage.vector, certificate.bound)
+    if not proven:
+        certificate = Certificate(CertificateStatus.HEURISTIC, best.damage.vector)
     return _plan(problem, attrs.evolve(best, certificate=certificate))
+
+
+def _nowhere(
+    problem: PreemptionProblem, depths: tuple[int, ...], members: Members, limits: Limits
+) -> Certificate:
+    """Certify that no eviction helps: where the widest domains hold too little, counting shows it."""
+    widest = _domains(problem, depths[-1]) if depths else Domains(np.full(len(problem.nodes), -1), 0)
+    usable = usable_up_to(problem, None)
+    counted = eviction_problem(problem, widest, members)
+    if counted is not None and not holding(problem, widest_slots(problem, usable), widest, members).any():
+        return Certificate.make_infeasible(counted)
+    if limits.deterministic_time <= _NO_SEARCH or len(problem.candidates) > _EVIDENT:
+        return Certificate.make_infeasible()
+    return certify_nowhere(problem, Scope(domains=widest, usable=usable, members=members), limits)
 
 
 def _depths(problem: PreemptionProblem) -> tuple[int, ...]:
@@ -229,7 +256,7 @@ def _cheapest(
         draft, floor = one_member(problem, domains, floor) or (None, floor)
         draft = draft or draft_plan(problem, domains, members, floor)
     if draft is not None:
-        settled = _settled(problem, draft, _raised(problem, domains, floor, draft))
+        settled = _settled(problem, draft, _raised(problem, domains, members, floor, draft), domains, members)
         if settled is not None:
             return settled
         if limits.deterministic_time <= _NO_SEARCH:
@@ -276,7 +303,9 @@ def _least_with_moves(problem: PreemptionProblem, domains: Domains, usable: Bool
     return (0, NO_PRIORITY, 0, 0, 0, 0, fewest_pods(problem, usable, slots, needed))
 
 
-def _raised(problem: PreemptionProblem, domains: Domains, floor: Floor, draft: Draft) -> Floor:
+def _raised(
+    problem: PreemptionProblem, domains: Domains, members: Members, floor: Floor, draft: Draft
+) -> Floor:
     """Bound the rest of the damage where no job is lost and it is a matter of counting pods."""
     damage, counting = draft.damage, len(problem.classes) == 1 and draft.whole
     if not counting or len(floor.vector) != 2 or damage.violations or damage.jobs or damage.restarts:
@@ -286,7 +315,7 @@ def _raised(problem: PreemptionProblem, domains: Domains, floor: Floor, draft: D
     if damage.highest != least or not usable.any() or problem.restart.any():
         return floor
     slots = np.where(domains.home >= 0, widest_slots(problem, usable), 0)
-    pods = fewest_pods(problem, usable, slots, len(problem.members))
+    pods = fewest_pods(problem, usable, slots, needed_members(problem, members))
     lowest = int(problem.candidates.priority[usable].min())
     priorities = least + (pods - 1) * lowest
     if pods != damage.pods or priorities != damage.priorities:
@@ -294,14 +323,16 @@ def _raised(problem: PreemptionProblem, domains: Domains, floor: Floor, draft: D
     return Floor((0, least, 0, pods, priorities, 0, 0), floor.open)
 
 
-def _settled(problem: PreemptionProblem, draft: Draft, floor: Floor) -> ExactAnswer | None:
+def _settled(
+    problem: PreemptionProblem, draft: Draft, floor: Floor, domains: Domains, members: Members
+) -> ExactAnswer | None:
     """Take the draft where it reaches the bound."""
     if not draft.whole or draft.damage.vector[: len(floor.vector)] != floor.vector:
         return None
     if len(floor.vector) < len(draft.damage.vector):
         return None
-    certificate = Certificate.make_proven(draft.damage.vector)
-    return _drafted(problem, draft, certificate)
+    asked = eviction_problem(problem, domains, members)
+    return _drafted(problem, draft, Certificate.make_proven(draft.damage.vector, asked))
 
 
 def _drafted(problem: PreemptionProblem, draft: Draft, certificate: Certificate) -> ExactAnswer:

@@ -15,6 +15,7 @@ import numpy as np
 from immutabledict import immutabledict
 from numpy.typing import NDArray
 
+from koordcore._certify import certified, certify
 from koordcore._cpsat import Program, Stage, solve
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
@@ -36,6 +37,8 @@ IntVector: TypeAlias = NDArray[np.int64]
 _SHARE: Final = 1000
 """Unused shares are counted in thousandths."""
 _MOST: Final = 2**60
+_EVIDENT: Final = 2_000
+"""Pairs of pod and reservation up to which evidence is looked for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -222,7 +225,7 @@ def assign_reservations(
             ordered, stock
         )
     if all(one.reservation.allocate_once for one in stock):
-        chosen, certificate = _one_each(ordered, stock, eligible)
+        chosen, certificate = _one_each(ordered, stock, eligible, limits)
     else:
         chosen, certificate = _packed(ordered, stock, eligible, limits)
     return ReservationAssignment(
@@ -240,11 +243,12 @@ def _weights(pods: Sequence[Pod]) -> IntVector:
 
 
 def _one_each(
-    pods: Sequence[Pod], states: Sequence[ReservationState], eligible: BoolMatrix
+    pods: Sequence[Pod], states: Sequence[ReservationState], eligible: BoolMatrix, limits: Limits
 ) -> tuple[list[tuple[int, int]], Certificate]:
     rows, columns = eligible.shape
     if not rows:
-        return [], Certificate.make_proven((0, 0, 0))
+        nothing = Program().problem((Stage(()), Stage(()), Stage(())))
+        return [], certified(nothing, (), limits)
     unused = _unused(pods, states, eligible)
     places = np.array(_places(states), np.int64)
     per_place = _SHARE * rows + 1
@@ -269,8 +273,36 @@ def _one_each(
         int(sum(unused[row, column] for row, column in chosen)),
     )
     if found.cost == found.bound:
-        return chosen, Certificate.make_proven(objective)
+        return chosen, _evident(eligible, weights, places, unused, chosen, objective, limits)
     return chosen, Certificate(CertificateStatus.HEURISTIC, objective)
+
+
+def _evident(
+    eligible: BoolMatrix,
+    weights: IntVector,
+    places: IntVector,
+    unused: IntMatrix,
+    chosen: Sequence[tuple[int, int]],
+    objective: tuple[int, ...],
+    limits: Limits,
+) -> Certificate:
+    """Look for evidence that the cheapest assignment is the best in every part; large ones go without."""
+    if np.count_nonzero(eligible) > _EVIDENT:
+        return Certificate.make_proven(objective)
+    program = Program()
+    edges = {(row, column): program.boolean() for row, column in np.argwhere(eligible).tolist()}
+    for axis, count in enumerate(eligible.shape):
+        for one in range(count):
+            program.require([(edge, 1) for at, edge in edges.items() if at[axis] == one], at_most=1)
+    stages = (
+        Stage([(edge, -int(weights[row])) for (row, _), edge in edges.items()], int(weights.sum())),
+        Stage([(edge, int(places[column])) for (_, column), edge in edges.items()]),
+        Stage([(edge, int(unused[at])) for at, edge in edges.items()]),
+    )
+    values = [0] * len(program)
+    for pair in chosen:
+        values[edges[pair]] = 1
+    return certified(program.problem(stages), values, limits)
 
 
 def _packed(
@@ -320,4 +352,4 @@ def _packed(
     for (kind, column), variable in sorted(variables.items()):
         for _ in range(outcome.values[variable]):
             chosen.append((members[kind].pop(0), column))
-    return chosen, outcome.certificate()
+    return chosen, certify(program.problem(stages), outcome, limits)

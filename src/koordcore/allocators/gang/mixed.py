@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore._certify import certified, certify
 from koordcore._cpsat import OutcomeStatus, Presolve, solve
 from koordcore.allocators.gang.bounds import BoolVector, fewest_domains, useful_nodes
 from koordcore.allocators.gang.check import placement_violations
@@ -27,16 +28,17 @@ from koordcore.allocators.gang.demand import (
 from koordcore.allocators.gang.greedy import greedy_places
 from koordcore.allocators.gang.lacking import lacking_of
 from koordcore.allocators.gang.model import GangModel
-from koordcore.allocators.gang.objective import Terms, domains_used, terms_of
-from koordcore.allocators.gang.shortfall import INFEASIBLE, explain_shortfall
+from koordcore.allocators.gang.objective import Terms, domains_used, gathering_problem, terms_of
+from koordcore.allocators.gang.shortfall import explain_shortfall
 from koordcore.allocators.gang.slots import shared_slots
 from koordcore.errors import SolverError
-from koordcore.model.certificates import Certificate, CertificateStatus, Limits
+from koordcore.model.certificates import Certificate, Limits
 from koordcore.topology.network import NetworkTopology
 
 __all__ = ["class_counts", "name_members", "place_mixed", "placement_of"]
 
-UNKNOWN = Certificate(CertificateStatus.HEURISTIC)
+_EVIDENT: Final = 500
+"""Nodes up to which evidence is looked for."""
 _RAISES: Final = 8
 """Numbers of opened nodes that are refuted one after the other before the whole program is asked."""
 _LEAST_BUDGET: Final = 1e-9
@@ -55,9 +57,11 @@ def place_mixed(
     SolverError
         When an answer fails its own check: a defect.
     """
-    terms = terms_of(tree, demand, combined_slots(demand))
+    slots = combined_slots(demand)
+    terms = terms_of(tree, demand, slots)
     if terms.must_depth is None:
-        return _shortfall(terms, fit_error, placeable=0)
+        nowhere = Certificate.make_infeasible(gathering_problem(terms, slots))
+        return _shortfall(terms, fit_error, placeable=0, certificate=nowhere)
     search = _Search(terms, limits)
     lean = search.at_floors()
     if lean is not None:
@@ -71,9 +75,10 @@ def place_mixed(
     if not outcome.solved:
         known = outcome.status is OutcomeStatus.INFEASIBLE
         placeable = _most_placeable(tree, demand, limits) if known else -1
-        return _shortfall(terms, fit_error, placeable=placeable, proven=known)
+        certificate = certify(model.program.problem(), outcome, search.left)
+        return _shortfall(terms, fit_error, placeable=placeable, certificate=certificate)
     nodes = name_members(model, 0, outcome.values)
-    return placement_of(terms, nodes, plan.unpack(outcome.bound))
+    return placement_of(terms, nodes, plan.unpack(outcome.bound), search.left)
 
 
 class _Search:
@@ -170,7 +175,7 @@ class _Search:
             return outcome.status, None
         rest = attrs.evolve(plan, stages=plan.stages[fixed:], spans=plan.spans[fixed:])
         bound = (-size, *self.floors, *rest.unpack(outcome.bound))
-        return outcome.status, placement_of(terms, name_members(model, 0, outcome.values), bound)
+        return outcome.status, placement_of(terms, name_members(model, 0, outcome.values), bound, self.left)
 
 
 def combined_slots(demand: GangDemand) -> IntVector:
@@ -222,7 +227,9 @@ def name_members(model: GangModel, gang: int, values: Sequence[int]) -> dict[str
     return nodes
 
 
-def placement_of(terms: Terms, nodes: Mapping[str, str], bound: tuple[int, ...]) -> GangPlacement:
+def placement_of(
+    terms: Terms, nodes: Mapping[str, str], bound: tuple[int, ...], limits: Limits
+) -> GangPlacement:
     """Check an answer and write it down with its certificate; ``bound`` is what the solver has proven.
 
     Raises
@@ -241,6 +248,8 @@ def placement_of(terms: Terms, nodes: Mapping[str, str], bound: tuple[int, ...])
     if objective < bound:
         raise SolverError(f"the placement has objective {objective}, the proof says {bound}")
     certificate = Certificate.make_bounded(objective, bound)
+    if certificate.proven:
+        certificate = _evident(terms, nodes, certificate, limits)
     members = demand.members
     return GangPlacement(
         nodes=immutabledict((member.key, nodes[member.key]) for member in members if member.key in nodes),
@@ -249,6 +258,21 @@ def placement_of(terms: Terms, nodes: Mapping[str, str], bound: tuple[int, ...])
         objective_layers=tuple(tree.layers[depth - 1] for depth in terms.order),
         domains=domains_used(tree, counts),
     )
+
+
+def _evident(terms: Terms, nodes: Mapping[str, str], certificate: Certificate, limits: Limits) -> Certificate:
+    """Look for evidence over all nodes, whatever the solver was shown; large clusters go without."""
+    tree = terms.tree
+    if np.count_nonzero(terms.slots[tree.first_node :]) > _EVIDENT:
+        return certificate
+    model = GangModel(tree, [terms])
+    model.sharpen()
+    rows = {key: tree.node_index[node] for key, node in nodes.items()}
+    values = model.hint(*class_counts(model, 0, terms.demand, rows))
+    if not model.program.holds(values):
+        return certificate
+    found = certified(model.program.problem(model.parts([0])), values, limits)
+    return found if found.objective == certificate.objective else certificate
 
 
 def _most_placeable(tree: NetworkTopology, demand: GangDemand, limits: Limits) -> int:
@@ -260,7 +284,7 @@ def _most_placeable(tree: NetworkTopology, demand: GangDemand, limits: Limits) -
     return -outcome.objective[0] if outcome.status is OutcomeStatus.OPTIMAL else -1
 
 
-def _shortfall(terms: Terms, fit_error: str, *, placeable: int, proven: bool = True) -> GangShortfall:
+def _shortfall(terms: Terms, fit_error: str, *, placeable: int, certificate: Certificate) -> GangShortfall:
     demand, tree = terms.demand, terms.tree
     offered = shared_slots(
         demand.members,
@@ -269,11 +293,11 @@ def _shortfall(terms: Terms, fit_error: str, *, placeable: int, proven: bool = T
         demand.free,
     )
     shown = terms_of(tree, demand, offered)
-    lacking = lacking_of(terms) if proven else "no placement was found within the budget"
+    lacking = lacking_of(terms) if certificate.proven else "no placement was found within the budget"
     return explain_shortfall(
         shown,
         fit_error=fit_error,
         placeable=placeable,
         lacking=lacking,
-        certificate=INFEASIBLE if proven else UNKNOWN,
+        certificate=certificate,
     )

@@ -107,10 +107,16 @@ class GangModel:
         ]
 
     def stages(self, gangs: Sequence[int], floors: Sequence[int] = ()) -> StagePlan:
-        """Objectives of these gangs together, in the documented order.
+        """Objectives of these gangs together, in the documented order, with those behind the counts merged.
 
         ``floors`` are proven lower bounds of the opened domains per counted depth; none is known by default.
         """
+        parts = self.parts(gangs, floors)
+        lone = 1 + len(self.objectives[gangs[0]].order)
+        return StagePlan.merge(self.program, *([part] for part in parts[:lone]), parts[lone:])
+
+    def parts(self, gangs: Sequence[int], floors: Sequence[int] = ()) -> list[Stage]:
+        """Objectives of these gangs together, one for each place of the certificate."""
         first = self.objectives[gangs[0]]
         placed = [(variable, -1) for gang in gangs for variable, _ in self.terms(gang)]
         most = sum(self.objectives[gang].demand.size for gang in gangs)
@@ -124,8 +130,7 @@ class GangModel:
             for part in (("near", "tight") if first.has_near else ("tight",))
             for depth in upwards
         ]
-        alone = ([stage] for stage in (Stage(placed, at_least=-most), *opened))
-        return StagePlan.merge(self.program, *alone, rest)
+        return [Stage(placed, at_least=-most), *opened, *rest]
 
     def hint(
         self, counts: Mapping[tuple[int, int], int], shares: Mapping[tuple[int, int, int], int]

@@ -26,9 +26,10 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore.allocators.gang.demand import GangDemand, IntVector
+from koordcore.model.proofs import TreeProblem
 from koordcore.topology.network import CLUSTER_LAYER, NetworkTopology
 
-__all__ = ["Terms", "domains_used", "floored_slots", "objective_order", "terms_of"]
+__all__ = ["Terms", "domains_used", "floored_slots", "gathering_problem", "objective_order", "terms_of"]
 
 
 def objective_order(tree: NetworkTopology, demand: GangDemand) -> tuple[int, ...]:
@@ -157,6 +158,27 @@ def terms_of(tree: NetworkTopology, demand: GangDemand, slots: IntVector) -> Ter
         multiples=multiples,
         must_depth=tree.depth_of(must_layer) if must_layer else 0,
         order=objective_order(tree, demand),
+    )
+
+
+def gathering_problem(terms: Terms, slots: IntVector) -> TreeProblem:
+    """State what is asked for members that are all alike, for a proof of the answer.
+
+    ``slots`` are the offers per node as :func:`terms_of` got them, shape (nodes,).
+    """
+    tree, demand = terms.tree, terms.demand
+    zeros = np.zeros(len(tree.nodes), dtype=np.int64)
+    return TreeProblem(
+        parent=tree.parent,
+        depth=tree.depth,
+        slots=slots,
+        bound=demand.bound if len(demand.bound) else zeros,
+        near=demand.near if len(demand.near) else zeros,
+        multiples=terms.multiples,
+        must_depth=-1 if terms.must_depth is None else terms.must_depth,
+        order=terms.order,
+        least=demand.least,
+        size=demand.size,
     )
 
 

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall, IntVector, deal
-from koordcore.allocators.gang.objective import Terms, domains_used, terms_of
+from koordcore.allocators.gang.objective import Terms, domains_used, gathering_problem, terms_of
 from koordcore.allocators.gang.shortfall import explain_shortfall
 from koordcore.model.certificates import Certificate
 from koordcore.topology.network import NetworkTopology
@@ -43,13 +43,20 @@ def place_uniform(
         else np.zeros(len(tree.nodes), dtype=np.int64)
     )
     terms = terms_of(tree, demand, offered)
+    problem = gathering_problem(terms, offered)
     if terms.must_depth is None:
-        return explain_shortfall(terms, fit_error=fit_error, placeable=0)
+        nowhere = Certificate.make_infeasible(problem)
+        return explain_shortfall(terms, fit_error=fit_error, placeable=0, certificate=nowhere)
     solver = _TreeProgram(terms)
     reachable = solver.reachable()
     total = max((count for count in reachable if count >= demand.least), default=None)
     if total is None:
-        return explain_shortfall(terms, fit_error=fit_error, placeable=max(reachable, default=0))
+        return explain_shortfall(
+            terms,
+            fit_error=fit_error,
+            placeable=max(reachable, default=0),
+            certificate=Certificate.make_infeasible(problem),
+        )
     places = solver.places(total)
     counts = np.zeros(len(tree.nodes), dtype=np.int64)
     for node, count in places:
@@ -58,7 +65,7 @@ def place_uniform(
     return GangPlacement(
         nodes=nodes,
         left_out=left_out,
-        certificate=Certificate.make_proven(terms.evaluate(counts)),
+        certificate=Certificate.make_proven(terms.evaluate(counts), problem),
         objective_layers=tuple(tree.layers[depth - 1] for depth in terms.order),
         domains=domains_used(tree, counts),
     )

@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore._certify import certified
 from koordcore._cpsat import Outcome, OutcomeStatus, Presolve, Stage, solve
 from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import GangPlacement
@@ -137,6 +138,7 @@ class _Queue:
     def plan(self, start: QueuePlan, most: float) -> QueuePlan:
         """Plan, from a plan that is legal."""
         starting, gathering = _stages(self._model, [herd[0] for herd in self._herds])
+        problem = self._model.program.problem((*starting, *gathering))
         first = self._solve(starting, start.placements, self._limits)
         if not first.solved:
             return start
@@ -151,11 +153,20 @@ class _Queue:
         if not second.solved:
             raise SolverError("who starts was known, and the second answer lost it")
         proven = first.status is OutcomeStatus.OPTIMAL
-        further = second.bound if proven else tuple(self._model.program.span(s.terms)[0] for s in gathering)
+        further = (
+            second.bound[: len(gathering)]
+            if proven
+            else tuple(self._model.program.span(s.terms)[0] for s in gathering)
+        )
         final = gather_again(self._tree, self._gangs, self._placements(second.values), loose)
         if not proven:
             final = let_in(self._tree, self._gangs, final)
-        return _plan(self._tree, self._gangs, final, (*first.bound, *further), start.in_order)
+        plan = _plan(self._tree, self._gangs, final, (*first.bound, *further), start.in_order)
+        if plan.certificate.proven:
+            found = certified(problem, second.values, self._limits)
+            if found.objective == plan.certificate.objective:
+                return attrs.evolve(plan, certificate=found)
+        return plan
 
     def _solve(
         self, stages: Sequence[Stage], known: Mapping[str, Mapping[str, str]], limits: Limits
@@ -316,6 +327,8 @@ def _plan(
     if bound is None:
         certificate = Certificate(CertificateStatus.HEURISTIC, objective)
     else:
-        certificate = Certificate.make_bounded(objective, min(bound, objective))
+        if bound > objective:
+            raise SolverError(f"the plan has objective {objective}, the proof says {bound}")
+        certificate = Certificate.make_bounded(objective, bound)
     waiting = tuple(gang.name for gang in gangs if gang.name not in kept)
     return QueuePlan(placements=kept, waiting=waiting, certificate=certificate, in_order=in_order)

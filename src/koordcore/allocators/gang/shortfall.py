@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from koordcore.allocators.gang.demand import GangShortfall, IntVector
 from koordcore.allocators.gang.lacking import gather_roots, where_text
 from koordcore.allocators.gang.objective import Terms
-from koordcore.model.certificates import Certificate, CertificateStatus
+from koordcore.model.certificates import Certificate
 from koordcore.topology.network import NetworkTopology
 
 __all__ = ["explain_shortfall", "no_candidate_message"]
-
-INFEASIBLE = Certificate(CertificateStatus.INFEASIBLE)
 
 
 def no_candidate_message(
@@ -57,8 +55,8 @@ def explain_shortfall(
     *,
     fit_error: str,
     placeable: int,
+    certificate: Certificate,
     lacking: str | None = None,
-    certificate: Certificate = INFEASIBLE,
 ) -> GangShortfall:
     """Describe a gang without a place.
 
@@ -66,6 +64,8 @@ def explain_shortfall(
     ----------
     placeable
         Members that would fit, -1 when that is not known.
+    certificate
+        What is known: that there is none, or nothing.
     lacking
         What is short, where members are of several shapes; empty where nothing is by itself.
     """

@@ -14,7 +14,8 @@ from copy import copy
 import attrs
 from immutabledict import immutabledict
 
-from koordcore._cpsat import Outcome, Program, Stage, solve
+from koordcore._certify import certify
+from koordcore._cpsat import Program, Stage, solve
 from koordcore.allocators.device.allocate import write_allocation
 from koordcore.allocators.device.followers import Picked
 from koordcore.allocators.device.state import NodeDevices, Signature
@@ -111,13 +112,13 @@ def place_devices_jointly(
     nodes = {node: states[node] for node in sorted(states)}
     greedy = place_greedily(nodes, requests, policy)
     found = _Batch(nodes, requests, policy).solve(greedy, limits)
-    placed, outcome = found or place_by_pods(nodes, requests, policy, greedy, limits)
+    placed, certificate = found or place_by_pods(nodes, requests, policy, greedy, limits)
     _check(nodes, placed)
     return DeviceBatch(
         nodes=immutabledict({pod: node for pod, (node, _) in placed.items()}),
         allocations=immutabledict({pod: allocation for pod, (_, allocation) in placed.items()}),
         unplaced=tuple(pod for pod in requests if pod not in placed),
-        certificate=outcome.certificate(),
+        certificate=certificate,
     )
 
 
@@ -159,7 +160,7 @@ class _Batch:
         self._pods = [pods[request] for request in self._kinds]
         self._program = Program()
 
-    def solve(self, greedy: Placed, limits: Limits) -> tuple[Placed, Outcome] | None:
+    def solve(self, greedy: Placed, limits: Limits) -> tuple[Placed, Certificate] | None:
         """Choose the packings; ``None`` where there are too many to look at."""
         demand = [len(pods) for pods in self._pods]
         equal: dict[Signature, list[str]] = {}
@@ -178,10 +179,10 @@ class _Batch:
         for which, most in enumerate(demand):
             taken = [(one, packing.counts[which]) for one, packing in _choices(groups)]
             self._program.require(taken, at_most=most)
-        outcome = solve(
-            self._program, _stages(groups, sum(demand)), hint=self._hint(groups, greedy), limits=limits
-        )
-        return self._read(groups, outcome.values), outcome
+        stages = _stages(groups, sum(demand))
+        outcome = solve(self._program, stages, hint=self._hint(groups, greedy), limits=limits)
+        certificate = certify(self._program.problem(stages), outcome, limits)
+        return self._read(groups, outcome.values), certificate
 
     def _hint(self, groups: Sequence[_Group], greedy: Placed) -> list[int]:
         """Write the greedy answer as numbers of packings, each put on its node in the best way."""

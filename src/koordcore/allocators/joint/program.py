@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import attrs
 
-from koordcore._cpsat import Outcome, Program, Stage, solve
+from koordcore._certify import certify
+from koordcore._cpsat import Program, Stage, solve
 from koordcore.allocators.device.allocate import allocate_devices, write_allocation
 from koordcore.allocators.device.followers import Picked
 from koordcore.allocators.device.shape import Partition, scope_of
@@ -21,7 +22,7 @@ from koordcore.allocators.device.view import TypeView, view_of
 from koordcore.allocators.device.wants import wants_of
 from koordcore.allocators.joint.cells import vf_classes
 from koordcore.allocators.joint.greedy import Placed
-from koordcore.model.certificates import Limits
+from koordcore.model.certificates import Certificate, Limits
 from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.devices import (
     DeviceAllocation,
@@ -42,7 +43,7 @@ def place_by_pods(
     policy: DevicePolicy,
     greedy: Placed,
     limits: Limits,
-) -> tuple[Placed, Outcome]:
+) -> tuple[Placed, Certificate]:
     """Place a batch; see :func:`koordcore.allocators.joint.place.place_devices_jointly`.
 
     Parameters
@@ -54,8 +55,10 @@ def place_by_pods(
     """
     batch = _Batch(nodes, requests, policy)
     hint = batch.hint(greedy)
-    outcome = solve(batch.program, batch.stages(hint), hint=hint, limits=limits)
-    return batch.read(outcome.values), outcome
+    stages = batch.stages(hint)
+    outcome = solve(batch.program, stages, hint=hint, limits=limits)
+    certificate = certify(batch.program.problem(stages), outcome, limits)
+    return (batch.read(outcome.values) if outcome.solved else greedy), certificate
 
 
 @attrs.define(eq=False)

@@ -1,0 +1,222 @@
+"""Proofs repeated: whether nothing better exists, by code that shares nothing with what decided.
+
+Only integers are added up and compared. A certificate without evidence is not rejected, it is not checked: a
+solver's word is all that there is.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import attrs
+
+from koordcore.checking.eviction_proof import eviction_fault, floor_fault
+from koordcore.checking.gathering_proof import best_gathering
+from koordcore.model.certificates import Certificate, CertificateStatus
+from koordcore.model.proofs import (
+    Branch,
+    EvictionProblem,
+    Leaf,
+    LinearEvidence,
+    LinearProblem,
+    LinearRow,
+    Problem,
+    ProofTree,
+    TreeProblem,
+)
+
+__all__ = ["CertificateCheck", "CheckedProof", "check_certificate"]
+
+
+class CertificateCheck(StrEnum):
+    """What came of checking a certificate."""
+
+    ACCEPTED = "Accepted"
+    REJECTED = "Rejected"
+    NOT_CHECKED = "NotChecked"
+
+
+@attrs.frozen
+class CheckedProof:
+    """Whether a proof holds.
+
+    Parameters
+    ----------
+    outcome
+        Accepted: it was repeated here. Rejected: it does not show what is claimed. Not checked: nothing is
+        claimed, or there is no evidence.
+    reason
+        Why it was not accepted.
+    """
+
+    outcome: CertificateCheck
+    reason: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        """It holds."""
+        return self.outcome is CertificateCheck.ACCEPTED
+
+
+def check_certificate(problem: Problem | None, certificate: Certificate) -> CheckedProof:
+    """Repeat the proof that nothing better exists.
+
+    Parameters
+    ----------
+    problem
+        What was asked: the certificate's own ``problem``, or one that was made from the same facts elsewhere.
+    certificate
+        What is claimed, with the evidence.
+
+    Returns
+    -------
+    CheckedProof
+        Accepted only where the claim follows from the problem: an answer of this objective exists (for linear
+        problems, where the evidence holds it) and none is lexicographically smaller, or there is none at all.
+    """
+    claimed = (CertificateStatus.PROVEN, CertificateStatus.INFEASIBLE)
+    if certificate.status not in claimed or problem is None:
+        return CheckedProof(CertificateCheck.NOT_CHECKED, f"{certificate.status.text}: no evidence is kept")
+    fault = _fault(problem, certificate)
+    return CheckedProof(CertificateCheck.REJECTED if fault else CertificateCheck.ACCEPTED, fault)
+
+
+def _fault(problem: Problem, certificate: Certificate) -> str:
+    """Say why a proof does not hold; empty where it does."""
+    objective = None if certificate.infeasible else certificate.objective
+    match problem:
+        case TreeProblem():
+            found = best_gathering(problem)
+            return "" if found == objective else f"the best there is has objective {found}"
+        case EvictionProblem():
+            if problem.rest is None or objective is None:
+                return eviction_fault(problem, objective)
+            return floor_fault(problem, objective) or _linear_fault(
+                problem.rest, objective, certificate.evidence
+            )
+        case LinearProblem():
+            return _linear_fault(problem, objective, certificate.evidence)
+
+
+def _linear_fault(
+    problem: LinearProblem, objective: tuple[int, ...] | None, evidence: LinearEvidence | None
+) -> str:
+    """Say what is wrong with a proof about a linear problem; empty where nothing is."""
+    if evidence is None:
+        return "no evidence"
+    try:
+        return _sums_fault(problem, objective, evidence)
+    except (IndexError, KeyError):
+        return "the evidence names rows or variables that do not exist"
+
+
+def _sums_fault(problem: LinearProblem, objective: tuple[int, ...] | None, evidence: LinearEvidence) -> str:
+    proof = _LinearProof(problem)
+    if objective is None:
+        fine = len(evidence.trees) == 1 and proof.shows({}, None, evidence.trees[0])
+        return "" if fine else "the sums leave room for an answer"
+    if len(evidence.values) != len(problem.lower) or not proof.holds(evidence.values):
+        return "the answer breaks a row"
+    if len(evidence.trees) != len(problem.stages):
+        return "not every part of the objective has a proof"
+    reached = []
+    for number, (stage, tree) in enumerate(zip(problem.stages, evidence.trees, strict=True)):
+        terms: dict[int, int] = {}
+        for variable, coefficient in stage.terms:
+            terms[variable] = terms.get(variable, 0) + coefficient
+        value = sum(coefficient * evidence.values[variable] for variable, coefficient in terms.items())
+        if not proof.shows(terms, value, tree):
+            return f"part {number + 1} of the objective may be better"
+        proof.keep(terms, value)
+        shown = value + stage.constant
+        if stage.levels:
+            if list(stage.levels) != sorted(set(stage.levels)) or not 0 <= shown < len(stage.levels):
+                return f"part {number + 1} of the objective stands for nothing"
+            shown = stage.levels[shown]
+        reached.append(shown)
+    return "" if tuple(reached) == objective else f"the answer has objective {tuple(reached)}"
+
+
+class _LinearProof:
+    """Rows as sums "no more than", and the bounds that follow from adding them up."""
+
+    def __init__(self, problem: LinearProblem) -> None:
+        self._problem = problem
+        self._kept: list[tuple[dict[int, int], int]] = []
+
+    def holds(self, values: tuple[int, ...]) -> bool:
+        """Tell whether an answer keeps to the ranges and rows."""
+        problem = self._problem
+        if any(not low <= value <= high for low, value, high in zip(problem.lower, values, problem.upper)):  # noqa: B905
+            return False
+        for row in problem.rows:
+            if any(values[variable] != wanted for variable, wanted in row.conditions):
+                continue
+            total = sum(c * values[v] for v, c in zip(row.variables, row.coefficients, strict=True))
+            if (row.lower is not None and total < row.lower) or (row.upper is not None and total > row.upper):
+                return False
+        return True
+
+    def keep(self, terms: dict[int, int], value: int) -> None:
+        """From now on an earlier part of the objective is no worse than its optimum."""
+        self._kept.append((terms, value))
+
+    def shows(self, terms: dict[int, int], value: int | None, tree: ProofTree) -> bool:
+        """Tell whether a tree shows that no answer has less than a value; None: that there is no answer."""
+        stack = [(tree, dict(enumerate(self._problem.lower)), dict(enumerate(self._problem.upper)))]
+        while stack:
+            one, lower, upper = stack.pop()
+            if isinstance(one, Branch):
+                stack.append((one.below, lower, upper | {one.variable: min(upper[one.variable], one.at)}))
+                stack.append((one.above, lower | {one.variable: max(lower[one.variable], one.at + 1)}, upper))
+            elif not self._closes(terms, value, one, lower, upper):
+                return False
+        return True
+
+    def _closes(
+        self,
+        terms: dict[int, int],
+        value: int | None,
+        leaf: Leaf,
+        lower: dict[int, int],
+        upper: dict[int, int],
+    ) -> bool:
+        """Tell whether the sum of a leaf leaves nothing better within its ranges."""
+        if leaf.scale < 0 or (leaf.scale and value is None):
+            return False
+        total = {variable: leaf.scale * coefficient for variable, coefficient in terms.items()}
+        least = 0
+        for number, weight in leaf.weights:
+            row, limit = self._at_most(number, above=weight < 0)
+            for variable, coefficient in row.items():
+                total[variable] = total.get(variable, 0) + abs(weight) * coefficient
+            least -= abs(weight) * limit
+        least += sum(min(c * lower[v], c * upper[v]) for v, c in total.items())
+        # Whole numbers: more than the next better value is as much as the value itself.
+        return least > (leaf.scale * (value - 1) if leaf.scale and value is not None else 0)
+
+    def _at_most(self, number: int, *, above: bool) -> tuple[dict[int, int], int]:
+        """Write a row as "sum no more than", one side of it; conditions become terms that free it.
+
+        Raises
+        ------
+        IndexError
+            When there is no such row.
+        """
+        rows = self._problem.rows
+        if number >= len(rows):
+            return self._kept[number - len(rows)]
+        row: LinearRow = rows[number]
+        bound = row.lower if above else row.upper
+        if bound is None:
+            return {}, 0
+        sign = -1 if above else 1
+        terms = {v: sign * c for v, c in zip(row.variables, row.coefficients, strict=True)}
+        limit, low, high = sign * bound, self._problem.lower, self._problem.upper
+        slack = sum(max(c * low[v], c * high[v]) for v, c in terms.items()) - limit
+        for variable, wanted in row.conditions if slack > 0 else ():
+            if low[variable] < 0 or high[variable] > 1:
+                return {}, 0
+            terms[variable] = terms.get(variable, 0) + (slack if wanted else -slack)
+            limit += slack if wanted else 0
+        return terms, limit
