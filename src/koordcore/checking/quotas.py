@@ -8,7 +8,7 @@ non-preemptible pods no more than its ``min``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.violation import Violation, ViolationKind
