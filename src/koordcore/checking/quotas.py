@@ -15,7 +15,7 @@ from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
-from koordcore.model.resources import total
+from koordcore.model.resources import Resources, total
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
