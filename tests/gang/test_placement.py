@@ -91,6 +91,53 @@ def test_a_spine_too_small_is_explained() -> None:
     assert answer.certificate.status is CertificateStatus.INFEASIBLE
 
 
+@pytest.mark.parametrize(
+    ("size", "rules", "slots", "detail"),
+    [
+        (
+            4,
+            {"BlockLayer": 4},
+            (3, 3),
+            "the cluster has 6 slots, room for 0 of 4 members {}; 1 more would do",
+        ),
+        (
+            8,
+            {"BlockLayer": 4},
+            (3, 6),
+            "the cluster has 9 slots, room for 4 of 8 members {}; 1 more would do",
+        ),
+        (
+            8,
+            {"BlockLayer": 4},
+            (2, 5),
+            "the cluster has 7 slots, room for 4 of 8 members {}; 2 more would do",
+        ),
+        (
+            6,
+            {"BlockLayer": 4},
+            (9, 9),
+            "the cluster has 12 slots, yet at most 4 of 6 members fit together {}",
+        ),
+        (
+            4,
+            {"BlockLayer": 4, "NodeTopologyLayer": 2},
+            (3, 1),
+            "the cluster has 4 slots, room for 0 of 4 members {}; 1 more would do",
+        ),
+    ],
+)
+def test_a_refusal_under_a_multiple_says_what_is_there_and_what_mends_it(
+    size: int, rules: dict[str, int], slots: tuple[int, int], detail: str
+) -> None:
+    """Raw slots, the multiple by name, and the fewest further slots."""
+    blocks = tree(x=("s", ["x1"]), y=("s", ["y1"]))
+    given = [GatherRule(layer, "PreferGather", multiple) for layer, multiple in rules.items()]
+    answer = place_gang(blocks, uniform(blocks, dict(zip(("x1", "y1"), slots, strict=True)), size, *given))
+    assert isinstance(answer, GangShortfall)
+    told = "with podCountMultiple " + ", ".join(f"{layer}={m}" for layer, m in sorted(rules.items()))
+    assert answer.detail == detail.format(told)
+
+
 def test_an_undeclared_layer_never_gathers() -> None:
     answer = place_gang(EIGHT, uniform(EIGHT, 1, 1, GatherRule("Rack", "MustGather")))
     assert isinstance(answer, GangShortfall)

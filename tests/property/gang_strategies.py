@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from koordcore.allocators.gang.demand import GangDemand, Member, Role, Shape
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
@@ -47,7 +49,11 @@ def demand_of(problem: Instance, tree: NetworkTopology) -> GangDemand:
     return GangDemand(
         roles=tuple(roles),
         shapes=tuple(
-            Shape(slots=np.array(slots, dtype=np.int64)[where], request=np.array(request, dtype=np.int64))
+            Shape(
+                slots=np.array(slots, dtype=np.int64)[where],
+                request=np.array(request, dtype=np.int64),
+                scores=np.array(problem.scores, dtype=np.int64)[where] if problem.scores else no_scores(),
+            )
             for slots, request in zip(problem.slots, problem.requests, strict=True)
         ),
         free=np.array(problem.free, dtype=np.int64).reshape(len(problem.free), len(where))[:, where],
@@ -56,6 +62,19 @@ def demand_of(problem: Instance, tree: NetworkTopology) -> GangDemand:
         near=np.array(problem.near, dtype=np.int64)[where],
         min_roles=problem.min_roles,
     )
+
+
+def no_scores() -> NDArray[np.int64]:
+    """Scores that say nothing."""
+    return np.zeros(0, dtype=np.int64)
+
+
+@st.composite
+def scored_instances(draw: st.DrawFn) -> Instance:
+    """Draw interchangeable members that are worth more on some nodes."""
+    problem = draw(uniform_instances())
+    scores = tuple(draw(st.integers(0, 3)) for _ in problem.paths)
+    return attrs.evolve(problem, scores=scores)
 
 
 @st.composite

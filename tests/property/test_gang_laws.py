@@ -7,6 +7,9 @@ ties; the same question gets the same answer.
 
 from __future__ import annotations
 
+import re
+from itertools import combinations_with_replacement
+
 import attrs
 import numpy as np
 import pytest
@@ -17,7 +20,13 @@ from koordcore.allocators.gang.demand import GangPlacement, GangShortfall
 from koordcore.allocators.gang.mixed import place_mixed
 from koordcore.allocators.gang.planner import place_gang
 from koordcore.model.certificates import DEFAULT_LIMITS, CertificateStatus
-from tests.property.gang_strategies import demand_of, mixed_instances, tree_of, uniform_instances
+from tests.property.gang_strategies import (
+    demand_of,
+    mixed_instances,
+    scored_instances,
+    tree_of,
+    uniform_instances,
+)
 from tests.reference.gang_placement import Instance, best_objective
 
 
@@ -41,6 +50,45 @@ def agrees(problem: Instance, placed: GangPlacement | GangShortfall) -> None:
 def test_equal_members_are_placed_best(problem: Instance) -> None:
     tree = tree_of(problem.paths)
     agrees(problem, place_gang(tree, demand_of(problem, tree)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(scored_instances())
+def test_what_is_equal_is_settled_by_scores(problem: Instance) -> None:
+    """The best sum of scores among the placements that are best otherwise."""
+    tree = tree_of(problem.paths)
+    placed = place_gang(tree, demand_of(problem, tree))
+    best = best_objective(problem)
+    if not isinstance(placed, GangPlacement):
+        assert best is None
+        return
+    score_of = {path[-1]: score for path, score in zip(problem.paths, problem.scores, strict=True)}
+    worth = sum(score_of[node] for node in placed.nodes.values())
+    without = best_objective(attrs.evolve(problem, scores=()))
+    assert without is not None
+    assert placed.certificate.objective[: len(without)] == without
+    assert (*without, -worth) == best
+
+
+@settings(max_examples=60, deadline=None)
+@given(uniform_instances())
+def test_the_slots_that_a_refusal_names_are_the_fewest_that_mend_it(problem: Instance) -> None:
+    tree = tree_of(problem.paths)
+    told = place_gang(tree, demand_of(problem, tree))
+    named = re.search(r"; (\d+) more would do", told.detail) if isinstance(told, GangShortfall) else None
+    if named is None or int(named[1]) > 3 or any(problem.bound):
+        return
+
+    def mended(number: int) -> bool:
+        for extra in combinations_with_replacement(range(len(problem.paths)), number):
+            slots = [slots + extra.count(node) for node, slots in enumerate(problem.slots[0])]
+            again = place_gang(tree, demand_of(attrs.evolve(problem, slots=(tuple(slots),)), tree))
+            if isinstance(again, GangPlacement):
+                return True
+        return False
+
+    assert mended(int(named[1]))
+    assert not mended(int(named[1]) - 1)
 
 
 @pytest.mark.solver

@@ -14,7 +14,8 @@ class Instance:
 
     ``paths`` names the domains of every node from the top layer down to the node itself; ``free`` and
     ``requests`` are per resource; ``slots`` per shape and node; ``roles`` are (members per shape, minimum,
-    own must depth); depths count from 1 for the top layer, 0 is the cluster.
+    own must depth); depths count from 1 for the top layer, 0 is the cluster. ``scores`` are what a member is
+    worth on each node; they come last in the objective, negated.
     """
 
     paths: tuple[tuple[str, ...], ...]
@@ -28,6 +29,7 @@ class Instance:
     bound: tuple[int, ...]
     near: tuple[int, ...]
     min_roles: int | None = None
+    scores: tuple[int, ...] = ()
 
 
 def best_objective(problem: Instance) -> tuple[int, ...] | None:
@@ -155,4 +157,7 @@ def _value(
             most = max(total(problem.near, path[:depth]) for path in problem.paths)
             near.append(sum(most - total(problem.near, domain) for domain in used(depth)))
     tight = [sum(offers[domain] for domain in used(depth)) for depth in reversed(depths)]
-    return (-sum(per_node), *opened, *near, *tight)
+    worth = (
+        [-sum(n * score for n, score in zip(per_node, problem.scores, strict=True))] if problem.scores else []
+    )
+    return (-sum(per_node), *opened, *near, *tight, *worth)

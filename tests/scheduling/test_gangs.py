@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import attrs
 import pytest
 
@@ -16,22 +18,27 @@ from koordcore import (
     schedule,
     verify,
 )
+from koordcore.model.affinity import Affinity, NodeAffinity, PreferredNodeTerm
 from koordcore.model.certificates import CertificateStatus
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
-from koordcore.model.pods import HostPort
+from koordcore.model.pods import HostPort, PodPhase
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import make_resources
+from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
 NAME = "gang.scheduling.koordinator.sh/name"
 LEAST = "gang.scheduling.koordinator.sh/min-available"
 MODE = "gang.scheduling.koordinator.sh/mode"
 GROUPS = "gang.scheduling.koordinator.sh/groups"
+WAIT = "gang.scheduling.koordinator.sh/waiting-time"
+POLICY = "gang.scheduling.koordinator.sh/match-policy"
 SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
 MUST = '{"gatherStrategy": [{"layer": "BlockLayer", "strategy": "MustGather"}]}'
 
+TIERS = (("a", "old"), ("b", "new"))
 NETWORK = ClusterNetworkTopology(
     "default",
     (LayerSpec("BlockLayer", ("block",)), LayerSpec(NODE_LAYER, (), "BlockLayer")),
@@ -107,6 +114,21 @@ def test_non_strict_keeps_what_it_has() -> None:
     assert verify(snapshot, result) == ()
     more = result.snapshot.with_nodes(node("m", 1000))
     assert placed(more) == {"g-2": "m"}
+
+
+@pytest.mark.parametrize(("minutes", "held"), [(9, 2), (10, 0), (60, 0)])
+def test_a_non_strict_gang_does_not_hold_its_places_for_ever(minutes: int, held: int) -> None:
+    """Ten minutes after its members were made the places go to who can use them."""
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    gang = [
+        attrs.evolve(pod, created=made, annotations={**pod.annotations, WAIT: "10m"})
+        for pod in members("g", 3, 1000, 3, mode="NonStrict")
+    ]
+    snapshot = cluster([node("n", 2000)], [*gang, Pod(name="later", requests={"cpu": 1000}, priority=-1)])
+    result = schedule(snapshot, now=made + timedelta(minutes=minutes))
+    assert sum(isinstance(one, Waiting) for one in result.decisions) == held
+    assert [one.pod.name for one in result.bound] == ([] if held else ["later"])
+    assert verify(snapshot, result) == ()
 
 
 def test_gang_groups_start_together() -> None:
@@ -220,3 +242,76 @@ def test_a_quota_that_admits_only_some_members_refuses_the_gang() -> None:
     result = schedule(cluster([node("a1", 9000, "a")], pods, NETWORK, quota))
     assert not result.bound
     assert "Insufficient quotas" in result.jobs[0].message
+
+
+@pytest.mark.parametrize(
+    ("policy", "pending", "room", "expected"),
+    [
+        ("once-satisfied", 1, 9, 1),
+        ("once-satisfied", 2, 1, 1),
+        ("waiting-and-running", 2, 9, 0),
+        ("waiting-and-running", 3, 9, 3),
+        ("only-waiting", 3, 9, 0),
+    ],
+)
+def test_a_gang_that_has_started_is_repaired(policy: str, pending: int, room: int, expected: int) -> None:
+    """Once a member ran, a once-satisfied gang takes members like ordinary pods; others wait."""
+    first, *others = [
+        attrs.evolve(pod, annotations={**pod.annotations, POLICY: policy})
+        for pod in members("g", 1 + pending, 1000, 4)
+    ]
+    snapshot = cluster([node("n", 1000 + room * 1000)], [first, *others]).assume(first.at("n"))
+    assert len(placed(snapshot)) == expected
+    for one in schedule(snapshot).decisions:
+        assert not isinstance(one, Unschedulable) or one.rejections or one.refusal
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("once-satisfied", 1), ("waiting-and-running", 1)])
+def test_members_that_ran_to_their_end_count_as_bound(policy: str, expected: int) -> None:
+    """Three of four succeeded; the last one starts (GANG-20)."""
+    pods = [
+        attrs.evolve(pod, annotations={**pod.annotations, POLICY: policy}) for pod in members("g", 4, 1000, 4)
+    ]
+    done = [attrs.evolve(pod.at("n"), phase=PodPhase.SUCCEEDED) for pod in pods[:3]]
+    assert len(placed(cluster([node("n", 1000)], pods[3:], *done))) == expected
+
+
+def test_replacements_stay_in_the_domain_of_those_that_run() -> None:
+    """Two of four are to be replaced; the block has room for one, the other block for both."""
+    pods = members("g", 4, 1000, 4, spec=MUST)
+    nodes = [node("a1", 3000, "a"), node("b1", 9000, "b")]
+    snapshot = cluster(nodes, pods, NETWORK).assume(*(pod.at("a1") for pod in pods[:2]))
+    assert placed(snapshot) == {"g-2": "a1"}
+    full = snapshot.assume(pods[2].at("a1"))
+    result = schedule(full)
+    (refused,) = result.decisions
+    assert isinstance(refused, Unschedulable)
+    assert "desiredOfferSlot: 1" in refused.refusal
+    assert result.jobs[0].detail == "the best BlockLayer, a, has 0 of 1 slots; 1 more would do"
+
+
+def test_extra_members_of_one_gang_leave_the_minimum_of_the_other() -> None:
+    """Two elastic gangs of a group on two cards: one member of each, not two of the first."""
+    both = '["default/a", "default/b"]'
+    pods = [*members("a", 2, 1000, 1, groups=both), *members("b", 2, 1000, 1, groups=both)]
+    assert set(placed(cluster([node("n", 2000)], pods))) == {"a-0", "b-0"}
+
+
+def test_equal_domains_are_settled_by_the_scores_of_their_nodes() -> None:
+    """Of two equal nodes the members prefer the newer one; a wish for gathering does not change that."""
+    term = PreferredNodeTerm(100, NodeSelectorTerm((Requirement("tier", SelectorOperator.IN, ("new",)),)))
+    wish = Affinity(node=NodeAffinity(preferred=(term,)))
+    nodes = [attrs.evolve(node(name, 8000, "r"), labels={"block": "r", "tier": tier}) for name, tier in TIERS]
+    prefer = MUST.replace("MustGather", "PreferGather")
+    for rule in ("", prefer, MUST):
+        pods = [attrs.evolve(pod, affinity=wish) for pod in members("g", 2, 1000, 2, spec=rule)]
+        assert set(placed(cluster(nodes, pods, NETWORK)).values()) == {"b"}
+
+
+def test_an_emptier_node_is_settled_by_its_score() -> None:
+    """Equal slots on both, and nothing but the load tells the nodes apart."""
+    nodes = [attrs.evolve(node(name, 8000, "r")) for name, _ in TIERS]
+    pods = members("g", 2, 1000, 2, spec=MUST)
+    big = Pod(name="big", requests={"cpu": 2000})
+    snapshot = cluster(nodes, [*pods, big], NETWORK).assume(big.at("a"))
+    assert set(placed(snapshot).values()) == {"b"}

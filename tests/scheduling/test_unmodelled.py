@@ -19,13 +19,7 @@ NODES = [Node(name=name, allocatable={"cpu": 4000, "pods": 10}) for name in "ab"
 CLAIMING = Pod(
     name="p", requests={"cpu": 100}, resource_claims=(PodResourceClaim("gpu", template="one-gpu"),)
 )
-GROUPED = Pod(name="p", requests={"cpu": 100}, scheduling_group=SchedulingGroup("train"))
-PART = attrs.evolve(GROUPED, scheduling_group=SchedulingGroup("workers", workload="train", replica="0"))
-REASONS = {
-    "claim": (CLAIMING, "resource claims are not modelled (spec.resourceClaims: gpu)"),
-    "group": (GROUPED, "scheduling groups are not modelled (spec.schedulingGroup: train)"),
-    "workload": (PART, "scheduling groups are not modelled (spec.workloadRef: train/workers)"),
-}
+REASONS = {"claim": (CLAIMING, "resource claims are not modelled (spec.resourceClaims: gpu)")}
 GANG = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "1"}
 
 

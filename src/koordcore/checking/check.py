@@ -27,6 +27,7 @@ def _checks() -> tuple[Check, ...]:
     from koordcore.checking.cpus import check_cpus
     from koordcore.checking.devices import check_devices
     from koordcore.checking.gangs import check_gangs
+    from koordcore.checking.groups import check_groups
     from koordcore.checking.neighbours import check_neighbours
     from koordcore.checking.nodes import check_nodes
     from koordcore.checking.placement import check_placements
@@ -45,6 +46,7 @@ def _checks() -> tuple[Check, ...]:
         check_cpus,
         check_quotas,
         check_gangs,
+        check_groups,
         check_victims,
     )
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, Waiting
-from koordcore.model.gangs import Gang, GangMode, NetworkTopologySpec, PodGroup
+from koordcore.model.gangs import Gang, GangMode, MatchPolicy, NetworkTopologySpec, PodGroup
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, gang_name, parse_gang_pod
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.gathering import gathering_violations
@@ -31,13 +31,14 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             if name:
                 members[f"{pod.namespace}/{name}"].append(pod)
     gangs = _gangs(snapshot, members)
+    before = _before(snapshot)
     for gang_id in sorted(members):
         gang = gangs.get(gang_id)
         if gang is None:
             continue
         grown = {pod.key for pod in members[gang_id]} & new
         if grown:
-            yield from _check_group(gang, gangs, members)
+            yield from _check_group(gang, gangs, members, before, new)
             if gang.topology_spec is not None:
                 yield from _check_gather(snapshot, gang.id, gang.topology_spec, members[gang_id], new)
         if gang.mode is GangMode.STRICT and {pod.key for pod in members[gang_id]} & held:
@@ -59,12 +60,38 @@ def _gangs(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[
     return gangs
 
 
+def _before(snapshot: ClusterSnapshot) -> tuple[Counter[str], Counter[str]]:
+    """Count the members that had a node before, by gang: bound ones, and those that kept one at Permit.
+
+    Bound are also those that ran to their end and still exist.
+    """
+    bound, waiting = Counter[str](), Counter[str]()
+    ended = (pod for pod in snapshot.of(Pod) if pod.finished and pod.node_name)
+    for pod in (*(pod for state in snapshot.nodes for pod in state.pods), *ended):
+        name = gang_name(pod.labels, pod.annotations)
+        if name:
+            counts = waiting if WAITS_AT_PERMIT in pod.annotations else bound
+            counts[f"{pod.namespace}/{name}"] += 1
+    return bound, waiting
+
+
 def _check_group(
-    gang: Gang, gangs: Mapping[str, Gang], members: Mapping[str, list[Pod]]
+    gang: Gang,
+    gangs: Mapping[str, Gang],
+    members: Mapping[str, list[Pod]],
+    before: tuple[Counter[str], Counter[str]],
+    new: set[PodKey],
 ) -> Iterator[Violation]:
+    bound, waiting = before
+    started = any(bound[name] for name in gang.group)
     for name in gang.group:
+        policy = gangs[name].match_policy if name in gangs else MatchPolicy.ONCE_SATISFIED
+        if started and policy == MatchPolicy.ONCE_SATISFIED:
+            continue
         least = gangs[name].min_available if name in gangs else 0
-        placed = len(members.get(name, ()))
+        placed = sum(pod.key in new for pod in members.get(name, ())) + waiting[name]
+        if policy != MatchPolicy.ONLY_WAITING:
+            placed += bound[name]
         if placed < least:
             message = f"{placed} of at least {least} members of {name} have a node"
             yield Violation(ViolationKind.GANG, gang.id, message)

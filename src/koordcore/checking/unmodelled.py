@@ -34,6 +34,4 @@ def _wish(pod: Pod) -> str:
     """Name the field by which a pod asks for what is not checked; empty for none."""
     if pod.resource_claims:
         return "spec.resourceClaims"
-    if pod.scheduling_group is not None:
-        return "spec.workloadRef" if pod.scheduling_group.workload else "spec.schedulingGroup"
     return ""

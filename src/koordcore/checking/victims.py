@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from koordcore.checking.groups import group_priorities, units_of
 from koordcore.checking.leaving import PROTECTING, leaving_anyhow
 from koordcore.checking.needless import check_needed
 from koordcore.checking.nodes import STANDS_FOR
@@ -32,13 +33,13 @@ def check_victims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator
     pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
     victims = {victim.pod: victim for one in nominated for victim in one.victims}
     yield from _check_plans(result, nominated)
-    yield from _check_rights(result, nominated, running, pods)
+    yield from _check_rights(result, nominated, running, pods, group_priorities(snapshot, running.values()))
     yield from _check_gangs(snapshot, running, victims, nominated, result)
     yield from _check_moves(snapshot, result, running)
     gone = {key: running[key] for key in victims if key in running}
     yield from _check_room(snapshot, result, nominated, pods, gone)
-    members = _members(running)
-    yield from check_needed(snapshot, result, members, gang_minimums(snapshot, members))
+    members, minimums = _tied(snapshot, running)
+    yield from check_needed(snapshot, result, members, minimums)
 
 
 def _check_plans(result: ScheduleResult, nominated: list[Nominated]) -> Iterator[Violation]:
@@ -62,6 +63,7 @@ def _check_rights(
     nominated: list[Nominated],
     running: Mapping[PodKey, Pod],
     pods: Mapping[PodKey, Pod],
+    priorities: Mapping[PodKey, int],
 ) -> Iterator[Violation]:
     """A victim runs where it is said to, is less important than those it leaves for, and is not protected."""
     least: dict[PodKey, int] = {}
@@ -78,8 +80,8 @@ def _check_rights(
             if pod.leaving:
                 yield Violation(ViolationKind.VICTIM, subject, "leaves anyhow and is evicted again")
             against = least.get(victim.pod, pods[one.pod].priority)
-            if pod.priority >= against:
-                message = f"has priority {pod.priority} and would leave for {against}"
+            if priorities[pod.key] >= against:
+                message = f"has priority {priorities[pod.key]} and would leave for {against}"
                 yield Violation(ViolationKind.VICTIM, subject, message)
             for key, value in PROTECTING:
                 if pod.labels.get(key) == value:
@@ -96,8 +98,7 @@ def _check_gangs(
     result: ScheduleResult,
 ) -> Iterator[Violation]:
     """A gang keeps its minimum or leaves whole; other victims leave nodes to which somebody comes."""
-    members = _members(running)
-    gangs = gang_minimums(snapshot, members)
+    members, gangs = _tied(snapshot, running)
     broken: set[PodKey] = set()
     for gang_id, least in sorted(gangs.items()):
         here = members[gang_id]
@@ -118,6 +119,16 @@ def _check_gangs(
     for key, victim in sorted(victims.items()):
         if victim.node not in targets and key not in broken:
             yield Violation(ViolationKind.VICTIM, str(key), f"nobody is nominated to {victim.node}")
+
+
+def _tied(
+    snapshot: ClusterSnapshot, running: Mapping[PodKey, Pod]
+) -> tuple[dict[str, list[Pod]], dict[str, int]]:
+    """Give who leaves together once too few stay: gangs with their minimums, and groups that leave whole."""
+    members = _members(running)
+    minimums = gang_minimums(snapshot, members)
+    units = units_of(snapshot, (pod for pod in running.values() if not pod.leaving))
+    return {**members, **units}, minimums | {name: len(pods) for name, pods in units.items()}
 
 
 def _members(running: Mapping[PodKey, Pod]) -> dict[str, list[Pod]]:

@@ -20,6 +20,7 @@ class ViolationKind(StrEnum):
     GATED = "gated"
     SNAPSHOT = "snapshot"
     UNMODELLED = "not modelled"
+    GROUP = "group"
     RESOURCE = "resource"
     POD_COUNT = "pod count"
     TAINT = "taint"

@@ -13,8 +13,4 @@ def refuse_unmodelled(pod: Pod) -> Refusal | None:
     if pod.resource_claims:
         names = ", ".join(one.name for one in pod.resource_claims)
         return Refusal(f"resource claims are not modelled (spec.resourceClaims: {names})")
-    if pod.scheduling_group is not None:
-        group = pod.scheduling_group
-        field = f"workloadRef: {group.workload}/" if group.workload else "schedulingGroup: "
-        return Refusal(f"scheduling groups are not modelled (spec.{field}{group.pod_group})")
     return None

@@ -11,6 +11,11 @@ from koordcore.manifests.nodes import read_node
 from koordcore.manifests.pods import read_pod
 from koordcore.manifests.resource_claims import read_claim_template, read_device_class, read_resource_claim
 from koordcore.manifests.resource_slices import read_resource_slice, read_taint_rule
+from koordcore.manifests.scheduling_groups import (
+    read_composite_pod_group,
+    read_scheduling_pod_group,
+    read_scheduling_workload,
+)
 from koordcore.manifests.volumes import read_claim, read_csi_node, read_storage_class, read_volume
 from koordcore.manifests.workloads import (
     read_budget,
@@ -46,6 +51,9 @@ KUBERNETES: Final[Mapping[tuple[str, str], Decoder]] = {
     ("resource.k8s.io", "ResourceClaimTemplate"): read_claim_template,
     ("resource.k8s.io", "ResourceSlice"): read_resource_slice,
     ("scheduling.k8s.io", "PriorityClass"): read_priority_class,
+    ("scheduling.k8s.io", "PodGroup"): read_scheduling_pod_group,
+    ("scheduling.k8s.io", "CompositePodGroup"): read_composite_pod_group,
+    ("scheduling.k8s.io", "Workload"): read_scheduling_workload,
     ("policy", "PodDisruptionBudget"): read_budget,
     ("apps", "Deployment"): read_workload,
     ("apps", "ReplicaSet"): read_workload,

@@ -113,6 +113,7 @@ def job_record(plan: JobPlan) -> dict[str, Any]:
         "domains": dict(plan.domains),
         "message": plan.message,
         "detail": plan.detail,
+        "malformed": plan.malformed,
     }
     return record | {key: value for key, value in extras.items() if value}
 
@@ -149,6 +150,7 @@ def _job(value: Json) -> JobPlan:
         certificate=optional(raw, "certificate", _certificate, None),
         message=optional(raw, "message", as_str, ""),
         detail=optional(raw, "detail", as_str, ""),
+        malformed=optional(raw, "malformed", as_bool, False),
     )
 
 

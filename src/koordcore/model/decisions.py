@@ -175,6 +175,8 @@ class JobPlan:
         gathering, and where no node was asked. Of a job that was planned with others it is that of all.
     message, detail
         Why there is no plan: upstream's text, and the smallest reason in plain words.
+    malformed
+        The pods of one of Kubernetes' own groups contradict each other: an error, not a lack of room.
     """
 
     job: str
@@ -186,6 +188,7 @@ class JobPlan:
     certificate: Certificate | None = None
     message: str = ""
     detail: str = ""
+    malformed: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -57,6 +57,8 @@ class GangSource(StrEnum):
 
     POD_ANNOTATION = "GangFromPodAnnotation"
     POD_GROUP = "GangFromPodGroupCrd"
+    SCHEDULING_GROUP = "SchedulingGroup"
+    """One of Kubernetes' own groups."""
 
 
 class GatherStrategy(StrEnum):

@@ -270,12 +270,16 @@ class Policy:
         upstream's adaptive share.
     gangs
         How gangs that follow each other in the queue are planned.
+    group_preemption
+        The preemption policy of Kubernetes' own groups counts (feature gate ``PodGroupPreemptionPolicy``);
+        ``None`` for the groups that state one.
     """
 
     name: str = "default-scheduler"
     plugins: tuple[PluginSetting, ...] = DEFAULT_PLUGINS
     percentage_of_nodes: int = 100
     gangs: GangTurns = attrs.field(default=GangTurns.ONE_BY_ONE, converter=GangTurns)
+    group_preemption: bool | None = None
 
     def __attrs_post_init__(self) -> None:
         names = [plugin.name for plugin in self.plugins]

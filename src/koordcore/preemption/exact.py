@@ -90,6 +90,7 @@ class _Model:
         self._gangs()
         self._room()
         self._domains()
+        self._gathers()
         self._gathering()
         self._pools()
         self._conflicts()
@@ -295,6 +296,26 @@ class _Model:
             most = program.span([(variable, 1)])[1]
             program.require([(variable, 1), (self.inside[int(home[row])], -most)], at_most=0)
 
+    def _gathers(self) -> None:
+        """Members of some roles share a domain of their own."""
+        program = self.program
+        for roles, domains in self.problem.gathers:
+            placed: dict[int, list[int]] = {}
+            for (number, row), variable in self.place.items():
+                if self.problem.classes[number][0] in roles:
+                    placed.setdefault(int(domains.home[row]), []).append(variable)
+            choices = []
+            for home, variables in sorted(placed.items()):
+                terms = [(variable, 1) for variable in variables]
+                if home < 0:
+                    program.require(terms, at_most=0)
+                    continue
+                choice = self._following(program.boolean(), _above(terms, 0))
+                for variable in variables:
+                    program.require([(variable, 1), (choice, -program.span([(variable, 1)])[1])], at_most=0)
+                choices.append((choice, 1))
+            program.require(choices, at_most=1)
+
     def _at_home(self, number: int) -> Callable[[list[int]], int]:
         return lambda values: int(self._home(values) == number)
 
@@ -465,9 +486,12 @@ class _Model:
 
     def tail(self) -> list[Stage]:
         """What decides between plans of equal damage."""
+        preferred = [Stage([(one, number) for number, one in enumerate(self.inside) if number])]
+        if self.problem.homes is None or not self.inside:
+            preferred = []
         if self.scope.members is Members.ALL:
-            return []
-        return [Stage([(variable, -1) for variable in self.place.values()])]
+            return preferred
+        return [*preferred, Stage([(variable, -1) for variable in self.place.values()])]
 
     # -- to and from answers ---------------------------------------------------------------------------
 

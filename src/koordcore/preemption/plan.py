@@ -178,7 +178,7 @@ def _domains(problem: PreemptionProblem, depth: int) -> Domains:
     """Domains of a depth that may hold the members beside those that run."""
     tree = problem.tree
     if tree is None:
-        return Domains(np.zeros(len(problem.nodes), dtype=np.int64), 1)
+        return problem.homes or Domains(np.zeros(len(problem.nodes), dtype=np.int64), 1)
     if not tree.nodes:
         return Domains(np.full(len(problem.nodes), -1, dtype=np.int64), 0)
     first, count = tree.layer_start[depth], len(tree.domains_at(depth))
@@ -255,6 +255,8 @@ def _cheapest(
     if not conflicts:
         draft, floor = one_member(problem, domains, floor) or (None, floor)
         draft = draft or draft_plan(problem, domains, members, floor)
+        if draft is not None and not problem.gathered(draft.counts):
+            draft = None
     if draft is not None:
         settled = _settled(problem, draft, _raised(problem, domains, members, floor, draft), domains, members)
         if settled is not None:

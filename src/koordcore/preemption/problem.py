@@ -223,6 +223,10 @@ class PreemptionProblem:
         The network and the wish for gathering; no tree for a job that does not care.
     bound
         Members that run or wait already per node, shape (N,); they count for gathering. Empty for none.
+    homes
+        Domains one of which has to hold all members, where no network says so; earlier ones are preferred.
+    gathers
+        Pairs of some of the roles, by position, and the domains one of which has to hold all their members.
     pools
         What members use up together beside the nodes.
     refuges
@@ -244,6 +248,8 @@ class PreemptionProblem:
     tree: NetworkTopology | None = None
     spec: NetworkTopologySpec = ANYWHERE
     bound: IntVector = attrs.field(factory=_no_counts)
+    homes: Domains | None = None
+    gathers: tuple[tuple[frozenset[int], Domains], ...] = ()
     pools: tuple[Pool, ...] = ()
     refuges: Refuges | None = None
 
@@ -348,6 +354,15 @@ class PreemptionProblem:
         starts = self.by_node[1]
         rows = np.flatnonzero(starts[1:] > starts[:-1])
         return rows, starts[rows]
+
+    def gathered(self, counts: IntMatrix) -> bool:
+        """Tell whether members that have to lie together do; ``counts`` has shape (C, N)."""
+        for roles, domains in self.gathers:
+            rows = [row for row, (role, _) in zip(counts, self.classes, strict=True) if role in roles]
+            used = np.unique(domains.home[np.sum(rows, axis=0) > 0]) if rows else np.zeros(0)
+            if len(used) > 1 or (len(used) and used[0] < 0):
+                return False
+        return True
 
     def pools_hold(self, counts: IntMatrix, chosen: BoolVector) -> bool:
         """Tell whether a plan keeps within the pools; ``counts`` has shape (C, N)."""

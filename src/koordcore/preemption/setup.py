@@ -9,6 +9,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, Role
+from koordcore.allocators.gang.group_table import group_table
 from koordcore.allocators.gang.slots import insufficient
 from koordcore.errors import ManifestError
 from koordcore.model.cluster import PodDisruptionBudget
@@ -82,7 +83,8 @@ def _rank(pod: Pod) -> int | None:
 
 
 def _running(snapshot: ClusterSnapshot) -> RunningPods:
-    return running_pods(snapshot.layout, snapshot.bound_pods())
+    groups = snapshot.once(group_table)
+    return running_pods(snapshot.layout, snapshot.bound_pods(), groups if groups.nodes else None)
 
 
 def _running_again(
@@ -92,8 +94,9 @@ def _running_again(
     snapshot: ClusterSnapshot,
 ) -> RunningPods:
     """Keep the columns where no node has changed."""
-    del records
-    same = all(one is other for one, other in zip(nodes, snapshot.nodes, strict=True))
+    # What groups say of their members is part of the columns.
+    same = records is snapshot.records or not snapshot.once(group_table).nodes
+    same = same and all(one is other for one, other in zip(nodes, snapshot.nodes, strict=True))
     return value if same else _running(snapshot)
 
 

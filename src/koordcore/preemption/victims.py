@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore.allocators.gang.group_table import GroupTable
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.selectors import EVERYTHING
@@ -58,6 +59,8 @@ class RunningPods:
         Whatever may be a job's name, sorted: the pods' keys and the ids of gangs.
     own, gang
         Index of a pod's own key and of its gang among them, -1 for no gang, shape (V,).
+    whole
+        Names of groups that leave as a whole or not at all.
     """
 
     pods: tuple[Pod, ...]
@@ -70,6 +73,7 @@ class RunningPods:
     names: tuple[str, ...]
     own: IntVector
     gang: IntVector
+    whole: frozenset[str] = frozenset()
 
     def marked(self, keys: Collection[PodKey]) -> BoolVector:
         """Tell which of the pods are named, shape (V,)."""
@@ -78,18 +82,24 @@ class RunningPods:
         return np.fromiter((pod.key in keys for pod in self.pods), np.bool_, len(self.pods))
 
 
-def running_pods(layout: ClusterLayout, bound: Iterable[Pod]) -> RunningPods:
-    """Make the columns of the pods that run on known nodes."""
+def running_pods(
+    layout: ClusterLayout, bound: Iterable[Pod], groups: GroupTable | None = None
+) -> RunningPods:
+    """Make the columns of the pods that run on known nodes; groups say who leaves together, and for whom."""
     listed = [
         (row, pod.key, pod) for pod in bound if (row := layout.row_of.get(pod.node_name or "")) is not None
     ]
     listed.sort(key=lambda entry: entry[:2])
     pods = tuple(pod for *_, pod in listed)
     keys = tuple(str(pod.key) for pod in pods)
-    gangs = []
+    gangs, priorities, whole = [], [], set()
     for pod in pods:
         gang = gang_name(pod.labels, pod.annotations)
-        gangs.append(f"{pod.namespace}/{gang}" if gang else "")
+        unit, priority = ("", None) if groups is None else groups.disruption_of(pod)
+        if unit:
+            whole.add(unit)
+        gangs.append(unit or (f"{pod.namespace}/{gang}" if gang else ""))
+        priorities.append(pod.priority if priority is None else priority)
     names = tuple(sorted({*keys, *gangs} - {""}))
     index = {name: number for number, name in enumerate(names)}
     known: dict[object, int] = {}
@@ -105,12 +115,13 @@ def running_pods(layout: ClusterLayout, bound: Iterable[Pod]) -> RunningPods:
         keys=keys,
         node=np.array([row for row, *_ in listed], dtype=np.int64),
         amounts=np.zeros(size, dtype=np.int64) if table is None else table[:, shapes],
-        priority=np.array([pod.priority for pod in pods], dtype=np.int64),
+        priority=np.array(priorities, dtype=np.int64),
         evictable=np.array([not is_protected(pod.labels) and not pod.static for pod in pods], dtype=np.bool_),
         leaving=np.array([pod.leaving for pod in pods], dtype=np.bool_),
         names=names,
         own=np.array([index[key] for key in keys], dtype=np.int64),
         gang=np.array([index.get(gang, -1) for gang in gangs], dtype=np.int64),
+        whole=frozenset(whole),
     )
 
 
@@ -164,7 +175,8 @@ def collect_candidates(
     there = ~running.marked(gone) & ~running.leaving
     listed = there & running.evictable & (running.priority < preemptor.priority) & ~running.marked(protected)
     in_gang = running.gang >= 0
-    governed = [running.names[gang] in minimums for gang in running.gang[in_gang].tolist()]
+    known = {*minimums, *running.whole}
+    governed = [running.names[gang] in known for gang in running.gang[in_gang].tolist()]
     in_gang[in_gang] = governed
     home = np.where(in_gang, running.gang, running.own)
     present = np.zeros(len(running.names), dtype=np.bool_)
@@ -190,9 +202,15 @@ def collect_candidates(
     )
     jobs = Jobs(
         names=names,
-        least=np.array([minimums.get(name, 1) for name in names], dtype=np.int64),
+        least=np.array(
+            [
+                int(sizes[job]) if name in running.whole else minimums.get(name, 1)
+                for job, name in zip(used.tolist(), names, strict=True)
+            ],
+            dtype=np.int64,
+        ),
         running=sizes[used].astype(np.int64),
         protected=kept[used].astype(np.int64),
-        gang=np.array([name in minimums for name in names], dtype=np.bool_),
+        gang=np.array([name in known for name in names], dtype=np.bool_),
     )
     return candidates, jobs

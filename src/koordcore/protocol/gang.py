@@ -61,6 +61,7 @@ __all__ = [
     "LABEL_LIGHTWEIGHT_MIN_AVAILABLE",
     "LABEL_LIGHTWEIGHT_NAME",
     "LABEL_POD_GROUP",
+    "WAITS_AT_PERMIT",
     "ParsedGang",
     "ParsedGangPod",
     "binding_annotations",
@@ -94,6 +95,8 @@ ANNOTATION_TOPOLOGY_INDEX: Final = f"{GANG_PREFIX}/network-topology-index"
 ANNOTATION_TOPOLOGY_SELECTOR: Final = "scheduling.koordinator.sh/network-topology-selector"
 BIND_GANG_GROUP_ID: Final = "internal.scheduling.koordinator.sh/bind-gang-group-id"
 BIND_GANG_MEMBER_COUNT: Final = "internal.scheduling.koordinator.sh/bind-gang-member-count"
+WAITS_AT_PERMIT: Final = "internal.scheduling.koordinator.sh/waits-at-permit"
+"""Ours, and only between calls on one line of snapshots: the member keeps a place and is not bound yet."""
 
 NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()

@@ -157,7 +157,7 @@ class SchedulingCycle:
             from koordcore.scheduling.joint_matching import follow
 
             follow(self.plugins, matched)
-        table = JobTable(self.workspace.snapshot)
+        self._table = table = JobTable(self.workspace.snapshot, group_preemption=policy.group_preemption)
         self._preemptor: Preemptor | None = None
         if preempt is not None:
             from koordcore.scheduling.preempt import Preemptor
@@ -191,6 +191,8 @@ class SchedulingCycle:
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
         decision = place_pod(self.workspace, self.plugins, pod)
         self.workspace.commit()
+        if isinstance(decision, Bound):
+            self._table.placed(pod.key)
         if self._preemptor is None or not isinstance(decision, Unschedulable):
             return [decision]
         with self.plugins.nominated.assumed(pod):
@@ -206,7 +208,7 @@ class SchedulingCycle:
         least = min(job.pods, key=lambda pod: (pod.priority, pod.key))
         with self.plugins.nominated.assumed(least, besides=own):
             members, plan = settled or place_job(self.workspace, self.plugins, job, self._limits)
-            if self._preemptor is not None and not plan.held and not job.refusal:
+            if self._preemptor is not None and not plan.held and not plan.malformed and not job.stopped:
                 members = _with_nominations(members, self._preemptor.for_job(job, members))
         self._plans.append(plan)
         return members

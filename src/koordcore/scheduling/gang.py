@@ -9,40 +9,37 @@ by member, which is exact for equal members; where unequal ones get in each othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.allocators.gang.demand import (
-    GangPlacement,
-    GangShortfall,
-    Member,
-    rank_order,
-)
-from koordcore.allocators.gang.planner import place_gang
+from koordcore._arrays import IntMatrix
+from koordcore.allocators.gang.demand import GangDemand, Member, rank_order
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
-from koordcore.model.certificates import Certificate, CertificateStatus, Limits
-from koordcore.model.decisions import Bound, JobPlan, PodDecision, Unschedulable, Waiting
+from koordcore.model.certificates import Limits
+from koordcore.model.decisions import Bound, PodDecision, Unschedulable, Waiting
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import binding_annotations
+from koordcore.protocol.gang import WAITS_AT_PERMIT
+from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.scheduling.gang_groups import Job, network_tree, rank_of
-from koordcore.scheduling.gang_input import Barred, bind_plan, demand_of, fit_error, offers_of, outline_of
-from koordcore.scheduling.one_pod import place_pod, place_there, refuse_pod
-from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
+from koordcore.scheduling.gang_input import Barred, demand_of, fit_error, offers_of, outline_of
+from koordcore.scheduling.group_plans import flat_tree, place_groups
+from koordcore.scheduling.one_pod import place_pod, place_there
+from koordcore.scheduling.outcomes import Outcome, finish, give_up, kept, marked, plan_of, waiting
+from koordcore.scheduling.permit_wait import wait_ends
+from koordcore.scheduling.planned import Planned, plan_and_bind
+from koordcore.topology.network import NetworkTopology
 
-__all__ = ["finish", "flat_tree", "marked", "place_job"]
+__all__ = ["place_job"]
 
-_REPLANS: Final = 64
-"""Each replan takes an offer away that did not hold; plugins that count by node need none."""
+_OVER: Final = 'gang "{}" was not complete in time: it could keep its places{}'
 
 
-def place_job(
-    workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
-) -> tuple[list[PodDecision], JobPlan]:
+def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits) -> Outcome:
     """Decide about all members of a job that are asked about.
 
     Returns
@@ -52,27 +49,33 @@ def place_job(
     plan
         What became of the job as a whole.
     """
+    if job.waits_for:
+        return waiting(job)
     gated = [pod for pod in job.pods if pod.gated]
-    if job.refusal or gated:
-        reason = job.refusal or f'waiting for pod "{gated[0].key}", which is gated'
-        return _give_up(workspace, job, {}, reason)
+    if job.refusal or gated or job.lacking():
+        gate = f'waiting for pod "{gated[0].key}", which is gated' if gated else job.lacking()
+        refused, plan = give_up(workspace, job, {}, job.refusal or gate)
+        return refused, attrs.evolve(plan, malformed=bool(job.refusal) and not job.by_labels)
+    if job.tree is not None:
+        return place_groups(workspace, plugins, job, job.tree, limits)
     spec, tree = job.spec, workspace.snapshot.once(network_tree)
-    kept = _as_nominated(workspace, plugins, job)
-    if kept is not None:
-        return _kept(job, marked(workspace, job, kept))
+    nominated = _as_nominated(workspace, plugins, job)
+    if nominated is not None:
+        return kept(job, marked(workspace, job, nominated))
     if spec is not None and tree is not None:
         return _planned(workspace, plugins, job, spec, tree, limits)
     mark = workspace.checkpoint()
     decisions = {pod.key: place_pod(workspace, plugins, pod) for pod in _in_order(job)}
     short = [name for name in job.members if _placed(job, name, decisions) < job.least(name)]
     if not short:
-        return _kept(job, marked(workspace, job, decisions))
+        return kept(job, marked(workspace, job, decisions))
     if not job.strict:
-        return _held(job, decisions)
+        return _held(workspace, plugins, job, decisions, mark)
     workspace.rollback(mark)
-    if len({plugins.key_of(pod) for pod in job.pods}) > 1:
+    # Extra members of an early gang may have taken what a later one needs for its minimum.
+    if len(job.members) > 1 or len({plugins.key_of(pod) for pod in job.pods}) > 1:
         return _planned(workspace, plugins, job, NetworkTopologySpec(), flat_tree(workspace), limits)
-    return _give_up(workspace, job, decisions, "")
+    return give_up(workspace, job, decisions, "")
 
 
 def _as_nominated(workspace: Workspace, plugins: PluginSet, job: Job) -> dict[PodKey, PodDecision] | None:
@@ -117,86 +120,51 @@ def _placed(job: Job, gang_id: str, decisions: Mapping[PodKey, PodDecision]) -> 
     return sum(isinstance(decisions[pod.key], Bound) for pod in job.members[gang_id])
 
 
-def flat_tree(workspace: Workspace) -> NetworkTopology:
-    """Give the tree of a cluster without a network: all nodes under the root."""
-    return build_tree([LayerSpec(NODE_LAYER)], {name: {} for name in workspace.layout.names})
-
-
-# -- outcomes ------------------------------------------------------------------------------------------------
-
-
-def _plan_of(job: Job, **changes: object) -> JobPlan:
-    least = sum(job.least(name) for name in job.members)
-    plan = JobPlan(job=job.name, members=len(job.pods), least=least)
-    return attrs.evolve(plan, **changes)  # type: ignore[arg-type]  # fields of the record
-
-
-def marked(
-    workspace: Workspace, job: Job, decisions: Mapping[PodKey, PodDecision]
-) -> dict[PodKey, PodDecision]:
-    """Write on members that start together who they are, as upstream does for two or more."""
-    together = [one for one in decisions.values() if isinstance(one, Bound)]
-    marked = dict(decisions)
-    if len(together) < 2:
-        return marked
-    internal = binding_annotations(tuple(sorted(job.gangs)), len(together))
-    # Upstream writes them for itself, and once more for those who look from outside.
-    marks = internal | {key.removeprefix("internal."): text for key, text in internal.items()}
-    for one in together:
-        workspace.annotate(one.pod, workspace.layout.row_of[one.node], marks)
-        marked[one.pod] = attrs.evolve(one, annotations=immutabledict({**one.annotations, **marks}))
-    return marked
-
-
-def _kept(job: Job, decisions: Mapping[PodKey, PodDecision]) -> tuple[list[PodDecision], JobPlan]:
-    """Every minimum is met; members beyond it may wait."""
-    listed = [decisions[pod.key] for pod in job.pods]
-    nodes = [one.node for one in listed if isinstance(one, Bound)]
-    plan = _plan_of(job, placed=len(nodes), domains={NODE_LAYER: len(set(nodes))} if nodes else {})
-    return listed, plan
-
-
-def _held(job: Job, decisions: Mapping[PodKey, PodDecision]) -> tuple[list[PodDecision], JobPlan]:
-    """NonStrict (ruling 8): who found a place keeps it while the job waits for the others."""
+def _held(
+    workspace: Workspace,
+    plugins: PluginSet,
+    job: Job,
+    decisions: Mapping[PodKey, PodDecision],
+    mark: int,
+) -> Outcome:
+    """NonStrict (ruling 8): who found a place keeps it for a while, until the others come."""
+    ends = {pod.key: wait_ends(workspace.snapshot, job, pod) for pod in job.pods}
+    now = None if workspace.now is None else moment_of(workspace.now)
+    over = {key for key, end in ends.items() if now is not None and end is not None and end <= now}
+    if any(isinstance(decisions[key], Bound) for key in over):
+        workspace.rollback(mark)
+        row_of = workspace.layout.row_of
+        again = {
+            pod.key: place_there(workspace, plugins, pod, row_of[own.node])
+            for pod in _in_order(job)
+            if pod.key not in over and isinstance(own := decisions[pod.key], Bound)
+        }
+        left = "no place is left beside the members that wait"
+        decisions = {
+            **decisions,
+            **{key: one or Unschedulable(pod=key, refusal=left) for key, one in again.items()},
+        }
     listed: list[PodDecision] = []
     for pod in job.pods:
-        decision = decisions[pod.key]
+        decision, end = decisions[pod.key], ends[pod.key]
         if isinstance(decision, Bound):
-            reason = f'gang "{job.name}" waits for its minimum'
-            decision = Waiting(pod=pod.key, reason=reason, held=decision)
+            until = "" if end is None else f" until {format_timestamp(end)}"
+            if pod.key in over:
+                decision = Unschedulable(pod=pod.key, refusal=_OVER.format(job.name, until))
+            else:
+                reason = f'gang "{job.name}" waits for its minimum{until}'
+                decision = Waiting(pod=pod.key, reason=reason, held=_kept_at_permit(workspace, decision))
         listed.append(decision)
     number = sum(isinstance(one, Waiting) for one in listed)
-    return listed, _plan_of(job, held=number, message="waits for its minimum, keeping what it has")
+    message = "waits for its minimum, keeping what it has" if number else "its time to wait is over"
+    return listed, plan_of(job, held=number, message=message)
 
 
-def _give_up(
-    workspace: Workspace, job: Job, decisions: Mapping[PodKey, PodDecision], reason: str
-) -> tuple[list[PodDecision], JobPlan]:
-    """Nobody is placed; the member that failed says why, the others point at it."""
-    nodes = len(workspace.layout.names)
-    failed = next((one for one in decisions.values() if isinstance(one, Unschedulable)), None)
-    if not reason and failed is not None:
-        reason = (
-            f'GangGroup "{job.name}" gets rejected due to member Pod "{failed.pod}" is unschedulable '
-            f'with reason "{failed.message}"'
-        )
-    if not reason:
-        short = ", ".join(
-            f"{name}: {len(pods)} wait, {job.least(name)} are needed"
-            for name, pods in job.members.items()
-            if len(pods) < job.least(name)
-        )
-        reason = f'GangGroup "{job.name}" lacks members that wait ({short})'
-    listed: list[PodDecision] = []
-    for pod in job.pods:
-        own = decisions.get(pod.key)
-        if pod.gated:
-            listed.append(refuse_pod(pod) or Waiting(pod=pod.key, reason=reason))
-        elif isinstance(own, Unschedulable):
-            listed.append(own)
-        else:
-            listed.append(Unschedulable(pod=pod.key, nodes=nodes, refusal=reason))
-    return listed, _plan_of(job, message=reason)
+def _kept_at_permit(workspace: Workspace, decision: Bound) -> Bound:
+    """Mark a member that keeps its place without being bound: its gang has not started by it."""
+    mark = {WAITS_AT_PERMIT: "true"}
+    workspace.annotate(decision.pod, workspace.layout.row_of[decision.node], mark)
+    return attrs.evolve(decision, annotations=immutabledict({**decision.annotations, **mark}))
 
 
 # -- planning ------------------------------------------------------------------------------------------------
@@ -209,54 +177,18 @@ def _planned(
     spec: NetworkTopologySpec,
     tree: NetworkTopology,
     limits: Limits,
-) -> tuple[list[PodDecision], JobPlan]:
+) -> Outcome:
     outline = outline_of(workspace, plugins, job.pods, tree)
     if isinstance(outline, Unschedulable):
-        return _give_up(workspace, job, {outline.pod: outline}, "")
-    offers = offers_of(outline)
-    barred: list[Barred] = []
-    for _ in range(_REPLANS):
-        demand = demand_of(workspace, job, spec, tree, outline, offers, barred)
-        cut = bool(barred)
-        answer = place_gang(tree, demand, fit_error=fit_error(outline), limits=limits)
-        if isinstance(answer, GangShortfall):
-            decisions, plan = _give_up(workspace, job, {}, answer.message)
-            certificate = _weakened(answer.certificate) if cut else answer.certificate
-            return decisions, attrs.evolve(plan, detail=answer.detail, certificate=certificate)
-        mark = workspace.checkpoint()
-        bound = bind_plan(workspace, plugins, outline, answer.nodes)
-        if isinstance(bound, dict):
-            return finish(job, marked(workspace, job, bound), answer, cut=cut)
-        workspace.rollback(mark)
-        if isinstance(bound, Unschedulable):
-            return _give_up(workspace, job, {bound.pod: bound}, "")
-        if bound.alone is not None:
-            offers[bound.alone, bound.node] = bound.counts[bound.alone] - 1
-        else:
-            # Other cards and CPUs for each might have served all of them; then this was forbidden in vain.
-            barred.append(bound)
-    return _give_up(workspace, job, {}, "no plan was found whose members can all be bound")
+        return give_up(workspace, job, {outline.pod: outline}, "")
 
+    def ask(offers: IntMatrix, barred: Sequence[Barred]) -> GangDemand:
+        return demand_of(workspace, job, spec, tree, outline, offers, barred)
 
-def finish(
-    job: Job, bound: Mapping[PodKey, PodDecision], answer: GangPlacement, *, cut: bool
-) -> tuple[list[PodDecision], JobPlan]:
-    """Write down a plan whose members are bound; ``cut`` says that an offer was lowered more than proven."""
-    left_out = 'no place is left for more than the minimum of gang "{}"'
-    decisions = [
-        bound.get(pod.key, Unschedulable(pod=pod.key, refusal=left_out.format(name)))
-        for name, pods in job.members.items()
-        for pod in pods
-    ]
-    plan = _plan_of(
-        job,
-        placed=len(bound),
-        domains=dict(answer.domains),
-        certificate=_weakened(answer.certificate) if cut else answer.certificate,
-    )
-    return decisions, plan
-
-
-def _weakened(certificate: Certificate) -> Certificate:
-    """An offer was cut further than proven: the answer is legal, and its bound is not known any more."""
-    return Certificate(CertificateStatus.HEURISTIC, certificate.objective)
+    fit = fit_error(outline)
+    found = plan_and_bind(workspace, plugins, tree, outline, offers_of(outline), ask, limits, fit)
+    if isinstance(found, Planned):
+        return finish(job, marked(workspace, job, found.bound), found.answer, cut=found.cut)
+    known = {} if found.refused is None else {found.refused.pod: found.refused}
+    decisions, plan = give_up(workspace, job, known, found.message)
+    return decisions, attrs.evolve(plan, detail=found.detail, certificate=found.certificate)

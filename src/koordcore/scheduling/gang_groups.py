@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from typing import Final
 
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.allocators.gang.cycle import before_pre_filter
-from koordcore.allocators.gang.events import add_pod, add_pod_group
-from koordcore.allocators.gang.state import Code, GangState
+from koordcore.allocators.gang.cycle import before_pre_filter, permit
+from koordcore.allocators.gang.events import add_pod, add_pod_group, post_bind
+from koordcore.allocators.gang.group_table import GroupTable, group_table, leaf_id
+from koordcore.allocators.gang.members import running_members
+from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt
 from koordcore.errors import ManifestError
-from koordcore.model.gangs import Gang, GangMode, GangPod, MatchPolicy, NetworkTopologySpec, PodGroup
+from koordcore.model.gangs import (
+    Gang,
+    GangMode,
+    GangPod,
+    GangSource,
+    MatchPolicy,
+    NetworkTopologySpec,
+    PodGroup,
+)
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
-from koordcore.model.nodes import NodeState
-from koordcore.model.pods import Pod
-from koordcore.model.records import ClusterRecord
-from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod, parse_topology_index
+from koordcore.model.pods import Pod, PodKey
+from koordcore.protocol.gang import (
+    WAITS_AT_PERMIT,
+    gang_from_pod_group,
+    gang_name,
+    parse_gang_pod,
+    parse_topology_index,
+)
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology, build_tree, order_layers
 
-__all__ = ["Job", "JobTable", "gang_state", "network_tree"]
+__all__ = ["Job", "JobTable", "ended_members", "gang_state", "network_tree", "rank_of"]
+
+NOBODY: Final[immutabledict[str, int]] = immutabledict()
+NO_UIDS: Final[immutabledict[str, str]] = immutabledict()
 
 
 def _gang_pod(pod: Pod) -> GangPod:
@@ -33,7 +52,7 @@ def _gang_pod(pod: Pod) -> GangPod:
         labels=pod.labels,
         annotations=pod.annotations,
         created=created,
-        node_name=pod.node_name or "",
+        node_name="" if WAITS_AT_PERMIT in pod.annotations else pod.node_name or "",
         terminated=pod.finished,
     ).pod
 
@@ -45,8 +64,9 @@ def gang_state(snapshot: ClusterSnapshot) -> GangState:
     change, and those of thousands of gangs are no concern of one pod.
     """
     groups = [gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)]
-    running = snapshot.derived(_running_members, _running_again).values()
-    members = [*chain.from_iterable(running), *_members(snapshot.pending)]
+    candidates = (*running_members(snapshot), *ended_members(snapshot), *snapshot.pending)
+    members = [pod for pod in candidates if gang_name(pod.labels, pod.annotations)]
+    held = {str(pod.key) for pod in members if WAITS_AT_PERMIT in pod.annotations}
     pods = [_gang_pod(pod) for pod in sorted(members, key=lambda one: one.key)]
     home = _Families([*groups, *(pod.config for pod in pods if pod.config is not None)])
     parts: dict[str, GangState] = {}
@@ -56,10 +76,25 @@ def gang_state(snapshot: ClusterSnapshot) -> GangState:
     for pod in pods:
         name = home.of(pod.gang_id)
         parts[name] = add_pod(parts.get(name, GangState()), pod).state
+    for pod in pods:
+        if pod.key in held:
+            name = home.of(pod.gang_id)
+            step = permit(parts[name], pod, now=0)
+            parts[name] = step.state
+            if step.code is Code.SUCCESS:
+                for one in pods:
+                    if one.key in (pod.key, *step.released):
+                        parts[name] = post_bind(parts[name], one).state
     return GangState(
         gangs=immutabledict({key: one for part in parts.values() for key, one in part.gangs.items()}),
         groups=immutabledict({key: one for part in parts.values() for key, one in part.groups.items()}),
     )
+
+
+def ended_members(snapshot: ClusterSnapshot) -> tuple[Pod, ...]:
+    """Members of gangs that ran to their end and still exist: they count as bound, and hold nothing."""
+    ended = (pod for pod in snapshot.of(Pod) if pod.finished and pod.node_name)
+    return tuple(pod for pod in ended if gang_name(pod.labels, pod.annotations))
 
 
 class _Families:
@@ -79,33 +114,6 @@ class _Families:
         return gang_id
 
 
-def _members(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    return tuple([pod for pod in pods if gang_name(pod.labels, pod.annotations)])
-
-
-def _running_members(snapshot: ClusterSnapshot) -> dict[int, tuple[Pod, ...]]:
-    """Members of gangs by the row of their node; only nodes that have some."""
-    found = ((row, _members(state.pods)) for row, state in enumerate(snapshot.nodes))
-    return {row: pods for row, pods in found if pods}
-
-
-def _running_again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
-    value: dict[int, tuple[Pod, ...]],
-    snapshot: ClusterSnapshot,
-) -> dict[int, tuple[Pod, ...]]:
-    del records
-    changed = snapshot.changed_rows(nodes)
-    found = dict(value) if changed else value
-    for row in changed:
-        found.pop(row, None)
-        pods = _members(snapshot.nodes[row].pods)
-        if pods:
-            found[row] = pods
-    return found
-
-
 def network_tree(snapshot: ClusterSnapshot) -> NetworkTopology | None:
     """Build the network's tree of all nodes; ``None`` without a ClusterNetworkTopology named ``default``.
 
@@ -122,6 +130,40 @@ def network_tree(snapshot: ClusterSnapshot) -> NetworkTopology | None:
 
 
 @attrs.frozen(kw_only=True)
+class GroupTree:
+    """One of Kubernetes' own groups within a job.
+
+    Parameters
+    ----------
+    id, name
+        Of the group; the leaves are the job's gangs.
+    least
+        Members, or children, that must succeed.
+    key
+        Label of which everybody below needs one value; empty for none.
+    children
+        Groups below, in their order; none for a leaf.
+    """
+
+    id: str
+    name: str
+    least: int
+    key: str = ""
+    children: tuple[GroupTree, ...] = ()
+
+    @property
+    def leaves(self) -> tuple[GroupTree, ...]:
+        """The leaves below, in order; itself if it is one."""
+        return tuple(chain.from_iterable(one.leaves for one in self.children)) if self.children else (self,)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The labels of itself and everybody below, each once."""
+        below = chain.from_iterable(one.keys for one in self.children)
+        return tuple(dict.fromkeys(key for key in (self.key, *below) if key))
+
+
+@attrs.frozen(kw_only=True)
 class Job:
     """Pods that are decided together: the members of a gang group that are asked about.
 
@@ -134,16 +176,42 @@ class Job:
     members
         Pending members by gang id, in rank order where they have ranks, else in queue order.
     bound
-        Nodes of the members that run, by gang id; one entry each.
+        Nodes of the members that run or keep a place at Permit, by gang id; one entry each.
+    waiting
+        How many of these keep a place at Permit, by gang id.
+    ended
+        Members that ran to their end and still exist, by gang id.
+    satisfied
+        A member of the group has been bound once.
     refusal
         Why the group may not start at all, such as too few members; empty for none.
+    waits_for
+        What the group waits for before it is tried, such as a closed gate of a member; empty for none.
+    tree
+        How its gangs hang together where they are Kubernetes' own groups; ``None`` where every gang has to
+        reach its minimum.
     """
 
     name: str
     gangs: Mapping[str, Gang]
     members: Mapping[str, tuple[Pod, ...]]
     bound: Mapping[str, tuple[str, ...]]
+    waiting: Mapping[str, int] = NOBODY
+    ended: Mapping[str, int] = NOBODY
+    satisfied: bool = False
     refusal: str = ""
+    waits_for: str = ""
+    tree: GroupTree | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Nobody of it is tried."""
+        return bool(self.refusal or self.waits_for)
+
+    @property
+    def by_labels(self) -> bool:
+        """It is a gang by labels and annotations, not a group of Kubernetes itself."""
+        return not any(gang.source is GangSource.SCHEDULING_GROUP for gang in self.gangs.values())
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -164,8 +232,33 @@ class Job:
     def least(self, gang_id: str) -> int:
         """Give how many of a gang's members that wait have to be placed at least."""
         gang = self.gangs[gang_id]
-        running = 0 if gang.match_policy == MatchPolicy.ONLY_WAITING else len(self.bound[gang_id])
-        return max(0, gang.min_available - running)
+        if gang.match_policy == MatchPolicy.ONCE_SATISFIED and self.satisfied:
+            return 0
+        counted = self.waiting.get(gang_id, 0)
+        if gang.match_policy != MatchPolicy.ONLY_WAITING:
+            counted = len(self.bound[gang_id]) + self.ended.get(gang_id, 0)
+        return max(0, gang.min_available - counted)
+
+    def lacking(self) -> str:
+        """Name a gang that has fewer members to place than it needs; empty for none."""
+        if self.tree is not None:
+            return ""
+        for name, pods in self.members.items():
+            if len(pods) < self.least(name):
+                return f'gang "{name}" needs {self.least(name)} more members at once, and {len(pods)} wait'
+        return ""
+
+
+def _tree_of(groups: GroupTable, group: str) -> GroupTree:
+    node = groups.nodes[group]
+    below = () if node.leaf else groups.children.get(group, ())
+    children = tuple(_tree_of(groups, child) for child in below)
+    return GroupTree(id=group, name=node.name, least=node.least, key=node.key, children=children)
+
+
+def gang_id_of(pod: Pod) -> str:
+    """Give the id of a pod's gang; that of a pod without a gang ends in a slash."""
+    return f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}"
 
 
 def rank_of(pod: Pod) -> int | None:
@@ -179,8 +272,9 @@ def rank_of(pod: Pod) -> int | None:
 class JobTable:
     """The gangs of a snapshot, ready to be asked which pods go together."""
 
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, *, group_preemption: bool | None = None) -> None:
         self._snapshot = snapshot
+        self._group_preemption = group_preemption
         self._state: GangState = snapshot.once(gang_state)
         self._nodes: dict[str, list[str]] = {}
         if self._state.gangs:
@@ -188,9 +282,14 @@ class JobTable:
                 gang = gang_name(pod.labels, pod.annotations)
                 if gang:
                     self._nodes.setdefault(f"{pod.namespace}/{gang}", []).append(str(pod.node_name))
+        self._repairing: dict[PodKey, str] = {}
+        self._ended = Counter(gang_id_of(pod) for pod in ended_members(snapshot))
 
     def turns(self, queue: Iterable[Pod]) -> Iterator[Pod | Job]:
-        """Give single pods and jobs in queue order; a job comes when its first member would."""
+        """Give single pods and jobs in queue order; a job comes when its first member would.
+
+        Members of a gang that has started before, and is not gathered, come as pods of their own.
+        """
         waiting = list(queue)
         by_gang: dict[str, list[Pod]] = {}
         names = [gang_name(pod.labels, pod.annotations) for pod in waiting]
@@ -198,13 +297,80 @@ class JobTable:
             if gang:
                 by_gang.setdefault(f"{pod.namespace}/{gang}", []).append(pod)
         taken: set[str] = set()
+        grouped: dict[str, list[Pod]] = {}
+        for pod in waiting:
+            if pod.scheduling_group is not None:
+                grouped.setdefault(leaf_id(pod), []).append(pod)
         for pod, gang in zip(waiting, names, strict=True):
-            if not gang:
+            if pod.scheduling_group is not None:
+                leaf = leaf_id(pod)
+                if leaf not in taken:
+                    job = self._group_job(pod, gang, grouped)
+                    taken.update(job.members)
+                    yield job
+            elif not gang:
+                yield pod
+            elif self._alone(f"{pod.namespace}/{gang}"):
+                self._repairing[pod.key] = f"{pod.namespace}/{gang}"
                 yield pod
             elif (gang_id := f"{pod.namespace}/{gang}") not in taken:
                 job = self._job(gang_id, pod, by_gang)
                 taken.update(job.members)
                 yield job
+
+    @property
+    def groups(self) -> GroupTable:
+        """Kubernetes' own groups."""
+        return self._snapshot.once(group_table)
+
+    def _group_job(self, first: Pod, gang: str, asked: Mapping[str, list[Pod]]) -> Job:
+        """Make the job of a tree of Kubernetes' own groups; of the pod's leaf where the tree has a gap."""
+        groups, leaf = self.groups, leaf_id(first)
+        missing = groups.missing(first)
+        root = leaf if missing else groups.root_of(leaf)
+        leaves = groups.leaves(root)
+        refusal, waits_for, tree = "", missing, None
+        if gang and first.scheduling_group is not None:
+            named = first.scheduling_group.pod_group
+            refusal = f'the pod is in gang "{gang}" by its labels and in group "{named}": which one is meant?'
+        elif not missing:
+            waits_for = groups.gate(root)
+            refusal = groups.malformed(root, own_policy=self._group_preemption)
+            tree = _tree_of(groups, root)
+        known = ((name, groups.nodes.get(name)) for name in leaves)
+        return Job(
+            name=root,
+            gangs={
+                name: Gang(
+                    id=name,
+                    source=GangSource.SCHEDULING_GROUP,
+                    initialised=True,
+                    min_available=1 if node is None else node.least,
+                    match_policy=MatchPolicy.WAITING_AND_RUNNING,
+                )
+                for name, node in known
+            },
+            members={name: tuple(asked.get(name, ())) for name in leaves},
+            bound={name: tuple(str(pod.node_name) for pod in groups.bound.get(name, ())) for name in leaves},
+            refusal="" if waits_for else refusal,
+            waits_for=waits_for,
+            tree=tree,
+        )
+
+    def placed(self, pod: PodKey) -> None:
+        """Take note that a pod that came alone has a node, or will have one."""
+        gang = self._repairing.get(pod)
+        if gang is not None:
+            self._nodes.setdefault(gang, []).append("")
+
+    def beyond_minimum(self, pod: PodKey) -> bool:
+        """Tell whether a pod that comes alone belongs to a gang that has as many members as it needs."""
+        gang = self._repairing.get(pod)
+        if gang is None:
+            return False
+        return (
+            len(self._nodes.get(gang, ())) + self._ended[gang] >= self._state.gangs[gang].gang.min_available
+        )
 
     def minimums(self) -> dict[str, int]:
         """Give the minimum of every gang that is configured, by id."""
@@ -214,17 +380,36 @@ class JobTable:
             if record.gang.initialised
         }
 
+    def _alone(self, gang_id: str) -> bool:
+        """Tell whether members go one by one, like ordinary pods."""
+        record = self._state.gangs.get(gang_id)
+        return (
+            record is not None
+            and record.gang.initialised
+            and exempt(self._state, record)
+            and not any(gang.topology_spec is not None for gang in self._group(record).values())
+        )
+
+    def _waiting(self, gang_id: str) -> Mapping[str, str]:
+        record = self._state.gangs.get(gang_id)
+        return NO_UIDS if record is None else record.waiting
+
+    def _group(self, record: GangRecord) -> dict[str, Gang]:
+        known = self._state.gangs
+        return {name: known[name].gang for name in record.gang.group if name in known}
+
     def _job(self, gang_id: str, first: Pod, by_gang: Mapping[str, list[Pod]]) -> Job:
         record = self._state.gangs.get(gang_id)
-        group = (gang_id,) if record is None else record.gang.group
-        known = {name: self._state.gangs[name].gang for name in group if name in self._state.gangs}
-        gangs = known or {gang_id: Gang(id=gang_id)}
+        gangs = (self._group(record) if record is not None else {}) or {gang_id: Gang(id=gang_id)}
         refusal = self._refusal(first)
         return Job(
             name=",".join(sorted(gangs)),
             gangs=gangs,
             members={name: tuple(by_gang.get(name, ())) for name in sorted(gangs)},
             bound={name: tuple(self._nodes.get(name, ())) for name in sorted(gangs)},
+            waiting={name: len(self._waiting(name)) for name in sorted(gangs)},
+            ended={name: self._ended[name] for name in sorted(gangs)},
+            satisfied=record is not None and self._state.group_of(record).satisfied,
             refusal=refusal,
         )
 

@@ -41,6 +41,8 @@ class Outline:
     shape_of: Mapping[str, int]
     rows: IntVector
     """Row of each node of the tree."""
+    scores: IntMatrix
+    """What a member of each shape is worth on every node of the tree, before any is there."""
 
     @cached_property
     def pod_of(self) -> Mapping[str, Pod]:
@@ -65,8 +67,15 @@ def outline_of(
             return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
         shape_of[str(pod.key)] = numbers.setdefault(id(scheduling_class), len(numbers))
         classes[id(scheduling_class)] = scheduling_class
-    rows = np.array([workspace.layout.row_of[name] for name in tree.nodes], np.int64)
-    return Outline(tuple(pods), tuple(classes.values()), shape_of, rows)
+    names = workspace.layout.names
+    if tree.nodes == names:
+        rows = np.arange(len(names), dtype=np.int64)
+    else:
+        rows = np.array([workspace.layout.row_of[name] for name in tree.nodes], np.int64)
+    scores = np.zeros((len(classes), len(rows)), np.int64)
+    for number, one in enumerate(classes.values()):
+        scores[number] = np.maximum(0, one.totals(one.feasible()))[rows]
+    return Outline(tuple(pods), tuple(classes.values()), shape_of, rows, scores)
 
 
 def offers_of(outline: Outline) -> IntMatrix:
@@ -106,7 +115,8 @@ def demand_of(
     return GangDemand(
         roles=roles,
         shapes=tuple(
-            Shape(slots=slots, request=request) for slots, request in zip(offers, requests, strict=True)
+            Shape(slots=slots, request=request, scores=scores)
+            for slots, request, scores in zip(offers, requests, outline.scores, strict=True)
         ),
         free=free,
         spec=spec,
@@ -196,7 +206,6 @@ def bind_plan(
     by_node: dict[str, list[str]] = {}
     for key, node in nodes.items():
         by_node.setdefault(node, []).append(key)
-    positions = {int(row): position for position, row in enumerate(outline.rows)}
     decisions: dict[PodKey, PodDecision] = {}
     for node, keys in by_node.items():
         row = workspace.layout.row_of[node]
@@ -205,7 +214,8 @@ def bind_plan(
         if isinstance(found, Unschedulable):
             return found
         if isinstance(found, int):
-            return Barred(positions[row], binder.least_refused(keys, found))
+            position = int(np.flatnonzero(outline.rows == row)[0])
+            return Barred(position, binder.least_refused(keys, found))
         decisions |= found
     return decisions
 
@@ -280,11 +290,12 @@ class _NodeBinder:
         decisions: dict[PodKey, PodDecision] = {}
         for number, key in enumerate(keys):
             pod = self.outline.pod_of[key]
-            refused = self.outline.classes[self.outline.shape_of[key]].refuse()
+            scheduling_class = self.outline.classes[self.outline.shape_of[key]]
+            refused = scheduling_class.refuse()
             if refused is not None:
                 nodes = len(self.workspace.layout.names)
                 return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
-            decision = place_there(self.workspace, self.plugins, pod, self.row)
+            decision = place_there(self.workspace, self.plugins, pod, self.row, scheduling_class)
             if decision is None:
                 return number
             decisions[pod.key] = decision

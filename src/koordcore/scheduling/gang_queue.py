@@ -29,9 +29,11 @@ from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import JobPlan, JointPlan, PodDecision, Unschedulable
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
-from koordcore.scheduling.gang import finish, flat_tree, marked, place_job
+from koordcore.scheduling.gang import place_job
 from koordcore.scheduling.gang_groups import Job, network_tree
 from koordcore.scheduling.gang_input import Barred, Outline, bind_plan, demand_of, offers_of, outline_of
+from koordcore.scheduling.group_plans import flat_tree
+from koordcore.scheduling.outcomes import finish, marked
 
 __all__ = ["JointTurns"]
 
@@ -89,13 +91,14 @@ class JointTurns:
         return self._settled.get(job.name)
 
     def _takes_nothing(self, job: Job) -> bool:
-        return bool(job.refusal) or any(pod.gated for pod in job.pods)
+        return job.stopped or any(pod.gated for pod in job.pods)
 
     def _joins(self, job: Job) -> bool:
         """Tell whether a job can be planned with others: all or nothing, and free to go anywhere."""
         return (
             not self._takes_nothing(job)
             and job.strict
+            and (job.tree is None or not (job.tree.children or job.tree.key))
             and (job.spec is not None or self._whole)
             and sum(job.least(name) for name in job.members) > 0
             and not any(pod.nominated_node for pod in job.pods)

@@ -88,9 +88,11 @@ def refused_by_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod:
         return scheduling_class.failure(pod)
 
 
-def place_there(workspace: Workspace, plugins: PluginSet, pod: Pod, row: int) -> Bound | None:
-    """Place a pod on one node; ``None`` where the node does not take it."""
-    scheduling_class = plugins.class_of(pod)
+def place_there(
+    workspace: Workspace, plugins: PluginSet, pod: Pod, row: int, own: SchedulingClass | None = None
+) -> Bound | None:
+    """Place a pod on one node; ``None`` where the node does not take it. Its class may be known already."""
+    scheduling_class = plugins.class_of(pod) if own is None else own
     if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
         return None
     feasible = feasible_nodes(plugins, scheduling_class, pod)

@@ -8,7 +8,7 @@ does not take its members is planned around.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -70,6 +70,7 @@ class Preemptor:
     ) -> None:
         self._workspace, self._plugins = workspace, plugins
         self._rules, self._limits = rules, limits
+        self._table = table
         self._minimums = table.minimums()
         known = (one for one in plugins.plugins if isinstance(one, ReservationPlugin))
         self._reserving = any(one.args.enable_preemption for one in known)
@@ -80,7 +81,12 @@ class Preemptor:
         """Make room for a pod without a gang, or for a reservation that may preempt."""
         if is_reserve_pod(pod) and not self._reservation_may(pod):
             return None
-        return self._preempt(identify_job(pod), None, ())
+        if self._rules.members is Members.MINIMUM and self._table.beyond_minimum(pod.key):
+            return None
+        found = self._preempt(identify_job(pod), None, ())
+        if found:
+            self._table.placed(pod.key)
+        return found
 
     def _reservation_may(self, pod: Pod) -> bool:
         """One without a priority of its own ranks above everything: then the policy has to say so."""
@@ -99,10 +105,21 @@ class Preemptor:
             About its members.
         """
         placed = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
+        if job.tree is not None:
+            # Who starts now evicts nobody now: the rest may in the next cycle.
+            return [] if placed else self._for_groups(job)
         bound = [node for nodes in job.bound.values() for node in nodes]
         found: list[Nominated] = []
         if job.pods and not placed:
             least = {name: job.least(name) for name in job.members}
+            if not any(least.values()) and self._rules.members is not Members.EACH:
+                # It has started: who is missing from its minimum is worth an eviction for itself.
+                for gang, pods in job.members.items():
+                    missing = job.gangs[gang].min_available - len(job.bound[gang])
+                    for pod in pods[: max(0, missing)]:
+                        nearby = [*bound, *(one.node for one in found)]
+                        found += self._preempt(identify_job(pod), job.spec, nearby) or ()
+                return found
             trigger = min(job.pods, key=lambda pod: (pod.priority, pod.key))
             identified = identify_job(trigger, group=tuple(job.members), pending=job.pods, minimums=least)
             found += self._preempt(identified, job.spec, bound) or ()
@@ -119,10 +136,30 @@ class Preemptor:
                 found += self._preempt(one, job.spec, [*bound, *there.values()]) or ()
         return found
 
+    def _for_groups(self, job: Job) -> list[Nominated]:
+        """Make room for Kubernetes' own groups: for as many of them as could start at all."""
+        from koordcore.scheduling.group_preemption import aim  # only who has such groups pays for them
+
+        def aimed(problem: PreemptionProblem, runs: DryRuns) -> PreemptionProblem | None:
+            with runs.without([PodKey(*key.split("/", 1)) for key in problem.candidates.keys]):
+                return aim(self._workspace, self._plugins, job, problem, self._limits)
+
+        identified = PreemptingJob(
+            preemptor=job.name,
+            trigger=min(job.pods, key=lambda pod: (pod.priority, pod.key)),
+            pending=job.pods,
+            parts=immutabledict({name: (pods, 0) for name, pods in job.members.items()}),
+        )
+        return self._preempt(identified, None, (), aimed) or []
+
     # -- planning --------------------------------------------------------------------------------------
 
     def _preempt(
-        self, job: PreemptingJob, spec: NetworkTopologySpec | None, bound: Sequence[str]
+        self,
+        job: PreemptingJob,
+        spec: NetworkTopologySpec | None,
+        bound: Sequence[str],
+        aimed: Callable[[PreemptionProblem, DryRuns], PreemptionProblem | None] | None = None,
     ) -> list[Nominated] | None:
         members, trigger = job.pending, job.trigger
         if any(pod.gated for pod in members) or not self._workspace.layout.names:
@@ -135,7 +172,10 @@ class Preemptor:
         pods = {str(pod.key): pod for pod in members}
         leaving = leaving_pods(self._workspace.snapshot, trigger, self._gone)
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
-        problem = self._problem(trigger, job.parts, spec, bound)
+        asked = self._problem(trigger, job.parts, spec, bound)
+        problem = asked if aimed is None else aimed(asked, runs)
+        if problem is None:
+            return None
         if any(isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()):
             # Mostly amounts tell enough; to count cards and CPUs on emptied nodes takes far longer.
             plan = self._plan(problem, runs, rounds=1)

@@ -16,7 +16,7 @@ from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
-from koordcore.protocol.gang import binding_annotations, gang_name
+from koordcore.protocol.gang import WAITS_AT_PERMIT, binding_annotations, gang_name
 from koordcore.reservations.lifecycle import made_available, synced
 from koordcore.reservations.state import reserve_pod
 from koordcore.scheduling.gang_groups import Job, JobTable
@@ -125,13 +125,16 @@ class Stream:
         return step
 
     def placed(self, pod: Pod, cycle: Cycle, decision: Bound) -> dict[str, Any]:
-        self.snapshot = self.snapshot.assume(bind(pod, decision))
+        job = self.job_of(pod) if self.held else None
+        there = bind(pod, decision)
+        self.snapshot = self.snapshot.assume(
+            there.at(there.node_name, annotations={WAITS_AT_PERMIT: "true"}) if cycle.waits else there
+        )
         step = chosen(cycle, decision)
         if cycle.waits:
             self.held[pod.key] = decision
             return step | {"permit": "Wait"}
         together = len(self.held) + 1
-        job = self.job_of(pod) if self.held else None
         marks: dict[str, str] = {}
         if job is not None:
             internal = binding_annotations(tuple(sorted(job.gangs)), together)

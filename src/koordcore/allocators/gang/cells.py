@@ -224,14 +224,14 @@ class CellMaker:
 
 
 def member_classes(demands: Sequence[GangDemand], copies: Mapping[int, int]) -> tuple[MemberClass, ...]:
-    """List the classes of every gang; roles that gather on their own are told apart.
+    """List the classes of every gang; roles with a wish of their own are told apart.
 
     ``copies`` says which gangs stand for several that are alike.
     """
     counts: dict[tuple[int, int, int], int] = {}
     for gang, demand in enumerate(demands):
         for number, role in enumerate(demand.roles):
-            own = number if role.must_layer else -1
+            own = demand.alike[number] if demand.apart[number] else -1
             for member in role.members:
                 key = (gang, member.shape, own)
                 counts[key] = counts.get(key, 0) + 1

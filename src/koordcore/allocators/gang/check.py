@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from koordcore.allocators.gang.demand import GangDemand, Role
+from koordcore.allocators.gang.demand import GangDemand, IntVector, Role
 from koordcore.topology.gathering import gathering_violations
 from koordcore.topology.network import NetworkTopology
 
@@ -74,18 +74,62 @@ def _node_broken(demand: GangDemand, node: str, row: int, held: Counter[int]) ->
 
 
 def _roles_broken(tree: NetworkTopology, demand: GangDemand, nodes: Mapping[str, str]) -> list[str]:
-    broken, reached = [], 0
+    broken, reached = _units_broken(demand, nodes), 0
     partial = demand.min_roles is not None and demand.min_roles < len(demand.roles)
     for role in demand.roles:
         placed = [nodes[member.key] for member in role.members if member.key in nodes]
         enough = len(placed) >= role.min_available
         reached += enough
-        if not enough and (placed or not partial):
+        if not enough and (placed or not (partial or role.unit >= 0)):
             broken.append(f"{role.name} has {len(placed)} members of at least {role.min_available}")
         broken += _role_gather(tree, role, placed)
+        broken += _home_broken(tree, role.name, role.home, role.fixed, placed)
+    for number, unit in enumerate(demand.units):
+        below = [
+            nodes[member.key]
+            for index, role in enumerate(demand.roles)
+            if number in demand.above(index)
+            for member in role.members
+            if member.key in nodes
+        ]
+        broken += _home_broken(tree, unit.name, unit.home, unit.fixed, below)
     if partial and demand.min_roles is not None and reached < demand.min_roles:
         broken.append(f"{reached} roles of at least {demand.min_roles} reach their minimum")
     return broken
+
+
+def _units_broken(demand: GangDemand, nodes: Mapping[str, str]) -> list[str]:
+    """Below a unit that does not succeed nobody is placed; the topmost one has to."""
+    successes = [0] * len(demand.units)
+    for role in demand.roles:
+        if role.unit >= 0:
+            successes[role.unit] += role.started or any(member.key in nodes for member in role.members)
+    failed = set()
+    for number in range(len(demand.units) - 1, -1, -1):
+        unit = demand.units[number]
+        if successes[number] < unit.least:
+            failed.add(number)
+        elif unit.parent >= 0:
+            successes[unit.parent] += 1
+    broken = []
+    for number, role in enumerate(demand.roles):
+        above = [unit for unit in demand.above(number) if unit in failed]
+        if above and any(member.key in nodes for member in role.members):
+            unit = demand.units[above[0]]
+            broken.append(f"{role.name} starts although {unit.name} has fewer than {unit.least} parts")
+    if 0 in failed:
+        broken.append(f"{demand.units[0].name} has fewer than {demand.units[0].least} parts")
+    return broken
+
+
+def _home_broken(
+    tree: NetworkTopology, name: str, home: IntVector, fixed: int, placed: Sequence[str]
+) -> list[str]:
+    """All members of a group lie in one domain, that of the running ones where there are any."""
+    used = sorted({int(home[tree.node_index[node]]) for node in placed}) if len(home) else []
+    if len(used) > 1 or -1 in used or (fixed >= 0 and used not in ([], [fixed])):
+        return [f"{name}: members lie in the domains {used}, running ones in {fixed}"]
+    return []
 
 
 def _role_gather(tree: NetworkTopology, role: Role, placed: list[str]) -> list[str]:

@@ -27,6 +27,7 @@ __all__ = [
     "Member",
     "Role",
     "Shape",
+    "Unit",
     "deal",
     "natural_key",
     "rank_order",
@@ -74,6 +75,10 @@ def rank_order(members: Iterable[Member]) -> list[Member]:
     )
 
 
+def _no_count() -> IntVector:
+    return np.zeros(0, dtype=np.int64)
+
+
 @attrs.frozen(kw_only=True)
 class Role:
     """A gang of the group, or a sub-group of a gang: members that need a minimum of their own.
@@ -88,12 +93,48 @@ class Role:
         How many of them must be placed at least (bound members already subtracted).
     must_layer
         Layer of which the role's members share one domain; empty for no wish of its own.
+    unit
+        Position of the unit that it is part of; -1 for none: then its minimum always binds.
+    started
+        Its minimum runs already, so that it counts as a success of its unit whoever else comes.
+    home
+        Domain of every node, -1 where no member may go, shape (nodes,): all members share one of them,
+        whatever the layers are. Empty for anywhere.
+    fixed
+        Domain of ``home`` that running members are in; -1 for none.
     """
 
     name: str
     members: tuple[Member, ...]
     min_available: int
     must_layer: str = ""
+    unit: int = -1
+    started: bool = False
+    home: IntVector = attrs.field(factory=_no_count, eq=False)
+    fixed: int = -1
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Unit:
+    """A group of groups: enough of its parts succeed, or none of them starts.
+
+    Parameters
+    ----------
+    name
+        Of the group.
+    least
+        How many of the roles and units directly below must succeed.
+    parent
+        Position of the unit that it is part of, an earlier one; -1 for the topmost, of which there is one.
+    home, fixed
+        As of a role; for all roles below.
+    """
+
+    name: str
+    least: int
+    parent: int = -1
+    home: IntVector = attrs.field(factory=_no_count)
+    fixed: int = -1
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -107,14 +148,14 @@ class Shape:
         filters and allocators, 0 where it may not run.
     request
         Amounts of the countable resources, shape (R,); needed where several shapes compete.
+    scores
+        What a member is worth on each node before any of them is there, shape (nodes,); settles what is equal
+        otherwise. Empty for no preference.
     """
 
     slots: IntVector
-    request: IntVector = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
-
-
-def _no_count() -> IntVector:
-    return np.zeros(0, dtype=np.int64)
+    request: IntVector = attrs.field(factory=_no_count)
+    scores: IntVector = attrs.field(factory=_no_count)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -141,6 +182,9 @@ class GangDemand:
         Names of the rows of ``free``, for the texts of a failure.
     barred
         Pairs of node position and members per shape that the node does not take together, nor with more.
+    units
+        Groups of the roles, parents first; empty where every role has to reach its minimum. With units the
+        number of roles that start comes before the number of members.
 
     Raises
     ------
@@ -157,6 +201,7 @@ class GangDemand:
     min_roles: int | None = None
     resources: tuple[str, ...] = ()
     barred: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    units: tuple[Unit, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         keys = [member.key for role in self.roles for member in role.members]
@@ -186,15 +231,63 @@ class GangDemand:
     @property
     def least(self) -> int:
         """Members that must be placed at least: of every role that has to take part, its minimum."""
+        if self.units:
+            return max(1, self._least_of(0))
         minimums = sorted(max(0, role.min_available) for role in self.roles)
         return sum(minimums if self.min_roles is None else minimums[: self.min_roles])
+
+    def _least_of(self, unit: int) -> int:
+        parts = [
+            0 if role.started else max(1, role.min_available) for role in self.roles if role.unit == unit
+        ]
+        parts += [self._least_of(number) for number, below in enumerate(self.units) if below.parent == unit]
+        return sum(sorted(parts)[: self.units[unit].least])
+
+    def above(self, role: int) -> tuple[int, ...]:
+        """List the units that a role is part of, from the nearest up."""
+        found, unit = [], self.roles[role].unit
+        while unit >= 0:
+            found.append(unit)
+            unit = self.units[unit].parent
+        return tuple(found)
+
+    @cached_property
+    def apart(self) -> tuple[bool, ...]:
+        """Which roles have a wish of their own, so that their members are told from those of others."""
+        return tuple(
+            bool(
+                role.must_layer or len(role.home) or any(len(self.units[u].home) for u in self.above(number))
+            )
+            for number, role in enumerate(self.roles)
+        )
+
+    @cached_property
+    def alike(self) -> tuple[int, ...]:
+        """For each role the first that only names tell from it: whole ones that share a layer, without units'
+        homes and running members; itself for others.
+        """  # noqa: D205 - one thought
+        first: dict[object, int] = {}
+        found = []
+        for number, role in enumerate(self.roles):
+            whole = role.must_layer and role.members and role.min_available >= len(role.members)
+            alone = not len(role.home) and not any(len(self.units[unit].home) for unit in self.above(number))
+            shapes = tuple(sorted(member.shape for member in role.members))
+            kind = (role.must_layer, role.unit, shapes) if whole and alone and not role.started else number
+            found.append(first.setdefault(kind, number))
+        return tuple(found)
+
+    @cached_property
+    def copies(self) -> tuple[int, ...]:
+        """How many roles each role stands for: those that it is the first of."""
+        return tuple(self.alike.count(number) for number in range(len(self.roles)))
 
     @property
     def uniform(self) -> bool:
         """All members are interchangeable and no role has a wish of its own."""
         return (
             len({member.shape for role in self.roles for member in role.members}) <= 1
-            and all(not role.must_layer for role in self.roles)
+            and not any(self.apart)
+            and not self.units
             and self.min_roles in (None, len(self.roles))
         )
 
@@ -210,9 +303,10 @@ class GangPlacement:
     left_out
         Members beyond the minimum that found no place, in rank order.
     certificate
-        The objective: members placed (negated), then domains opened per layer of ``objective_layers``, then
-        how far the used domains are from the pods to be near to, then the offer slots of the used domains,
-        both from the nodes up.
+        The objective: with units the roles that start (negated), then members placed (negated), then domains
+        opened per layer of ``objective_layers``, then how far the used domains are from the pods to be near
+        to, then the offer slots of the used domains, both from the nodes up, then for interchangeable members
+        the sum of their scores (negated) where scores tell nodes apart.
     objective_layers
         Layers in the order in which their domains are counted.
     domains

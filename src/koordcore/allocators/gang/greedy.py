@@ -7,6 +7,7 @@ first, big members first. It may miss placements that exist; the solver does not
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -54,6 +55,8 @@ class _Greedy:
     def run(self) -> dict[str, int] | None:
         """Place the roles; those that gather on their own one by one, the others together."""
         demand = self._terms.demand
+        if demand.units or any(len(role.home) for role in demand.roles):
+            return self._in_units()
         must = self._terms.must_depth or 0
         own = [role for role in demand.roles if role.must_layer]
         shared = [member for role in demand.roles if not role.must_layer for member in role.members]
@@ -74,6 +77,107 @@ class _Greedy:
     def _role(self, role: Role) -> dict[str, int] | None:
         depth = self._tree.depth_of(role.must_layer)
         return None if depth is None else self._gather(list(role.members), depth)
+
+    # -- groups of groups ------------------------------------------------------------------------------
+
+    def _in_units(self) -> dict[str, int] | None:
+        """Place minimums part by part, each unit in the first of its domains where enough parts succeed."""
+        demand = self._terms.demand
+        if self._terms.must_depth:
+            return None
+        everywhere = np.ones(self._slots.shape[1], dtype=np.bool_)
+        placed: dict[str, int] = {}
+        inside: dict[int, NDArray[np.bool_]] = {}
+        if demand.units:
+            able = self._unit(0, everywhere, placed, inside)
+        else:
+            able = all(self._least(n, everywhere, placed, inside) for n in range(len(demand.roles)))
+        if not able:
+            return None
+        for number, mask in sorted(inside.items()):
+            rest = [m for m in demand.roles[number].members if m.key not in placed]
+            self._some(rest, mask, placed)
+        return placed if placed else None
+
+    def _unit(
+        self,
+        unit: int,
+        mask: NDArray[np.bool_],
+        placed: dict[str, int],
+        inside: dict[int, NDArray[np.bool_]],
+    ) -> bool:
+        """Let enough parts of a unit succeed; what was placed for one that fails is taken back."""
+        demand, own = self._terms.demand, self._terms.demand.units[unit]
+        for here in _domains(own.home, own.fixed, mask):
+            left, slots, before, places = self._left.copy(), self._slots.copy(), dict(placed), dict(inside)
+            done = sum(
+                self._least(number, here, placed, inside)
+                for number, role in enumerate(demand.roles)
+                if role.unit == unit
+            )
+            done += sum(
+                self._unit(number, here, placed, inside)
+                for number, below in enumerate(demand.units)
+                if below.parent == unit
+            )
+            if done >= own.least:
+                return True
+            self._left, self._slots = left, slots
+            placed.clear()
+            placed.update(before)
+            inside.clear()
+            inside.update(places)
+        return False
+
+    def _least(
+        self,
+        number: int,
+        mask: NDArray[np.bool_],
+        placed: dict[str, int],
+        inside: dict[int, NDArray[np.bool_]],
+    ) -> bool:
+        """Place the minimum of a role in one of its domains."""
+        role = self._terms.demand.roles[number]
+        wanted = 0 if role.started else role.min_available
+        for here in _domains(role.home, role.fixed, mask):
+            left, slots = self._left.copy(), self._slots.copy()
+            found: dict[str, int] = {}
+            # Big members come first, so that small ones can still fill what they leave.
+            big = sorted(rank_order(role.members), key=lambda m: self._big_first.index(m.shape))
+            self._some(big if wanted else (), here, found, wanted)
+            if len(found) >= wanted:
+                placed |= found
+                inside[number] = here
+                return True
+            self._left, self._slots = left, slots
+        return False
+
+    def _some(
+        self,
+        members: Iterable[Member],
+        mask: NDArray[np.bool_],
+        placed: dict[str, int],
+        most: int | None = None,
+    ) -> None:
+        """Put members on nodes of a mask, up to so many, each node being filled before the next."""
+        by_shape: dict[int, list[Member]] = {}
+        for member in members:
+            by_shape.setdefault(member.shape, []).append(member)
+        for shape, ones in by_shape.items():
+            request = self._requests[shape]
+            waiting = ones if most is None else ones[: max(0, most - len(placed))]
+            for node in np.flatnonzero(mask & (self._slots[shape] > 0)).tolist():
+                if not waiting:
+                    break
+                room = int(self._slots[shape, node])
+                for row in np.flatnonzero(request > 0):
+                    room = min(room, int(self._left[row, node] // request[row]))
+                for member in waiting[: max(0, room)]:
+                    placed[member.key] = node
+                taken = min(len(waiting), max(0, room))
+                self._left[:, node] -= request * taken
+                self._slots[shape, node] -= taken
+                waiting = waiting[taken:]
 
     def _gather(self, members: list[Member], highest: int) -> dict[str, int] | None:
         """Find the deepest domain, not above depth ``highest``, that takes all members."""
@@ -178,3 +282,11 @@ class _Greedy:
                 placed[key] = node
             del waiting[shape][:count]
         return placed
+
+
+def _domains(home: IntVector, fixed: int, mask: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+    """List the domains within a mask that may be chosen; the mask itself where there is no choice."""
+    if not len(home):
+        return [mask]
+    numbers = [fixed] if fixed >= 0 else np.unique(home[mask & (home >= 0)]).tolist()
+    return [mask & (home == number) for number in numbers]

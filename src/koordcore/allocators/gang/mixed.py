@@ -162,8 +162,9 @@ class _Search:
         usable = usable | (terms.bound[terms.tree.first_node :] > 0)
         model = GangModel(terms.tree, [terms], usable=usable)
         plan = model.stages([0], self.floors)
-        fixed = len(self.floors) + 1
-        for stage, most in zip(plan.stages[:fixed], (-size, *self.floors), strict=True):
+        counts = (*started_of(terms.demand, None), -size)
+        fixed = len(counts) + len(self.floors)
+        for stage, most in zip(plan.stages[:fixed], (*counts, *self.floors), strict=True):
             model.program.require(stage.terms, at_most=most)
         budget = attrs.evolve(self.left, deterministic_time=self.left.deterministic_time / 2)
         outcome = solve(
@@ -174,7 +175,7 @@ class _Search:
         if not outcome.solved:
             return outcome.status, None
         rest = attrs.evolve(plan, stages=plan.stages[fixed:], spans=plan.spans[fixed:])
-        bound = (-size, *self.floors, *rest.unpack(outcome.bound))
+        bound = (*counts, *self.floors, *rest.unpack(outcome.bound))
         return outcome.status, placement_of(terms, name_members(model, 0, outcome.values), bound, self.left)
 
 
@@ -197,7 +198,7 @@ def class_counts(
     counts: dict[tuple[int, int], int] = {}
     shares: dict[tuple[int, int, int], int] = {}
     for number, role in enumerate(demand.roles):
-        own = number if role.must_layer else None
+        own = demand.alike[number] if demand.apart[number] else None
         for member in role.members:
             if member.key in placed:
                 kind = index[gang, member.shape, own]
@@ -209,21 +210,30 @@ def class_counts(
 
 def name_members(model: GangModel, gang: int, values: Sequence[int]) -> dict[str, str]:
     """Turn counts into members: in every class consecutive ranks go to neighbouring places."""
-    places = model.decode(values)
+    places, roles = model.decode(values), model.roles[gang]
+    demand = model.objectives[gang].demand
     nodes: dict[str, str] = {}
     for kind, c in enumerate(model.classes):
         if c.gang != gang:
             continue
-        chosen = [
-            member
-            for number, role in enumerate(model.objectives[gang].demand.roles)
-            if (gang, number, kind) in model.shares
-            for member in rank_order(m for m in role.members if m.shape == c.shape)[
-                : values[model.shares[gang, number, kind]]
-            ]
-        ]
         spots = [model.tree.nodes[node] for node, count in places[kind] for _ in range(count)]
-        nodes |= {member.key: spot for member, spot in zip(rank_order(chosen), spots, strict=True)}
+        if c.role in roles.herds:
+            # A domain holds whole roles, so that one role after the other finds its places together.
+            alike = [role for role, first in zip(demand.roles, demand.alike, strict=True) if first == c.role]
+            started = alike[: values[roles.herds[c.role]]]
+            chosen = [
+                m for role in started for m in rank_order(m for m in role.members if m.shape == c.shape)
+            ]
+        else:
+            chosen = rank_order(
+                member
+                for number, role in enumerate(demand.roles)
+                if (number, kind) in roles.shares
+                for member in rank_order(m for m in role.members if m.shape == c.shape)[
+                    : values[roles.shares[number, kind]]
+                ]
+            )
+        nodes |= {member.key: spot for member, spot in zip(chosen, spots, strict=True)}
     return nodes
 
 
@@ -244,7 +254,7 @@ def placement_of(
     counts = np.zeros(len(tree.nodes), dtype=np.int64)
     for node in nodes.values():
         counts[tree.node_index[node]] += 1
-    objective = terms.evaluate(counts)
+    objective = (*started_of(demand, nodes), *terms.evaluate(counts))
     if objective < bound:
         raise SolverError(f"the placement has objective {objective}, the proof says {bound}")
     certificate = Certificate.make_bounded(objective, bound)
@@ -275,10 +285,18 @@ def _evident(terms: Terms, nodes: Mapping[str, str], certificate: Certificate, l
     return found if found.objective == certificate.objective else certificate
 
 
+def started_of(demand: GangDemand, nodes: Mapping[str, str] | None) -> tuple[int, ...]:
+    """Count the roles that start, negated; all that may where no placement is given; empty without units."""
+    if not demand.units:
+        return ()
+    able = [role for role in demand.roles if not role.started and role.members]
+    return (-sum(nodes is None or any(m.key in nodes for m in role.members) for role in able),)
+
+
 def _most_placeable(tree: NetworkTopology, demand: GangDemand, limits: Limits) -> int:
     """Most members that fit when no minimum is asked for; -1 when that is not known."""
-    roles = tuple(attrs.evolve(role, min_available=0) for role in demand.roles)
-    relaxed = attrs.evolve(demand, roles=roles, min_roles=None)
+    roles = tuple(attrs.evolve(role, min_available=0, unit=-1) for role in demand.roles)
+    relaxed = attrs.evolve(demand, roles=roles, min_roles=None, units=())
     model = GangModel(tree, [terms_of(tree, relaxed, combined_slots(relaxed))])
     outcome = solve(model.program, model.stages([0]).stages[:1], limits=limits)
     return -outcome.objective[0] if outcome.status is OutcomeStatus.OPTIMAL else -1

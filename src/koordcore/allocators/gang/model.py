@@ -8,6 +8,7 @@ node with its amounts as constraints. Above the cells every gang has a switch pe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from koordcore._cpsat import Program, Stage, Terms
 from koordcore.allocators.gang.bounds import BoolVector, fewest_domains
 from koordcore.allocators.gang.cells import Cell, CellMaker, Kind, member_classes
 from koordcore.allocators.gang.objective import Terms as Objective
+from koordcore.allocators.gang.role_model import RoleModel
 from koordcore.allocators.gang.stages import StagePlan
 from koordcore.topology.network import NetworkTopology
 
@@ -67,19 +69,19 @@ class GangModel:
         if usable is not None:
             self.slots = self.slots * usable
         self._times: list[tuple[int, Terms, int, int]] = []
-        self._chosen: list[tuple[int, list[int]]] = []
         self.cells = CellMaker(self.program, self.objectives, self.classes, self.slots).make()
         numbers = range(len(objectives))
         self.switches = [{} if gang in copies else self._make_switches(gang) for gang in numbers]
         self.on = [self.program.integer(0, copies.get(gang, 1)) if optional else None for gang in numbers]
-        self.shares: dict[tuple[int, int, int], int] = {}
-        self.active: dict[tuple[int, int], int] = {}
+        self.roles: dict[int, RoleModel] = {}
         self.herds = {gang: self._make_herd(gang) for gang in sorted(copies)}
         for gang in numbers:
             if gang in copies:
                 continue
             self._require_presence(gang)
-            self._require_roles(gang)
+            self.roles[gang] = RoleModel(
+                self.program, objectives[gang], gang, self.cells, self.classes, self.on[gang]
+            )
             self._require_gathering(gang)
             self._require_multiples(gang)
 
@@ -112,7 +114,8 @@ class GangModel:
         ``floors`` are proven lower bounds of the opened domains per counted depth; none is known by default.
         """
         parts = self.parts(gangs, floors)
-        lone = 1 + len(self.objectives[gangs[0]].order)
+        first = self.objectives[gangs[0]]
+        lone = 1 + bool(first.demand.units) + len(first.order)
         return StagePlan.merge(self.program, *([part] for part in parts[:lone]), parts[lone:])
 
     def parts(self, gangs: Sequence[int], floors: Sequence[int] = ()) -> list[Stage]:
@@ -130,7 +133,11 @@ class GangModel:
             for part in (("near", "tight") if first.has_near else ("tight",))
             for depth in upwards
         ]
-        return [Stage(placed, at_least=-most), *opened, *rest]
+        counts = [Stage(placed, at_least=-most)]
+        if first.demand.units:
+            started = [(switch, -1) for gang in gangs for switch, _ in self.roles[gang].started]
+            counts.insert(0, Stage(started, at_least=self.program.span(started)[0]))
+        return [*counts, *opened, *rest]
 
     def hint(
         self, counts: Mapping[tuple[int, int], int], shares: Mapping[tuple[int, int, int], int]
@@ -154,12 +161,9 @@ class GangModel:
             for kind in cell.kinds:
                 if not self._hint_kind(kind, counts, values):
                     return []
-        for (gang, role, index), share in self.shares.items():
-            values[share] = shares.get((gang, role, index), 0)
-        for (gang, role), active in self.active.items():
-            values[active] = int(
-                any(values[v] for (g, r, _), v in self.shares.items() if (g, r) == (gang, role))
-            )
+        for gang, roles in self.roles.items():
+            own = {(role, index): n for (g, role, index), n in shares.items() if g == gang}
+            roles.hint(values, own)
         for gang, switches in enumerate(self.switches):
             if gang in self.herds:
                 continue
@@ -179,8 +183,6 @@ class GangModel:
             on = self.on[gang]
             assert on is not None
             values[on] = sum(values[number] for number, _, _ in herd.values())
-        for choice, variables in self._chosen:
-            values[choice] = int(any(values[variable] for variable in variables))
         for times, terms, bound, multiple in self._times:
             values[times] = (sum(values[variable] for variable, _ in terms) + bound) // multiple
         return values
@@ -247,8 +249,16 @@ class GangModel:
                 for use, pattern in zip(kind.uses, kind.patterns, strict=True)
                 for _ in range(values[use])
             ]
-            rooms += [(node, list(pattern)) for node, pattern in zip(kind.nodes, patterns, strict=False)]
+            patterns.sort(key=sum, reverse=True)
+            nodes = sorted(kind.nodes, key=self._worth.__getitem__, reverse=True)
+            rooms += [(node, list(pattern)) for node, pattern in zip(nodes, patterns, strict=False)]
         return sorted(rooms, key=lambda room: order[room[0]])
+
+    @cached_property
+    def _worth(self) -> list[int]:
+        """What members are worth on each node, shapes together: of alike nodes the better ones are taken."""
+        scores = [shape.scores for shape in self.objectives[0].demand.shapes if len(shape.scores)]
+        return np.sum(scores, axis=0).tolist() if scores else [0] * len(self.tree.nodes)
 
     def opened(self, gangs: Sequence[int], depth: int) -> Terms:
         """Sum of the domains that the gangs open on one depth above the nodes."""
@@ -346,83 +356,21 @@ class GangModel:
             fewest = max(1, fewest_domains(objective, depth)) if whole and not objective.bound[0] else 1
             self.program.require([*used, (on, -fewest)], at_least=0)
 
-    def _require_roles(self, gang: int) -> None:
-        """Every role that takes part reaches its minimum; enough roles take part."""
-        program, demand = self.program, self.objectives[gang].demand
-        partial = demand.min_roles is not None and demand.min_roles < len(demand.roles)
-        on = self.on[gang]
-        for number, role in enumerate(demand.roles):
-            active = program.boolean() if partial else on
-            if active is not None:
-                self.active[gang, number] = active
-            own = number if role.must_layer else None
-            for index, c in enumerate(self.classes):
-                count = sum(member.shape == c.shape for member in role.members)
-                if c.gang == gang and c.role == own and count:
-                    share = self.shares[gang, number, index] = program.integer(0, count)
-                    if active is not None:
-                        program.require([(share, 1), (active, -count)], at_most=0)
-            shares = [(v, 1) for (g, r, _), v in self.shares.items() if (g, r) == (gang, number)]
-            least = max(0, role.min_available)
-            if active is None:
-                program.require(shares, at_least=least)
-            else:
-                program.require([*shares, (active, -least)], at_least=0)
-        if partial and demand.min_roles is not None:
-            members = [(self.active[gang, number], 1) for number in range(len(demand.roles))]
-            if on is None:
-                program.require(members, at_least=demand.min_roles)
-            else:
-                program.require([*members, (on, -demand.min_roles)], at_least=0)
-                for active, _ in members:
-                    program.require([(active, 1), (on, -1)], at_most=0)
-        for index, c in enumerate(self.classes):
-            if c.gang != gang:
-                continue
-            counted = [(cell.counts[index], 1) for cell in self.cells if cell.counts[index] >= 0]
-            shared = [(v, -1) for (g, _, k), v in self.shares.items() if (g, k) == (gang, index)]
-            program.require([*counted, *shared], equal=0)
-
     def _require_gathering(self, gang: int) -> None:
-        """One domain of the MustGather layer for all, and of a role's own layer for the role."""
+        """One domain of the MustGather layer for all."""
         program, tree, objective = self.program, self.tree, self.objectives[gang]
-        if objective.must_depth:
-            used = [
-                (switch, domain)
-                for domain, switch in self.switches[gang].items()
-                if int(tree.depth[domain]) == objective.must_depth
-            ]
-            program.require([(switch, 1) for switch, _ in used], at_most=1)
-            if objective.bound[0] > 0:
-                for switch, domain in used:
-                    if objective.bound[domain] == 0:
-                        program.require([(switch, 1)], at_most=0)
-        for number, role in enumerate(objective.demand.roles):
-            depth = tree.depth_of(role.must_layer) if role.must_layer else 0
-            if depth is None:
-                for (g, r, _), share in self.shares.items():
-                    if (g, r) == (gang, number):
-                        program.require([(share, 1)], at_most=0)
-            elif depth:
-                self._gather_role(gang, number, depth)
-
-    def _gather_role(self, gang: int, role: int, depth: int) -> None:
-        program, tree = self.program, self.tree
-        inside: dict[int, list[int]] = {}
-        for cell in self.cells:
-            domain = tree.path(cell.domain)[depth - 1]
-            for variable, c in zip(cell.counts, self.classes, strict=True):
-                if variable >= 0 and c.gang == gang and c.role == role:
-                    inside.setdefault(domain, []).append(variable)
-        choices = []
-        for variables in inside.values():
-            choice = program.boolean()
-            for variable in variables:
-                most = program.span([(variable, 1)])[1]
-                program.require([(variable, 1), (choice, -most)], at_most=0)
-            choices.append((choice, 1))
-            self._chosen.append((choice, variables))
-        program.require(choices, at_most=1)
+        if not objective.must_depth:
+            return
+        used = [
+            (switch, domain)
+            for domain, switch in self.switches[gang].items()
+            if int(tree.depth[domain]) == objective.must_depth
+        ]
+        program.require([(switch, 1) for switch, _ in used], at_most=1)
+        if objective.bound[0] > 0:
+            for switch, domain in used:
+                if objective.bound[domain] == 0:
+                    program.require([(switch, 1)], at_most=0)
 
     def _require_multiples(self, gang: int) -> None:
         """Members per domain come in multiples, bound ones included, on every layer that says so."""

@@ -9,7 +9,10 @@ In this order, smaller is better in each part:
    from the nodes up (absent without such pods);
 4. tightness: offer slots of the used domains, summed, from the nodes up: what is left stays whole for the
    next job;
-5. names: among equal ones the placement that fills the first nodes of the leaf order most. In the leaf order
+5. what the members are worth on their nodes, negated, where the demand says what: scores of the nodes before
+   any member is there, summed. Of interchangeable members the best sum is taken; of several shapes only alike
+   nodes are settled so, and the sum is no part of the objective;
+6. names: among equal ones the placement that fills the first nodes of the leaf order most. In the leaf order
    domains with more bound members, then more near pods, then more slots, then the smaller name come first.
 
 Consecutive ranks are dealt along the leaf order, so neighbours part only where a domain ends.
@@ -49,6 +52,8 @@ class Terms:
         What they were made from.
     slots
         Offer slots of every domain after rounding down to the multiples, shape (T,).
+    offered
+        The same before.
     bound, near
         Bound members and near pods of every domain, shape (T,).
     multiples
@@ -62,6 +67,7 @@ class Terms:
     tree: NetworkTopology
     demand: GangDemand
     slots: IntVector
+    offered: IntVector
     bound: IntVector
     near: IntVector
     multiples: tuple[int, ...]
@@ -102,6 +108,28 @@ class Terms:
         """Give the children of a domain in leaf order; those without slots are left out."""
         ordered, starts = self._ordered
         return ordered[starts[domain] : starts[domain + 1]]
+
+    @cached_property
+    def scores(self) -> IntVector:
+        """What a member is worth on each node, shape (nodes,); empty where that tells no nodes apart."""
+        shapes = {member.shape for role in self.demand.roles for member in role.members}
+        scores = self.demand.shapes[min(shapes)].scores if len(shapes) == 1 else np.zeros(0, dtype=np.int64)
+        open_ones = self.slots[self.tree.first_node :] > 0
+        uneven = len(scores) and len(np.unique(scores[open_ones])) > 1
+        return scores if uneven else np.zeros(0, dtype=np.int64)
+
+    @cached_property
+    def penalties(self) -> IntVector:
+        """How far each node's score stays behind the best, shape (nodes,); empty like ``scores``."""
+        if not len(self.scores):
+            return self.scores
+        best = int(self.scores[self.slots[self.tree.first_node :] > 0].max())
+        behind: IntVector = np.maximum(0, best - self.scores)
+        return behind
+
+    def scored(self, counts: IntVector) -> tuple[int, ...]:
+        """What members per node are worth, negated: the last part of the objective, if scores count."""
+        return (-int((self.scores * counts).sum()),) if len(self.scores) else ()
 
     def evaluate(self, counts: IntVector) -> tuple[int, ...]:
         """Compute the objective of member counts per node, shape (nodes,)."""
@@ -153,6 +181,7 @@ def terms_of(tree: NetworkTopology, demand: GangDemand, slots: IntVector) -> Ter
         tree=tree,
         demand=demand,
         slots=floored_slots(tree, slots, bound, multiples),
+        offered=tree.sum_up(slots),
         bound=bound,
         near=tree.sum_up(demand.near if len(demand.near) else zeros),
         multiples=multiples,

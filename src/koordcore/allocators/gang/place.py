@@ -8,15 +8,18 @@ or the proof that there is none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall, IntVector, deal
 from koordcore.allocators.gang.objective import Terms, domains_used, gathering_problem, terms_of
 from koordcore.allocators.gang.shortfall import explain_shortfall
 from koordcore.model.certificates import Certificate
+from koordcore.model.proofs import TreeProblem
 from koordcore.topology.network import NetworkTopology
 
 __all__ = ["place_uniform"]
@@ -25,7 +28,7 @@ _INFINITE = 1 << 61
 _BLOCK = 1 << 15
 """Sums looked at in one go, so that they stay in the cache."""
 _WORD = 60
-"""Bits of a packed cost; sums of two stay below the sign bit."""
+"""Bits of a word of packed costs; sums of two stay below the sign bit."""
 
 
 def place_uniform(
@@ -47,6 +50,9 @@ def place_uniform(
     if terms.must_depth is None:
         nowhere = Certificate.make_infeasible(problem)
         return explain_shortfall(terms, fit_error=fit_error, placeable=0, certificate=nowhere)
+    alone = _one_node(terms)
+    if alone is not None:
+        return _placement(terms, [(alone, demand.size)], problem)
     solver = _TreeProgram(terms)
     reachable = solver.reachable()
     total = max((count for count in reachable if count >= demand.least), default=None)
@@ -57,15 +63,42 @@ def place_uniform(
             placeable=max(reachable, default=0),
             certificate=Certificate.make_infeasible(problem),
         )
-    places = solver.places(total)
+    return _placement(terms, solver.places(total), problem)
+
+
+def _one_node(terms: Terms) -> int | None:
+    """Give the best of the nodes that hold all members; ``None`` where there is none, or rules have a say.
+
+    One node opens one domain of every layer, as few as can be: the tightest from the nodes up is best, then
+    the one of the best score, then the first.
+    """
+    tree, size = terms.tree, terms.demand.size
+    if not size or terms.bound[0] or terms.has_near or any(multiple > 1 for multiple in terms.multiples):
+        return None
+    able = np.flatnonzero(terms.slots[tree.first_node :] >= size)
+    if not len(able):
+        return None
+    worse = [terms.penalties[able]] if len(terms.penalties) else []
+    # Keys weigh more the later they come.
+    layers = [terms.slots[tree.ancestors[depth, able]] for depth in range(1, len(tree.layers) + 1)]
+    return int(able[np.lexsort((able, *worse, *layers))[0]])
+
+
+def _placement(terms: Terms, places: Sequence[tuple[int, int]], problem: TreeProblem) -> GangPlacement:
+    """Write down how many members each node gets."""
+    tree, demand = terms.tree, terms.demand
     counts = np.zeros(len(tree.nodes), dtype=np.int64)
     for node, count in places:
         counts[node] += count
-    nodes, left_out = deal(tree, demand, places, total=total)
+    nodes, left_out = deal(tree, demand, places, total=int(counts.sum()))
     return GangPlacement(
         nodes=nodes,
         left_out=left_out,
-        certificate=Certificate.make_proven(terms.evaluate(counts), problem),
+        # The problem knows nothing of scores: with them nobody but the planner has proven anything.
+        certificate=Certificate.make_proven(
+            (*terms.evaluate(counts), *terms.scored(counts)),
+            None if terms.scored(counts) or demand.units else problem,
+        ),
         objective_layers=tuple(tree.layers[depth - 1] for depth in terms.order),
         domains=domains_used(tree, counts),
     )
@@ -73,13 +106,20 @@ def place_uniform(
 
 @attrs.frozen(eq=False)
 class _Table:
-    """Best cost of exactly k members, k = 0, 1, ...: a main and a secondary word, the latter maybe unused."""
+    """Best cost of exactly k members, k = 0, 1, ...: words of a packed vector, the first weighing most.
 
-    main: IntVector
-    rest: IntVector | None
+    Only the first says that a number is impossible.
+    """
+
+    words: tuple[IntVector, ...]
+
+    @property
+    def main(self) -> IntVector:
+        """The first word."""
+        return self.words[0]
 
     def __len__(self) -> int:
-        return len(self.main)
+        return len(self.words[0])
 
 
 @attrs.frozen(eq=False)
@@ -100,7 +140,7 @@ class _Fold:
 
 
 class _Packing:
-    """Packs per-domain costs into one word, or two when one is too small."""
+    """Packs per-domain costs, and what a member costs on its node, into as few words as hold them."""
 
     def __init__(self, terms: Terms, size: int) -> None:
         tree, starts = terms.tree, terms.tree.layer_start
@@ -112,43 +152,61 @@ class _Packing:
             else 0
             for depth in depths
         }
-        main = [(("open", depth), most[depth] + 1) for depth in terms.order]
         upwards = tuple(reversed(depths))
-        rest = [(("tight", depth), slots_sum[depth] + 1) for depth in upwards]
+        bases = [(("open", depth), most[depth] + 1) for depth in terms.order]
         if terms.has_near:
-            rest = [(("near", depth), terms.nearest[depth] * most[depth] + 1) for depth in upwards] + rest
-        self.main_weights, main_top = _weights(main)
-        self.rest_weights, rest_top = _weights(rest)
-        self.single = main_top * rest_top < 1 << _WORD
-        if self.single:
-            self.main_weights = {key: weight * rest_top for key, weight in self.main_weights.items()}
-            self.main_weights |= self.rest_weights
-        self.main_dtype = np.int64 if main_top < 1 << _WORD else object
-        self.rest_dtype = np.int64 if rest_top < 1 << _WORD else object
+            bases += [(("near", depth), terms.nearest[depth] * most[depth] + 1) for depth in upwards]
+        bases += [(("tight", depth), slots_sum[depth] + 1) for depth in upwards]
+        self._penalties = terms.penalties
+        if len(self._penalties):
+            bases.append((("score", 0), int(self._penalties.max(initial=0)) * size + 1))
+        self._weights = _weights(bases)
+        self.words = 1 + max(word for word, _ in self._weights.values())
         self._terms = terms
 
-    def cost(self, domain: int) -> tuple[int, int]:
-        """Cost of using a domain at all: main and secondary word."""
-        terms = self._terms
+    def cost(self, domain: int) -> list[int]:
+        """Cost of using a domain at all, word by word."""
+        terms, cost = self._terms, [0] * self.words
         depth = int(terms.tree.depth[domain])
         if depth == 0:
-            return 0, 0
-        rest_of = self.main_weights if self.single else self.rest_weights
-        opened = self.main_weights["open", depth] if terms.bound[domain] == 0 else 0
-        rest = rest_of["tight", depth] * int(terms.slots[domain])
+            return cost
+        parts = [("open", int(terms.bound[domain] == 0)), ("tight", int(terms.slots[domain]))]
         if terms.has_near:
-            rest += rest_of["near", depth] * int(terms.nearest[depth] - terms.near[domain])
-        return (opened + rest, 0) if self.single else (opened, rest)
+            parts.append(("near", int(terms.nearest[depth] - terms.near[domain])))
+        for part, amount in parts:
+            word, weight = self._weights[part, depth]
+            cost[word] += weight * amount
+        return cost
+
+    def member_costs(self, nodes: Sequence[int], each: int, most: int) -> tuple[int, IntVector] | None:
+        """Give the word that counts scores, and what the first k members cost there, k = 0 .. most.
+
+        ``each`` of them go to every node; ``None`` where scores do not count.
+        """
+        if not len(self._penalties):
+            return None
+        word, weight = self._weights["score", 0]
+        per_member = np.repeat(self._penalties[np.asarray(nodes)] * weight, max(1, each))[:most]
+        return word, np.concatenate(([0], np.cumsum(per_member)))
 
 
-def _weights(bases: list[tuple[tuple[str, int], int]]) -> tuple[dict[tuple[str, int], int], int]:
-    """Mixed-radix weights, the first key weighing most, and the size of the whole range."""
-    weight = 1
-    weights: dict[tuple[str, int], int] = {}
-    for key, base in reversed(bases):
-        weights[key] = weight
-        weight *= base
-    return weights, weight
+def _weights(bases: Sequence[tuple[tuple[str, int], int]]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Mixed-radix weights, earlier keys weighing more: word and weight of each key."""
+    groups: list[list[tuple[tuple[str, int], int]]] = [[]]
+    size = 1
+    for key, base in bases:
+        if size * base >= 1 << _WORD and groups[-1]:
+            groups.append([])
+            size = 1
+        size *= base
+        groups[-1].append((key, base))
+    weights: dict[tuple[str, int], tuple[int, int]] = {}
+    for word, group in enumerate(groups):
+        weight = 1
+        for key, base in reversed(group):
+            weights[key] = (word, weight)
+            weight *= base
+    return weights
 
 
 class _TreeProgram:
@@ -216,7 +274,12 @@ class _TreeProgram:
         groups: dict[tuple[int, int, int], list[int]] = {}
         for node, kind in zip((children - first).tolist(), alike, strict=True):
             groups.setdefault(kind, []).append(node)
-        return tuple(_Group(tuple(nodes), slots) for (_, _, slots), nodes in groups.items())
+        return tuple(_Group(self._best_first(nodes), slots) for (_, _, slots), nodes in groups.items())
+
+    def _best_first(self, nodes: list[int]) -> tuple[int, ...]:
+        """Order alike nodes by their scores; of equals the first in leaf order stays first."""
+        penalties = self._terms.penalties
+        return tuple(sorted(nodes, key=penalties.__getitem__) if len(penalties) else nodes)
 
     def _single_nodes(self, children: list[int]) -> tuple[_Group, ...]:
         """Nodes each of which would have to hold all members."""
@@ -231,32 +294,30 @@ class _TreeProgram:
         return self._group_table(part) if isinstance(part, _Group) else self._tables[part]
 
     def _nothing(self) -> _Table:
-        rest = None if self._packing.single else np.zeros(1, dtype=self._packing.rest_dtype)
-        return _Table(np.zeros(1, dtype=self._packing.main_dtype), rest)
+        return _Table(tuple(np.zeros(1, dtype=np.int64) for _ in range(self._packing.words)))
 
     def _group_table(self, group: _Group) -> _Table:
         """Fewest nodes first: k members take the first ceil(k / slots) nodes of the group."""
         packing, node = self._packing, self._tree.first_node + group.nodes[0]
         most = min(self._cap, group.slots * len(group.nodes))
         used = -(-np.arange(most + 1, dtype=np.int64) // max(1, group.slots))
-        open_main, open_rest = packing.cost(node)
-        main = used.astype(packing.main_dtype) * open_main
-        rest = None if packing.single else used.astype(packing.rest_dtype) * open_rest
-        return self._close_multiples(self._leaf_depth, int(self._terms.bound[node]), _Table(main, rest))
+        words = [used * cost for cost in packing.cost(node)]
+        scored = packing.member_costs(group.nodes, group.slots, most)
+        if scored is not None:
+            words[scored[0]] = words[scored[0]] + scored[1]
+        return self._close_multiples(self._leaf_depth, int(self._terms.bound[node]), _Table(tuple(words)))
 
     def _close(self, domain: int, table: _Table) -> _Table:
         """Add the cost of using the domain itself, and forbid what its constraints forbid."""
         terms, depth = self._terms, int(self._tree.depth[domain])
-        open_main, open_rest = self._packing.cost(domain)
-        main = table.main.copy()
-        main[1:] = np.minimum(main[1:] + open_main, _INFINITE)
-        rest = table.rest
-        if rest is not None:
-            rest = rest.copy()
-            rest[1:] = np.minimum(rest[1:] + open_rest, _INFINITE)
+        words = []
+        for word, cost in zip(table.words, self._packing.cost(domain), strict=True):
+            dearer = word.copy()
+            dearer[1:] = np.minimum(dearer[1:] + cost, _INFINITE)
+            words.append(dearer)
         if depth and depth == terms.must_depth and terms.bound[0] > 0 and terms.bound[domain] == 0:
-            main[1:] = _INFINITE
-        return self._close_multiples(depth, int(terms.bound[domain]), _Table(main, rest))
+            words[0][1:] = _INFINITE
+        return self._close_multiples(depth, int(terms.bound[domain]), _Table(tuple(words)))
 
     def _close_multiples(self, depth: int, bound: int, table: _Table) -> _Table:
         multiple = self._terms.multiples[depth]
@@ -264,7 +325,7 @@ class _TreeProgram:
             return table
         main = table.main.copy()
         main[(np.arange(len(main)) + bound) % multiple != 0] = _INFINITE
-        return _Table(main, table.rest)
+        return _Table((main, *table.words[1:]))
 
     def _both(self, left: _Table, right: _Table) -> _Table:
         """Share the members out between two parts in the best way, for every number of members."""
@@ -273,28 +334,33 @@ class _TreeProgram:
         size = min(self._cap + 1, len(left) + len(right) - 1)
         if len(left) == 1 and left.main[0] == 0:
             return right
-        best = np.empty(size, dtype=right.main.dtype)
-        rest = None if right.rest is None else np.empty(size, dtype=right.rest.dtype)
+        best = tuple(np.empty(size, dtype=np.int64) for _ in left.words)
         lines = max(1, _BLOCK // len(left))
         for start in range(0, size, lines):
             span = slice(start, min(size, start + lines))
-            sums = _windows(right.main, span, len(left)) + left.main[::-1]
-            best[span] = np.minimum(sums.min(axis=1), _INFINITE)
-            if rest is not None and right.rest is not None and left.rest is not None:
-                others = _windows(right.rest, span, len(left)) + left.rest[::-1]
-                tied = np.where(sums == best[span, None], others, _INFINITE)
-                rest[span] = np.minimum(tied.min(axis=1), _INFINITE)
-        return _Table(best, rest)
+            tied: NDArray[np.bool_] | None = None
+            for word, one, other in zip(best, left.words, right.words, strict=True):
+                sums = _windows(other, span, len(left)) + one[::-1]
+                if tied is not None:
+                    sums = np.where(tied, sums, _INFINITE)
+                word[span] = np.minimum(sums.min(axis=1), _INFINITE)
+                equal = sums == word[span, None]
+                tied = equal if tied is None else tied & equal
+        return _Table(best)
 
     def _either(self, left: _Table, right: _Table) -> _Table:
         """Give all members to one of two parts, the other staying as it is."""
         size = max(len(left), len(right))
         first = _stretch(left, size, right)
         second = _stretch(right, size, left)
-        if first.rest is None or second.rest is None:
-            return _Table(np.minimum(first.main, second.main), None)
-        better = (first.main < second.main) | ((first.main == second.main) & (first.rest <= second.rest))
-        return _Table(np.where(better, first.main, second.main), np.where(better, first.rest, second.rest))
+        better = np.zeros(size, dtype=np.bool_)
+        tied = np.ones(size, dtype=np.bool_)
+        for one, other in zip(first.words, second.words, strict=True):
+            better |= tied & (one < other)
+            tied &= one == other
+        better |= tied
+        pairs = zip(first.words, second.words, strict=True)
+        return _Table(tuple(np.where(better, one, other) for one, other in pairs))
 
     def _split(self, domain: int, total: int, found: list[tuple[int, int]]) -> None:
         """Follow the tables down: each part in turn takes as many as the best cost allows."""
@@ -332,7 +398,7 @@ class _TreeProgram:
 def _windows(values: IntVector, span: slice, width: int) -> IntVector:
     """Rows k of ``span`` hold ``values[k - width + 1 .. k]``, infinite outside."""
     first = span.start - width + 1
-    padded = np.full(span.stop - first, _INFINITE, dtype=values.dtype)
+    padded = np.full(span.stop - first, _INFINITE, dtype=np.int64)
     low, high = max(0, first), min(len(values), span.stop)
     padded[low - first : high - first] = values[low:high]
     stride = padded.itemsize
@@ -341,13 +407,14 @@ def _windows(values: IntVector, span: slice, width: int) -> IntVector:
 
 def _stretch(table: _Table, size: int, other: _Table) -> _Table:
     """Lengthen a table to ``size`` with impossible entries; none is possible if the other must have some."""
-    main = np.full(size, _INFINITE, dtype=table.main.dtype)
+    main = np.full(size, _INFINITE, dtype=np.int64)
     main[: len(table)] = np.minimum(table.main + other.main[0], _INFINITE)
-    if table.rest is None:
-        return _Table(main, None)
-    rest = np.full(size, _INFINITE, dtype=table.rest.dtype)
-    rest[: len(table)] = table.rest
-    return _Table(main, rest)
+    rest = []
+    for word in table.words[1:]:
+        longer = np.full(size, _INFINITE, dtype=np.int64)
+        longer[: len(table)] = word
+        rest.append(longer)
+    return _Table((main, *rest))
 
 
 def _meets(table: _Table, count: int, whole: _Table, tail: _Table, left: int) -> bool:
@@ -355,8 +422,5 @@ def _meets(table: _Table, count: int, whole: _Table, tail: _Table, left: int) ->
     beyond = left - count
     if beyond >= len(tail) or left >= len(whole):
         return False
-    if table.main[count] + tail.main[beyond] != whole.main[left]:
-        return False
-    if table.rest is None or tail.rest is None or whole.rest is None:
-        return True
-    return bool(table.rest[count] + tail.rest[beyond] == whole.rest[left])
+    words = zip(table.words, tail.words, whole.words, strict=True)
+    return all(one[count] + other[beyond] == best[left] for one, other, best in words)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
-from koordcore.allocators.gang.demand import GangDemand, IntMatrix, Shape
+from koordcore.allocators.gang.demand import GangDemand, IntMatrix
 from koordcore.topology.network import NetworkTopology
 
 __all__ = ["QueuedGang", "after_members", "count_members", "queue_objective"]
@@ -71,5 +71,5 @@ def after_members(demand: GangDemand, used: IntMatrix) -> GangDemand:
         slots = shape.slots - used[number]
         for row in np.flatnonzero(shape.request > 0) if free.size else ():
             slots = np.minimum(slots, np.maximum(free[row], 0) // shape.request[row])
-        shapes.append(Shape(slots=np.maximum(slots, 0), request=shape.request))
+        shapes.append(attrs.evolve(shape, slots=np.maximum(slots, 0)))
     return attrs.evolve(demand, shapes=tuple(shapes), free=free)

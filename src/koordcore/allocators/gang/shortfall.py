@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from koordcore.allocators.gang.demand import GangShortfall, IntVector
 from koordcore.allocators.gang.lacking import gather_roots, where_text
+from koordcore.allocators.gang.mending import slots_to_add
 from koordcore.allocators.gang.objective import Terms
 from koordcore.model.certificates import Certificate
 from koordcore.topology.network import NetworkTopology
@@ -98,15 +99,21 @@ def _detail(terms: Terms, must_layer: str, placeable: int, lacking: str | None) 
         return f"no node has a place in the network topology; {least} members must be placed"
     if lacking:
         return lacking
-    best = max(roots, key=lambda root: int(terms.slots[root]))
+    best = max(roots, key=lambda root: (int(terms.slots[root]), int(terms.offered[root])))
     offer = int(terms.slots[best])
     where = where_text(tree, best)
-    if lacking is None and offer < least:
-        return f"{where} has {offer} of {least} slots; {least - offer} more would do"
-    short = f"at most {placeable} of {least} members fit" if placeable >= 0 else f"{least} members do not fit"
     rules = [f"{layer}={m}" for layer, m in sorted(terms.demand.spec.multiples.items())]
+    if lacking is None and offer < least and not rules:
+        return f"{where} has {offer} of {least} slots; {least - offer} more would do"
     why = f" with podCountMultiple {', '.join(rules)}" if rules else ""
+    if lacking is None and offer < least:
+        mended = slots_to_add(terms, roots)
+        best = best if mended is None else mended[0]
+        more = "" if mended is None else f"; {mended[1]} more would do"
+        has = f"{where_text(tree, best)} has {terms.offered[best]} slots, room for {terms.slots[best]}"
+        return f"{has} of {least} members{why}{more}"
+    short = f"at most {placeable} of {least} members fit" if placeable >= 0 else f"{least} members do not fit"
     if lacking is None:
-        return f"{where} has {offer} slots, yet {short} together{why}"
+        return f"{where} has {terms.offered[best]} slots, yet {short} together{why}"
     room = "one domain" if depth else "the cluster"
     return f"every kind of member has slots enough in {room}, yet {short} together{why}"

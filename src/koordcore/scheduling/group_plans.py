@@ -1,0 +1,467 @@
+"""Kubernetes' own groups: enough of every part, in one domain of every label, or nobody.
+
+Where no label binds, members go one by one to the nodes that score best, part by part; that is all there is
+to do where everybody finds a place. Where somebody is left over, and where a label binds, the tree is planned
+as a whole: most parts start, then most members (rulings 18 and 34). Of the domains that the topmost label
+makes that one is taken which holds most, then the fullest by upstream's placement score, then the first name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+
+from koordcore._arrays import IntMatrix, IntVector
+from koordcore.allocators.gang.demand import GangDemand, Unit
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.workspace import REQUESTED, Workspace
+from koordcore.model.certificates import Certificate, CertificateStatus, Limits
+from koordcore.model.decisions import Bound, PodDecision, Unschedulable
+from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.resources import CPU, MEMORY
+from koordcore.preemption.problem import Domains
+from koordcore.scheduling.gang_groups import GroupTree, Job
+from koordcore.scheduling.gang_input import Barred, Outline, demand_of, offers_of, outline_of
+from koordcore.scheduling.key_domains import KeyDomains, key_domains
+from koordcore.scheduling.one_pod import place_pod, place_there
+from koordcore.scheduling.outcomes import Outcome, give_up, plan_of, weakened
+from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
+
+__all__ = ["Groups", "flat_tree", "place_groups"]
+
+_ANYWHERE: Final = NetworkTopologySpec()
+NOTHING: Final[immutabledict[str, int]] = immutabledict()
+
+
+def place_groups(
+    workspace: Workspace, plugins: PluginSet, job: Job, tree: GroupTree, limits: Limits
+) -> Outcome:
+    """Decide about all members of a tree of groups that are asked about."""
+    return Groups(workspace, plugins, job, tree, limits).decide()
+
+
+@attrs.define(eq=False, slots=False)
+class Groups:
+    """One turn of one tree."""
+
+    workspace: Workspace
+    plugins: PluginSet
+    job: Job
+    tree: GroupTree
+    limits: Limits
+
+    def decide(self) -> Outcome:
+        """Nominated members first; then one by one, or by a plan."""
+        job, workspace = self.job, self.workspace
+        if not workspace.layout.names:
+            return give_up(workspace, job, {}, "no nodes available to schedule pods")
+        wrong = next(self._misplaced(self.tree), "")
+        if wrong:
+            text = f"cannot determine domain for already scheduled pods: {wrong}"
+            if not self.tree.key:
+                text = f"composite pod group evaluation failed due to child error: {text}"
+            decisions, plan = give_up(workspace, job, {}, text)
+            return decisions, attrs.evolve(plan, malformed=True)
+        nominated = self._as_nominated()
+        return self.decide_anew() if nominated is None else self._written(nominated)
+
+    def decide_anew(self) -> Outcome:
+        """Decide without looking at nominations; running members lie where they may."""
+        job, workspace = self.job, self.workspace
+        if self.tree.keys:
+            return self._planned()
+        mark = workspace.checkpoint()
+        greedy = self._one_by_one()
+        count = self._count(greedy)
+        if count[1] == len(job.pods):
+            return self._written(greedy)
+        simple = len(self._waiting) == 1 and self._uniform
+        if simple and count[1]:
+            return self._written(greedy)
+        if simple:
+            workspace.rollback(mark)
+            return self._refused(greedy, None)
+        workspace.rollback(mark)
+        found = self._anywhere()
+        if isinstance(found, Planned) and self._count(found.bound) > count:
+            return self._written(found.bound, found)
+        if isinstance(found, Planned):
+            workspace.rollback(mark)
+        if not count[1]:
+            return self._refused(greedy, found if isinstance(found, Failed) else None)
+        return self._written(self._one_by_one())
+
+    # -- who and where ---------------------------------------------------------------------------------
+
+    def preferred_domains(self) -> Domains:
+        """Give the domains of the topmost label that may do, the one that would be taken first first."""
+        known = self._domains(self.tree.key)
+        order = [] if isinstance(self._outline, Unschedulable) else self._order(known)
+        rank = np.full(len(known.names) + 1, -1, dtype=np.int64)
+        for position, (_, number) in enumerate(order):
+            rank[number] = position
+        return Domains(rank[known.home], len(order))
+
+    def domains_of(self, group: GroupTree) -> Domains:
+        """Give the domains of a group's label; only that of its running members where there are any."""
+        known, fixed = self._domains(group.key), self._fixed(group)
+        home = known.home if fixed < 0 else np.where(known.home == fixed, fixed, -1)
+        return Domains(home, len(known.names))
+
+    @cached_property
+    def _waiting(self) -> tuple[str, ...]:
+        """Leaves with members to place."""
+        return tuple(name for name, pods in self.job.members.items() if pods)
+
+    @cached_property
+    def _uniform(self) -> bool:
+        return len({self.plugins.key_of(pod) for pod in self.job.pods}) == 1
+
+    def _domains(self, key: str) -> KeyDomains:
+        return self.workspace.snapshot.once(key_domains, key)
+
+    def _running(self, group: GroupTree) -> list[str]:
+        return [node for leaf in group.leaves for node in self.job.bound[leaf.id]]
+
+    def _misplaced(self, group: GroupTree) -> Iterator[str]:
+        """Say of groups with a label why their running members have no domain in common."""
+        if group.key:
+            domain = self._domains(group.key).of_running(self._running(group))
+            if isinstance(domain, str):
+                yield domain
+        for child in group.children:
+            yield from self._misplaced(child)
+
+    def _fixed(self, group: GroupTree) -> int:
+        domain = self._domains(group.key).of_running(self._running(group))
+        assert isinstance(domain, int), "misplaced members were refused before"
+        return domain
+
+    def _count(self, decisions: Mapping[PodKey, PodDecision]) -> tuple[int, int]:
+        """Count the leaves that get members, and the members."""
+        placed = {key for key, one in decisions.items() if isinstance(one, Bound)}
+        leaves = sum(any(pod.key in placed for pod in pods) for pods in self.job.members.values())
+        return leaves, len(placed)
+
+    # -- one by one ------------------------------------------------------------------------------------
+
+    def _as_nominated(self) -> dict[PodKey, PodDecision] | None:
+        """Bind members where room was made for them; ``None`` where that is not enough of them."""
+        row_of = self.workspace.layout.row_of
+        nominated = [pod for pod in self.job.pods if pod.nominated_node in row_of]
+        if not nominated:
+            return None
+        mark = self.workspace.checkpoint()
+        decisions: dict[PodKey, PodDecision] = {}
+        for pod in nominated:
+            decision = place_there(self.workspace, self.plugins, pod, row_of[str(pod.nominated_node)])
+            if decision is None:
+                break
+            decisions[pod.key] = decision
+        if len(decisions) == len(nominated) and self._legal(self.tree, decisions):
+            return decisions
+        self.workspace.rollback(mark)
+        return None
+
+    def _legal(self, group: GroupTree, decisions: Mapping[PodKey, PodDecision]) -> bool:
+        """Tell whether a group succeeds, with nobody below a part that does not."""
+        here = [pod for leaf in group.leaves for pod in self.job.members[leaf.id]]
+        nodes = [one.node for pod in here if isinstance(one := decisions.get(pod.key), Bound)]
+        if group.key:
+            domain = self._domains(group.key).of_running([*self._running(group), *nodes])
+            if isinstance(domain, str):
+                return False
+        if not group.children:
+            return len(nodes) + len(self.job.bound[group.id]) >= group.least
+        well = 0
+        for child in group.children:
+            if self._legal(child, decisions):
+                well += 1
+            elif any(pod.key in decisions for leaf in child.leaves for pod in self.job.members[leaf.id]):
+                return False
+        return well >= group.least
+
+    def _one_by_one(self) -> dict[PodKey, PodDecision]:
+        """Place part after part; what fails is taken back."""
+        decisions: dict[PodKey, PodDecision] = {}
+        self._part(self.tree, decisions)
+        return decisions
+
+    def _part(self, group: GroupTree, decisions: dict[PodKey, PodDecision]) -> bool:
+        mark = self.workspace.checkpoint()
+        if group.children:
+            success = sum(self._part(child, decisions) for child in group.children) >= group.least
+        else:
+            placed = 0
+            for pod in self.job.members[group.id]:
+                decision = decisions[pod.key] = place_pod(self.workspace, self.plugins, pod)
+                placed += isinstance(decision, Bound)
+            success = placed + len(self.job.bound[group.id]) >= group.least
+        if not success:
+            self.workspace.rollback(mark)
+            failed = next((one for one in decisions.values() if isinstance(one, Unschedulable)), None)
+            text = self._short(group, "" if failed is None else failed.message)
+            for leaf in group.leaves:
+                for pod in self.job.members[leaf.id]:
+                    if isinstance(decisions[pod.key], Bound):
+                        decisions[pod.key] = Unschedulable(pod=pod.key, refusal=text)
+        return success
+
+    def _short(self, group: GroupTree, why: str) -> str:
+        """Say that a group did not reach its minimum."""
+        tail = f": {why}" if why else ""
+        if group.children:
+            return f"minGroupCount ({group.least}) of {group.name} is not satisfied{tail}"
+        running, waiting = len(self.job.bound[group.id]), len(self.job.members[group.id])
+        if running + waiting < group.least:
+            return f"minCount ({group.least}) cannot be satisfied: {running} scheduled, {waiting} remaining"
+        return f"minCount ({group.least}) is not yet satisfied{tail}"
+
+    # -- planning --------------------------------------------------------------------------------------
+
+    def _planned(self) -> Outcome:
+        """Try the domains of the topmost label, best first; or the whole cluster."""
+        if isinstance(self._outline, Unschedulable):
+            return give_up(self.workspace, self.job, {self._outline.pod: self._outline}, "")
+        if not self.tree.key:
+            found = self._anywhere()
+            return (
+                self._written(found.bound, found) if isinstance(found, Planned) else self._refused({}, found)
+            )
+        domains = self._domains(self.tree.key)
+        order = self._order(domains)
+        if not order:
+            return self._refused({}, Failed("no feasible placements found"))
+        best: tuple[tuple[int, int, int], Planned, int] | None = None
+        first: Failed | None = None
+        proven = True
+        for most, number in order:
+            if best is not None and best[0][0] == len(self._waiting) and most < best[0][1]:
+                break
+            mark = self.workspace.checkpoint()
+            found = self._within(domains.rows[number], domains.tree(number))
+            if isinstance(found, Failed):
+                proven = proven and found.certificate is not None and found.certificate.proven
+                first = first or found
+                continue
+            groups, members = self._count(found.bound)
+            if best is None and (members == len(self.job.pods) or (self._simple and members == most)):
+                return self._written(found.bound, found, domains.names[number], proven=proven)
+            value = (groups, members, int(self._fullest(domains, ())[number]))
+            self.workspace.rollback(mark)
+            if best is None or value > best[0]:
+                best = (value, found, number)
+        if best is None:
+            return self._refused({}, first, len(domains.names))
+        for key, decision in best[1].bound.items():
+            assert isinstance(decision, Bound)
+            pod = self._pod_of[key]
+            again = place_there(
+                self.workspace, self.plugins, pod, self.workspace.layout.row_of[decision.node]
+            )
+            assert again is not None, "what was bound on the same nodes is bound again"
+            best[1].bound[key] = again
+        return self._written(best[1].bound, best[1], domains.names[best[2]], proven=proven)
+
+    @cached_property
+    def _pod_of(self) -> Mapping[PodKey, Pod]:
+        return {pod.key: pod for pod in self.job.pods}
+
+    @property
+    def _simple(self) -> bool:
+        """How many members a domain takes is the sum of its slots."""
+        outline = self._outline
+        return not self.tree.children and isinstance(outline, Outline) and len(outline.classes) == 1
+
+    @cached_property
+    def _outline(self) -> Outline | Unschedulable:
+        """The members over all nodes."""
+        return outline_of(self.workspace, self.plugins, self.job.pods, flat_tree(self.workspace))
+
+    @cached_property
+    def _offers(self) -> IntMatrix:
+        """Members of each shape that every node takes, at most all of them, shape (shapes, nodes)."""
+        assert isinstance(self._outline, Outline)
+        return np.minimum(offers_of(self._outline), self._sizes[:, None])
+
+    @cached_property
+    def _sizes(self) -> IntVector:
+        """Members of each shape."""
+        assert isinstance(self._outline, Outline)
+        shapes = [self._outline.shape_of[str(pod.key)] for pod in self.job.pods]
+        return np.bincount(shapes, minlength=len(self._outline.classes)).astype(np.int64)
+
+    def _order(self, domains: KeyDomains) -> list[tuple[int, int]]:
+        """List the domains that may do, most promising first: members at most, and the domain's number."""
+        assert isinstance(self._outline, Outline)
+        per_shape = [
+            np.minimum(domains.sums(row), size)
+            for row, size in zip(self._offers, self._sizes.tolist(), strict=True)
+        ]
+        most = np.sum(per_shape, axis=0)
+        full = self._fullest(domains, per_shape)
+        fixed = self._fixed(self.tree)
+        listed = [
+            (-int(most[number]), -int(full[number]), number)
+            for number in np.flatnonzero(most >= self._least).tolist()
+            if fixed in (-1, number)
+        ]
+        return [(-members, number) for members, _, number in sorted(listed)]
+
+    @property
+    def _least(self) -> int:
+        """Fewest members that have to be placed."""
+        return max(1, _fewest(self.tree, self.job))
+
+    def _fullest(self, domains: KeyDomains, placed: Sequence[IntVector]) -> IntVector:
+        """Score every domain by how full it is, 0..100, as upstream does: cpu and memory, whatever is there.
+
+        ``placed`` has the members of each shape that come to every domain.
+        """
+        assert isinstance(self._outline, Outline)
+        layout, parts = self.workspace.layout, []
+        for name in (CPU, MEMORY):
+            row = layout.index.get(name)
+            if row is None:
+                continue
+            whole = domains.sums(layout.allocatable[row])
+            used = domains.sums(self.workspace.amounts[REQUESTED, row])
+            for number, one in zip(placed, self._outline.classes, strict=bool(placed)):
+                used = used + number * one.pod.requests.get(name, 0)
+            parts.append((whole, used))
+        counted = np.sum([whole > 0 for whole, _ in parts], axis=0)
+        score = np.sum([100 * used / np.maximum(1, whole) * (whole > 0) for whole, used in parts], axis=0)
+        full: IntVector = (score / np.maximum(1, counted)).astype(np.int64)
+        return full
+
+    def _within(self, rows: IntVector, tree: NetworkTopology) -> Planned | Failed:
+        """Plan and bind on some of the nodes, given by row in the order of a tree without layers."""
+        if isinstance(self._outline, Unschedulable):
+            return Failed(refused=self._outline)
+        inner = [self._domains(key) for child in self.tree.children for key in child.keys]
+        place = rows
+        if inner:
+            tree = _cells(self.workspace, rows, inner)
+            place = np.array([self.workspace.layout.row_of[name] for name in tree.nodes], dtype=np.int64)
+        outline = attrs.evolve(self._outline, rows=place, scores=self._outline.scores[:, place])
+
+        def ask(offers: IntMatrix, barred: Sequence[Barred]) -> GangDemand:
+            demand = demand_of(self.workspace, self.job, _ANYWHERE, tree, outline, offers, barred)
+            return self._in_units(demand, place) if self.tree.children else demand
+
+        offers = self._offers[:, place]
+        return plan_and_bind(self.workspace, self.plugins, tree, outline, offers, ask, self.limits)
+
+    def _anywhere(self) -> Planned | Failed:
+        rows = np.arange(len(self.workspace.layout.names), dtype=np.int64)
+        return self._within(rows, flat_tree(self.workspace))
+
+    def _in_units(self, demand: GangDemand, place: IntVector) -> GangDemand:
+        """Say how the roles hang together, and in which domains each part may lie."""
+        units: list[Unit] = []
+        above: dict[str, int] = {}
+        homes: dict[str, tuple[IntVector, int]] = {}
+
+        def add(group: GroupTree, parent: int) -> None:
+            if group.key and group is not self.tree:
+                homes[group.id] = (self._domains(group.key).home[place], self._fixed(group))
+            home, fixed = homes.get(group.id, (np.zeros(0, dtype=np.int64), -1))
+            if not group.children:
+                above[group.id] = parent
+                return
+            number = len(units)
+            units.append(Unit(name=group.name, least=group.least, parent=parent, home=home, fixed=fixed))
+            for child in group.children:
+                add(child, number)
+
+        add(self.tree, -1)
+        least = {leaf.id: leaf.least for leaf in self.tree.leaves}
+        roles = []
+        for role in demand.roles:
+            home, fixed = homes.get(role.name, (role.home, -1))
+            started = len(self.job.bound[role.name]) >= least[role.name]
+            own = above[role.name]
+            roles.append(attrs.evolve(role, unit=own, home=home, fixed=fixed, started=started))
+        return attrs.evolve(demand, roles=tuple(roles), units=tuple(units))
+
+    # -- outcomes --------------------------------------------------------------------------------------
+
+    def _written(
+        self,
+        decisions: Mapping[PodKey, PodDecision],
+        planned: Planned | None = None,
+        domain: str = "",
+        *,
+        proven: bool = True,
+    ) -> Outcome:
+        """Write down who starts, and why others do not."""
+        listed: list[PodDecision] = []
+        for leaf in self.tree.leaves:
+            pods = self.job.members[leaf.id]
+            running = len(self.job.bound[leaf.id])
+            starts = running >= leaf.least or any(isinstance(decisions.get(p.key), Bound) for p in pods)
+            left = "no place is left beside the members that start" if starts else self._short(leaf, "")
+            listed += [decisions.get(pod.key) or Unschedulable(pod=pod.key, refusal=left) for pod in pods]
+        nodes = [one.node for one in listed if isinstance(one, Bound)]
+        used = {self.tree.key: 1} if domain else {}
+        if nodes:
+            used[NODE_LAYER] = len(set(nodes))
+        certificate = None if planned is None else planned.answer.certificate
+        if certificate is not None and planned is not None and (planned.cut or not proven):
+            certificate = weakened(certificate)
+        job = plan_of(self.job, placed=len(nodes), domains=used, certificate=certificate, least=self._least)
+        return listed, job
+
+    def _refused(
+        self, decisions: Mapping[PodKey, PodDecision], failed: Failed | None, domains: int = 0
+    ) -> Outcome:
+        """Write down why nobody starts."""
+        known = dict(decisions)
+        if failed is not None and failed.refused is not None:
+            known[failed.refused.pod] = failed.refused
+        why = next((one.message for one in known.values() if isinstance(one, Unschedulable)), "")
+        if not known and failed is not None and failed.message == "no feasible placements found":
+            text = failed.message
+        else:
+            text = self._short(self.tree, why or (failed.detail if failed is not None else ""))
+            if domains:
+                text = f"0/{domains} placements are available, first placement status: {text}"
+        listed, plan = give_up(self.workspace, self.job, known, text)
+        detail = "" if failed is None else failed.detail
+        certificate: Certificate | None = None if failed is None else failed.certificate
+        if certificate is None and self._simple and not self.tree.key:
+            certificate = Certificate(CertificateStatus.INFEASIBLE)
+        return listed, attrs.evolve(plan, detail=detail, certificate=certificate, least=self._least)
+
+
+def _fewest(group: GroupTree, job: Job) -> int:
+    """Count the fewest members that a group needs beside those that run."""
+    if not group.children:
+        return max(0, group.least - len(job.bound[group.id]))
+    return sum(sorted(_fewest(child, job) for child in group.children)[: group.least])
+
+
+def flat_tree(workspace: Workspace) -> NetworkTopology:
+    """Give the tree of a cluster without a network: all nodes under the root."""
+    return workspace.snapshot.once(_flat_tree)
+
+
+def _flat_tree(snapshot: ClusterSnapshot) -> NetworkTopology:
+    return build_tree([LayerSpec(NODE_LAYER)], {state.name: {} for state in snapshot.nodes})
+
+
+def _cells(workspace: Workspace, rows: IntVector, inner: Sequence[KeyDomains]) -> NetworkTopology:
+    """Give the tree of some nodes; those that labels of parts of the job tell apart lie in cells."""
+    names = workspace.layout.names
+    labels = {
+        names[row]: {"cell": "/".join(str(int(one.home[row])) for one in inner)} for row in rows.tolist()
+    }
+    return build_tree([LayerSpec("Cell", ("cell",)), LayerSpec(NODE_LAYER, (), "Cell")], labels)

@@ -1,0 +1,50 @@
+"""Whom Kubernetes' own groups want room for: as many as could start if everybody less important had left.
+
+What that is, the planner of the groups says on the emptied cluster. For so many the cheapest victims are
+sought, in whichever domain: placement and victims are one question.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.workspace import Workspace
+from koordcore.model.certificates import Limits
+from koordcore.model.decisions import Bound
+from koordcore.preemption.problem import PreemptionProblem
+from koordcore.scheduling.gang_groups import GroupTree, Job
+from koordcore.scheduling.group_plans import Groups
+
+__all__ = ["aim"]
+
+
+def aim(
+    workspace: Workspace, plugins: PluginSet, job: Job, problem: PreemptionProblem, limits: Limits
+) -> PreemptionProblem | None:
+    """Say of a problem whom it has to place, and in which domains; ``None`` where nobody can start.
+
+    Parameters
+    ----------
+    workspace
+        Without anybody who may leave.
+    """
+    assert job.tree is not None, "only groups of Kubernetes aim"
+    groups = Groups(workspace, plugins, job, job.tree, limits)
+    homes = groups.preferred_domains() if job.tree.key else None
+    placed = {one.pod for one in groups.decide_anew()[0] if isinstance(one, Bound)}
+    if not placed:
+        return None
+    wanted = {name: sum(pod.key in placed for pod in pods) for name, pods in job.members.items()}
+    roles = tuple(attrs.evolve(role, min_available=wanted[role.name]) for role in problem.roles)
+    position = {role.name: number for number, role in enumerate(roles)}
+    gathers = tuple(
+        (frozenset(position[leaf.id] for leaf in group.leaves), groups.domains_of(group))
+        for group in _below(job.tree)
+        if group.key
+    )
+    return attrs.evolve(problem, roles=roles, homes=homes, gathers=gathers)
+
+
+def _below(tree: GroupTree) -> list[GroupTree]:
+    return [group for child in tree.children for group in (child, *_below(child))]

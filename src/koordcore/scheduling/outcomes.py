@@ -1,0 +1,112 @@
+"""What is written down about a job: who got a node, who waits, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.allocators.gang.demand import GangPlacement
+from koordcore.framework.workspace import Workspace
+from koordcore.model.certificates import Certificate, CertificateStatus
+from koordcore.model.decisions import Bound, JobPlan, PodDecision, Unschedulable, Waiting
+from koordcore.model.pods import PodKey
+from koordcore.protocol.gang import binding_annotations
+from koordcore.scheduling.gang_groups import Job
+from koordcore.scheduling.one_pod import refuse_pod
+from koordcore.topology.network import NODE_LAYER
+
+__all__ = ["Outcome", "finish", "give_up", "kept", "marked", "plan_of", "waiting", "weakened"]
+
+Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
+"""One decision per member, gang after gang, and what became of the job as a whole."""
+
+
+def plan_of(job: Job, **changes: object) -> JobPlan:
+    """Describe a job of whom nobody is placed, with some fields otherwise."""
+    least = sum(job.least(name) for name in job.members)
+    plan = JobPlan(job=job.name, members=len(job.pods), least=least)
+    return attrs.evolve(plan, **changes)  # type: ignore[arg-type]  # fields of the record
+
+
+def marked(
+    workspace: Workspace, job: Job, decisions: Mapping[PodKey, PodDecision]
+) -> dict[PodKey, PodDecision]:
+    """Write on members that start together who they are, as upstream does for two or more."""
+    together = [one for one in decisions.values() if isinstance(one, Bound)]
+    marked = dict(decisions)
+    if len(together) < 2 or not job.by_labels:
+        return marked
+    internal = binding_annotations(tuple(sorted(job.gangs)), len(together))
+    # Upstream writes them for itself, and once more for those who look from outside.
+    marks = internal | {key.removeprefix("internal."): text for key, text in internal.items()}
+    for one in together:
+        workspace.annotate(one.pod, workspace.layout.row_of[one.node], marks)
+        marked[one.pod] = attrs.evolve(one, annotations=immutabledict({**one.annotations, **marks}))
+    return marked
+
+
+def waiting(job: Job) -> Outcome:
+    """Nobody is tried before what the job waits for is there."""
+    listed = [refuse_pod(pod) or Waiting(pod=pod.key, reason=job.waits_for) for pod in job.pods]
+    return listed, plan_of(job, message=job.waits_for)
+
+
+def kept(job: Job, decisions: Mapping[PodKey, PodDecision]) -> Outcome:
+    """Every minimum is met; members beyond it may wait."""
+    listed = [decisions[pod.key] for pod in job.pods]
+    nodes = [one.node for one in listed if isinstance(one, Bound)]
+    plan = plan_of(job, placed=len(nodes), domains={NODE_LAYER: len(set(nodes))} if nodes else {})
+    return listed, plan
+
+
+def give_up(workspace: Workspace, job: Job, decisions: Mapping[PodKey, PodDecision], reason: str) -> Outcome:
+    """Nobody is placed; the member that failed says why, the others point at it."""
+    nodes = len(workspace.layout.names)
+    failed = next((one for one in decisions.values() if isinstance(one, Unschedulable)), None)
+    if not reason and failed is not None:
+        reason = (
+            f'GangGroup "{job.name}" gets rejected due to member Pod "{failed.pod}" is unschedulable '
+            f'with reason "{failed.message}"'
+        )
+    if not reason:
+        short = ", ".join(
+            f"{name}: {len(pods)} wait, {job.least(name)} are needed"
+            for name, pods in job.members.items()
+            if len(pods) < job.least(name)
+        )
+        reason = f'GangGroup "{job.name}" lacks members that wait ({short})'
+    listed: list[PodDecision] = []
+    for pod in job.pods:
+        own = decisions.get(pod.key)
+        if pod.gated:
+            listed.append(refuse_pod(pod) or Waiting(pod=pod.key, reason=reason))
+        elif isinstance(own, Unschedulable):
+            listed.append(own)
+        else:
+            listed.append(Unschedulable(pod=pod.key, nodes=nodes, refusal=reason))
+    return listed, plan_of(job, message=reason)
+
+
+def finish(job: Job, bound: Mapping[PodKey, PodDecision], answer: GangPlacement, *, cut: bool) -> Outcome:
+    """Write down a plan whose members are bound; ``cut`` says that an offer was lowered more than proven."""
+    left_out = 'no place is left for more than the minimum of gang "{}"'
+    decisions = [
+        bound.get(pod.key, Unschedulable(pod=pod.key, refusal=left_out.format(name)))
+        for name, pods in job.members.items()
+        for pod in pods
+    ]
+    plan = plan_of(
+        job,
+        placed=len(bound),
+        domains=dict(answer.domains),
+        certificate=weakened(answer.certificate) if cut else answer.certificate,
+    )
+    return decisions, plan
+
+
+def weakened(certificate: Certificate) -> Certificate:
+    """An offer was cut further than proven: the answer is legal, and its bound is not known any more."""
+    return Certificate(CertificateStatus.HEURISTIC, certificate.objective)

@@ -1,0 +1,100 @@
+"""A plan and its binding in turns: what does not hold when it is bound is not offered again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+
+from koordcore._arrays import IntMatrix
+from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall
+from koordcore.allocators.gang.planner import place_gang
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.workspace import Workspace
+from koordcore.model.certificates import Certificate, Limits
+from koordcore.model.decisions import PodDecision, Unschedulable
+from koordcore.model.pods import PodKey
+from koordcore.scheduling.gang_input import Barred, Outline, bind_plan
+from koordcore.scheduling.outcomes import weakened
+from koordcore.topology.network import NetworkTopology
+
+__all__ = ["Ask", "Failed", "Planned", "plan_and_bind"]
+
+_REPLANS: Final = 64
+"""Each replan takes an offer away that did not hold; plugins that count by node need none."""
+
+Ask: TypeAlias = Callable[[IntMatrix, Sequence[Barred]], GangDemand]
+"""Writes the demand of a job over offers per shape and node, and what nodes do not take together."""
+
+
+@attrs.frozen(eq=False)
+class Planned:
+    """A plan whose members are bound; ``cut`` says that an offer was lowered more than proven."""
+
+    bound: dict[PodKey, PodDecision]
+    answer: GangPlacement
+    cut: bool
+
+
+@attrs.frozen(eq=False)
+class Failed:
+    """No plan: the member that is refused wherever it would go, or what is missing."""
+
+    message: str = ""
+    detail: str = ""
+    refused: Unschedulable | None = None
+    certificate: Certificate | None = None
+
+
+def plan_and_bind(
+    workspace: Workspace,
+    plugins: PluginSet,
+    tree: NetworkTopology,
+    outline: Outline,
+    offers: IntMatrix,
+    ask: Ask,
+    limits: Limits,
+    fit: str = "",
+) -> Planned | Failed:
+    """Plan and bind until both agree.
+
+    Parameters
+    ----------
+    outline, offers
+        Of the nodes of the tree; ``offers`` are lowered where they do not hold.
+    fit
+        What the filters said over all nodes, for the message of a failure.
+    """
+    barred: list[Barred] = []
+    for _ in range(_REPLANS):
+        demand = ask(offers, barred)
+        cut = bool(barred)
+        answer = place_gang(tree, demand, fit_error=fit, limits=limits)
+        if isinstance(answer, GangPlacement) and not answer.nodes:
+            # The minimum runs already, and nobody fits beside it: asked for one more, the planner says why.
+            answer = place_gang(tree, _one_more(demand), fit_error=fit, limits=limits)
+        if isinstance(answer, GangShortfall):
+            certificate = weakened(answer.certificate) if cut else answer.certificate
+            return Failed(answer.message, answer.detail, certificate=certificate)
+        mark = workspace.checkpoint()
+        bound = bind_plan(workspace, plugins, outline, answer.nodes)
+        if isinstance(bound, dict):
+            return Planned(bound, answer, cut)
+        workspace.rollback(mark)
+        if isinstance(bound, Unschedulable):
+            return Failed(refused=bound)
+        if bound.alone is not None:
+            offers[bound.alone, bound.node] = bound.counts[bound.alone] - 1
+        else:
+            # Other cards and CPUs for each might have served all of them; then this was forbidden in vain.
+            barred.append(bound)
+    return Failed("no plan was found whose members can all be bound")
+
+
+def _one_more(demand: GangDemand) -> GangDemand:
+    first = next(number for number, role in enumerate(demand.roles) if role.members)
+    roles = [
+        attrs.evolve(role, min_available=int(number == first)) for number, role in enumerate(demand.roles)
+    ]
+    return attrs.evolve(demand, roles=tuple(roles))
