@@ -139,17 +139,18 @@ def test_of_equal_orders_the_better_filled_reservation_serves() -> None:
         assert [one.reservation for one in checked(snapshot).bound] == [expected]
 
 
-def test_who_cannot_draw_from_a_restricted_reservation_does_not_use_it() -> None:
-    """It holds amounts and no CPUs; a pod that is bound to CPUs is served by the node."""
+def test_a_reservation_for_shared_cpus_serves_an_owner_with_its_own() -> None:
+    """It holds amounts of a NUMA node and no CPUs: the owner gets free CPUs of that NUMA node out of it."""
     snapshot = held(
         *node("n1", policy="BestEffort"),
         reservation("r1", pod("t", 4, bound=False), allocatePolicy="Restricted"),
         may(pod("o", 4)),
     )
     (bound,) = checked(snapshot).bound
-    assert (bound.node, bound.reservation) == ("n1", "")
+    assert (bound.node, bound.reservation) == ("n1", "r1")
     status = json.loads(bound.annotations["scheduling.koordinator.sh/resource-status"])
-    assert [entry["node"] for entry in status["numaNodeResources"]] == [1]
+    assert status["cpuset"] == "0-3"
+    assert [entry["node"] for entry in status["numaNodeResources"]] == [0]
 
 
 def test_who_must_sit_in_reservations_is_told_what_each_lacks() -> None:

@@ -104,7 +104,7 @@ def test_two_owners_share_what_is_held_one_after_the_other() -> None:
     assert taken == {"0-1", "2-3"}
     refused = result.decisions[2]
     assert isinstance(refused, Unschedulable)
-    assert "Reservation(s) Insufficient cpu" in refused.message
+    assert "Reservation(s) not enough cpus available to satisfy request" in refused.message
 
 
 def test_owners_draw_exactly_the_cards_that_are_held() -> None:

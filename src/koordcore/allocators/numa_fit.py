@@ -178,8 +178,9 @@ def _free_cpus(state: NUMAState, demand: CPUDemand, holdings: CPUHoldings, give_
     free = available_cpus(
         node.topology, holdings, reserved=node.reserved_cpus, max_ref_count=node.max_ref_count
     )
-    if give_back.cpus is not None:
-        free &= give_back.cpus
+    only = give_back.only_for(strict=demand.strict)
+    if only is not None:
+        free &= only
     return suitable_cpus(node.topology, free, demand.bind_policy) if demand.required else free
 
 
@@ -228,7 +229,7 @@ def take_on(
         strategy=node.strategy or args.allocate_strategy,
         max_ref_count=node.max_ref_count,
     )
-    only = offer.give_back.cpus
+    only = offer.give_back.only_for(strict=demand.strict)
     taken = allocate_cpus(
         node.topology,
         offer.holdings,

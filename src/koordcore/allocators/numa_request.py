@@ -314,6 +314,12 @@ class CPUDemand:
     required: bool
     policy: NUMATopologyPolicy
 
+    @property
+    def strict(self) -> bool:
+        """A bind policy or a topology policy must hold."""
+        loose = self.policy in (NUMATopologyPolicy.NONE, NUMATopologyPolicy.BEST_EFFORT)
+        return self.required or not loose
+
 
 def _policy_on(request: CPURequest, node: NUMANode) -> tuple[CPUBindPolicy | None, bool]:
     if request.required is not None:

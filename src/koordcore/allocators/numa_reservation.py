@@ -50,6 +50,8 @@ class NUMAReservation:
         What it holds, as recorded.
     owners
         What the pods hold that use it.
+    shared
+        It was made for shared CPUs: it has amounts of NUMA nodes, of which any free CPUs there are part.
     """
 
     name: str
@@ -58,6 +60,7 @@ class NUMAReservation:
     restricted: bool = False
     allocation: CPUAllocation
     owners: tuple[CPUAllocation, ...] = ()
+    shared: bool = False
 
     @property
     def remained_cpus(self) -> CPUSet:
@@ -170,7 +173,12 @@ def _trial(one: NUMAReservation, twice: _Amounts) -> NUMATrial:
     aligned = GiveBack(preferred_cpus=one.remained_cpus, reusable=_entries(sums))
     if not one.restricted:
         return NUMATrial(name=one.name, give_back=aligned)
-    own = GiveBack(preferred_cpus=one.remained_cpus, available=one.remained, cpus=one.remained_cpus)
+    own = GiveBack(
+        preferred_cpus=one.remained_cpus,
+        available=one.remained,
+        cpus=one.remained_cpus,
+        shared=one.shared,
+    )
     return NUMATrial(name=one.name, give_back=own, guard=aligned)
 
 

@@ -228,6 +228,8 @@ class GiveBack:
         Exactly these amounts are available, whatever the node has; ``None`` for the node's own.
     cpus
         Only these CPUs may be taken; ``None`` for all.
+    shared
+        Other CPUs may be taken as well, where neither a bind policy nor a topology policy must hold.
     """
 
     preferred_cpus: CPUSet = NO_CPUS
@@ -235,6 +237,11 @@ class GiveBack:
     reusable: tuple[NUMANodeResource, ...] = ()
     available: tuple[NUMANodeResource, ...] | None = None
     cpus: CPUSet | None = None
+    shared: bool = False
+
+    def only_for(self, *, strict: bool) -> CPUSet | None:
+        """Give the only CPUs that may be taken, ``None`` for all, where some policy must hold or none."""
+        return None if self.shared and not strict else self.cpus
 
 
 NO_GIVE_BACK: Final = GiveBack()

@@ -13,7 +13,13 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceShortfall
 from koordcore.reservations.cache import Lending, Room, Rooms
 from koordcore.scheduling.plugins.exact.question import Question
-from koordcore.scheduling.plugins.exact.rooms import ExactRooms, device_terms, holds_devices, terms_of_all
+from koordcore.scheduling.plugins.exact.rooms import (
+    ExactRooms,
+    device_terms,
+    had_devices,
+    holds_devices,
+    terms_of_all,
+)
 
 __all__ = ["DeviceEvaluator"]
 
@@ -51,10 +57,14 @@ class DeviceEvaluator(Evaluator):
         return fitting
 
     def _with_devices(self, rooms: Rooms) -> BoolVector:
-        """Tell which rooms have devices of their own."""
+        """Tell which rooms were given devices, also where their users have all of them."""
         states = self._states.devices
         every = (rooms.room(index) for index in range(len(rooms.rows)))
-        return np.fromiter((holds_devices(states[room.row], room) for room in every), np.bool_)
+        found = (
+            states[room.row] is not None and (had_devices(room) or holds_devices(states[room.row], room))
+            for room in every
+        )
+        return np.fromiter(found, np.bool_)
 
     def fits_outside(self, rows: Rows) -> BoolVector:
         return self._devices.fits(self._ids(rows))
@@ -140,7 +150,7 @@ class DeviceEvaluator(Evaluator):
     def _score_lent(self, lending: Lending, raw: IntVector, rows: Rows, masks: IntVector | None) -> None:
         """Score nodes out of the reservation that would serve the pod, or else as if all had left.
 
-        One that holds no devices scores 0, as upstream has it, although the node gives the devices.
+        One that was made without devices scores 0, as upstream has it, although the node gives the devices.
         """
         question, rated = self._question, self._rooms.score_devices
         rooms = lending.rooms(rows)
@@ -158,7 +168,8 @@ class DeviceEvaluator(Evaluator):
                 if lent[row]:
                     raw[position] = rated(question, row, terms_of_all(state, lent[row]), held)
             elif not holds_devices(state, nominated):
-                raw[position] = 0
+                # With all of its devices in use it serves as the node does.
+                raw[position] *= had_devices(nominated)
             else:
                 held = self._rooms.mask(question, nominated, lending.beside(nominated))
                 raw[position] = rated(question, row, device_terms(state, nominated), held)

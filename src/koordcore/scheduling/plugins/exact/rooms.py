@@ -6,7 +6,7 @@ free when NUMA nodes are compared, as upstream has it, and is not drawn from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -16,12 +16,13 @@ from koordcore._arrays import IntMatrix, IntVector
 from koordcore.allocators.device import PLAIN_TERMS, NodeDevices, Terms, score_devices
 from koordcore.allocators.device.allocate import refusal_of
 from koordcore.allocators.device.reservations import DeviceReservation, terms_for
+from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest, fit_node
 from koordcore.allocators.numa import score_given
 from koordcore.allocators.numa_align import PLAIN_ROOM, NUMARoom
 from koordcore.allocators.numa_request import NUMARefusal, demand_on
 from koordcore.allocators.numa_reservation import NUMAReservation, ReservationUse, room_of
-from koordcore.allocators.numa_state import NO_GIVE_BACK
+from koordcore.allocators.numa_state import NO_GIVE_BACK, allocation_of
 from koordcore.allocators.over_pods import (
     device_terms_over,
     including_devices,
@@ -29,14 +30,18 @@ from koordcore.allocators.over_pods import (
     numa_nodes_of,
     numa_room_over,
 )
-from koordcore.model.devices import DeviceAllocation, DeviceShortfall
-from koordcore.model.numa import CPUAllocation
-from koordcore.model.resources import total
+from koordcore.model.devices import DeviceAllocation, DeviceShortfall, DeviceType
+from koordcore.model.numa import CPUAllocation, NUMANodeResource
+from koordcore.model.pods import Pod
+from koordcore.model.resources import make_resources, total
+from koordcore.protocol.device import DEVICE_ALLOCATED, parse_allocation
 from koordcore.reservations.cache import Room
+from koordcore.reservations.state import ReservationState
 from koordcore.scheduling.plugins.exact.question import HELD, Question
 from koordcore.scheduling.plugins.exact.states import ExactStates, uid_of
+from koordcore.topology.cpu import NO_CPUS
 
-__all__ = ["ExactRooms", "device_terms", "holds_devices", "terms_of_all"]
+__all__ = ["ExactRooms", "device_terms", "had_devices", "holds_devices", "terms_of_all"]
 
 NOT_HELD: Final = "Insufficient NUMA cpu"
 NOT_INCLUDED: Final = "Insufficient GPU Devices"
@@ -47,12 +52,33 @@ def holds_devices(state: NodeDevices | None, room: Room) -> bool:
     return state is not None and any(str(pod.key) in state.holdings for pod in room.holders)
 
 
+def had_devices(room: Room) -> bool:
+    """Tell whether a room was given devices at all, also where none of them are left."""
+    return any(DEVICE_ALLOCATED in pod.annotations for pod in room.holders)
+
+
 def device_terms(state: NodeDevices, room: Room) -> Terms:
     """Say what a pod may use of a node's devices out of a room."""
     if room.over:
         return device_terms_over(state, [str(pod.key) for pod in room.holders])
     lent = _reservations(room)
-    return terms_for(state, lent, source=None if room.together else lent[0])
+    if room.together:
+        return terms_for(state, lent)
+    terms = terms_for(state, lent, source=lent[0])
+    if room.states[0].restricted and not terms.limits:
+        return attrs.evolve(terms, limits=_used_up(state, room.holders[0]))
+    return terms
+
+
+def _used_up(state: NodeDevices, holder: Pod) -> Mapping[DeviceType, Mapping[int, Amounts]]:
+    """Give the limits of a reservation of whose devices nothing is left."""
+    given = parse_allocation(holder.annotations) or DeviceAllocation()
+    shapes = state.shape.types
+    return {
+        kind: {one.minor: shapes[kind].nothing for one in holdings}
+        for kind, holdings in given.devices.items()
+        if kind in shapes
+    }
 
 
 def terms_of_all(state: NodeDevices, rooms: Sequence[Room]) -> Terms:
@@ -60,10 +86,38 @@ def terms_of_all(state: NodeDevices, rooms: Sequence[Room]) -> Terms:
     return terms_for(state, [one for room in rooms for one in _reservations(room)])
 
 
+def _each(room: Room) -> Iterator[tuple[Pod, ReservationState]]:
+    return zip(room.holders, room.states, strict=True)
+
+
+def _given_cpus(holder: Pod) -> bool:
+    """Tell whether a reservation was given CPUs of its own."""
+    given = allocation_of(uid_of(holder), holder.annotations)
+    return given is not None and bool(given.cpuset)
+
+
+def _left(holder: Pod, held: CPUAllocation | None) -> CPUAllocation | None:
+    """Give what a reservation still holds, with zeros for what its users have of the amounts that it was given.
+
+    ``None`` where it was given nothing.
+    """
+    given = allocation_of(uid_of(holder), holder.annotations)
+    if given is None:
+        return held
+    there = {entry.node: entry.resources for entry in held.numa_resources} if held is not None else {}
+    amounts = tuple(
+        NUMANodeResource(
+            entry.node, make_resources({**dict.fromkeys(entry.resources, 0), **there.get(entry.node, {})})
+        )
+        for entry in given.numa_resources
+    )
+    return attrs.evolve(given, cpuset=NO_CPUS if held is None else held.cpuset, numa_resources=amounts)
+
+
 def _reservations(room: Room) -> list[DeviceReservation]:
     return [
         DeviceReservation(holder=str(pod.key), policy=one.reservation.allocate_policy, matched=True)
-        for pod, one in zip(room.holders, room.states, strict=True)
+        for pod, one in _each(room)
     ]
 
 
@@ -75,7 +129,7 @@ class ExactRooms:
 
     def holds(self, question: Question, room: Room) -> bool:
         """Tell whether a room has anything of its own that the question is about."""
-        if question.cpu is not None and self._held(room):
+        if question.cpu is not None and self._had(room):
             return True
         return question.devices is not None and holds_devices(self._states.devices[room.row], room)
 
@@ -123,9 +177,9 @@ class ExactRooms:
     def refusal(self, question: Question, room: Room, others: Sequence[Room] = ()) -> NUMARefusal | None:
         """Say why pods that must sit in a reservation find nothing in a room; ``None`` where they do.
 
-        Nothing is said either where the room holds no CPUs and no NUMA amounts.
+        Nothing is said either where the room was given no CPUs and no NUMA amounts.
         """
-        if room.over or room.together or not self._held(room):
+        if room.over or room.together or not self._had(room):
             return None
         request = question.asked_at(room.row, filtered=True)
         offer = self.offer(request, room, others)
@@ -201,17 +255,23 @@ class ExactRooms:
 
     def _reserved_in(self, room: Room) -> list[NUMAReservation]:
         held = {one.uid: one for one in self._states.numa[room.row].allocations}
+        parts = ((pod, one, _left(pod, held.get(uid_of(pod)))) for pod, one in _each(room))
         return [
             NUMAReservation(
                 name=one.reservation.name,
                 uid=uid_of(pod),
                 matched=True,
                 restricted=one.restricted,
-                allocation=held[uid_of(pod)],
+                allocation=allocation,
+                shared=not _given_cpus(pod),
             )
-            for pod, one in zip(room.holders, room.states, strict=True)
-            if uid_of(pod) in held
+            for pod, one, allocation in parts
+            if allocation is not None
         ]
+
+    def _had(self, room: Room) -> bool:
+        """Tell whether a room was given any CPUs or NUMA amounts, also where none of them are left."""
+        return bool(self._held(room)) or any(_left(pod, None) is not None for pod in room.holders)
 
     def _held(self, room: Room) -> list[CPUAllocation]:
         """Give what the holders of a room hold of CPUs and NUMA nodes."""
