@@ -97,7 +97,7 @@ def _given_cpus(holder: Pod) -> bool:
 
 
 def _left(holder: Pod, held: CPUAllocation | None) -> CPUAllocation | None:
-    """Give what a reservation still holds, with zeros for what its users have of the amounts that it was given.
+    """Give what a reservation still holds, with zeros for amounts that it was given and its users have.
 
     ``None`` where it was given nothing.
     """
@@ -227,7 +227,7 @@ class ExactRooms:
         return -1 if mask is None else mask
 
     def score_devices(self, question: Question, row: int, terms: Terms, mask: int) -> int:
-        """Rate the devices of one node on some terms; ``mask`` are the NUMA nodes they are held to, or -1."""
+        """Rate the devices of a node on some terms; ``mask`` are the NUMA nodes they are held to, or -1."""
         request, state = question.request.devices, self._states.devices[row]
         assert request is not None
         held = mask if mask >= 0 else None

@@ -1,0 +1,212 @@
+"""What some nodes offer to pods of one class: as they are, or under a source of theirs.
+
+What a node offers depends on who asks. A *source* says what counts as gone for a class of pods: pods and
+amounts on some nodes. The framework makes the views; an evaluator answers for the view that it is given and
+does not know more of the source than the view tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntCube, IntMatrix, IntVector, Rows
+from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
+from koordcore.model.pods import HostPort, Pod, PodKey
+from koordcore.protocol.operating_pod import is_operating_pod
+
+if TYPE_CHECKING:
+    from koordcore.reservations.state import ReservationState
+
+__all__ = ["ALL_ROWS", "Loan", "Loans", "NodeView", "Others", "Source"]
+
+ALL_ROWS: Final = slice(None)
+_NOBODY: Final = frozenset[PodKey]()
+
+
+@attrs.frozen(eq=False)
+class Loan:
+    """What pods of one class may draw from on one node, beside what is free there.
+
+    Parameters
+    ----------
+    row
+        The node.
+    states
+        Whose it is, and how much of it may be drawn; several only where pods take from all as if they held
+        nothing.
+    holders
+        The pods that hold it on the node.
+    together
+        The pods take from all of them as if they held nothing.
+    over
+        The holders go on running: what they hold has to be part of what the pod gets.
+    """
+
+    row: int
+    states: tuple[ReservationState, ...]
+    holders: tuple[Pod, ...]
+    together: bool = False
+    over: bool = False
+
+    @property
+    def ports(self) -> tuple[HostPort, ...]:
+        """Host ports that its holders keep free; a pod that acts as a holder uses its own."""
+        keeping = (pod for pod in self.holders if self.over or not is_operating_pod(pod))
+        return tuple(port for pod in keeping for port in pod.host_ports)
+
+
+class Loans(Protocol):
+    """Loans on several nodes at once; a node may have several."""
+
+    @property
+    def rows(self) -> IntVector:
+        """``(K,)``: node of each."""
+
+    @property
+    def lent(self) -> IntMatrix:
+        """``(R, K)``: what each adds to what is free."""
+
+    def loan(self, index: int) -> Loan:
+        """Give one of them."""
+
+
+class Source(Protocol):
+    """What counts as gone for the pods of one class, and which parts of it one pod may draw from."""
+
+    @property
+    def required(self) -> bool:
+        """The pods may go nowhere but into a loan."""
+
+    @property
+    def gone(self) -> frozenset[PodKey]:
+        """Pods that count as if they were not there."""
+
+    def lifted(self, rows: Rows, *, scored: bool = False) -> IntMatrix | None:
+        """Give the amounts that go away with them on each node, ``(R, n)``; for scores on request."""
+
+    def loans(self, rows: Rows) -> Loans:
+        """Give what one pod may draw from on some nodes."""
+
+    def drawn_from(self, row: int) -> Loan | None:
+        """Give the loan that would serve the pods on a node, once that is settled; ``None`` for none."""
+
+    def beside(self, loan: Loan) -> tuple[Loan, ...]:
+        """Give the other loans of its node that the pods might use as well."""
+
+
+class NodeView:
+    """Some nodes under a source.
+
+    Three kinds of views answer all questions about one class. Without a source: the nodes *as they are*. With
+    one: *restored*, as if all that it holds for the class were gone; the loans of each node then are what one
+    pod may really draw from. With ``drawn`` as well: *inside*, one loan for each row, from which the pod
+    draws, beside what is free on the node; a node stands there once for each of its loans.
+
+    Parameters
+    ----------
+    workspace
+        The working state of the call.
+    rows
+        The nodes: ``(n,)`` of them.
+    source
+        What counts as gone; ``None`` for nothing.
+    drawn
+        The loans that are drawn from; ``None`` for a view of nodes.
+    """
+
+    __slots__ = ("_amounts", "drawn", "rows", "source", "workspace")
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        rows: Rows = ALL_ROWS,
+        source: Source | None = None,
+        drawn: Loans | None = None,
+    ) -> None:
+        self.workspace = workspace
+        self.rows = rows
+        self.source = source
+        self.drawn = drawn
+        self._amounts: IntCube | None = None
+
+    def inside(self, loans: Loans) -> NodeView:
+        """Give the view in which pods draw from loans of the same source."""
+        return NodeView(self.workspace, loans.rows, self.source, loans)
+
+    @property
+    def plain(self) -> bool:
+        """The nodes as they are."""
+        return self.source is None and self.drawn is None
+
+    @property
+    def numbers(self) -> IntVector:
+        """``(n,)``: number of each node."""
+        found: IntVector = np.arange(len(self.workspace.layout.names))[self.rows]
+        return found
+
+    @property
+    def row(self) -> int:
+        """The number of the node in a view of one."""
+        (row,) = self.numbers.tolist()
+        return int(row)
+
+    @property
+    def gone(self) -> frozenset[PodKey]:
+        """Pods that count as if they were not there."""
+        return _NOBODY if self.source is None else self.source.gone
+
+    @property
+    def required(self) -> bool:
+        """The pods may go nowhere but into a loan."""
+        return self.source is not None and self.source.required
+
+    @property
+    def amounts(self) -> IntCube:
+        """``(4, R, n)``, to be read only: requested, scored, free and spare, without what counts as gone.
+
+        Inside loans only what is free counts, with what the loan adds to it.
+        """
+        if self._amounts is None:
+            self._amounts = self._work_out()
+        return self._amounts
+
+    def _work_out(self) -> IntCube:
+        there = self.workspace.at(self.rows)
+        if self.drawn is not None:
+            there = there.copy()
+            there[REQUESTED] -= self.drawn.lent
+            there[FREE] += self.drawn.lent
+            return there
+        lifted = None if self.source is None else self.source.lifted(self.rows)
+        if lifted is None or self.source is None:
+            return there
+        there = there.copy()
+        there[REQUESTED] -= lifted
+        there[FREE] += lifted
+        scored = self.source.lifted(self.rows, scored=True)
+        if scored is not None:
+            there[SCORED] -= scored
+            there[SPARE] += scored
+        return there
+
+    @property
+    def loans(self) -> Loans | None:
+        """What pods may draw from on the nodes of a restored view, or do draw from inside; ``None`` for none."""
+        if self.drawn is not None:
+            return self.drawn
+        return None if self.source is None else self.source.loans(self.rows)
+
+    def at(self, row: int) -> NodeView:
+        """Give the view of one node under the same source."""
+        return NodeView(self.workspace, slice(row, row + 1), self.source)
+
+
+Others: TypeAlias = Callable[[NodeView], BoolVector]
+"""Whether all other filters that look at single nodes take the pods, ``(n,)``, in a view."""
+
+Rating: TypeAlias = Callable[[NodeView], Sequence[IntVector]]
+"""What those who rate one loan of a node against another say inside loans: one ``(K,)`` for each of them."""
