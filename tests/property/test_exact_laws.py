@@ -25,7 +25,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import ScoringStrategy
 from koordcore.protocol.device import parse_allocation
 from koordcore.scheduling.plugins.exact import device_state, numa_state
-from koordcore.topology.numa import NUMATopologyPolicy, mask_of
+from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy, exclusive_allows, mask_of
 from tests.reference.numa_placement import StaticResult
 from tests.scheduling.test_numa import ALLOCATED, STATUS, node, pod
 
@@ -154,6 +154,9 @@ class Brute:
         state = snapshot.nodes[0]
         known = numa_state(snapshot, state)
         self.demand = demand
+        self.exclusive = demand.request.exclusive_here
+        wanted_alone = self.exclusive is NUMAExclusive.REQUIRED
+        self.status = known.usage.status if wanted_alone else {}
         self.ground = StaticResult(known.node, known.allocations, demand)
         self.cards: NodeDevices | None = device_state(snapshot, state)
         wanted = device_request_of(waiting.requests, policy=devices)
@@ -181,6 +184,11 @@ class Brute:
                 for mask in combinations((0, 1), size)
                 if self.ground.exists(mask) and (not self.tied or self.devices(mask) is not None)
             ]
+            exclusive = [
+                mask for mask in found if exclusive_allows(mask_of(mask), self.exclusive, self.status)
+            ]
+            if self.demand.policy is not NUMATopologyPolicy.BEST_EFFORT or exclusive:
+                found = exclusive
             if found:
                 return found
         return []

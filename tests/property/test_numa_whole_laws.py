@@ -6,6 +6,8 @@ reservations lend room.
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import numpy as np
 from hypothesis import given, settings
@@ -13,12 +15,14 @@ from hypothesis import strategies as st
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod
 from koordcore._arrays import IntMatrix, Rows
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Reserved
 from koordcore.framework.workspace import Workspace
 from koordcore.model.numa import NUMAArgs
+from koordcore.model.pods import PodKey
 from koordcore.model.policy import PluginSetting, ScoringStrategy
 from koordcore.model.resources import make_resources
-from koordcore.reservations.cache import Rooms
+from koordcore.reservations.cache import ReservationLoans
 from koordcore.scheduling.plugins.exact import ExactPlugin
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator
 
@@ -51,6 +55,9 @@ def feature_of(workspace: Workspace, args: NUMAArgs) -> ExactPlugin:
 class Lending:
     """A loan of the same amounts on every node, as far as so much is held there."""
 
+    required = False
+    gone = frozenset[PodKey]()
+
     def __init__(self, amount: int, requested: IntMatrix) -> None:
         self._lent = np.minimum(requested, amount)
 
@@ -58,10 +65,10 @@ class Lending:
         del scored
         return self._lent[:, rows]
 
-    def rooms(self, rows: Rows) -> Rooms:
-        """No room holds CPUs or NUMA amounts of its own."""
-        none = np.zeros(0, np.int64)
-        return Rooms(none, np.zeros((len(self._lent), 0), np.int64), (), None)  # type: ignore[arg-type]
+    def loans(self, rows: Rows) -> ReservationLoans:
+        """No loan has CPUs or NUMA amounts of its own."""
+        none = np.zeros((len(self._lent), 0), np.int64)
+        return ReservationLoans(none[0], none, (), None)  # type: ignore[arg-type]
 
 
 @given(
@@ -93,22 +100,23 @@ def test_the_short_way_is_the_long_way(
     exact = feature_of(Workspace(telling), args)
     long = _long_way(exact.entry(NUMA), pod)
     for rows in (slice(None), slice(0, 1), np.arange(len(snapshot.nodes))[::-1]):
-        taking = long.fits(rows)
+        taking = long.fits(NodeView(exact.workspace, rows))
         assert taking is not None
         assert taking.all()
-        assert short.fits(rows) is None
-        assert _scores(short, rows) == _scores(long, rows)
-    short.lending = long.lending = Lending(lent, workspace.requested)  # type: ignore[assignment]
-    assert _scores(short, slice(None)) == _scores(long, slice(None))
-    long.lending = None
-    given_there = exact.evaluator(pod, exact.request_of(pod)).allocate(pod, 0)
+        assert short.fits(NodeView(workspace, rows)) is None
+        assert _scores(short, NodeView(workspace, rows)) == _scores(long, NodeView(exact.workspace, rows))
+    source: Any = Lending(lent, workspace.requested)
+    restored = [NodeView(one, slice(None), source) for one in (workspace, exact.workspace)]
+    assert _scores(short, restored[0]) == _scores(long, restored[1])
+    there = NodeView(exact.workspace, slice(0, 1))
+    given_there = exact.evaluator(pod, exact.request_of(pod)).allocate(pod, there)
     assert isinstance(given_there, Reserved)
     assert not given_there.annotations
     assert not given_there.notes
 
 
-def _scores(evaluator: Evaluator, rows: Rows) -> list[int]:
-    scores = evaluator.scores(rows)
+def _scores(evaluator: Evaluator, view: NodeView) -> list[int]:
+    scores = evaluator.scores(view)
     assert scores is not None
     return [int(score) for score in scores]
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from koordcore import ClusterSnapshot, Node, PluginSetting, Pod, Policy
 from koordcore.framework import node_states, state_scores
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -74,8 +75,8 @@ def test_together_is_each_alone(
     for likeness, group in alike.items():
         if likeness is None:
             continue
-        score, enough = AmountParts.together(group).answers(rows)
-        alone = [one.answers(rows) for one in group]
+        score, enough = AmountParts.together(group).answers(NodeView(workspace, rows))
+        alone = [one.answers(NodeView(workspace, rows)) for one in group]
         expected = np.array([one[0] for one in alone])
         assert np.array_equal(np.broadcast_to(np.asarray(score), expected.shape), expected)
         mask = np.array([one[1] for one in alone])

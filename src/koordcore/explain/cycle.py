@@ -15,7 +15,6 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector
-from koordcore.framework.plugin import ALL_ROWS
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -234,11 +233,11 @@ def _filters(
     verdicts = {names[row]: FilterVerdict() for row in np.flatnonzero(allowed).tolist()}
     alive = allowed.copy()
     for part in scheduling_class.parts:
-        mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+        mask = part.evaluator.fits(scheduling_class.view()) if part.setting.filters else None
         if mask is None or mask[alive].all():
             continue
-        hopeless = part.evaluator.unresolvable(ALL_ROWS)
-        reasons = part.evaluator.reasons(ALL_ROWS)
+        hopeless = part.evaluator.unresolvable(scheduling_class.view())
+        reasons = part.evaluator.reasons(scheduling_class.view())
         for row in np.flatnonzero(alive & ~mask).tolist():
             texts = tuple(sorted(text for text, holds in reasons if holds[row]))
             resolvable = hopeless is None or not hopeless[row]

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore.framework.plugin import ALL_ROWS, Refusal
+from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.model.mappings import EMPTY, frozen
@@ -249,11 +249,11 @@ def node_statuses(scheduling_class: SchedulingClass, names: Sequence[str]) -> di
     found: dict[str, NodeStatus] = {}
     alive = np.ones(len(names), np.bool_)
     for part in scheduling_class.parts:
-        mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+        mask = part.evaluator.fits(scheduling_class.view()) if part.setting.filters else None
         if mask is None or mask[alive].all():
             continue
-        hopeless = part.evaluator.unresolvable(ALL_ROWS)
-        reasons = part.evaluator.reasons(ALL_ROWS)
+        hopeless = part.evaluator.unresolvable(scheduling_class.view())
+        reasons = part.evaluator.reasons(scheduling_class.view())
         for row in np.flatnonzero(alive & ~mask).tolist():
             final = hopeless is not None and bool(hopeless[row])
             code = StatusCode.UNSCHEDULABLE_AND_UNRESOLVABLE if final else StatusCode.UNSCHEDULABLE

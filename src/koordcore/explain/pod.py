@@ -226,14 +226,20 @@ def _refusing(scheduling_class: SchedulingClass, row: int) -> dict[str, tuple[Sh
     """Every plugin that refuses the pod on one node, in filter order, with what it lacks there."""
     found = {}
     for part in scheduling_class.parts:
-        shortfalls = part.evaluator.shortfalls(row) if part.setting.filters else ()
+        shortfalls = (
+            part.evaluator.shortfalls(scheduling_class.view().at(row)) if part.setting.filters else ()
+        )
         if shortfalls:
             found[part.plugin.name] = shortfalls
     return found
 
 
 def _details(scheduling_class: SchedulingClass, row: int) -> tuple[str, ...]:
-    found = [part.evaluator.details(row) for part in scheduling_class.parts if part.setting.filters]
+    found = [
+        part.evaluator.details(scheduling_class.view().at(row))
+        for part in scheduling_class.parts
+        if part.setting.filters
+    ]
     return tuple(dict.fromkeys(chain.from_iterable(found)))
 
 

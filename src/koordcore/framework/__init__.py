@@ -4,7 +4,8 @@ A plugin of one's own subclasses :class:`Plugin` and makes an :class:`Evaluator`
 it to a policy as ``PluginSetting(plugin=Mine)``. :mod:`koordcore.testing` tests it against the contract.
 """
 
-from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Refusal, Reserved, Rows, Scope
+from koordcore.framework.node_view import ALL_ROWS, NodeView
+from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope
 from koordcore.framework.workspace import Workspace
 
-__all__ = ["ALL_ROWS", "Evaluator", "Plugin", "Refusal", "Reserved", "Rows", "Scope", "Workspace"]
+__all__ = ["ALL_ROWS", "Evaluator", "NodeView", "Plugin", "Refusal", "Reserved", "Scope", "Workspace"]

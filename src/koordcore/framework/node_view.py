@@ -21,7 +21,7 @@ from koordcore.protocol.operating_pod import is_operating_pod
 if TYPE_CHECKING:
     from koordcore.reservations.state import ReservationState
 
-__all__ = ["ALL_ROWS", "Loan", "Loans", "NodeView", "Others", "Source"]
+__all__ = ["ALL_ROWS", "Loan", "Loans", "NodeView", "Others", "Rating", "Source"]
 
 ALL_ROWS: Final = slice(None)
 _NOBODY: Final = frozenset[PodKey]()
@@ -73,6 +73,9 @@ class Loans(Protocol):
     def loan(self, index: int) -> Loan:
         """Give one of them."""
 
+    def only(self, index: int) -> Loans:
+        """Leave only one of them."""
+
 
 class Source(Protocol):
     """What counts as gone for the pods of one class, and which parts of it one pod may draw from."""
@@ -92,7 +95,10 @@ class Source(Protocol):
         """Give what one pod may draw from on some nodes."""
 
     def drawn_from(self, row: int) -> Loan | None:
-        """Give the loan that would serve the pods on a node, once that is settled; ``None`` for none."""
+        """Give the loan that pods would draw from on a node, as its filter has chosen; ``None`` for none."""
+
+    def taken_from(self, row: int) -> Loans | None:
+        """Give the one loan out of which a node serves a pod now; ``None`` where the node does by itself."""
 
     def beside(self, loan: Loan) -> tuple[Loan, ...]:
         """Give the other loans of its node that the pods might use as well."""
@@ -106,6 +112,8 @@ class NodeView:
     pod may really draw from. With ``drawn`` as well: *inside*, one loan for each row, from which the pod
     draws, beside what is free on the node; a node stands there once for each of its loans.
 
+    It is made for one question: what it says is worked out once and does not follow later changes.
+
     Parameters
     ----------
     workspace
@@ -118,7 +126,7 @@ class NodeView:
         The loans that are drawn from; ``None`` for a view of nodes.
     """
 
-    __slots__ = ("_amounts", "drawn", "rows", "source", "workspace")
+    __slots__ = ("_amounts", "_loans", "drawn", "rows", "source", "workspace")
 
     def __init__(
         self,
@@ -132,6 +140,7 @@ class NodeView:
         self.source = source
         self.drawn = drawn
         self._amounts: IntCube | None = None
+        self._loans = drawn
 
     def inside(self, loans: Loans) -> NodeView:
         """Give the view in which pods draw from loans of the same source."""
@@ -195,10 +204,25 @@ class NodeView:
 
     @property
     def loans(self) -> Loans | None:
-        """What pods may draw from on the nodes of a restored view, or do draw from inside; ``None`` for none."""
-        if self.drawn is not None:
-            return self.drawn
-        return None if self.source is None else self.source.loans(self.rows)
+        """What pods may draw from on the nodes of a restored view, or do draw from inside, if anything."""
+        if self._loans is None and self.source is not None:
+            self._loans = self.source.loans(self.rows)
+        return self._loans
+
+    def drawn_from(self, row: int) -> Loan | None:
+        """Give the loan that would serve the pods on a node; ``None`` for the node itself."""
+        return None if self.source is None else self.source.drawn_from(row)
+
+    def beside(self, loan: Loan) -> tuple[Loan, ...]:
+        """Give the other loans of its node that the pods might use as well."""
+        return () if self.source is None else self.source.beside(loan)
+
+    def where_any(self, loans: Loans, serves: BoolVector) -> BoolVector:
+        """Tell at which nodes, ``(n,)``, one of the loans serves, by an answer for each loan, ``(K,)``."""
+        found = np.zeros(len(self.workspace.layout.names), np.bool_)
+        found[loans.rows[serves]] = True
+        there: BoolVector = found[self.rows]
+        return there
 
     def at(self, row: int) -> NodeView:
         """Give the view of one node under the same source."""

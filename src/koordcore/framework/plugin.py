@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.node_view import ALL_ROWS, NodeView, Others, Rating, Source
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import PluginSetting
-
-if TYPE_CHECKING:
-    from koordcore.reservations.cache import Lending, Room, Rooms
 
 __all__ = [
     "ALL_ROWS",
@@ -34,13 +32,11 @@ __all__ = [
     "PluginFactory",
     "Refusal",
     "Reserved",
-    "Rows",
     "Scope",
     "default_normalise",
 ]
 
-ALL_ROWS: Final = slice(None)
-_SELDOM: Final = ("refuse", "lend_to", "room_at", "allocate")
+_SELDOM: Final = ("refuse", "allocate", "sources")
 
 
 class Scope(StrEnum):
@@ -94,21 +90,21 @@ def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = F
 class Evaluator:
     """One plugin's answers for one class of equal pods; the defaults say "any node, no preference".
 
-    ``fits`` and ``scores`` are called for all rows first and later for rows that changed, as ``scope`` says.
-    Scores are raw; ``normalise`` maps them to 0..100 over the feasible nodes.
+    ``fits`` and ``scores`` are called for all nodes first and later for those that changed, as ``scope``
+    says. Scores are raw; ``normalise`` maps them to 0..100 over the feasible nodes.
     """
 
     scope: ClassVar[Scope] = Scope.STATIC
     normalises: ClassVar[bool] = False
     amounts_only: ClassVar[bool] = False
-    """With scope ``NODE``, and nothing lent: nodes with equal amounts, had and taken, get equal answers.
+    """With scope ``NODE``, in a plain view: nodes with equal amounts, had and taken, get equal answers.
 
     ``scores`` then gives a new array each time; the class adds to it in place.
     """
     answers: ClassVar[frozenset[str]] = frozenset()
     """Which of the questions that most evaluators leave to the defaults it answers itself."""
-    lending: Lending | None = None
-    """What reservations lend to the class; ``fits`` answers as if it were all gone from the nodes."""
+    rates_loans: ClassVar[bool] = False
+    """Its ``scores`` tell which of several loans of a node is the better one."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -125,7 +121,7 @@ class Evaluator:
         """
         return None
 
-    def fits(self, rows: Rows) -> BoolVector | None:
+    def fits(self, view: NodeView) -> BoolVector | None:
         """Tell which of the nodes can take the pod; ``None`` stands for all of them."""
         return None
 
@@ -133,20 +129,20 @@ class Evaluator:
         """Tell that all nodes can take the pod now, where that is known without looking at them."""
         return False
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         """Give each reason with the nodes that it holds for; a node may have several."""
         return ()
 
-    def unresolvable(self, rows: Rows) -> BoolVector | None:
+    def unresolvable(self, view: NodeView) -> BoolVector | None:
         """Tell at which of the nodes no eviction would help; ``None`` stands for none of them."""
         return None
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        """Tell in numbers what one node lacks."""
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        """Tell in numbers what the one node of a view lacks."""
         return ()
 
-    def details(self, row: int) -> tuple[str, ...]:
-        """Say more about why one node refuses, and what would help there; asked for single nodes only."""
+    def details(self, view: NodeView) -> tuple[str, ...]:
+        """Say more about why the one node of a view refuses, and what would help there."""
         return ()
 
     @property
@@ -162,7 +158,7 @@ class Evaluator:
         """
         raise NotImplementedError  # without a likeness there is nothing to join
 
-    def scores(self, rows: Rows) -> IntVector | None:
+    def scores(self, view: NodeView) -> IntVector | None:
         """Score the nodes; ``None`` where the plugin has no preference about this pod."""
         return None
 
@@ -170,51 +166,34 @@ class Evaluator:
         """Map raw scores of all nodes to 0..100; only the feasible ones count."""
         return raw
 
-    def slots(self, most: int) -> IntVector | None:
-        """Tell how many such pods each node takes one after another, up to ``most``: ``(N,)``.
+    def slots(self, view: NodeView, most: int) -> IntVector | None:
+        """Tell how many such pods each node takes one after another, up to ``most``: ``(n,)``.
 
         Only nodes that ``fits`` lets through count, and an answer that is too high is only slower: whoever
         plans with it binds the plan before returning it. ``None`` stands for as many as one likes.
         """
         return None
 
-    def lend_to(self, others: Sequence[Evaluator], filters: Sequence[Evaluator]) -> None:
-        """Tell the other evaluators of the class what is lent to it.
+    def sources(self, others: Others, rating: Rating) -> Source | None:
+        """Give what counts as gone for these pods, and what they may draw from instead, if there is anything.
+
+        Asked once, before any other question.
 
         Parameters
         ----------
         others
-            Those that look at single nodes.
-        filters
-            Those of them that filter: whoever serves the pod has to serve it in the eyes of all of them.
+            Whether all other filters that look at single nodes take the pods in a view.
+        rating
+            What those who rate loans say inside some.
         """
-
-    def fits_from(self, rooms: Rooms) -> BoolVector:
-        """Tell which rooms serve the pod, each together with what is free on its node: ``(K,)``."""
-        mask = self.fits(rooms.rows)
-        return np.ones(len(rooms.rows), bool) if mask is None else mask
-
-    def fits_outside(self, rows: Rows) -> BoolVector | None:
-        """Tell which of the nodes can take the pod with nothing lent; ``None`` stands for all of them."""
-        return self.fits(rows)
-
-    def room_at(self, row: int) -> Room | None:
-        """Give the room out of which the node serves the pod; ``None`` for the node itself."""
         return None
 
-    def score_from(self, room: Room) -> int:
-        """Score a room that serves the pod, 0..100 or raw: it is scaled by the best of its node."""
-        return 0
+    def allocate(self, pod: Pod, view: NodeView) -> Reserved | Shortfall | None:
+        """Take exactly what the pod gets on the one node of a view; ``None`` where there is no choice.
 
-    def allocate_from(self, pod: Pod, row: int, room: Room) -> Reserved | Shortfall | None:
-        """Take exactly what the pod gets out of a room, as :meth:`allocate` does of the node."""
-        return self.allocate(pod, row)
-
-    def allocate(self, pod: Pod, row: int) -> Reserved | Shortfall | None:
-        """Take exactly what the pod gets on the node; ``None`` where there is nothing to choose.
-
-        Changes the plugin's own ledger through the workspace's log, so that it can be undone. A shortfall
-        after ``fits`` said yes is a defect of the plugin.
+        The view is plain, or inside the loan out of which the node serves the pod. Changes the plugin's own
+        ledger through the workspace's log, so that it can be undone. A shortfall after ``fits`` said yes is a
+        defect of the plugin.
         """
         return None
 

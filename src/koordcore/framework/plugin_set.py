@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import attrs
+import numpy as np
 
+from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError, ModelError
+from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
-from koordcore.framework.plugin import JointPlugin, Plugin, Refusal, Scope
+from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Scope
 from koordcore.framework.registry import plugin_of
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -44,6 +48,34 @@ def _made(workspace: Workspace, policy: Policy) -> Iterator[tuple[Plugin, Plugin
             joint[kind] = kind(workspace, own)
             yield joint[kind], PluginSetting(name=kind.name, filters=False, scores=False)
         yield joint[kind].entry(setting.name), attrs.evolve(setting, filters=True)
+
+
+def _source_of(parts: Sequence[Part]) -> Source | None:
+    """Open what counts as gone for a class, if anything, to the one who knows; all others answer about it."""
+    for part in parts:
+        if "sources" not in part.evaluator.answers:
+            continue
+        local = [one for one in parts if one is not part and one.evaluator.scope is Scope.NODE]
+        filters = [one.evaluator for one in local if one.setting.filters]
+        rating = [one.evaluator for one in local if one.evaluator.rates_loans]
+        source = part.evaluator.sources(partial(_all_fit, filters), partial(_ratings, rating))
+        if source is not None:
+            return source
+    return None
+
+
+def _all_fit(filters: Sequence[Evaluator], view: NodeView) -> BoolVector:
+    fitting = np.ones(len(view.numbers), np.bool_)
+    for one in filters:
+        mask = one.fits(view)
+        if mask is not None:
+            fitting &= mask
+    return fitting
+
+
+def _ratings(rating: Sequence[Evaluator], view: NodeView) -> list[IntVector]:
+    scores = (one.scores(view) for one in rating)
+    return [one for one in scores if one is not None]
 
 
 class PluginSet:
@@ -159,19 +191,16 @@ class PluginSet:
                 if part.evaluator.scope is Scope.STATIC:
                     self._static[number, request] = part
             parts.append(part)
-        for part in [one for one in parts if "lend_to" in one.evaluator.answers]:
-            others = [one for one in parts if one is not part and one.evaluator.scope is not Scope.STATIC]
-            here = [one for one in others if one.evaluator.scope is Scope.NODE and one.setting.filters]
-            part.evaluator.lend_to([one.evaluator for one in others], [one.evaluator for one in here])
+        source = _source_of(parts)
         static = [part for part in parts if part.evaluator.scope is Scope.STATIC]
         signature = tuple(map(id, static))
         ground = self._grounds.get(signature)
         if ground is None:
-            ground = self._grounds[signature] = StaticResult.of(
-                tuple(static), len(self.workspace.layout.names)
-            )
+            ground = self._grounds[signature] = StaticResult.of(tuple(static), self.workspace)
         change = None if self._fit is None else self.workspace.change_of(*cast("Any", key[self._fit]))
-        return SchedulingClass(self.workspace, pod, parts, ground, change, self._groups, self._remarking)
+        return SchedulingClass(
+            self.workspace, pod, parts, ground, change, self._groups, self._remarking, source
+        )
 
     def preferred(self, pod: Pod) -> Sequence[int]:
         """Give rows of nodes that some plugin wants tried first."""

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
-from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Refusal, Scope
+from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
+from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope
 from koordcore.framework.state_scores import AmountParts, Choice, Membership, StateGroups
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.workspace import Workspace
@@ -36,7 +37,6 @@ class _Roles(NamedTuple):
 
     refusing: tuple[Part, ...]
     allocating: tuple[Part, ...]
-    lending: tuple[Part, ...]
     amounts: AmountParts
     other_filters: tuple[Part, ...]
     other_scorers: tuple[Part, ...]
@@ -44,10 +44,10 @@ class _Roles(NamedTuple):
     whole_scorers: tuple[Part, ...]
 
 
-def _roles_of(parts: Sequence[Part], ground: StaticResult) -> _Roles:
+def _roles_of(parts: Sequence[Part], ground: StaticResult, source: Source | None) -> _Roles:
     """Sort the parts of a class; most roles stay empty, and an empty tuple is no object of its own."""
-    refusing, allocating, lending, other_filters, other_scorers, cluster_filters, whole_scorers = (
-        list[Part]() for _ in range(7)
+    refusing, allocating, other_filters, other_scorers, cluster_filters, whole_scorers = (
+        list[Part]() for _ in range(6)
     )
     amount_filters: list[Evaluator] = []
     amount_scorers: list[tuple[int, Evaluator]] = []
@@ -59,12 +59,10 @@ def _roles_of(parts: Sequence[Part], ground: StaticResult) -> _Roles:
                 refusing.append(part)
             if "allocate" in answers:
                 allocating.append(part)
-            if "room_at" in answers:
-                lending.append(part)
         if scope is Scope.STATIC:
             continue
         # Nodes with the same amounts get the same answers.
-        alike = evaluator.amounts_only and evaluator.lending is None
+        alike = evaluator.amounts_only and source is None
         if setting.filters:
             if scope is Scope.CLUSTER:
                 cluster_filters.append(part)
@@ -82,7 +80,6 @@ def _roles_of(parts: Sequence[Part], ground: StaticResult) -> _Roles:
     return _Roles(
         refusing=tuple(refusing),
         allocating=tuple(allocating),
-        lending=tuple(lending),
         amounts=AmountParts(tuple(amount_scorers), tuple(amount_filters)),
         other_filters=tuple(other_filters),
         other_scorers=tuple(other_scorers),
@@ -102,6 +99,8 @@ class SchedulingClass:
         Plugins that have something to say about these pods, in filter order.
     change
         What each of the pods adds to a node's amounts, where that is the same for all.
+    source
+        What counts as gone for the pods, if anything.
     """
 
     def __init__(
@@ -113,6 +112,7 @@ class SchedulingClass:
         change: IntMatrix | None,
         groups: StateGroups,
         remarking: Sequence[Plugin] = (),
+        source: Source | None = None,
     ) -> None:
         self._workspace = workspace
         self._groups = groups
@@ -121,7 +121,8 @@ class SchedulingClass:
         self.parts = parts
         self.change = change
         self._ground = ground
-        self._roles = roles = _roles_of(parts, ground)
+        self.source = source
+        self._roles = roles = _roles_of(parts, ground, source)
         # Whether the states of nodes are followed, as far as is known, and tell all there is to choose by.
         self._follows = bool(roles.amounts.scorers or roles.amounts.filters)
         self._by_states = not (
@@ -133,6 +134,10 @@ class SchedulingClass:
         self._feasible = _NOWHERE
         self._score = _NOTHING
         self._read = -1
+
+    def view(self, rows: Rows = ALL_ROWS) -> NodeView:
+        """Give some nodes as the pods of the class see them."""
+        return NodeView(self._workspace, rows, self.source)
 
     def _refresh(self, rows: Rows) -> None:
         feasible, score = self._answers(rows)
@@ -149,16 +154,17 @@ class SchedulingClass:
         The score is -1 where they do not.
         """
         feasible: BoolVector | None
+        view = self.view(rows)
         if isinstance(rows, slice) or (member := self._member()) is None:
-            feasible, score = self._by_amounts(rows)
+            feasible, score = self._by_amounts(view)
         else:
             feasible, score = member.answers(rows)
         for part in self._roles.other_filters:
-            mask = part.evaluator.fits(rows)
+            mask = part.evaluator.fits(view)
             if mask is not None:
                 feasible = mask if feasible is None else feasible & mask
         for part in self._roles.other_scorers:
-            more = part.evaluator.scores(rows)
+            more = part.evaluator.scores(view)
             if more is not None:
                 score += part.setting.weight * more
         if feasible is not None and np.count_nonzero(feasible) < len(feasible):
@@ -166,10 +172,10 @@ class SchedulingClass:
             score[~feasible] = -1
         return feasible, score
 
-    def _by_amounts(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
+    def _by_amounts(self, view: NodeView) -> tuple[BoolVector | None, IntVector]:
         """What static plugins and amounts say, as :meth:`_answers` gives it."""
-        ground = self._ground
-        score, enough = self._roles.amounts.answers(rows)
+        ground, rows = self._ground, view.rows
+        score, enough = self._roles.amounts.answers(view)
         if score is None:
             score = np.zeros_like(ground.score[rows])
         if ground.flat is not None:
@@ -240,16 +246,16 @@ class SchedulingClass:
         self.update()
         mask = self._feasible
         for part in self._roles.cluster_filters:
-            one = part.evaluator.fits(ALL_ROWS)
+            one = part.evaluator.fits(self.view())
             if one is not None:
                 mask = mask & one
         return mask
 
     def slots(self, most: int) -> IntVector:
         """Tell how many pods of the class each node takes one after another, at most: ``(N,)``."""
-        number = np.where(self.feasible(), most, 0)
+        number, view = np.where(self.feasible(), most, 0), self.view()
         for part in self.parts:
-            one = part.evaluator.slots(most) if part.setting.filters else None
+            one = part.evaluator.slots(view, most) if part.setting.filters else None
             if one is not None:
                 number = np.minimum(number, one)
         return number
@@ -259,11 +265,11 @@ class SchedulingClass:
 
         Whoever leaves can only make them say yes. Others, such as affinity, may need who leaves.
         """
-        number = np.where(self._ground.mask, most, 0)
+        number, view = np.where(self._ground.mask, most, 0), self.view()
         for part in self.parts:
             if not part.setting.filters or part.evaluator.scope is Scope.CLUSTER:
                 continue
-            mask, one = part.evaluator.fits(ALL_ROWS), part.evaluator.slots(most)
+            mask, one = part.evaluator.fits(view), part.evaluator.slots(view, most)
             if one is not None:
                 number = np.minimum(number, one)
             if mask is not None:
@@ -282,10 +288,10 @@ class SchedulingClass:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
         open_rows = self._ground.mask.copy()
         for part in self.parts:
-            hopeless = part.evaluator.unresolvable(ALL_ROWS) if part.setting.filters else None
+            hopeless = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
             if hopeless is None:
                 continue
-            fits = part.evaluator.fits(ALL_ROWS)
+            fits = part.evaluator.fits(self.view())
             open_rows &= ~hopeless if fits is None else ~hopeless | fits
         return open_rows
 
@@ -301,7 +307,7 @@ class SchedulingClass:
         if self._roles.whole_scorers:
             total = total.copy()
             for part in self._roles.whole_scorers:
-                raw = part.evaluator.scores(ALL_ROWS)
+                raw = part.evaluator.scores(self.view())
                 if raw is not None:
                     total += part.setting.weight * part.evaluator.normalise(raw, feasible)
         if feasible is not self._feasible:
@@ -314,24 +320,24 @@ class SchedulingClass:
         """Give each plugin's score after normalisation, before its weight, for all nodes."""
         table = {}
         for part in self.parts:
-            raw = part.evaluator.scores(ALL_ROWS) if part.setting.scores else None
+            raw = part.evaluator.scores(self.view()) if part.setting.scores else None
             if raw is not None:
                 table[part.plugin.name] = part.evaluator.normalise(raw, feasible)
         return table
 
     def failure(self, pod: Pod) -> Unschedulable:
         """Count why every node refused, and find the one that came closest."""
-        number = len(self._workspace.layout.names)
+        number, view = len(self._workspace.layout.names), self.view()
         alive = np.ones(number, bool)
         rejections: list[Rejection] = []
         latest: tuple[Part, BoolVector] | None = None
         for part in self.parts:
-            mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+            mask = part.evaluator.fits(view) if part.setting.filters else None
             if mask is None or mask[alive].all():
                 continue
             refused = alive & ~mask
-            hopeless = part.evaluator.unresolvable(ALL_ROWS)
-            for reason, holds in part.evaluator.reasons(ALL_ROWS):
+            hopeless = part.evaluator.unresolvable(view)
+            for reason, holds in part.evaluator.reasons(view):
                 here = holds & refused
                 count = int(np.count_nonzero(here))
                 if count:
@@ -349,7 +355,7 @@ class SchedulingClass:
         part, refused = latest
         best: tuple[tuple[int, int], int, tuple[Shortfall, ...]] | None = None
         for row in np.flatnonzero(refused)[:_LOOKED_AT].tolist():
-            shortfalls = part.evaluator.shortfalls(row)
+            shortfalls = part.evaluator.shortfalls(self.view().at(row))
             if not shortfalls:
                 continue
             lacking = sum(one.lacking * 1000 // max(1, one.requested) for one in shortfalls)
@@ -373,15 +379,12 @@ class SchedulingClass:
         reservation = ""
         over: tuple[PodKey, ...] = ()
         claims: tuple[HeldClaim, ...] = ()
-        room = None
-        if self._roles.lending:
-            rooms = (part.evaluator.room_at(row) for part in self._roles.lending)
-            room = next((one for one in rooms if one is not None), None)
+        view = NodeView(self._workspace, slice(row, row + 1))
+        loans = None if self.source is None else self.source.taken_from(row)
+        if loans is not None:
+            view = self.view().inside(loans)
         for part in self._roles.allocating:
-            if room is None:
-                holding = part.evaluator.allocate(pod, row)
-            else:
-                holding = part.evaluator.allocate_from(pod, row, room)
+            holding = part.evaluator.allocate(pod, view)
             if isinstance(holding, Shortfall):
                 return holding
             if holding is not None:

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.framework.node_states import AmountStates, StateTables
-from koordcore.framework.plugin import ALL_ROWS, Evaluator
+from koordcore.framework.node_view import ALL_ROWS, NodeView
+from koordcore.framework.plugin import Evaluator
 from koordcore.framework.static_result import StaticResult
 from koordcore.framework.workspace import Workspace
 
@@ -56,19 +57,19 @@ class AmountParts(NamedTuple):
     scorers: tuple[tuple[int, Evaluator], ...]
     filters: tuple[Evaluator, ...]
 
-    def answers(self, rows: Rows) -> tuple[IntVector | None, BoolVector | None]:
+    def answers(self, view: NodeView) -> tuple[IntVector | None, BoolVector | None]:
         """Give the weighted score, ``None`` for 0, and where amounts suffice, ``None`` for everywhere."""
         score: IntVector | None = None
         for weight, evaluator in self.scorers:
-            one = evaluator.scores(rows)
+            one = evaluator.scores(view)
             if one is not None:
                 one = one if weight == 1 else weight * one
                 score = one if score is None else np.add(score, one, out=score)
         enough: BoolVector | None = None
         for evaluator in self.filters:
-            if rows is ALL_ROWS and evaluator.fits_everywhere():
+            if view.rows is ALL_ROWS and evaluator.fits_everywhere():
                 continue
-            mask = evaluator.fits(rows)
+            mask = evaluator.fits(view)
             if mask is not None:
                 enough = mask if enough is None else enough & mask
         return score, enough
@@ -100,7 +101,8 @@ class AmountParts(NamedTuple):
 class _StateGroup:
     """Classes of one ground and one likeness, and what each state is worth to each of them."""
 
-    def __init__(self, states: AmountStates, ground: StaticResult) -> None:
+    def __init__(self, workspace: Workspace, states: AmountStates, ground: StaticResult) -> None:
+        self._workspace = workspace
         self._states = states
         self._ground = ground
         self._members: dict[int, AmountParts] = {}
@@ -140,7 +142,7 @@ class _StateGroup:
 
     def _worth(self, parts: AmountParts, rows: IntVector) -> IntMatrix:
         """Rank the states of some nodes: ``(n,)``, or ``(C, n)`` for several classes together."""
-        score, enough = parts.answers(rows)
+        score, enough = parts.answers(NodeView(self._workspace, rows))
         ground = self._ground
         rank: IntMatrix = ground.score[rows] if score is None else score + ground.score[rows]
         rank <<= _RANK
@@ -238,6 +240,6 @@ class StateGroups:
         groups = [] if likeness is None else self._groups.setdefault((id(ground), likeness), [])
         group = next((one for one in groups if not one.full), None)
         if group is None:
-            group = _StateGroup(states, ground)
+            group = _StateGroup(self._workspace, states, ground)
             groups.append(group)
         return Membership(group, group.join(parts))

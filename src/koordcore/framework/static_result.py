@@ -9,7 +9,9 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin
+from koordcore.framework.node_view import NodeView
+from koordcore.framework.plugin import Evaluator, Plugin
+from koordcore.framework.workspace import Workspace
 from koordcore.model.policy import PluginSetting
 
 __all__ = ["Part", "StaticResult"]
@@ -43,17 +45,18 @@ class StaticResult:
     flat: int | None
 
     @classmethod
-    def of(cls, parts: tuple[Part, ...], number: int) -> StaticResult:
-        """Ask static plugins about all nodes, of which there are so many."""
+    def of(cls, parts: tuple[Part, ...], workspace: Workspace) -> StaticResult:
+        """Ask static plugins about all nodes."""
+        number, view = len(workspace.layout.names), NodeView(workspace)
         mask = np.ones(number, bool)
         for part in parts:
-            allowed = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+            allowed = part.evaluator.fits(view) if part.setting.filters else None
             if allowed is not None:
                 mask &= allowed
         score = np.zeros(number, np.int64)
         uneven = []
         for part in parts:
-            raw = part.evaluator.scores(ALL_ROWS) if part.setting.scores else None
+            raw = part.evaluator.scores(view) if part.setting.scores else None
             if raw is None:
                 continue
             # A raw score that is the same on every node that can ever be feasible normalises to a constant.

@@ -2,8 +2,8 @@
 
 While pods are placed, every reservation that holds room stands on its node as a pod of its own
 (:func:`with_holders`); what it and its users hold together is counted once. A pod class that may use some of
-them sees what they lend as :class:`Rooms`; afterwards the pods that stood for reservations are gone again
-and the objects say what became of them (:func:`without_holders`).
+them sees what they lend as loans (:mod:`koordcore.framework.node_view`); afterwards the pods that stood for
+reservations are gone again and the objects say what became of them (:func:`without_holders`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore.framework.node_view import Loan
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
-from koordcore.model.pods import HostPort, Pod, PodKey
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.holdings import HOLDINGS, without
 from koordcore.protocol.operating_pod import is_operating_pod
@@ -52,8 +53,7 @@ from koordcore.snapshot import ClusterSnapshot
 __all__ = [
     "Lending",
     "ReservationLedger",
-    "Room",
-    "Rooms",
+    "ReservationLoans",
     "concerns_reservations",
     "ended_holders",
     "holders_by_user",
@@ -126,45 +126,13 @@ def without_holders(
 
 
 @attrs.frozen(eq=False)
-class Room:
-    """What one pod may draw from on one node: usually one reservation.
-
-    Parameters
-    ----------
-    row
-        The node.
-    states
-        The reservations; several only for a pod that ignores them all.
-    holders
-        The pods that stand for them.
-    together
-        The pod ignores reservations and takes from all of them as if they held nothing.
-    over
-        The pod stands for a reservation, and the holders are running pods over which it is placed: what they
-        hold has to be part of what it gets.
-    """
-
-    row: int
-    states: tuple[ReservationState, ...]
-    holders: tuple[Pod, ...]
-    together: bool = False
-    over: bool = False
-
-    @property
-    def ports(self) -> tuple[HostPort, ...]:
-        """Host ports that its holders keep free; a pod that acts as a reservation uses its own."""
-        keeping = (pod for pod in self.holders if self.over or not is_operating_pod(pod))
-        return tuple(port for pod in keeping for port in pod.host_ports)
-
-
-@attrs.frozen(eq=False)
-class Rooms:
-    """Rooms of several nodes at once.
+class ReservationLoans:
+    """What reservations of several nodes lend.
 
     Parameters
     ----------
     rows
-        ``(K,)``: node of each room.
+        ``(K,)``: node of each.
     lent
         ``(R, K)``: what it adds to what is free.
     ids
@@ -177,21 +145,24 @@ class Rooms:
     ledger: ReservationLedger
     together: bool = False
 
-    def room(self, index: int) -> Room:
+    def loan(self, index: int) -> Loan:
         """Give one of them."""
         ledger, ids = self.ledger, self.ids[index]
-        return Room(
+        return Loan(
             row=int(self.rows[index]),
             states=tuple(ledger.states[one] for one in ids),
             holders=tuple(ledger.holders[one] for one in ids),
             together=self.together,
         )
 
-    def any_at(self, serves: BoolVector, number: int) -> BoolVector:
-        """Spread an answer per room over all nodes: whether one of the node's rooms serves."""
-        found = np.zeros(number, bool)
-        found[self.rows[serves]] = True
-        return found
+    def only(self, index: int) -> ReservationLoans:
+        """Leave only one of them."""
+        return self.some(np.array([index], np.int64))
+
+    def some(self, picked: IntVector) -> ReservationLoans:
+        """Leave only some of them."""
+        ids = tuple(self.ids[index] for index in picked.tolist())
+        return attrs.evolve(self, rows=self.rows[picked], lent=self.lent[:, picked], ids=ids)
 
 
 class ReservationLedger:
@@ -362,7 +333,7 @@ class ReservationLedger:
 
 
 class Lending:
-    """What reservations lend to one class of pods.
+    """What reservations lend to one class of pods: the source of its views.
 
     Parameters
     ----------
@@ -381,40 +352,19 @@ class Lending:
         self.required = required
         self.matched = matched
         self.together = together
-        self.chosen: IntVector | None = None
-        """``(N,)``: the reservation that would serve the pods on each node, negative for none."""
 
     @property
-    def holder_keys(self) -> frozenset[PodKey]:
+    def gone(self) -> frozenset[PodKey]:
         """Names of the pods that stand for the reservations which the pods may use."""
         return frozenset(self.ledger.holders[one].key for one in np.flatnonzero(self.matched).tolist())
 
-    def room_of(self, row: int) -> Room | None:
-        """Give what would serve the pods on a node, if it is one reservation."""
-        number = -1 if self.chosen is None else int(self.chosen[row])
-        if number < 0:
-            return None
-        return Room(
-            row=row,
-            states=(self.ledger.states[number],),
-            holders=(self.ledger.holders[number],),
-            together=False,
-        )
-
-    def drawn_from(self, row: int) -> Room | None:
-        """Give what the pods would draw from on a node: one reservation, or all that they ignore."""
-        if not self.together:
-            return self.room_of(row)
-        rooms = self.rooms(slice(row, row + 1))
-        return rooms.room(0) if len(rooms.rows) else None
-
-    def beside(self, room: Room) -> tuple[Room, ...]:
-        """Give the other rooms of its node; none where all lend together, or running pods do."""
-        if room.together or room.over:
+    def beside(self, loan: Loan) -> tuple[Loan, ...]:
+        """Give the other loans of its node; none where all lend together, or running pods do."""
+        if loan.together or loan.over:
             return ()
-        rooms = self.rooms(slice(room.row, room.row + 1))
-        every = (rooms.room(index) for index in range(len(rooms.rows)))
-        return tuple(one for one in every if one.holders != room.holders)
+        loans = self.loans(slice(loan.row, loan.row + 1))
+        every = (loans.loan(index) for index in range(len(loans.rows)))
+        return tuple(one for one in every if one.holders != loan.holders)
 
     def _numbers(self, rows: Rows) -> IntVector:
         """Give the reservations on some nodes that are open to the pods."""
@@ -440,7 +390,7 @@ class Lending:
         np.add.at(spread, self.ledger.row[numbers], whole[:, numbers].T)
         return spread[rows].T
 
-    def rooms(self, rows: Rows) -> Rooms:
+    def loans(self, rows: Rows) -> ReservationLoans:
         """Give what the pods may draw from on some nodes."""
         ledger = self.ledger
         numbers = self._numbers(rows)
@@ -450,7 +400,7 @@ class Lending:
             counts = np.zeros(len(ledger.workspace.layout.names), np.int64)
             np.add.at(counts, at, ledger.lift[PODS_ROW, numbers])
             lent[PODS_ROW] = counts[at]
-            return Rooms(at, lent, tuple((one,) for one in numbers.tolist()), ledger)
+            return ReservationLoans(at, lent, tuple((one,) for one in numbers.tolist()), ledger)
         by_row: dict[int, list[int]] = {}
         for one, row in zip(numbers.tolist(), at.tolist(), strict=True):
             by_row.setdefault(row, []).append(one)
@@ -458,7 +408,7 @@ class Lending:
         for place, ids in enumerate(by_row.values()):
             lent[:, place] = ledger.lift[:, ids].sum(axis=1)
         every = tuple(map(tuple, by_row.values()))
-        return Rooms(np.array(list(by_row), np.int64), lent, every, ledger, together=True)
+        return ReservationLoans(np.array(list(by_row), np.int64), lent, every, ledger, together=True)
 
 
 def ended_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[PodKey]:

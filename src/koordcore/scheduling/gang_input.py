@@ -19,7 +19,7 @@ from koordcore.allocators.gang.demand import GangDemand, Member, Role, Shape, ra
 from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
-from koordcore.framework.workspace import Workspace
+from koordcore.framework.workspace import FREE, Workspace
 from koordcore.model.decisions import PodDecision, Unschedulable
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
@@ -138,18 +138,15 @@ def _amounts(workspace: Workspace, scheduling_class: SchedulingClass) -> IntVect
 
 
 def _free(workspace: Workspace, outline: Outline) -> IntMatrix:
-    """Give what the nodes of the tree have left, and what reservations lend to some members: ``(R, n)``.
+    """Give what the nodes of the tree have left, without what counts as gone for some members: ``(R, n)``.
 
     Who may use what is found out by binding.
     """
     free: IntMatrix = workspace.free
     most = free
     for scheduling_class in outline.classes:
-        for part in scheduling_class.parts:
-            lending = part.evaluator.lending
-            lifted = None if lending is None else lending.lifted(slice(None))
-            if lifted is not None:
-                most = np.maximum(most, free + lifted)
+        if scheduling_class.source is not None:
+            most = np.maximum(most, scheduling_class.view().amounts[FREE])
     found: IntMatrix = most[:, outline.rows]
     return found
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, IntMatrix, Rows
-from koordcore.framework.plugin import Evaluator
+from koordcore.framework.node_view import Loan, NodeView, Others
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import ReservationArgs
 from koordcore.model.resources import PODS, make_resources
-from koordcore.reservations.cache import Lending, ReservationLedger, Room, Rooms
+from koordcore.reservations.cache import Lending, ReservationLedger, ReservationLoans
 from koordcore.reservations.filter import ReservationRefusal, ReservedNode
 from koordcore.reservations.preallocation import (
     PreAllocation,
@@ -26,8 +26,8 @@ __all__ = ["PreAllocating"]
 
 
 @attrs.frozen(eq=False)
-class _OverRooms(Rooms):
-    """Rooms that running pods lend.
+class _OverPods(ReservationLoans):
+    """What running pods lend.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class _OverRooms(Rooms):
         One for each of ``rows``.
     """
 
-    given: tuple[Room, ...] = ()
+    given: tuple[Loan, ...] = ()
 
-    def room(self, index: int) -> Room:
+    def loan(self, index: int) -> Loan:
         """Give one of them."""
         return self.given[index]
 
@@ -60,13 +60,10 @@ class PreAllocating(Lending):
         self._pod = pod
         self._state = state
         self._args = args
-        self._partners: list[Evaluator] = []
+        self.others: Others = lambda view: np.ones(len(view.numbers), bool)
+        """Whether what filters says that pods that are taken in lend enough of everything."""
         self._answers: dict[int, PreAllocation | ReservationRefusal] = {}
         self._known_at = -1
-
-    def ask(self, filters: Sequence[Evaluator]) -> None:
-        """Let plugins that filter say whether pods that are taken in lend enough of everything."""
-        self._partners = list(filters)
 
     def answer(self, row: int) -> PreAllocation | ReservationRefusal:
         """Choose the pods of a node, or say why there are none."""
@@ -98,15 +95,13 @@ class PreAllocating(Lending):
 
         def serves(pods: tuple[Pod, ...]) -> bool:
             if not pods:
-                at = slice(row, row + 1)
-                masks = [one.fits_outside(at) for one in self._partners]
-                return all(mask is None or bool(mask[0]) for mask in masks)
-            rooms = self._rooms({row: pods})
-            return all(bool(one.fits_from(rooms)[0]) for one in self._partners)
+                return bool(self.others(NodeView(workspace, slice(row, row + 1)))[0])
+            loans = self._over({row: pods})
+            return bool(self.others(NodeView(workspace, loans.rows, self, loans))[0])
 
         return pre_allocate(self._pod, self._state, seen, candidates, args=self._args, serves=serves)
 
-    def _rooms(self, taken: Mapping[int, tuple[Pod, ...]]) -> _OverRooms:
+    def _over(self, taken: Mapping[int, tuple[Pod, ...]]) -> _OverPods:
         index = self.ledger.workspace.layout.index
         lent = np.zeros((len(index), len(taken)), np.int64)
         given = []
@@ -116,20 +111,25 @@ class PreAllocating(Lending):
                     if name in index and name != PODS:
                         lent[index[name], place] += amount
             lent[PODS_ROW, place] = len(pods)
-            given.append(Room(row=row, states=(self._state,), holders=pods, over=True))
+            given.append(Loan(row=row, states=(self._state,), holders=pods, over=True))
         rows = np.array(list(taken), np.int64)
-        return _OverRooms(rows, lent, ((),) * len(taken), self.ledger, given=tuple(given))
+        return _OverPods(rows, lent, ((),) * len(taken), self.ledger, given=tuple(given))
 
-    def rooms(self, rows: Rows) -> Rooms:
-        """Give what the pods lend that are taken in, one room for each node where any are."""
+    def loans(self, rows: Rows) -> ReservationLoans:
+        """Give what the pods lend that are taken in, one loan for each node where any are."""
         numbers = range(len(self.ledger.workspace.layout.names))[rows] if isinstance(rows, slice) else rows
         taken = {int(row): self.taken(int(row)) for row in numbers}
-        return self._rooms({row: pods for row, pods in taken.items() if pods})
+        return self._over({row: pods for row, pods in taken.items() if pods})
 
-    def room_of(self, row: int) -> Room | None:
-        """Give the room of a node; ``None`` where no pods are taken in."""
-        rooms = self.rooms(slice(row, row + 1))
-        return rooms.room(0) if len(rooms.rows) else None
+    def drawn_from(self, row: int) -> Loan | None:
+        """Give the loan of a node; ``None`` where no pods are taken in."""
+        loans = self.taken_from(row)
+        return None if loans is None else loans.loan(0)
+
+    def taken_from(self, row: int) -> ReservationLoans | None:
+        """Give the same as loans."""
+        loans = self.loans(slice(row, row + 1))
+        return loans if len(loans.rows) else None
 
     def taken(self, row: int) -> tuple[Pod, ...]:
         """Give the pods of a node that the reservation takes in; none where it needs none, or none serve."""

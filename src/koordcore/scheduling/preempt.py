@@ -313,9 +313,8 @@ class Preemptor:
 
     def _lent(self, pod: Pod) -> IntMatrix | None:
         scheduling_class = self._plugins.class_of(pod)
-        parts = scheduling_class.parts if isinstance(scheduling_class, SchedulingClass) else []
-        fits = (part.evaluator for part in parts if isinstance(part.evaluator, FitEvaluator))
-        return next((one.lent for one in fits), None)
+        source = scheduling_class.source if isinstance(scheduling_class, SchedulingClass) else None
+        return None if source is None else source.lifted(slice(None))
 
     def _mask(self, pod: Pod) -> tuple[Hashable, BoolVector, IntVector]:
         scheduling_class = self._plugins.class_of(pod)

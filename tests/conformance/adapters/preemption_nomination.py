@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koordcore.framework.plugin import ALL_ROWS, Refusal
+from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.manifests.nodes import node_from_manifest
@@ -33,12 +33,14 @@ def first_refusal(node: Mapping[str, Any], pods: list[Pod], pod: Pod) -> tuple[s
     assert not isinstance(scheduling_class, Refusal)
     # The cases ask for affinity between pods before they ask for room.
     for part in sorted(scheduling_class.parts, key=lambda part: part.plugin.name == "NodeResourcesFit"):
-        mask = part.evaluator.fits(ALL_ROWS) if part.setting.filters else None
+        mask = part.evaluator.fits(scheduling_class.view()) if part.setting.filters else None
         if mask is None or mask[0]:
             continue
-        hopeless = part.evaluator.unresolvable(ALL_ROWS)
+        hopeless = part.evaluator.unresolvable(scheduling_class.view())
         code = "Unschedulable" if hopeless is None or not hopeless[0] else "UnschedulableAndUnresolvable"
-        return code, tuple(reason for reason, holds in part.evaluator.reasons(ALL_ROWS) if holds[0])
+        return code, tuple(
+            reason for reason, holds in part.evaluator.reasons(scheduling_class.view()) if holds[0]
+        )
     return "Success", ()
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from koordcore import ManifestError
-from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Refusal
+from koordcore.framework.node_view import NodeView
+from koordcore.framework.plugin import Evaluator, Plugin, Refusal
 from koordcore.framework.registry import plugin_type
 from koordcore.framework.workspace import Workspace
 from koordcore.manifests import node_from_manifest, pod_from_manifest
@@ -64,8 +65,8 @@ def open_plugin(
 
 def single_score(case: Case, name: str) -> dict[str, int]:
     """The raw score of the only node."""
-    _, plugin, pod = open_plugin(case, name)
-    scores = plugin.evaluator(pod, plugin.request_of(pod)).scores(ALL_ROWS)
+    workspace, plugin, pod = open_plugin(case, name)
+    scores = plugin.evaluator(pod, plugin.request_of(pod)).scores(NodeView(workspace))
     assert scores is not None
     return {"score": int(scores[0])}
 
@@ -93,7 +94,8 @@ def stock(case: Case, records: tuple[ClusterRecord, ...] = ()) -> Any:
     evaluator = plugin.evaluator(pod, request) if request is not None else Evaluator()
     answer: dict[str, Any] = {}
     names = workspace.layout.names
-    fits = evaluator.fits(ALL_ROWS)
+    view = NodeView(workspace)
+    fits = evaluator.fits(view)
     feasible = np.ones(len(names), bool) if fits is None else fits
     allowed = np.ones(len(names), bool)
     if name in WITH_PRE_FILTER:
@@ -109,19 +111,19 @@ def stock(case: Case, records: tuple[ClusterRecord, ...] = ()) -> Any:
         if skipped:
             feasible = np.ones(len(names), bool)
     if name not in WITHOUT_FILTER and answer.get("preFilter", {}).get("code") != SKIP:
-        answer["filter"] = filter_table(evaluator, names, feasible, allowed)
+        answer["filter"] = filter_table(evaluator, view, feasible, allowed)
     feasible = feasible & allowed
     if name in WITH_SCORE and feasible.any():
-        answer.update(score_table(evaluator, names, feasible))
+        answer.update(score_table(evaluator, view, feasible))
     return answer
 
 
-def filter_table(evaluator: Evaluator, names: tuple[str, ...], feasible: Any, allowed: Any) -> dict[str, Any]:
+def filter_table(evaluator: Evaluator, view: NodeView, feasible: Any, allowed: Any) -> dict[str, Any]:
     """Code and sorted reasons of each node that is looked at."""
-    hopeless = evaluator.unresolvable(ALL_ROWS)
-    reasons = evaluator.reasons(ALL_ROWS)
+    hopeless = evaluator.unresolvable(view)
+    reasons = evaluator.reasons(view)
     table: dict[str, Any] = {}
-    for row, node in enumerate(names):
+    for row, node in enumerate(view.workspace.layout.names):
         if not allowed[row]:
             continue
         if feasible[row]:
@@ -132,9 +134,10 @@ def filter_table(evaluator: Evaluator, names: tuple[str, ...], feasible: Any, al
     return table
 
 
-def score_table(evaluator: Evaluator, names: tuple[str, ...], feasible: Any) -> dict[str, Any]:
+def score_table(evaluator: Evaluator, view: NodeView, feasible: Any) -> dict[str, Any]:
     """Raw and normalised scores of the feasible nodes; Skip where the plugin has no preference."""
-    raw = evaluator.scores(ALL_ROWS)
+    raw = evaluator.scores(view)
+    names = view.workspace.layout.names
     if raw is None:
         return {"preScore": SKIP}
     final = evaluator.normalise(raw, feasible)

@@ -17,6 +17,7 @@ import numpy as np
 from koordcore._arrays import AMOUNT_LIMIT, BoolVector, IntVector, Rows
 from koordcore.allocators.device import NodeDevices, device_request_of
 from koordcore.errors import ModelError
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
@@ -204,22 +205,23 @@ class GpuShareEvaluator(Evaluator):
         ]
         return np.array(model, bool), np.array(cards, bool)
 
-    def fits(self, rows: Rows) -> BoolVector | None:
+    def fits(self, view: NodeView) -> BoolVector | None:
         if not self._annotated:
             return None
-        model, cards = self._masks(rows)
+        model, cards = self._masks(view.rows)
         return model & cards
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         if not self._annotated:
             return ()
-        model, cards = self._masks(rows)
+        model, cards = self._masks(view.rows)
         return [(WRONG_MODEL, ~model), (NO_CARDS, model & ~cards)]
 
-    def unresolvable(self, rows: Rows) -> BoolVector | None:
-        return ~self._masks(rows)[0] if self._annotated else None
+    def unresolvable(self, view: NodeView) -> BoolVector | None:
+        return ~self._masks(view.rows)[0] if self._annotated else None
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        row = view.row
         demand = self._demand
         if demand.models and self._plugin.models[row] not in demand.models:
             return (Shortfall(WRONG_MODEL, resolvable=False),)
@@ -231,7 +233,8 @@ class GpuShareEvaluator(Evaluator):
         nodes = [plugin.node(row) for row in plugin.numbers[rows].tolist()]
         return np.array([policy.score(one, demand) if one.fits(demand) else 0 for one in nodes], np.int64)
 
-    def allocate(self, pod: Pod, row: int) -> Reserved | None:
+    def allocate(self, pod: Pod, view: NodeView) -> Reserved | None:
+        row = view.row
         if not self._annotated:
             return None
         demand, plugin = self._demand, self._plugin
@@ -247,10 +250,10 @@ class GpuShareEvaluator(Evaluator):
 class ScoredEvaluator(GpuShareEvaluator):
     """Scores that are 0..100 already."""
 
-    def scores(self, rows: Rows) -> IntVector:
+    def scores(self, view: NodeView) -> IntVector:
         policy = self._plugin.policy
         assert isinstance(policy, ScoredPolicy)
-        return self._each_score(policy, rows)
+        return self._each_score(policy, view.rows)
 
 
 class RankedEvaluator(ScoredEvaluator):
@@ -273,8 +276,8 @@ class DrawnEvaluator(GpuShareEvaluator):
     scope = Scope.CLUSTER
     normalises = True
 
-    def scores(self, rows: Rows) -> IntVector:
-        return np.zeros(len(self._plugin.numbers[rows]), np.int64)
+    def scores(self, view: NodeView) -> IntVector:
+        return np.zeros(len(self._plugin.numbers[view.rows]), np.int64)
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         plugin = self._plugin

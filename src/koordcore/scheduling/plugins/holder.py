@@ -9,11 +9,12 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, Rows
+from koordcore.framework.node_view import NodeView, Others, Rating, Source
 from koordcore.framework.plugin import Evaluator, Reserved, Scope
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import AllocatePolicy, ReservationArgs
-from koordcore.reservations.cache import ReservationLedger, Room
+from koordcore.reservations.cache import ReservationLedger
 from koordcore.reservations.filter import POLICY_CONFLICT, WRONG_NODE, ReservationRefusal
 from koordcore.scheduling.pre_allocation import PreAllocating
 
@@ -73,11 +74,10 @@ class HolderEvaluator(Evaluator):
     def _agrees(self, rows: Rows) -> BoolVector:
         return agreeing(self._ledger, self._holder.policy, rows)
 
-    def lend_to(self, others: Sequence[Evaluator], filters: Sequence[Evaluator]) -> None:
+    def sources(self, others: Others, rating: Rating) -> Source | None:
         if self._over is not None:
-            for one in others:
-                one.lending = self._over
-            self._over.ask(filters)
+            self._over.others = others
+        return self._over
 
     def _refusals(self, rows: Rows) -> list[ReservationRefusal | None]:
         """What running pods have to say: why the reservation cannot be placed over those of a node."""
@@ -87,12 +87,14 @@ class HolderEvaluator(Evaluator):
         answers = map(self._over.answer, numbers)
         return [one if isinstance(one, ReservationRefusal) else None for one in answers]
 
-    def fits(self, rows: Rows) -> BoolVector:
+    def fits(self, view: NodeView) -> BoolVector:
+        rows = view.rows
         allowed = self._pinned(rows) & self._agrees(rows)
         allowed &= [one is None for one in self._refusals(rows)]
         return allowed
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        rows = view.rows
         pinned, agrees = self._pinned(rows), self._agrees(rows)
         refusals = self._refusals(rows)
         texts = sorted({text for one in refusals if one is not None for text in one.reasons})
@@ -102,20 +104,17 @@ class HolderEvaluator(Evaluator):
         ]
         return [(WRONG_NODE, ~pinned), (POLICY_CONFLICT, pinned & ~agrees), *said]
 
-    def unresolvable(self, rows: Rows) -> BoolVector:
+    def unresolvable(self, view: NodeView) -> BoolVector:
+        rows = view.rows
         return ~(self._pinned(rows) & self._agrees(rows))
 
-    def room_at(self, row: int) -> Room | None:
-        return None if self._over is None else self._over.room_of(row)
-
-    def allocate(self, pod: Pod, row: int) -> Reserved | Shortfall | None:
-        return None  # what is free needs no word; over pods there is a room
-
-    def allocate_from(self, pod: Pod, row: int, room: Room) -> Reserved | Shortfall | None:
-        self._plugin.take_in(pod, row, room.holders)
-        over = tuple(one.key for one in room.holders)
+    def allocate(self, pod: Pod, view: NodeView) -> Reserved | Shortfall | None:
+        if view.drawn is None:
+            return None  # what is free needs no word
+        holders = view.drawn.loan(0).holders
+        self._plugin.take_in(pod, view.row, holders)
+        over = tuple(one.key for one in holders)
         return Reserved(notes=("over " + ", ".join(map(str, over)),), over=over)
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        at = slice(row, row + 1)
-        return tuple(Shortfall(text, resolvable=False) for text, mask in self.reasons(at) if mask[0])
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        return tuple(Shortfall(text, resolvable=False) for text, mask in self.reasons(view) if mask[0])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from koordcore._arrays import IntVector, Rows
+from koordcore._arrays import IntVector
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin
 from koordcore.model.pods import Pod
 from koordcore.scoring.images import ImageIndex, pod_images, score_images
@@ -25,8 +26,8 @@ class ImageEvaluator(Evaluator):
     def __init__(self, scores: IntVector) -> None:
         self._scores = scores
 
-    def scores(self, rows: Rows) -> IntVector:
-        return self._scores[rows]
+    def scores(self, view: NodeView) -> IntVector:
+        return self._scores[view.rows]
 
 
 class ImageLocality(Plugin):

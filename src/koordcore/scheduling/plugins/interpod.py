@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import InterPodArgs
 from koordcore.scheduling.plugins.neighbours import Neighbours, affine, namespace_labels, pod_groups
 from koordcore.scoring.interpod import (
@@ -39,15 +40,16 @@ class InterPodEvaluator(Evaluator):
     def __init__(self, workspace: Workspace, request: InterPodRequest, args: InterPodArgs) -> None:
         self._workspace = workspace
         self._request = request
+        self._gone = frozenset[PodKey]()
         self._args = args
 
     @cached_property
     def _neighbours(self) -> Neighbours:
-        return Neighbours(self._workspace, self.lending)
+        return Neighbours(self._workspace, self._gone)
 
     @cached_property
     def _parts(self) -> tuple[InterPodFilter, InterPodScore]:
-        # Made at the first question: only then is it known what reservations lend to the class.
+        # Made at the first question: only then is it known who counts as gone for the class.
         groups = self._neighbours.now()
         namespaces = Namespaces(self._workspace.snapshot.once(namespace_labels))
         return (
@@ -60,38 +62,42 @@ class InterPodEvaluator(Evaluator):
         self._neighbours.now()
         return self._parts[0]
 
-    def fits(self, rows: Rows) -> BoolVector | None:
+    def fits(self, view: NodeView) -> BoolVector | None:
+        self._gone = view.gone
         judge = self._filter
-        return judge.fits()[rows] if judge.active else None
+        return judge.fits()[view.rows] if judge.active else None
 
     def _refused(self) -> tuple[BoolVector, BoolVector, BoolVector]:
         lonely, crowded, unwanted = self._filter.judge()
         crowded = crowded & ~lonely
         return lonely, crowded, unwanted & ~lonely & ~crowded
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        self._gone = view.gone
         lonely, crowded, unwanted = self._refused()
         return [
-            (REASON_AFFINITY, lonely[rows]),
-            (REASON_ANTI_AFFINITY, crowded[rows]),
-            (REASON_EXISTING_ANTI_AFFINITY, unwanted[rows]),
+            (REASON_AFFINITY, lonely[view.rows]),
+            (REASON_ANTI_AFFINITY, crowded[view.rows]),
+            (REASON_EXISTING_ANTI_AFFINITY, unwanted[view.rows]),
         ]
 
-    def unresolvable(self, rows: Rows) -> BoolVector:
-        return self._refused()[0][rows]
+    def unresolvable(self, view: NodeView) -> BoolVector:
+        self._gone = view.gone
+        return self._refused()[0][view.rows]
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        at = slice(row, row + 1)
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        self._gone = view.gone
         return tuple(
             Shortfall(reason, resolvable=reason != REASON_AFFINITY)
-            for reason, mask in self.reasons(at)
+            for reason, mask in self.reasons(view)
             if mask.any()
         )
 
-    def scores(self, rows: Rows) -> IntVector | None:
+    def scores(self, view: NodeView) -> IntVector | None:
+        self._gone = view.gone
         self._neighbours.now()
         raw = self._parts[1].raw()
-        return None if raw is None else raw[rows]
+        return None if raw is None else raw[view.rows]
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         if not feasible.any():

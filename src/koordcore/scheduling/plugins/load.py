@@ -9,7 +9,8 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
@@ -89,21 +90,22 @@ class LoadEvaluator(Evaluator):
         self._plugin = plugin
         self._request = plugin.state.request_of(pod)
 
-    def fits(self, rows: Rows) -> BoolVector | None:
+    def fits(self, view: NodeView) -> BoolVector | None:
         state = self._plugin.state
-        return state.allows(self._request, rows) if state.filters(self._request) else None
+        return state.allows(self._request, view.rows) if state.filters(self._request) else None
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         state = self._plugin.state
-        codes = state.fit(self._request, rows)
+        codes = state.fit(self._request, view.rows)
         return [(state.reasons[code], codes == code) for code in np.unique(codes).tolist() if code]
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        row = view.row
         state = self._plugin.state
         return state.shortfalls(self._request, row)
 
-    def scores(self, rows: Rows) -> IntVector:
-        return self._plugin.state.score(self._request, rows)
+    def scores(self, view: NodeView) -> IntVector:
+        return self._plugin.state.score(self._request, view.rows)
 
 
 class UnmeasuredEvaluator(Evaluator):
@@ -112,8 +114,8 @@ class UnmeasuredEvaluator(Evaluator):
     def __init__(self, number: int) -> None:
         self._scores = np.zeros(number, np.int64)
 
-    def scores(self, rows: Rows) -> IntVector:
-        return self._scores[rows]
+    def scores(self, view: NodeView) -> IntVector:
+        return self._scores[view.rows]
 
 
 class LoadAware(Plugin):

@@ -10,7 +10,6 @@ from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
-from koordcore.reservations.cache import Lending
 from koordcore.scoring.groups import PodGroups
 from koordcore.snapshot import ClusterSnapshot
 
@@ -32,12 +31,12 @@ def pod_groups(workspace: Workspace) -> PodGroups:
 class Neighbours:
     """The pods that count as neighbours for one class of pods.
 
-    All that run; but a pod that stands for a reservation is no neighbour of pods that may use it.
+    All that run, but for those that count as gone for the class.
     """
 
-    def __init__(self, workspace: Workspace, lending: Lending | None) -> None:
+    def __init__(self, workspace: Workspace, gone: frozenset[PodKey]) -> None:
         self._workspace = workspace
-        self._absent = frozenset[PodKey]() if lending is None else lending.holder_keys
+        self._absent = gone
         self._own: PodGroups | None = None
         self._journal: list[tuple[Pod, int, int]] = []
         self._read = 0

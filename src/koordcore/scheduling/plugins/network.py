@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore._arrays import BoolVector, IntVector
 from koordcore.allocators.gang.hints import HINT_PLUGIN
 from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.errors import ManifestError
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
@@ -35,8 +36,8 @@ class NearnessEvaluator(Evaluator):
         self._plugin = plugin
         self._selector = selector
 
-    def scores(self, rows: Rows) -> IntVector:
-        return np.zeros(self._plugin.workspace.free[0, rows].shape, np.int64)
+    def scores(self, view: NodeView) -> IntVector:
+        return np.zeros(self._plugin.workspace.free[0, view.rows].shape, np.int64)
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         workspace = self._plugin.workspace
@@ -100,16 +101,17 @@ class HintEvaluator(Evaluator):
     def restriction(self) -> BoolVector | None:
         return self._allowed if self._restricts else None
 
-    def fits(self, rows: Rows) -> BoolVector | None:
-        return self._allowed[rows] if self._restricts else None
+    def fits(self, view: NodeView) -> BoolVector | None:
+        return self._allowed[view.rows] if self._restricts else None
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        return [(self.reason, ~self._allowed[rows])]
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        return [(self.reason, ~self._allowed[view.rows])]
 
-    def unresolvable(self, rows: Rows) -> BoolVector | None:
-        return ~self._allowed[rows] if self._restricts else None
+    def unresolvable(self, view: NodeView) -> BoolVector | None:
+        return ~self._allowed[view.rows] if self._restricts else None
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        row = view.row
         if not self._restricts or self._allowed[row]:
             return ()
         return (Shortfall(self.reason, resolvable=False),)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 
-from koordcore._arrays import BoolVector, ClusterLayout, IntVector, Rows
+from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope, default_normalise
 from koordcore.model.affinity import NodeAffinity
 from koordcore.model.decisions import Shortfall
@@ -28,9 +29,6 @@ from koordcore.scoring.labels import (
 )
 from koordcore.snapshot import ClusterSnapshot
 
-if TYPE_CHECKING:
-    from koordcore.reservations.cache import Rooms
-
 __all__ = ["NodeLabels", "NodeName", "NodePorts", "Taints", "Unschedulable"]
 
 
@@ -43,16 +41,17 @@ class MaskEvaluator(Evaluator):
         self._mask = mask
         self.reason = reason
 
-    def fits(self, rows: Rows) -> BoolVector:
-        return self._mask[rows]
+    def fits(self, view: NodeView) -> BoolVector:
+        return self._mask[view.rows]
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        return [(self.reason, ~self._mask[rows])]
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        return [(self.reason, ~self._mask[view.rows])]
 
-    def unresolvable(self, rows: Rows) -> BoolVector:
-        return ~self._mask[rows]
+    def unresolvable(self, view: NodeView) -> BoolVector:
+        return ~self._mask[view.rows]
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        row = view.row
         return () if self._mask[row] else (Shortfall(self.reason, resolvable=False),)
 
 
@@ -93,14 +92,15 @@ class TaintEvaluator(MaskEvaluator):
         self._pod = pod
         self._soft = count_soft_taints(layout, pod.tolerations)
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        row = view.row
         taint = untolerated_taint(self._layout.nodes[row].taints, self._pod.tolerations)
         if taint is None:
             return ()
         return (Shortfall(f"node(s) had untolerated taint {taint}", resolvable=False),)
 
-    def scores(self, rows: Rows) -> IntVector:
-        return self._soft[rows]
+    def scores(self, view: NodeView) -> IntVector:
+        return self._soft[view.rows]
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         return default_normalise(raw, feasible, reverse=True)
@@ -162,27 +162,26 @@ class NodeLabelEvaluator(Evaluator):
             return None
         return np.array([name in self.named for name in self._names], bool)
 
-    def fits(self, rows: Rows) -> BoolVector | None:
+    def fits(self, view: NodeView) -> BoolVector | None:
         if not self._required:
             return None
-        return self._enforced[rows] & self._own[rows]
+        return self._enforced[view.rows] & self._own[view.rows]
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        enforced = self._enforced[rows]
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        enforced = self._enforced[view.rows]
         return [
             ("node(s) didn't match scheduler-enforced node affinity", ~enforced),
-            ("node(s) didn't match Pod's node affinity/selector", enforced & ~self._own[rows]),
+            ("node(s) didn't match Pod's node affinity/selector", enforced & ~self._own[view.rows]),
         ]
 
-    def unresolvable(self, rows: Rows) -> BoolVector:
-        return ~(self._enforced[rows] & self._own[rows])
+    def unresolvable(self, view: NodeView) -> BoolVector:
+        return ~(self._enforced[view.rows] & self._own[view.rows])
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        at = slice(row, row + 1)
-        return tuple(Shortfall(reason, resolvable=False) for reason, mask in self.reasons(at) if mask.any())
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        return tuple(Shortfall(reason, resolvable=False) for reason, mask in self.reasons(view) if mask.any())
 
-    def scores(self, rows: Rows) -> IntVector | None:
-        return None if self._preferred is None else self._preferred[rows]
+    def scores(self, view: NodeView) -> IntVector | None:
+        return None if self._preferred is None else self._preferred[view.rows]
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         return default_normalise(raw, feasible)
@@ -229,32 +228,27 @@ class PortEvaluator(Evaluator):
     def _free(self, row: int, lent: Iterable[HostPort] = ()) -> bool:
         held = list(self._used[row])
         for port in lent:
-            held.remove(port)  # once: a port that a user of the reservation opened stands twice
+            held.remove(port)  # once: a port that somebody opened who draws from the same loan stands twice
         return not any(wanted.conflicts(port) for port in held for wanted in self._ports)
 
-    def fits(self, rows: Rows) -> BoolVector:
-        fitting = self.fits_outside(rows)
-        if self.lending is not None:
-            rooms = self.lending.rooms(rows)
-            fitting |= rooms.any_at(self.fits_from(rooms), len(self._used))[rows]
+    def fits(self, view: NodeView) -> BoolVector:
+        if view.drawn is not None:
+            loans = (view.drawn.loan(index) for index in range(len(view.drawn.rows)))
+            return np.array([self._free(loan.row, loan.ports) for loan in loans], bool)
+        fitting = np.array([self._free(row) for row in view.numbers.tolist()], bool)
+        if view.loans is not None:
+            fitting |= view.where_any(view.loans, self.fits(view.inside(view.loans)))
         return fitting
 
-    def fits_outside(self, rows: Rows) -> BoolVector:
-        numbers = range(len(self._used))[rows] if isinstance(rows, slice) else rows.tolist()
-        return np.array([self._free(row) for row in numbers], bool)
-
-    def fits_from(self, rooms: Rooms) -> BoolVector:
-        every = (rooms.room(index) for index in range(len(rooms.rows)))
-        return np.array([self._free(room.row, room.ports) for room in every], bool)
-
-    def slots(self, most: int) -> IntVector:
+    def slots(self, view: NodeView, most: int) -> IntVector:
         # The pod's own ports clash with those of its twin.
         return np.ones(len(self._used), np.int64)
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        return [(self.reason, ~self.fits(rows))]
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        return [(self.reason, ~self.fits(view))]
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        row = view.row
         return () if self._free(row) else (Shortfall(self.reason),)
 
 

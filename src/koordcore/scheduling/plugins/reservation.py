@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
+from koordcore.framework.node_view import Loan, NodeView, Others, Rating, Source
 from koordcore.framework.plugin import (
     Evaluator,
     Plugin,
@@ -39,7 +40,7 @@ from koordcore.protocol.reservation import (
     reservation_wish,
     resized_allocatable,
 )
-from koordcore.reservations.cache import Lending, ReservationLedger, Room, Rooms
+from koordcore.reservations.cache import Lending, ReservationLedger, ReservationLoans
 from koordcore.reservations.filter import (
     NO_RESERVATION,
     POLICY_CONFLICT,
@@ -73,6 +74,50 @@ class _Wanted:
     """The reservation that is meant for it, when all pods of a call are matched together."""
 
 
+def _unrated(view: NodeView) -> Sequence[IntVector]:
+    del view
+    return ()
+
+
+class _Matched(Lending):
+    """What reservations lend to pods that may use them, and which of them would serve on each node.
+
+    Attributes
+    ----------
+    chosen
+        ``(N,)``: the reservation that would serve the pods on each node, negative for none.
+    others
+        Whether all other filters take the pods in a view.
+    """
+
+    def __init__(
+        self, ledger: ReservationLedger, matched: BoolVector, *, together: bool, required: bool = False
+    ) -> None:
+        super().__init__(ledger, matched, together=together, required=required)
+        self.chosen: IntVector = np.full(len(ledger.workspace.layout.names), _NO_ROOM, np.int64)
+        self.others: Others = lambda view: np.ones(len(view.numbers), bool)
+
+    def drawn_from(self, row: int) -> Loan | None:
+        """Give what the pods would draw from on a node: one reservation, or all that they ignore."""
+        loans = self._at(row)
+        return None if loans is None else loans.loan(0)
+
+    def taken_from(self, row: int) -> ReservationLoans | None:
+        """Give the same, but nothing where the pods ignore reservations and the node has enough without."""
+        if self.together and self.others(NodeView(self.ledger.workspace, slice(row, row + 1)))[0]:
+            return None
+        return self._at(row)
+
+    def _at(self, row: int) -> ReservationLoans | None:
+        chosen = int(self.chosen[row])
+        if not self.together and chosen == _NO_ROOM:
+            return None
+        loans = self.loans(slice(row, row + 1))
+        if not len(loans.rows):
+            return None
+        return loans if self.together else loans.only(loans.ids.index((chosen,)))
+
+
 class ReservationEvaluator(Evaluator):
     """Filter, score and choice for one class of pods that reservations concern."""
 
@@ -88,11 +133,10 @@ class ReservationEvaluator(Evaluator):
         self._planned = wanted.planned
         matched = np.zeros(len(self._ledger.states), bool)
         matched[list(wanted.matched)] = True
-        self._lent = Lending(
+        self._lent = _Matched(
             self._ledger, matched, together=wanted.wish.ignored, required=wanted.wish.affinity is not None
         )
-        self._partners: list[Evaluator] = []
-        self._scoring: list[Evaluator] = []
+        self._rating: Rating = _unrated
         index = plugin.workspace.layout.index
         self._asked = [
             (index[name], amount)
@@ -105,16 +149,13 @@ class ReservationEvaluator(Evaluator):
         ]
         self._names = set(pod.requests)
         number = len(plugin.workspace.layout.names)
-        self._chosen: IntVector = np.full(number, _NO_ROOM, np.int64)
-        self._lent.chosen = self._chosen
+        self._chosen = self._lent.chosen
         self._raw: IntVector = np.zeros(number, np.int64)
         self._order: IntVector = np.zeros(number, np.int64)
 
-    def lend_to(self, others: Sequence[Evaluator], filters: Sequence[Evaluator]) -> None:
-        for one in others:
-            one.lending = self._lent
-        self._partners = list(filters)
-        self._scoring = [one for one in others if type(one).score_from is not Evaluator.score_from]
+    def sources(self, others: Others, rating: Rating) -> Source | None:
+        self._lent.others, self._rating = others, rating
+        return self._lent
 
     def refuse(self) -> Refusal | None:
         if not self._required or (self._lent.matched & self._ledger.open).any():
@@ -128,7 +169,7 @@ class ReservationEvaluator(Evaluator):
         there[self._ledger.row[self._lent.matched & self._ledger.open]] = True
         return there
 
-    def _account(self, rooms: Rooms) -> BoolVector:
+    def _account(self, rooms: ReservationLoans) -> BoolVector:
         """Tell which rooms' accounts allow the pod, and concern it at all."""
         serves = np.ones(len(rooms.rows), bool)
         if self._lent.together or not len(rooms.rows):
@@ -143,52 +184,52 @@ class ReservationEvaluator(Evaluator):
             serves &= [not self._names.isdisjoint(states[one].names) for one in numbers.tolist()]
         return serves
 
-    def _serving(self, rooms: Rooms) -> BoolVector:
+    def _serving(self, rooms: ReservationLoans) -> BoolVector:
         serves = self._account(rooms)
-        for one in self._partners:
-            if serves.any():
-                serves &= one.fits_from(rooms)
+        if serves.any():
+            serves &= self._lent.others(self._inside(rooms))
         return serves
+
+    def _inside(self, rooms: ReservationLoans) -> NodeView:
+        return NodeView(self._plugin.workspace, rooms.rows, self._lent, rooms)
 
     def serving(self) -> BoolVector:
         """Tell which reservations would serve the pods now, each by itself: ``(M,)``."""
         found = np.zeros(len(self._ledger.states), bool)
-        rooms = self._lent.rooms(slice(None))
+        rooms = self._lent.loans(slice(None))
         if not self._lent.together and len(rooms.rows):
             found[[ids[0] for ids in rooms.ids]] = self._serving(rooms)
         return found
 
     def _outside(self, rows: Rows) -> BoolVector:
-        fits = np.ones(self._raw[rows].shape, bool)
-        for one in self._partners:
-            mask = one.fits_outside(rows)
-            if mask is not None:
-                fits &= mask
-        return fits
+        return self._lent.others(NodeView(self._plugin.workspace, rows))
 
-    def fits(self, rows: Rows) -> BoolVector:
-        served = self._served(rows)
+    def fits(self, view: NodeView) -> BoolVector:
+        served = self._served(view.rows)
         if self._acts:
-            served &= agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
+            served &= agreeing(self._ledger, AllocatePolicy.ALIGNED, view.rows)
         return served
 
     def _served(self, rows: Rows) -> BoolVector:
         self._chosen[rows], self._raw[rows], self._order[rows] = _NO_ROOM, 0, 0
-        rooms = self._lent.rooms(rows)
+        rooms = self._lent.loans(rows)
         if not len(rooms.rows):
             return np.full(self._raw[rows].shape, not self._required)
         serves = self._serving(rooms)
         if not self._lent.together:
             self._choose(rooms, serves)
-        inside = rooms.any_at(serves, len(self._raw))[rows]
+        inside = self._at_any(rooms, serves, rows)
         if self._lent.together:
             return inside | self._outside(rows)
         if self._required:
             return inside
-        concerned = rooms.any_at(np.ones_like(serves), len(self._raw))[rows]
+        concerned = self._at_any(rooms, np.ones_like(serves), rows)
         return inside | ~concerned | self._outside(rows)
 
-    def _choose(self, rooms: Rooms, serves: BoolVector) -> None:
+    def _at_any(self, rooms: ReservationLoans, serves: BoolVector, rows: Rows) -> BoolVector:
+        return NodeView(self._plugin.workspace, rows).where_any(rooms, serves)
+
+    def _choose(self, rooms: ReservationLoans, serves: BoolVector) -> None:
         """Note the best room of each node, its score, and the smallest order that stands there."""
         ledger = self._ledger
         numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
@@ -213,19 +254,16 @@ class ReservationEvaluator(Evaluator):
         self._chosen[rows[best]] = numbers[best]
         self._raw[rows[best]] = scores[best]
 
-    def _further_scores(self, rooms: Rooms, picked: IntVector) -> IntVector:
+    def _further_scores(self, rooms: ReservationLoans, picked: IntVector) -> IntVector:
         """Add up what other plugins say about the rooms of a node that serve, each scaled to 100 there.
 
         Where one room serves there is nothing to compare, and nobody is asked.
         """
         found = np.zeros(len(picked), np.int64)
-        if not self._scoring:
-            return found
         rows = rooms.rows[picked]
         for row in np.flatnonzero(np.bincount(rows) > 1).tolist():
             here = np.flatnonzero(rows == row)
-            for one in self._scoring:
-                raw = np.array([one.score_from(rooms.room(int(at))) for at in picked[here]], np.int64)
+            for raw in self._rating(self._inside(rooms.some(picked[here]))):
                 found[here] += raw * 100 // max(1, int(raw.max()))
         return found
 
@@ -242,9 +280,10 @@ class ReservationEvaluator(Evaluator):
         number = np.maximum(ledger.named[numbers], 1)
         return parts // number, exact / number
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        rooms = self._lent.rooms(rows)
-        concerned = rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw))[rows]
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        rows = view.rows
+        rooms = self._lent.loans(rows)
+        concerned = self._at_any(rooms, np.ones(len(rooms.rows), bool), rows)
         found: list[tuple[str, BoolVector]] = []
         if self._acts:
             found.append((POLICY_CONFLICT, ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)))
@@ -273,7 +312,7 @@ class ReservationEvaluator(Evaluator):
                         note(f"Reservation(s) {text}{suffix}", mask)
         if not self._required:
             # No account allows the pod, so the node itself would have to serve it.
-            at = np.flatnonzero(rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw)) & ~told)
+            at = np.flatnonzero(self._at_any(rooms, np.ones(len(rooms.rows), bool), slice(None)) & ~told)
             for resource, amount in ((PODS_ROW, 1), *self._asked):
                 short = at[free[resource, at] < amount]
                 if len(short):
@@ -305,24 +344,24 @@ class ReservationEvaluator(Evaluator):
             found.append((f", requested: {amount}, used: {used}, capacity: {capacity}", mask))
         return found
 
-    def unresolvable(self, rows: Rows) -> BoolVector:
-        rooms = self._lent.rooms(rows)
-        concerned = rooms.any_at(np.ones(len(rooms.rows), bool), len(self._raw))[rows]
+    def unresolvable(self, view: NodeView) -> BoolVector:
+        rows = view.rows
+        rooms = self._lent.loans(rows)
+        concerned = self._at_any(rooms, np.ones(len(rooms.rows), bool), rows)
         hopeless = ~concerned if self._required else np.zeros_like(concerned)
         if self._acts:
             hopeless |= ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
         return hopeless
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        at = slice(row, row + 1)
-        if self.fits(at)[0]:
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        if self.fits(view)[0]:
             return ()
-        hopeless = bool(self.unresolvable(at)[0])
-        return tuple(Shortfall(text, resolvable=not hopeless) for text, mask in self.reasons(at) if mask[0])
+        hopeless = bool(self.unresolvable(view)[0])
+        return tuple(Shortfall(text, resolvable=not hopeless) for text, mask in self.reasons(view) if mask[0])
 
-    def scores(self, rows: Rows) -> IntVector | None:
+    def scores(self, view: NodeView) -> IntVector | None:
         silent = not (self._lent.matched & self._ledger.open).any() and not self._ledger.in_use
-        return None if self._wish.ignored or silent else self._raw[rows]
+        return None if self._wish.ignored or silent else self._raw[view.rows]
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         candidates = np.flatnonzero(feasible & (self._order != 0))
@@ -331,26 +370,13 @@ class ReservationEvaluator(Evaluator):
             raw[candidates[self._order[candidates].argmin()]] = PREFERRED_SCORE
         return default_normalise(raw, feasible)
 
-    def room_at(self, row: int) -> Room | None:
-        at = slice(row, row + 1)
-        rooms = self._lent.rooms(at)
-        if self._lent.together:
-            outside = bool(self._outside(at)[0])
-            return None if outside or not len(rooms.rows) else rooms.room(0)
-        chosen = int(self._chosen[row])
-        if chosen == _NO_ROOM:
+    def allocate(self, pod: Pod, view: NodeView) -> Reserved | Shortfall | None:
+        loan = None if view.drawn is None else view.drawn.loan(0)
+        if loan is None or loan.together:
             return None
-        return rooms.room(rooms.ids.index((chosen,)))
-
-    def allocate_from(self, pod: Pod, row: int, room: Room) -> Reserved | Shortfall | None:
-        if self._lent.together:
-            return None
-        one = room.states[0].reservation
+        one = loan.states[0].reservation
         written = {RESERVATION_ALLOCATED: format_allocated_reservation(one.name, one.uid)}
         return Reserved(written, notes=(f"reservation {one.name}",), reservation=one.name)
-
-    def allocate(self, pod: Pod, row: int) -> Reserved | Shortfall | None:
-        return None
 
 
 class ReservationPlugin(Plugin):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Scope
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
 from koordcore.model.decisions import Shortfall
@@ -41,9 +42,6 @@ from koordcore.scoring.resources import (
     score_scarce,
     weighted_mean,
 )
-
-if TYPE_CHECKING:
-    from koordcore.reservations.cache import Rooms
 
 __all__ = ["BalancedAllocation", "FitPlus", "ResourceFit", "ScarceAvoidance"]
 
@@ -135,12 +133,6 @@ class FitEvaluator(Evaluator):
         spent = [100.0 * scored_requests.get(name, 0) - HALF for name in columns.scored.names]
         self.spent: FloatMatrix = np.array(spent).reshape(-1, 1)
 
-    def _free(self, rows: Rows) -> IntMatrix:
-        """What is free once the reservations that the pod may use are gone."""
-        free: IntMatrix = self._workspace.at(rows)[FREE]
-        lifted = None if self.lending is None else self.lending.lifted(rows)
-        return free if lifted is None else free + lifted
-
     @property
     def amounts(self) -> IntVector:
         """What counts against a node: milli-CPU, bytes and counts by resource, one of ``pods``: ``(R,)``."""
@@ -149,27 +141,12 @@ class FitEvaluator(Evaluator):
             amounts[resource] = amount
         return amounts
 
-    @property
-    def lent(self) -> IntMatrix | None:
-        """What reservations that the pod may use would add to the nodes' room: ``(R, N)``, or nothing."""
-        return None if self.lending is None else self.lending.lifted(slice(None))
-
-    def _each_fits(self, rows: Rows) -> list[BoolVector]:
-        free = self._free(rows)
-        return [free[resource] >= amount for _, resource, amount in self._asked]
-
-    def fits(self, rows: Rows) -> BoolVector:
-        return self._all_fit(self._free(rows))
+    def fits(self, view: NodeView) -> BoolVector:
+        return self._all_fit(view.amounts[FREE])
 
     def fits_everywhere(self) -> bool:
-        # Nothing that is lent makes less room.
+        # What counts as gone makes no less room.
         return not self._absent and self._workspace.once(FreeFloor).suffices(self._asked)
-
-    def fits_from(self, rooms: Rooms) -> BoolVector:
-        return self._all_fit(self._workspace.free[:, rooms.rows] + rooms.lent)
-
-    def fits_outside(self, rows: Rows) -> BoolVector:
-        return self._all_fit(self._workspace.at(rows)[FREE])
 
     @cached_property
     def needed(self) -> IntMatrix:
@@ -197,25 +174,24 @@ class FitEvaluator(Evaluator):
         made.needed = np.stack([one.needed for one in ones])
         return made
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        found = [
-            (_reason(name), ~fitting)
-            for (name, _, _), fitting in zip(self._asked, self._each_fits(rows), strict=True)
-        ]
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        free = view.amounts[FREE]
+        found = [(_reason(name), free[resource] < amount) for name, resource, amount in self._asked]
         found += [(_reason(name), np.ones_like(found[0][1])) for name in self._absent]
         return found
 
-    def unresolvable(self, rows: Rows) -> BoolVector:
+    def unresolvable(self, view: NodeView) -> BoolVector:
         whole = self._workspace.layout.allocatable
-        never = np.zeros(whole[0, rows].shape, bool)
+        never = np.zeros(whole[0, view.rows].shape, bool)
         for _, resource, amount in self._asked[1:]:
-            never |= whole[resource, rows] < amount
+            never |= whole[resource, view.rows] < amount
         if self._absent:
             never[:] = True
         return never
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        free = self._free(slice(row, row + 1))[:, 0]
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        row = view.row
+        free = view.amounts[FREE][:, 0]
         whole = self._workspace.layout.allocatable[:, row]
         found = [
             Shortfall(
@@ -234,33 +210,28 @@ class FitEvaluator(Evaluator):
         ]
         return tuple(found)
 
-    def slots(self, most: int) -> IntVector:
-        free = self._free(slice(None))
+    def slots(self, view: NodeView, most: int) -> IntVector:
+        free = view.amounts[FREE]
         number = np.full(free.shape[1], 0 if self._absent else most, np.int64)
         for _, resource, amount in self._asked:
             np.minimum(number, free[resource] // amount, out=number)
         return np.maximum(number, 0, out=number)
 
-    def scores(self, rows: Rows) -> IntVector:
+    def scores(self, view: NodeView) -> IntVector:
         scored = self._scored
-        lifted = None if self.lending is None else self.lending.lifted(rows, scored=True)
-        capacity = scored.capacity.at(rows)
+        capacity = scored.capacity.at(view.rows)
         least = self._args.strategy is ScoringStrategy.LEAST_ALLOCATED
         if least and capacity.exact:
-            hundredfold = scored.hundredfold_spare(rows) - self.spent
-            if lifted is not None:
-                hundredfold += 100.0 * lifted[scored.index]
-            return scored.mean(capacity.share(hundredfold), rows)
-        used = self._workspace.at(rows)[SCORED][scored.index] + _amounts(self._scored_requests, scored.names)
-        if lifted is not None:
-            used -= lifted[scored.index]
+            hundredfold = scored.hundredfold_spare(view) - self.spent
+            return scored.mean(capacity.share(hundredfold), view.rows)
+        used = view.amounts[SCORED][scored.index] + _amounts(self._scored_requests, scored.names)
         match self._args.strategy:
             case ScoringStrategy.LEAST_ALLOCATED:
-                return scored.mean(least_percent(used, capacity), rows)
+                return scored.mean(least_percent(used, capacity), view.rows)
             case ScoringStrategy.MOST_ALLOCATED:
-                return scored.mean(most_percent(used, capacity), rows)
+                return scored.mean(most_percent(used, capacity), view.rows)
             case ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
-                return score_ratio(used, capacity, scored.weights_at(rows), scored.table)
+                return score_ratio(used, capacity, scored.weights_at(view.rows), scored.table)
 
 
 def _reason(name: str) -> str:
@@ -307,17 +278,17 @@ class ScoredResources:
         self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
         self._even = self.capacity.everywhere and len(set(weights.flat)) == 1
 
-    def hundredfold_spare(self, rows: Rows) -> FloatMatrix:
+    def hundredfold_spare(self, view: NodeView) -> FloatMatrix:
         """Give a hundred times what is spare, to be read only: ``(K, n)``."""
-        every = rows is ALL_ROWS
-        amounts = self._workspace.real[1] if every else self._workspace.at(rows)[SPARE] * 100.0
+        every = view.plain and view.rows is ALL_ROWS
+        amounts = self._workspace.real[1] if every else view.amounts[SPARE] * 100.0
         spare: FloatMatrix = amounts[self.index]
         return spare
 
-    def requested(self, rows: Rows) -> IntMatrix | FloatMatrix:
+    def requested(self, view: NodeView) -> IntMatrix | FloatMatrix:
         """Give what is requested, to be read only: ``(K, n)``."""
-        every = rows is ALL_ROWS
-        amounts = self._workspace.real[0] if every else self._workspace.at(rows)[REQUESTED]
+        every = view.plain and view.rows is ALL_ROWS
+        amounts = self._workspace.real[0] if every else view.amounts[REQUESTED]
         requested: IntMatrix | FloatMatrix = amounts[self.index]
         return requested
 
@@ -387,12 +358,9 @@ class BalancedEvaluator(Evaluator):
         made.own = np.stack([one.own for one in ones])
         return made
 
-    def scores(self, rows: Rows) -> IntVector:
-        used = self._scored.requested(rows) + self.own
-        lifted = None if self.lending is None else self.lending.lifted(rows)
-        if lifted is not None:
-            used -= lifted[self._scored.index]
-        return score_balanced(used, self._scored.capacity.at(rows))
+    def scores(self, view: NodeView) -> IntVector:
+        used = self._scored.requested(view) + self.own
+        return score_balanced(used, self._scored.capacity.at(view.rows))
 
 
 class BalancedAllocation(Plugin):
@@ -442,13 +410,13 @@ class FitPlusEvaluator(Evaluator):
         self._settings = [args.resources[name] for name in self._names]
         self._weight = sum(args.resources[name][1] for name in names)
 
-    def scores(self, rows: Rows) -> IntVector:
-        total = np.zeros(self._workspace.scored[0, rows].shape, np.int64)
+    def scores(self, view: NodeView) -> IntVector:
+        total = np.zeros(self._workspace.scored[0, view.rows].shape, np.int64)
         if self._weight == 0:
             return total + MAX_SCORE
-        used = self._workspace.at(rows)[SCORED][self._rows] + self._own
+        used = view.amounts[SCORED][self._rows] + self._own
         for number, (strategy, weight) in enumerate(self._settings):
-            capacity, one = self._capacity[number].at(rows), used[number : number + 1]
+            capacity, one = self._capacity[number].at(view.rows), used[number : number + 1]
             if strategy == ScoringStrategy.LEAST_ALLOCATED:
                 total += weight * least_percent(one, capacity)[0]
             elif strategy == ScoringStrategy.MOST_ALLOCATED:
@@ -481,8 +449,8 @@ class ScarceEvaluator(Evaluator):
             np.array([name in args.resources for name in resources], bool),
         )
 
-    def scores(self, rows: Rows) -> IntVector:
-        return self._scores[rows]
+    def scores(self, view: NodeView) -> IntVector:
+        return self._scores[view.rows]
 
 
 class ScarceAvoidance(Plugin):

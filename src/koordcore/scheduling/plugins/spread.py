@@ -9,15 +9,16 @@ from typing import Any, Final, TypeAlias
 import attrs
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.affinity import TopologySpreadConstraint, UnsatisfiableAction
 from koordcore.model.cluster import RawObject, Workload
 from koordcore.model.decisions import Shortfall
 from koordcore.model.nodes import HOSTNAME_LABEL, ZONE_LABEL
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import SpreadArgs, SpreadDefaulting
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.fields import Json, as_mapping, as_str_mapping, load_json, optional
@@ -121,12 +122,13 @@ class SpreadEvaluator(Evaluator):
     def __init__(self, workspace: Workspace, request: SpreadRequest) -> None:
         self._workspace = workspace
         self._request = request
+        self._gone = frozenset[PodKey]()
         self._number = len(workspace.layout.names)
 
     @cached_property
     def _neighbours(self) -> Neighbours:
-        # Made at the first question: only then is it known what reservations lend to the class.
-        return Neighbours(self._workspace, self.lending)
+        # Made at the first question: only then is it known who counts as gone for the class.
+        return Neighbours(self._workspace, self._gone)
 
     @cached_property
     def _filter(self) -> SpreadFilter | None:
@@ -138,11 +140,12 @@ class SpreadEvaluator(Evaluator):
         soft = self._request.of(hard=False)
         return SpreadScore(self._neighbours.now(), self._request) if soft else None
 
-    def fits(self, rows: Rows) -> BoolVector | None:
+    def fits(self, view: NodeView) -> BoolVector | None:
+        self._gone = view.gone
         if self._filter is None:
             return None
         self._neighbours.now()
-        return self._filter.fits()[rows]
+        return self._filter.fits()[view.rows]
 
     def _refused(self) -> tuple[BoolVector, BoolVector]:
         if self._filter is None:
@@ -152,22 +155,27 @@ class SpreadEvaluator(Evaluator):
         _, missing, skewed = self._filter.judge()
         return missing, skewed
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        self._gone = view.gone
         missing, skewed = self._refused()
-        return [(REASON_MISSING_LABEL, missing[rows]), (REASON_SKEW, skewed[rows])]
+        return [(REASON_MISSING_LABEL, missing[view.rows]), (REASON_SKEW, skewed[view.rows])]
 
-    def unresolvable(self, rows: Rows) -> BoolVector:
-        return self._refused()[0][rows]
+    def unresolvable(self, view: NodeView) -> BoolVector:
+        self._gone = view.gone
+        return self._refused()[0][view.rows]
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        self._gone = view.gone
+        row = view.row
         missing, skewed = self._refused()
         if missing[row]:
             return (Shortfall(REASON_MISSING_LABEL, resolvable=False),)
         return (Shortfall(REASON_SKEW),) if skewed[row] else ()
 
-    def scores(self, rows: Rows) -> IntVector | None:
+    def scores(self, view: NodeView) -> IntVector | None:
+        self._gone = view.gone
         # The raw score depends on which nodes are feasible, so all of it is made in ``normalise``.
-        return None if self._score is None else np.zeros(self._number, np.int64)[rows]
+        return None if self._score is None else np.zeros(self._number, np.int64)[view.rows]
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         if self._score is None:

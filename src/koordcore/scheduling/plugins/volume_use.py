@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
@@ -82,16 +83,16 @@ class InUseEvaluator(Evaluator):
         self._claims = claims
         self._number = number
 
-    def fits(self, rows: Rows) -> BoolVector:
+    def fits(self, view: NodeView) -> BoolVector:
         self._users.update()
         free = not any(self._users.users[claim] > 0 for claim in self._claims)
-        return np.full(self._number, free)[rows]
+        return np.full(self._number, free)[view.rows]
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        return [(REASON_IN_USE, ~self.fits(rows))]
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        return [(REASON_IN_USE, ~self.fits(view))]
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        return () if self.fits(slice(row, row + 1))[0] else (Shortfall(REASON_IN_USE),)
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        return () if self.fits(view)[0] else (Shortfall(REASON_IN_USE),)
 
 
 class VolumeRestrictions(VolumePlugin):
@@ -139,7 +140,7 @@ class LimitEvaluator(Evaluator):
         for volume in volumes:
             self._by_driver.setdefault(volume[0], []).append(volume)
 
-    def fits(self, rows: Rows) -> BoolVector:
+    def fits(self, view: NodeView) -> BoolVector:
         volumes = self._plugin.volumes
         fitting = np.ones(len(self._plugin.workspace.layout.names), np.bool_)
         for driver, wanted in self._by_driver.items():
@@ -149,13 +150,13 @@ class LimitEvaluator(Evaluator):
                 new[there] -= 1
             # Who brings nothing new is let in even where there is too much already.
             fitting &= (new == 0) | (volumes.used[driver] + new <= self._plugin.limits[driver])
-        return fitting[rows]
+        return fitting[view.rows]
 
-    def reasons(self, rows: Rows) -> Sequence[tuple[str, BoolVector]]:
-        return [(REASON_TOO_MANY, ~self.fits(rows))]
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        return [(REASON_TOO_MANY, ~self.fits(view))]
 
-    def shortfalls(self, row: int) -> tuple[Shortfall, ...]:
-        return () if self.fits(slice(row, row + 1))[0] else (Shortfall(REASON_TOO_MANY),)
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        return () if self.fits(view)[0] else (Shortfall(REASON_TOO_MANY),)
 
 
 class NodeVolumeLimits(VolumePlugin):

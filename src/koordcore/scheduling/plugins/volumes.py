@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved
 from koordcore.model.nodes import REGION_LABEL, ZONE_LABEL
 from koordcore.model.pods import Pod
@@ -109,7 +110,7 @@ class BindingEvaluator(MaskEvaluator):
         super().__init__(mask, REASON_AFFINITY)
         self._note = f"volume of {', '.join(waiting)} not modelled"
 
-    def allocate(self, pod: Pod, row: int) -> Reserved:
+    def allocate(self, pod: Pod, view: NodeView) -> Reserved:
         return Reserved(notes=(self._note,))
 
 

@@ -19,6 +19,7 @@ from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
 from koordcore.errors import ManifestError
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Reserved, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
@@ -33,7 +34,6 @@ from koordcore.protocol.fields import load_json
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
-from koordcore.reservations.cache import Room
 from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator
 from koordcore.scheduling.plugins.exact.numa import NUMAEvaluator
 from koordcore.scheduling.plugins.exact.question import Question
@@ -217,15 +217,14 @@ class _Reserving(Evaluator):
         self._exact = exact
         self._question = question
 
-    def allocate(self, pod: Pod, row: int) -> Reserved | Shortfall | None:
-        return self._write(pod, row, self._question.take(pod, row))
-
-    def allocate_from(self, pod: Pod, row: int, room: Room) -> Reserved | Shortfall | None:
-        others = () if self.lending is None else self.lending.beside(room)
-        given = self._exact.rooms.fit(self._question, self._question.request, room, others)
+    def allocate(self, pod: Pod, view: NodeView) -> Reserved | Shortfall | None:
+        if view.drawn is None:
+            return self._write(pod, view.row, self._question.take(pod, view.row))
+        loan = view.drawn.loan(0)
+        given = self._exact.rooms.fit(self._question, self._question.request, loan, view.beside(loan))
         if not isinstance(given, NUMARefusal):
-            self._exact.states.take(pod, row, given)
-        return self._write(pod, row, given)
+            self._exact.states.take(pod, loan.row, given)
+        return self._write(pod, loan.row, given)
 
     def _write(self, pod: Pod, row: int, given: NodeAllocation | NUMARefusal) -> Reserved | Shortfall:
         if isinstance(given, NUMARefusal):

@@ -174,11 +174,9 @@ class ExactStates:
         """What pods request of them; views that follow every change, ``(N,)`` per resource."""
         return {name: self.workspace.requested[at] for name, at in self.workspace.layout.index.items()}
 
-    def amounts(self, row: int, off: IntVector | None = None) -> NodeAmounts:
-        """Give the amounts of one node as a whole, with ``off``, ``(R,)``, taken off what is requested."""
-        layout, requested = self.workspace.layout, self.workspace.requested[:, row]
-        if off is not None:
-            requested = requested - off
+    def amounts(self, row: int, requested: IntVector) -> NodeAmounts:
+        """Give the amounts of one node as a whole, of which so much, ``(R,)``, is requested."""
+        layout = self.workspace.layout
         return NodeAmounts(
             make_resources({name: int(layout.allocatable[at, row]) for name, at in layout.index.items()}),
             make_resources({name: int(requested[at]) for name, at in layout.index.items()}),

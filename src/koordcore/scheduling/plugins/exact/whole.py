@@ -7,9 +7,10 @@ from functools import lru_cache
 import attrs
 import numpy as np
 
-from koordcore._arrays import AMOUNT_LIMIT, IntVector, Rows
+from koordcore._arrays import AMOUNT_LIMIT, IntVector
 from koordcore.allocators.numa_align import is_scalar
 from koordcore.allocators.numa_request import CPURequest
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import REQUESTED, Workspace
 from koordcore.model.numa import NUMAArgs
@@ -48,10 +49,7 @@ class WholeNodeEvaluator(Evaluator):
         most = args.scoring is ScoringStrategy.MOST_ALLOCATED
         self._percent = most_percent if most else least_percent
 
-    def scores(self, rows: Rows) -> IntVector:
+    def scores(self, view: NodeView) -> IntVector:
         scored = self._scored
-        used = self._workspace.at(rows)[REQUESTED][scored.index] + self._own
-        lifted = None if self.lending is None else self.lending.lifted(rows)
-        if lifted is not None:
-            used -= lifted[scored.index]
-        return scored.mean(self._percent(used, scored.capacity.at(rows)), rows)
+        used = view.amounts[REQUESTED][scored.index] + self._own
+        return scored.mean(self._percent(used, scored.capacity.at(view.rows)), view.rows)
