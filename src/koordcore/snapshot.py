@@ -31,13 +31,28 @@ R = TypeVar("R")
 NodeValueBuilder: TypeAlias = "Callable[[ClusterSnapshot, NodeState], Any]"
 
 
-def _by_name(states: Iterable[NodeState | Node]) -> tuple[NodeState, ...]:
+def _all_of(what: str, items: Iterable[Any], *kinds: type) -> tuple[Any, ...]:
+    """Take items of some classes in; anything else is named."""
+    try:
+        found = tuple(items)
+    except TypeError:
+        raise ModelError(f"snapshot: {what}: expected several, got {items!r:.60}") from None
+    if not {*map(type, found)} <= {*kinds}:  # all at a glance
+        for number, item in enumerate(found):
+            if not isinstance(item, kinds):
+                wanted = " or ".join(kind.__name__ for kind in kinds)
+                raise ModelError(f"snapshot: {what}[{number}]: expected {wanted}, got {item!r:.60}")
+    return found
+
+
+def _by_name(given: Iterable[NodeState | Node]) -> tuple[NodeState, ...]:
+    states = _all_of("nodes", given, NodeState, Node)
     wrapped = [state if isinstance(state, NodeState) else NodeState(state) for state in states]
     return tuple(sorted(wrapped, key=lambda state: state.name))
 
 
 def _by_key(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    return tuple(sorted(pods, key=attrgetter("key")))
+    return tuple(sorted(_all_of("pending", pods, Pod), key=attrgetter("key")))
 
 
 def _record_key(record: ClusterRecord) -> tuple[str, str, str, str]:
@@ -47,7 +62,11 @@ def _record_key(record: ClusterRecord) -> tuple[str, str, str, str]:
 
 
 def _by_record_key(records: Iterable[ClusterRecord]) -> tuple[ClusterRecord, ...]:
-    return tuple(sorted(records, key=_record_key))
+    found = _all_of("records", records, object)
+    try:
+        return tuple(sorted(found, key=_record_key))
+    except (AttributeError, TypeError) as error:
+        raise ModelError(f"snapshot: records: expected records with name and namespace: {error}") from None
 
 
 @attrs.frozen(kw_only=True)

@@ -78,7 +78,7 @@ def metrics(draw: st.DrawFn, node: str) -> NodeMetric | None:
         return None
     usage = amounts.map(measured_of)
     statistics = st.dictionaries(st.sampled_from(("avg", "p95")), usage).map(
-        lambda found: AggregatedUsage(300 * SECOND, found)  # type: ignore[arg-type]  # any mapping will do
+        lambda found: AggregatedUsage(300 * SECOND, found)
     )
     rows = [
         PodMetric(namespace="default", name=f"p{number}", priority=priority, usage=draw(usage))

@@ -30,5 +30,10 @@ def verify(
     """
     # The checks bring attrs; `import koordcore` is not to.
     from koordcore.checking.check import check_result
+    from koordcore.result import ScheduleResult
+    from koordcore.snapshot import ClusterSnapshot
 
+    for name, value, kind in (("snapshot", snapshot, ClusterSnapshot), ("result", result, ScheduleResult)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name}: expected {kind.__name__}, got {value!r:.60}")
     return check_result(snapshot, result)

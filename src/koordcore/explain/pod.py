@@ -19,6 +19,7 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.result import ScheduleResult
+from koordcore.scheduling.arguments import check_arguments, check_pods
 from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
 from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.snapshot import ClusterSnapshot
@@ -145,6 +146,8 @@ def explain(
         When a pod is named that is not there.
     """
     limits = DEFAULT_LIMITS if limits is None else limits
+    if isinstance(pod, Pod):
+        check_pods([pod])
     if isinstance(source, ScheduleResult):
         policy = source.policy if policy is None else policy
         asked = _find(source.snapshot, pod)
@@ -152,6 +155,7 @@ def explain(
         found = explain(_alone(source.snapshot, asked), asked.at(None), policy=policy, now=now, limits=limits)
         return attrs.evolve(found, bound_to=asked.node_name, decision=taken or found.decision)
     policy = Policy() if policy is None else policy
+    check_arguments(source, policy)
     asked = _find(source, pod)
     bound_to = source.location.get(asked.key)
     fresh = asked.at(None)

@@ -221,6 +221,8 @@ class Plugin:
     amounts: ClassVar[bool] = False
     """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
     joint: JointPlugin | None = None
+    arguments: ClassVar[type | None] = None
+    """Class of its arguments; ``None`` for a plugin that takes none."""
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         self.workspace = workspace

@@ -29,6 +29,15 @@ __all__ = ["PluginSet", "RequestKey"]
 RequestKey: TypeAlias = tuple[Hashable, ...]
 
 
+def _check_args(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> None:
+    # A plugin of one's own may say nothing of its arguments.
+    known = kind.arguments is not None or setting.plugin is None
+    if known and setting.args is not None and not isinstance(setting.args, kind.arguments or ()):
+        wanted = "nothing" if kind.arguments is None else kind.arguments.__name__
+        told = f"{setting.name}: args: expected {wanted}, got {setting.args!r:.60}"
+        raise ModelError(f"policy {policy.name}: {told}")
+
+
 def _made(workspace: Workspace, policy: Policy) -> Iterator[tuple[Plugin, PluginSetting]]:
     """Make the plugins of a policy in its order; one behind several names comes before the first of them."""
     try:
@@ -39,6 +48,7 @@ def _made(workspace: Workspace, policy: Policy) -> Iterator[tuple[Plugin, Plugin
     for setting in policy.plugins:
         kind = kinds[setting.name]
         if not issubclass(kind, JointPlugin):
+            _check_args(policy, setting, kind)
             plugin = kind(workspace, setting.args)
             plugin.scored = setting.scores
             yield plugin, setting

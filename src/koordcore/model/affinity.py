@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import attrs
 
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
 
 __all__ = [
@@ -43,6 +44,7 @@ class TolerationOperator(StrEnum):
     GT = "Gt"
 
 
+@names_its_fields
 @attrs.frozen
 class Taint:
     """A mark on a node that repels pods."""
@@ -51,10 +53,13 @@ class Taint:
     value: str = ""
     effect: TaintEffect = attrs.field(default=TaintEffect.NO_SCHEDULE, converter=TaintEffect)
 
+    __attrs_post_init__ = check_fields
+
     def __str__(self) -> str:
         return f"{{{self.key}: {self.value}}}"
 
 
+@names_its_fields
 @attrs.frozen
 class Toleration:
     """What lets a pod onto a tainted node; an empty key with ``Exists`` tolerates everything.
@@ -69,6 +74,8 @@ class Toleration:
     operator: TolerationOperator = attrs.field(default=TolerationOperator.EQUAL, converter=TolerationOperator)
     value: str = ""
     effect: TaintEffect | None = None
+
+    __attrs_post_init__ = check_fields
 
     def tolerates(self, taint: Taint) -> bool:
         """Tell whether the toleration covers the taint (Kubernetes ``ToleratesTaint``)."""
@@ -104,6 +111,8 @@ class PreferredNodeTerm:
     weight: int
     term: NodeSelectorTerm
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class NodeAffinity:
@@ -111,6 +120,8 @@ class NodeAffinity:
 
     required: NodeSelector | None = None
     preferred: tuple[PreferredNodeTerm, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -137,6 +148,8 @@ class PodAffinityTerm:
     match_label_keys: tuple[str, ...] = ()
     mismatch_label_keys: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class WeightedPodAffinityTerm:
@@ -144,6 +157,8 @@ class WeightedPodAffinityTerm:
 
     weight: int
     term: PodAffinityTerm
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -153,6 +168,8 @@ class PodAffinity:
     required: tuple[PodAffinityTerm, ...] = ()
     preferred: tuple[WeightedPodAffinityTerm, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class Affinity:
@@ -161,6 +178,8 @@ class Affinity:
     node: NodeAffinity | None = None
     pod: PodAffinity | None = None
     anti: PodAffinity | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 class UnsatisfiableAction(StrEnum):
@@ -177,6 +196,7 @@ class NodeInclusionPolicy(StrEnum):
     IGNORE = "Ignore"
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class TopologySpreadConstraint:
     """How evenly pods must lie over the values of a node label.
@@ -207,3 +227,5 @@ class TopologySpreadConstraint:
         default=NodeInclusionPolicy.IGNORE, converter=NodeInclusionPolicy
     )
     match_label_keys: tuple[str, ...] = ()
+
+    __attrs_post_init__ = check_fields

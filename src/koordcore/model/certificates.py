@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import check_fields
 
 if TYPE_CHECKING:
     from koordcore.model.proofs import LinearEvidence, Problem
@@ -74,6 +75,7 @@ class Certificate:
     evidence: LinearEvidence | None = attrs.field(default=None, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if self.status in _PROVEN and self.objective != self.bound:
             raise ModelError(f"proven, but the objective {self.objective} is not the bound {self.bound}")
         if self.status in _INFEASIBLE and (self.objective or self.bound):
@@ -141,6 +143,7 @@ class Limits:
     seed: int = 0
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if not 0.0 < self.deterministic_time < float("inf"):
             raise ModelError(f"deterministic_time: expected a positive number, got {self.deterministic_time}")
         if not 0 <= self.seed < 2**31:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.checks import check_fields
+from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import OwnerReference, PreemptionPolicy
 from koordcore.model.selectors import NOTHING, LabelSelector
 
@@ -24,9 +25,11 @@ class Namespace:
     """A namespace with its labels and annotations."""
 
     name: str
-    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
-    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     namespace: str = ""
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -35,7 +38,9 @@ class ConfigMap:
 
     name: str
     namespace: str
-    data: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    data: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +52,8 @@ class PriorityClass:
     global_default: bool = False
     preemption_policy: PreemptionPolicy = PreemptionPolicy.PREEMPT_LOWER_PRIORITY
     namespace: str = ""
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +81,8 @@ class PodDisruptionBudget:
     expected_pods: int = 0
     disrupted_pods: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class Workload:
@@ -94,9 +103,11 @@ class Workload:
     uid: str = ""
     replicas: int | None = None
     selector: LabelSelector | None = None
-    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
-    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     owners: tuple[OwnerReference, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -108,3 +119,5 @@ class RawObject:
     namespace: str = ""
     api_version: str = ""
     text: str = ""
+
+    __attrs_post_init__ = check_fields

@@ -9,6 +9,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.devices import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, NPU_CORE, RDMA
 
 __all__ = ["DEFAULT_DEVICE_POLICY", "DevicePolicy", "ScoringStrategy"]
@@ -21,6 +22,7 @@ class ScoringStrategy(StrEnum):
     MOST_ALLOCATED = "MostAllocated"
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True, cache_hash=True)
 class DevicePolicy:
     """How nodes and devices are ranked, and what must not be shared.
@@ -51,6 +53,7 @@ class DevicePolicy:
     align_numa: bool = True
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         for name, weight in self.weights.items():
             if weight < 1:
                 raise ModelError(f"weights[{name}]: expected at least 1, got {weight}")

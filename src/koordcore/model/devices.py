@@ -13,6 +13,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Shortfall
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.model.selectors import LabelSelector
@@ -117,13 +118,18 @@ class VirtualFunction:
     bus_id: str
     minor: int = 0
 
+    __attrs_post_init__ = check_fields
 
+
+@names_its_fields
 @attrs.frozen
 class VFGroup:
     """Virtual functions that carry the same labels."""
 
     labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
     vfs: tuple[VirtualFunction, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -135,7 +141,10 @@ class DeviceTopology:
     socket_id: int = -1
     bus_id: str = ""
 
+    __attrs_post_init__ = check_fields
 
+
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class Device:
     """One device as its node reports it.
@@ -168,6 +177,7 @@ class Device:
     vf_groups: tuple[VFGroup, ...] = ()
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if self.minor < 0:
             raise ModelError(f"device {self.type} {self.minor}: a minor is not negative")
 
@@ -192,6 +202,8 @@ class GPUPartition:
     allocation_score: int = 0
     link_type: str = ""
     ring_bus_bandwidth: int | None = None
+
+    __attrs_post_init__ = check_fields
 
     @property
     def mask(self) -> int:
@@ -246,6 +258,8 @@ class DeviceInventory:
     well_planned: bool = False
     warnings: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class DeviceObject:
@@ -272,6 +286,8 @@ class DeviceObject:
     partitions: PartitionTable | None = None
     warnings: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 SharedResourceTemplates: TypeAlias = immutabledict[str, immutabledict[str, Resources]]
 """``<vendor>-<model>`` to template name to what one virtual card of that template takes."""
@@ -284,6 +300,8 @@ class SharedTemplates:
     name: str
     namespace: str
     templates: SharedResourceTemplates
+
+    __attrs_post_init__ = check_fields
 
 
 # --- what a pod asks for --------------------------------------------------------------------------------
@@ -335,6 +353,8 @@ class DeviceHint:
     exclusive: ExclusivePolicy = ExclusivePolicy.NONE
     required_topology_scope: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 NO_HINT: Final = DeviceHint()
 
@@ -354,6 +374,8 @@ class JointAllocate:
     types: tuple[DeviceType, ...]
     same_pcie: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class PartitionSpec:
@@ -362,7 +384,10 @@ class PartitionSpec:
     policy: PartitionAllocatePolicy = PartitionAllocatePolicy.BEST_EFFORT
     ring_bus_bandwidth: int | None = None
 
+    __attrs_post_init__ = check_fields
 
+
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class GPURequest:
     """What one card must give, and how many cards.
@@ -389,7 +414,10 @@ class GPURequest:
         default=immutabledict(), converter=immutabledict
     )
 
+    __attrs_post_init__ = check_fields
 
+
+@names_its_fields
 @attrs.frozen(kw_only=True, cache_hash=True)
 class DeviceRequest:
     """Everything that a pod asks of a node's devices; equal requests are equal values.
@@ -427,6 +455,8 @@ class DeviceRequest:
     reservation_ignored: bool = False
     designated: DeviceAllocation | None = None
     warnings: tuple[str, ...] = attrs.field(default=(), eq=False)
+
+    __attrs_post_init__ = check_fields
 
     @property
     def types(self) -> tuple[DeviceType, ...]:
@@ -466,6 +496,7 @@ class DeviceHolding:
     template: str = ""
 
 
+@names_its_fields
 @attrs.frozen
 class DeviceAllocation:
     """The devices of one pod; per type in the order of selection."""
@@ -513,6 +544,8 @@ class DeviceShortfall:
     requested: int = 0
     available: int = 0
     detail: str = ""
+
+    __attrs_post_init__ = check_fields
 
     @property
     def resolvable(self) -> bool:

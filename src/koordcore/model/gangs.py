@@ -10,7 +10,9 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import check_fields
 from koordcore.model.durations import SECOND
+from koordcore.model.mappings import frozen_texts
 
 __all__ = [
     "DEFAULT_ARGS",
@@ -86,6 +88,8 @@ class GatherRule:
     strategy: str = GatherStrategy.PREFER_GATHER
     pod_count_multiple: int = 0
 
+    __attrs_post_init__ = check_fields
+
     @property
     def must(self) -> bool:
         """The rule is a constraint."""
@@ -97,6 +101,8 @@ class NetworkTopologySpec:
     """How a gang wants to lie in the network; without rules it is gathered as well as possible."""
 
     gather_strategy: tuple[GatherRule, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
     @property
     def multiples(self) -> immutabledict[str, int]:
@@ -156,6 +162,7 @@ class CoschedulingArgs:
     aware_network_topology: bool = False
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if self.default_timeout < 0:
             raise ModelError("coeSchedulingArgs DefaultTimeoutSeconds invalid")
         if self.controller_workers < 1:
@@ -268,6 +275,8 @@ class PodGroupStatus:
     failed: int = 0
     schedule_start_time: str | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class PodGroup:
@@ -277,9 +286,11 @@ class PodGroup:
     name: str
     min_member: int = 0
     schedule_timeout_seconds: int | None = None
-    annotations: immutabledict[str, str] = _NO_TEXTS
+    annotations: immutabledict[str, str] = attrs.field(default=_NO_TEXTS, converter=frozen_texts)
     created: str | None = None
     status: PodGroupStatus = PodGroupStatus()
+
+    __attrs_post_init__ = check_fields
 
     @property
     def id(self) -> str:

@@ -11,6 +11,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.resources import CPU, MEMORY
 
 __all__ = [
@@ -73,6 +74,7 @@ def _percent_problem(path: str, what: str, values: Percents, lowest: int) -> lis
     return []
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class AggregatedArgs:
     """Use of windowed statistics instead of the latest usage.
@@ -93,6 +95,8 @@ class AggregatedArgs:
     usage_duration: int = 0
     score_type: str = ""
     score_duration: int = 0
+
+    __attrs_post_init__ = check_fields
 
     def problems(self) -> list[str]:
         """List what upstream's validation says."""
@@ -126,6 +130,8 @@ class LoadThresholds:
     prod: Percents = NO_PERCENTS
     aggregated: AggregatedArgs | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 def _thresholds(values: Mapping[str, int]) -> Percents:
     return _percents(values) if values else _DEFAULT_THRESHOLDS
@@ -135,6 +141,7 @@ def _factors(values: Mapping[str, int]) -> Percents:
     return _percents({**_DEFAULT_FACTORS, **values})
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class LoadAwareArgs:
     """Arguments of LoadAwareScheduling, with upstream's defaults in place.
@@ -195,6 +202,7 @@ class LoadAwareArgs:
     supported_resources: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if not self.resource_weights and not self.dominant_resource_weight:
             object.__setattr__(self, "resource_weights", _DEFAULT_WEIGHTS)
         problems = self._problems()

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from immutabledict import immutabledict
 
-__all__ = ["EMPTY", "frozen"]
+__all__ = ["EMPTY", "frozen", "frozen_texts"]
 
 EMPTY: Final[immutabledict[Any, Any]] = immutabledict()
 
@@ -16,4 +16,17 @@ def frozen(mapping: Mapping[str, Any]) -> immutabledict[str, Any]:
     """Freeze a mapping; one that is frozen already is taken as it is."""
     if type(mapping) is immutabledict:
         return mapping
-    return immutabledict(mapping) if mapping else EMPTY
+    try:
+        return immutabledict(mapping) if mapping else EMPTY
+    except (TypeError, ValueError):
+        return mapping  # type: ignore[return-value]  # the record's own check names the field
+
+
+def frozen_texts(mapping: Mapping[str, str]) -> immutabledict[str, str]:
+    """Freeze a mapping of texts; one that holds anything else stays as it is: the record names the field."""
+    made: immutabledict[Any, Any] = frozen(mapping)
+    if made is not mapping and type(made) is immutabledict:
+        for key, value in made.items():
+            if not (isinstance(key, str) and isinstance(value, str)):
+                return dict(mapping)  # type: ignore[return-value]  # it is wrong
+    return made

@@ -14,6 +14,8 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, Problem
+from koordcore.model.checks import check_fields
+from koordcore.model.mappings import frozen
 from koordcore.model.quantity import NANO, parse_exact_quantity
 from koordcore.model.resources import CPU, Resources, scale_of
 
@@ -97,7 +99,9 @@ class AggregatedUsage:
     """
 
     duration: int
-    usage: immutabledict[str, Measured]
+    usage: immutabledict[str, Measured] = attrs.field(converter=frozen)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -119,6 +123,8 @@ class PodMetric:
     priority: str = ""
     usage: Measured = NOTHING_MEASURED
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class HostApplicationMetric:
@@ -138,6 +144,8 @@ class HostApplicationMetric:
     priority: str = ""
     qos: str = ""
     usage: Measured = NOTHING_MEASURED
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -174,6 +182,8 @@ class NodeMetric:
     pods: tuple[PodMetric, ...] = ()
     host_applications: tuple[HostApplicationMetric, ...] = ()
     prod_reclaimable: Measured | None = None
+
+    __attrs_post_init__ = check_fields
 
     @property
     def name(self) -> str:

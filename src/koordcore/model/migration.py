@@ -8,7 +8,8 @@ from enum import StrEnum
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.checks import check_fields
+from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import PodKey
 
 __all__ = ["JobMode", "JobPhase", "PodMigrationJob"]
@@ -56,7 +57,7 @@ class PodMigrationJob:
     name: str
     uid: str = ""
     namespace: str = ""
-    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     created: datetime | None = None
     pod: PodKey | None = None
     pod_uid: str = ""
@@ -67,6 +68,8 @@ class PodMigrationJob:
     status: str = ""
     reason: str = ""
     message: str = ""
+
+    __attrs_post_init__ = check_fields
 
     @property
     def active(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from koordcore.model.checks import check_fields
 from koordcore.topology.network import LayerSpec
 
 __all__ = ["DEFAULT_NETWORK_TOPOLOGY", "ClusterNetworkTopology"]
@@ -30,3 +31,5 @@ class ClusterNetworkTopology:
     name: str
     layers: tuple[LayerSpec, ...] = ()
     namespace: str = ""
+
+    __attrs_post_init__ = check_fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from operator import attrgetter
 from typing import Final
@@ -11,7 +12,8 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
-from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.checks import check_fields
+from koordcore.model.mappings import EMPTY, frozen, frozen_texts
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 
@@ -41,8 +43,8 @@ class Node:
 
     name: str
     uid: str = ""
-    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
-    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     allocatable: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
@@ -52,6 +54,7 @@ class Node:
     ready: bool = True
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if not self.name:
             raise ModelError("a node needs a name")
         for name, amount in self.allocatable.items():
@@ -59,8 +62,11 @@ class Node:
                 raise ModelError(f"node {self.name}: allocatable {name} is negative: {amount}")
 
 
-def _by_key(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
-    return tuple(sorted(pods, key=attrgetter("key")))
+def _by_key(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    try:
+        return tuple(sorted(pods, key=attrgetter("key")))
+    except (AttributeError, TypeError) as error:
+        raise ModelError(f"NodeState: pods: expected Pods: {error}") from None
 
 
 @attrs.frozen
@@ -77,6 +83,8 @@ class NodeState:
     pods: tuple[Pod, ...] = attrs.field(default=(), converter=_by_key)
 
     def __attrs_post_init__(self) -> None:
+        if not isinstance(self.node, Node):
+            raise ModelError(f"NodeState: node: expected Node, got {self.node!r:.60}")
         before: PodKey | None = None
         for pod in self.pods:
             if pod.node_name != self.node.name:

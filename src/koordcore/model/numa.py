@@ -9,6 +9,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.policy import ScoringStrategy
 from koordcore.model.resources import CPU, MEMORY, Resources
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
@@ -103,6 +104,8 @@ class CPUAllocation:
     namespace: str = ""
     name: str = ""
 
+    __attrs_post_init__ = check_fields
+
     @property
     def empty(self) -> bool:
         """Tell whether there is nothing to record."""
@@ -124,6 +127,8 @@ class CPUHoldings:
     levels: tuple[CPUSet, ...] = ()
     pcpu_level: CPUSet = NO_CPUS
     numa_node_level: CPUSet = NO_CPUS
+
+    __attrs_post_init__ = check_fields
 
     @property
     def held(self) -> CPUSet:
@@ -169,6 +174,7 @@ class CPUHoldings:
 NO_CPU_HOLDINGS: Final = CPUHoldings()
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class KubeletCPUManager:
     """What the kubelet's CPU manager on a node does.
@@ -187,6 +193,8 @@ class KubeletCPUManager:
     options: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
     reserved_cpus: CPUSet = NO_CPUS
 
+    __attrs_post_init__ = check_fields
+
     @property
     def full_pcpus_only(self) -> bool:
         """Tell whether the kubelet admits whole cores only."""
@@ -204,7 +212,10 @@ class CPUSharedPool:
     node: int
     cpuset: CPUSet
 
+    __attrs_post_init__ = check_fields
 
+
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class NodeResourceTopology:
     """CPUs and NUMA nodes of one node as its NodeResourceTopology object tells them.
@@ -247,6 +258,8 @@ class NodeResourceTopology:
     shared_pools: tuple[CPUSharedPool, ...] = ()
     be_shared_pools: tuple[CPUSharedPool, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 def _known_strategy(
     args: NUMAArgs, attribute: attrs.Attribute[ScoringStrategy], value: ScoringStrategy
@@ -285,6 +298,7 @@ class NUMAArgs:
     weights: tuple[tuple[str, int], ...] = ((CPU, 1), (MEMORY, 1))
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if self.default_bind_policy not in (None, CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS):
             raise ModelError(
                 f"default_bind_policy: expected FullPCPUs or SpreadByPCPUs, got {self.default_bind_policy}"

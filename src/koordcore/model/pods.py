@@ -12,8 +12,9 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Affinity, Toleration, TopologySpreadConstraint
+from koordcore.model.checks import check_fields
 from koordcore.model.claims import HeldClaim
-from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.resources import (
     CPU,
     MEMORY,
@@ -120,6 +121,8 @@ class OwnerReference:
     api_version: str = ""
     controller: bool | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(order=True)
 class HostPort:
@@ -138,6 +141,8 @@ class HostPort:
     port: int
     protocol: str = "TCP"
     ip: str = "0.0.0.0"
+
+    __attrs_post_init__ = check_fields
 
     def conflicts(self, other: HostPort) -> bool:
         """Tell whether both cannot be open on one node."""
@@ -166,6 +171,8 @@ class Container:
     image: str = ""
     restarts_always: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class PodResourceClaim:
@@ -186,6 +193,8 @@ class PodResourceClaim:
     claim: str = ""
     template: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class SchedulingGroup:
@@ -203,6 +212,8 @@ class SchedulingGroup:
     pod_group: str
     workload: str = ""
     replica: str = ""
+
+    __attrs_post_init__ = check_fields
 
 
 def effective_requests(
@@ -258,28 +269,36 @@ def effective_requests(
     return result
 
 
+def _checked(compute: Callable[[Pod], Resources]) -> Callable[[Pod], Resources]:
+    """Give nothing for containers that are none; the check of the fields then names them."""
+
+    def computed(pod: Pod) -> Resources:
+        try:
+            return compute(pod)
+        except (AttributeError, TypeError):
+            return NO_RESOURCES
+
+    return computed
+
+
+@_checked
 def _requests(pod: Pod) -> Resources:
-    return effective_requests(
-        pod.containers, pod.init_containers, overhead=pod.overhead, pod_level=pod.pod_requests
-    )
+    own, level = pod.overhead, pod.pod_requests
+    return effective_requests(pod.containers, pod.init_containers, overhead=own, pod_level=level)
 
 
+@_checked
 def _limits(pod: Pod) -> Resources:
-    return effective_requests(
-        pod.containers, pod.init_containers, overhead=pod.overhead, pod_level=pod.pod_limits, limits=True
-    )
+    own, level = pod.overhead, pod.pod_limits
+    return effective_requests(pod.containers, pod.init_containers, overhead=own, pod_level=level, limits=True)
 
 
-def _scored_requests(pod: Pod) -> Resources:
+@_checked
+def _scored(pod: Pod) -> Resources:
     if not pod.containers and not pod.init_containers:
         return make_resources({**_NON_ZERO, **pod.requests})
-    return effective_requests(
-        pod.containers,
-        pod.init_containers,
-        overhead=pod.overhead,
-        pod_level=pod.pod_requests,
-        defaults=_NON_ZERO,
-    )
+    own, level, init = pod.overhead, pod.pod_requests, pod.init_containers
+    return effective_requests(pod.containers, init, overhead=own, pod_level=level, defaults=_NON_ZERO)
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -339,8 +358,8 @@ class Pod:
     name: str
     namespace: str = "default"
     uid: str = ""
-    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
-    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     owners: tuple[OwnerReference, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -352,7 +371,7 @@ class Pod:
     )
     limits: Resources = attrs.field(default=attrs.Factory(_limits, takes_self=True), converter=make_resources)
     scored_requests: Resources = attrs.field(
-        default=attrs.Factory(_scored_requests, takes_self=True), converter=make_resources
+        default=attrs.Factory(_scored, takes_self=True), converter=make_resources
     )
     priority: int = 0
     priority_class: str = ""
@@ -370,7 +389,7 @@ class Pod:
     disruption: str = ""
     preempted_by: str = ""
     kubernetes_qos: str = ""
-    node_selector: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    node_selector: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
@@ -384,6 +403,7 @@ class Pod:
     key: PodKey = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "key", PodKey(self.namespace, self.name))
         if not self.name:
             raise ModelError("a pod needs a name")

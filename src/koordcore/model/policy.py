@@ -12,6 +12,7 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
 from koordcore.model.affinity import TopologySpreadConstraint
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.resources import CPU, MEMORY
 
@@ -49,6 +50,8 @@ class ShapePoint:
     utilization: int
     score: int
 
+    __attrs_post_init__ = check_fields
+
 
 def _weights(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     frozen = tuple(pairs)
@@ -60,6 +63,7 @@ def _weights(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     return frozen
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class FitArgs:
     """Arguments of NodeResourcesFit.
@@ -83,6 +87,7 @@ class FitArgs:
     ignored_groups: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if self.strategy is not ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
             return
         if not self.shape:
@@ -94,11 +99,14 @@ class FitArgs:
             raise ModelError("shape: utilization is 0..100, score is 0..10")
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class BalancedArgs:
     """Arguments of NodeResourcesBalancedAllocation: the resources whose use should be even."""
 
     resources: tuple[tuple[str, int], ...] = attrs.field(default=((CPU, 1), (MEMORY, 1)), converter=_weights)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -106,6 +114,8 @@ class NodeAffinityArgs:
     """Arguments of NodeAffinity: an affinity that every pod has in addition to its own."""
 
     added: Any = None
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -117,12 +127,16 @@ class FitPlusArgs:
 
     resources: immutabledict[str, tuple[str, int]] = attrs.field(default=EMPTY, converter=frozen)
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class ScarceArgs:
     """Arguments of ScarceResourceAvoidance: names that pods without need for them should stay away from."""
 
     resources: tuple[str, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -141,6 +155,7 @@ class InterPodArgs:
     ignore_preferred_terms_of_existing_pods: bool = False
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         weight = self.hard_pod_affinity_weight
         if not 0 <= weight <= MAX_SCORE:
             raise ModelError(
@@ -155,6 +170,7 @@ class SpreadDefaulting(StrEnum):
     LIST = "List"
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class SpreadArgs:
     """Arguments of PodTopologySpread.
@@ -171,6 +187,7 @@ class SpreadArgs:
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if self.defaulting is SpreadDefaulting.SYSTEM and self.default_constraints:
             raise ModelError(
                 'defaultingType: Invalid value: "System": when .defaultConstraints are not empty'
@@ -219,6 +236,7 @@ class PluginSetting:
     def __attrs_post_init__(self) -> None:
         if not self.name:
             raise ModelError("name: a plugin needs a name")
+        check_fields(self)
         if type(self.weight) is not int or (self.scores and not 1 <= self.weight <= _MAX_WEIGHT):
             raise ModelError(f"{self.name}: weight: expected 1 to {_MAX_WEIGHT}, got {self.weight!r}")
 
@@ -255,6 +273,7 @@ class GangTurns(StrEnum):
     """As one: most gangs of the highest priority, then of the next, then most members, then gathered best."""
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class Policy:
     """Which plugins decide, in the order in which they filter.
@@ -282,6 +301,7 @@ class Policy:
     group_preemption: bool | None = None
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         names = [plugin.name for plugin in self.plugins]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)

@@ -10,8 +10,9 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.certificates import Certificate
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Victim
-from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.mappings import EMPTY, frozen_texts
 
 __all__ = [
     "NO_DAMAGE",
@@ -68,6 +69,7 @@ class Relocation(StrEnum):
     can move is preferred to whoever cannot."""
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class PreemptionRules:
     """What a scheduling call may do for jobs that find no place.
@@ -84,6 +86,8 @@ class PreemptionRules:
     gather: Gather = Gather.DEEPEST
     relocation: Relocation = Relocation.NEVER
     restart_costs: immutabledict[str, int] = attrs.field(default=NO_COSTS, converter=_costs)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(order=True)
@@ -120,6 +124,8 @@ class Damage:
     restarts: int = 0
     moves: int = 0
 
+    __attrs_post_init__ = check_fields
+
     @property
     def vector(self) -> tuple[int, ...]:
         """The fields in the order of their weight."""
@@ -136,6 +142,8 @@ class Move:
     victim: Victim
     node: str
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class Alternative:
@@ -151,6 +159,8 @@ class Alternative:
 
     damage: Damage
     where: str
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -197,6 +207,8 @@ class PreemptionPlan:
     leaving: tuple[Victim, ...] = ()
     job: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class NotHelpful:
@@ -215,6 +227,8 @@ class NotHelpful:
     reason: str
     message: str
     certificate: Certificate
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -245,9 +259,11 @@ class PreemptionDiagnosis:
     preemptor: str = ""
     reason: str = ""
     message: str = ""
-    terminating: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
-    nominations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    terminating: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    nominations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     mode: str = ""
     slots: immutabledict[str, int] | None = None
     unschedulable: tuple[str, ...] = ()
     victims: tuple[Victim, ...] = ()
+
+    __attrs_post_init__ = check_fields

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
+from attrs.converters import optional
 from immutabledict import immutabledict
 
+from koordcore.model.checks import check_fields
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources
 from koordcore.model.selectors import NOTHING, LabelSelector
@@ -91,9 +93,9 @@ class ElasticQuota:
     namespace: str = ""
     parent: str = ROOT_QUOTA
     tree: str = ""
-    max: Resources = NO_RESOURCES
-    min: Resources = NO_RESOURCES
-    shared_weight: Resources | None = None
+    max: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    min: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    shared_weight: Resources | None = attrs.field(default=None, converter=optional(make_resources))
     allow_lent: bool = True
     is_parent: bool = False
     is_root: bool = False
@@ -101,11 +103,13 @@ class ElasticQuota:
     allow_force_update: bool = False
     profile: str = ""
     namespaces: tuple[str, ...] = ()
-    total: Resources | None = None
-    unschedulable: Resources | None = None
+    total: Resources | None = attrs.field(default=None, converter=optional(make_resources))
+    unschedulable: Resources | None = attrs.field(default=None, converter=optional(make_resources))
     deleting: bool = False
     written_max: Spelling = attrs.field(default=NO_SPELLING, eq=False, repr=False)
     written_min: Spelling = attrs.field(default=NO_SPELLING, eq=False, repr=False)
+
+    __attrs_post_init__ = check_fields
 
     @property
     def weight(self) -> Resources:
@@ -149,11 +153,13 @@ class QuotaPolicy:
     disable_default_quota_preemption: bool = True
     monitor_all_quotas: bool = False
     delay_evict: int = 120 * 10**9
-    default_quota_group_max: Resources = _UNLIMITED_GROUP
-    system_quota_group_max: Resources = _UNLIMITED_GROUP
+    default_quota_group_max: Resources = attrs.field(default=_UNLIMITED_GROUP, converter=make_resources)
+    system_quota_group_max: Resources = attrs.field(default=_UNLIMITED_GROUP, converter=make_resources)
     multi_quota_tree: bool = False
     guarantee_usage: bool = False
     disable_default_quota: bool = False
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -262,6 +268,8 @@ class QuotaProfile:
     labels: immutabledict[str, str] = NO_LABELS
     resource_ratio: str | None = None
     resource_keys: tuple[str, ...] = (CPU, MEMORY)
+
+    __attrs_post_init__ = check_fields
 
 
 def by_name(quotas: Iterable[ElasticQuota] | Mapping[str, ElasticQuota]) -> immutabledict[str, ElasticQuota]:

@@ -8,7 +8,9 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.model.checks import check_fields
 from koordcore.model.colocation import RawSelector
+from koordcore.model.mappings import frozen
 from koordcore.model.migration import JobMode
 
 __all__ = [
@@ -77,6 +79,8 @@ class Namespaces:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
     def admits(self, namespace: str) -> bool:
         """Tell whether pods of the namespace are looked at."""
         return (not self.include or namespace in self.include) and namespace not in self.exclude
@@ -88,6 +92,8 @@ class PodSelector:
 
     name: str = ""
     selector: RawSelector | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -105,6 +111,8 @@ class AnomalyCondition:
     timeout: int = 60 * 10**9
     consecutive_abnormalities: int = 5
     consecutive_normalities: int = 3
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -132,8 +140,10 @@ class NodePool:
     low: Thresholds | None = None
     prod_high: Thresholds | None = None
     prod_low: Thresholds | None = None
-    weights: immutabledict[str, int] = _EQUAL_WEIGHTS
+    weights: immutabledict[str, int] = attrs.field(default=_EQUAL_WEIGHTS, converter=frozen)
     anomaly: AnomalyCondition | None = AnomalyCondition()
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -167,6 +177,8 @@ class LowNodeLoadArgs:
     pod_selectors: tuple[PodSelector, ...] = ()
     detector_cache_timeout: int = 300 * 10**9
     pools: tuple[NodePool, ...] = (NodePool(),)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -203,6 +215,8 @@ class EvictorArgs:
     namespaces: Namespaces | None = None
     skip_gates: frozenset[str] = frozenset()
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class ObjectLimiter:
@@ -221,6 +235,8 @@ class ObjectLimiter:
     duration: int = 0
     max_migrating: Share | None = None
     burst: int = 1
+
+    __attrs_post_init__ = check_fields
 
 
 _DEFAULT_LIMITERS: Final = immutabledict({"workload": ObjectLimiter(300 * 10**9)})
@@ -253,10 +269,12 @@ class MigrationControllerArgs:
     max_migrating_per_workload: Share | None = None
     max_unavailable_per_workload: Share | None = None
     skip_check_expected_replicas: bool = False
-    limiters: immutabledict[str, ObjectLimiter] = _DEFAULT_LIMITERS
+    limiters: immutabledict[str, ObjectLimiter] = attrs.field(default=_DEFAULT_LIMITERS, converter=frozen)
     default_job_mode: JobMode = JobMode.RESERVATION_FIRST
     default_job_ttl: int = 300 * 10**9
     scheduler_names: tuple[str, ...] = ("koord-scheduler",)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -283,6 +301,8 @@ class FragmentationAwareArgs:
     imbalance_threshold: float = 0.15
     min_improvement_threshold: float = 0.02
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class ScaleDownBinPackArgs:
@@ -305,7 +325,9 @@ class ScaleDownBinPackArgs:
     namespaces: Namespaces | None = None
     pod_selectors: tuple[PodSelector, ...] = ()
     resources: tuple[str, ...] = ("cpu", "memory")
-    weights: immutabledict[str, float] = _EVEN_WEIGHTS
+    weights: immutabledict[str, float] = attrs.field(default=_EVEN_WEIGHTS, converter=frozen)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -315,6 +337,8 @@ class EvictionLimits:
     per_node: int | None = None
     per_namespace: int | None = None
     total: int | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 NO_LIMITS: Final = EvictionLimits()

@@ -11,7 +11,8 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
-from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.checks import check_fields, names_its_fields
+from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.model.selectors import LabelSelector
@@ -93,6 +94,8 @@ class ObjectReference:
     api_version: str = ""
     kind: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class ControllerReference:
@@ -113,6 +116,8 @@ class ControllerReference:
     api_version: str = ""
     controller: bool | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class ReservationOwner:
@@ -121,6 +126,8 @@ class ReservationOwner:
     object: ObjectReference | None = None
     controller: ControllerReference | None = None
     selector: LabelSelector | None = None
+
+    __attrs_post_init__ = check_fields
 
     def __str__(self) -> str:
         """Say in a few words which pods: ``app=demo``."""
@@ -154,6 +161,8 @@ class PreAllocationPolicy:
     mode: PreAllocationMode = PreAllocationMode.DEFAULT
     enable_multiple: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class ReservationCondition:
@@ -174,7 +183,10 @@ class ReservationCondition:
     probed: datetime | None = None
     changed: datetime | None = None
 
+    __attrs_post_init__ = check_fields
 
+
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class ReservationStatus:
     """What became of a reservation.
@@ -201,6 +213,8 @@ class ReservationStatus:
     )
     current_owners: tuple[ObjectReference, ...] = ()
     conditions: tuple[ReservationCondition, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 _TERMINAL: Final = (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
@@ -240,8 +254,8 @@ class Reservation:
 
     name: str
     uid: str = ""
-    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
-    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     template: Pod | None = None
     template_priority: int | None = None
     owners: tuple[ReservationOwner, ...] = ()
@@ -260,6 +274,7 @@ class Reservation:
     namespace: str = ""
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if not self.name:
             raise ModelError("a reservation needs a name")
 
@@ -356,7 +371,10 @@ class PreAllocationArgs:
     priority_annotation: str = "pod.koordinator.sh/pre-allocatable-priority"
     prefer_none: bool = False
 
+    __attrs_post_init__ = check_fields
 
+
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class ReservationArgs:
     """Arguments of the Reservation plugin (``ReservationArgs``).
@@ -392,6 +410,8 @@ class ReservationArgs:
     matching: ReservationMatching = attrs.field(
         default=ReservationMatching.SEQUENTIAL, converter=ReservationMatching
     )
+
+    __attrs_post_init__ = check_fields
 
     def ignores(self, name: str) -> bool:
         """Tell whether an extended resource is not looked at; the others always are."""

@@ -71,10 +71,13 @@ def make_resources(amounts: Mapping[str, int] | Iterable[tuple[str, int]]) -> Re
     """
     if type(amounts) is immutabledict:
         return amounts  # frozen by an earlier call
-    pairs = sorted(dict(amounts).items())
+    try:
+        pairs = sorted(dict(amounts).items())
+    except (TypeError, ValueError):
+        raise ModelError(f"expected amounts by resource, got {amounts!r:.60}") from None
     for name, amount in pairs:
-        if type(amount) is not int:
-            raise ModelError(f"{name}: expected int, got {amount!r}")
+        if type(amount) is not int or type(name) is not str:
+            raise ModelError(f"{name}: expected int, got {amount!r:.60}")
     return immutabledict(pairs)
 
 

@@ -10,7 +10,8 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
-from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.checks import check_fields, names_its_fields
+from koordcore.model.mappings import EMPTY, frozen_texts
 
 __all__ = [
     "EVERYTHING",
@@ -47,6 +48,7 @@ def _integer(text: str) -> int | None:
     return value if -(2**63) <= value < 2**63 else None
 
 
+@names_its_fields
 @attrs.frozen
 class Requirement:
     """One condition on one label (or field).
@@ -71,6 +73,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if self.operator in _BY_VALUE and not self.values:
             raise ModelError(f"{self.key}: {self.operator} needs values")
         if self.operator in _BY_NUMBER and len(self.values) != 1:
@@ -115,8 +118,10 @@ class LabelSelector:
         Further conditions.
     """
 
-    match_labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    match_labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     requirements: tuple[Requirement, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Tell whether labels satisfy every requirement."""
@@ -147,6 +152,8 @@ class NodeSelectorTerm:
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Tell whether the node of that name and labels satisfies the term."""
         if not self.expressions and not self.fields:
@@ -161,6 +168,8 @@ class NodeSelector:
     """One of the terms must hold; no terms match nothing."""
 
     terms: tuple[NodeSelectorTerm, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Tell whether the node of that name and labels satisfies one of the terms."""

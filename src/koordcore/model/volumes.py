@@ -7,7 +7,8 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.checks import check_fields
+from koordcore.model.mappings import EMPTY, frozen, frozen_texts
 from koordcore.model.selectors import NodeSelector
 
 __all__ = ["ONE_POD_ONLY", "CSINode", "PersistentVolume", "PersistentVolumeClaim", "StorageClass"]
@@ -39,6 +40,8 @@ class PersistentVolumeClaim:
     storage_class: str = ""
     one_pod: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class PersistentVolume:
@@ -55,11 +58,13 @@ class PersistentVolume:
     """
 
     name: str
-    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     node_affinity: NodeSelector | None = None
     driver: str = ""
     handle: str = ""
     namespace: str = ""
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -79,6 +84,8 @@ class StorageClass:
     immediate: bool = True
     namespace: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class CSINode:
@@ -95,3 +102,5 @@ class CSINode:
     name: str
     limits: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     namespace: str = ""
+
+    __attrs_post_init__ = check_fields

@@ -55,6 +55,8 @@ def schedule(
     ------
     ModelError
         When a pod is bound already or stands twice, or the policy names an unknown plugin.
+    TypeError
+        When an argument is of another type; the message names it.
 
     Examples
     --------
@@ -65,13 +67,17 @@ def schedule(
     [('default/web', 'n1')]
     """
     # The loop brings numpy and attrs; `import koordcore` is to bring neither.
+    from koordcore.scheduling.arguments import check_arguments, check_pods
+
+    check_arguments(snapshot, policy, now, limits, preempt)
+    asked = None if pods is None else check_pods(pods)
     from koordcore.model.certificates import DEFAULT_LIMITS
     from koordcore.model.policy import Policy
     from koordcore.scheduling.cycle import run
 
     return run(
         snapshot,
-        pods,
+        asked,
         Policy() if policy is None else policy,
         now,
         DEFAULT_LIMITS if limits is None else limits,

@@ -293,6 +293,7 @@ class GpuShare(Plugin):
     """Cards and shares of cards, placed by a policy; the arguments are :class:`GpuShareArgs`."""
 
     name = "GpuShare"
+    arguments = GpuShareArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)

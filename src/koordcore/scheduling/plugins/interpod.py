@@ -109,6 +109,7 @@ class InterPodAffinity(Plugin):
     """Terms of the pod towards those that run, and theirs towards it."""
 
     name = "InterPodAffinity"
+    arguments = InterPodArgs
 
     def request_of(self, pod: Pod) -> Hashable | None:
         own = pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None

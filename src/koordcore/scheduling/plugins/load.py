@@ -122,6 +122,7 @@ class LoadAware(Plugin):
     """Measured usage and what pods are expected to use."""
 
     name = "LoadAwareScheduling"
+    arguments = LoadAwareArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)

@@ -18,6 +18,7 @@ from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
+from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang import topology_selector
 from koordcore.protocol.hints import DEFAULT_MAX_HINT_NODES, SchedulingHint, parse_scheduling_hint
@@ -55,6 +56,7 @@ class Coscheduling(Plugin):
     """Pods with a network-topology selector go near each other."""
 
     name = "Coscheduling"
+    arguments = CoschedulingArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
@@ -124,6 +126,7 @@ class Hints(Plugin):
     """
 
     name = HINT_PLUGIN
+    arguments = int
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if not pod.annotations:

@@ -191,6 +191,7 @@ class NodeLabels(Plugin):
     """Node selector and node affinity."""
 
     name = "NodeAffinity"
+    arguments = NodeAffinityArgs
 
     def request_of(self, pod: Pod) -> Hashable | None:
         affinity = pod.affinity.node if pod.affinity else None

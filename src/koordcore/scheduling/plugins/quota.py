@@ -46,6 +46,7 @@ class QuotaPlugin(Plugin):
     """
 
     name = "ElasticQuota"
+    arguments = QuotaPolicy
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)

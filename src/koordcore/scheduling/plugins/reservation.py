@@ -383,6 +383,7 @@ class ReservationPlugin(Plugin):
     """Reservations of the cluster; the arguments are :class:`ReservationArgs`."""
 
     name = "Reservation"
+    arguments = ReservationArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)

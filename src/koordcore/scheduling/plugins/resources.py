@@ -319,6 +319,7 @@ class ResourceFit(Plugin):
 
     name = "NodeResourcesFit"
     amounts = True
+    arguments = FitArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
@@ -367,6 +368,7 @@ class BalancedAllocation(Plugin):
     """Nodes whose resources are used evenly are better; silent about pods that ask for none of them."""
 
     name = "NodeResourcesBalancedAllocation"
+    arguments = BalancedArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
@@ -428,6 +430,7 @@ class FitPlus(Plugin):
     """Koordinator's NodeResourcesFitPlus: a strategy and a weight for each resource that the pod asks for."""
 
     name = "NodeResourcesFitPlus"
+    arguments = FitPlusArgs
 
     def request_of(self, pod: Pod) -> Hashable:
         return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
@@ -457,6 +460,7 @@ class ScarceAvoidance(Plugin):
     """Koordinator's ScarceResourceAvoidance: keep nodes with scarce resources for pods that ask for them."""
 
     name = "ScarceResourceAvoidance"
+    arguments = ScarceArgs
 
     def request_of(self, pod: Pod) -> Hashable:
         return frozenset(name for name, amount in pod.requests.items() if amount > 0 and counted(name))

@@ -188,6 +188,7 @@ class TopologySpread(Plugin):
     """Spread constraints of the pod, or the policy's defaults where it has none."""
 
     name = "PodTopologySpread"
+    arguments = SpreadArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
