@@ -119,6 +119,27 @@ def test_a_legal_tree_is_not_warned_of() -> None:
     assert warnings(*objects, pod(metadata={"labels": {QUOTA + "name": "a"}})) == []
 
 
+def test_a_profile_whose_quota_nobody_made_is_named() -> None:
+    spec = {"quotaName": "pool", "nodeSelector": {"matchLabels": {"pool": "a"}}}
+    profile = obj("ElasticQuotaProfile", "e", "quota.koordinator.sh/v1alpha1", spec=spec)
+    (found,) = warnings(profile)
+    assert "not applied: the dump has no ElasticQuota pool" in found
+    assert warnings(profile, quota("pool")) == []
+
+
+@pytest.mark.parametrize(
+    ("quality", "priority", "refused"),
+    [("LSR", 5500, True), ("LSE", 7500, True), ("BE", 9500, True), ("LSR", 9500, False), ("BE", 5500, False)],
+)
+def test_a_quality_that_does_not_suit_the_priority_is_warned_of(
+    quality: str, priority: int, refused: bool
+) -> None:
+    labels = {"koordinator.sh/qosClass": quality}
+    found = warnings(pod(metadata={"labels": labels}, priority=priority))
+    told = [f"Pod default/web: metadata.labels[koordinator.sh/qosClass]: the webhook refuses {quality}"]
+    assert [one.split(" together")[0] for one in found] == (told if refused else [])
+
+
 # --- names ----------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from koordcore import (
     Bound,
     ClusterSnapshot,
     Node,
+    NodeState,
     Pod,
     Unschedulable,
     ViolationKind,
@@ -315,3 +316,16 @@ def test_an_emptier_node_is_settled_by_its_score() -> None:
     big = Pod(name="big", requests={"cpu": 2000})
     snapshot = cluster(nodes, [*pods, big], NETWORK).assume(big.at("a"))
     assert set(placed(snapshot).values()) == {"b"}
+
+
+def test_a_group_that_lacks_waiting_members_says_how_many() -> None:
+    """Nobody failed, and still too few wait: the reason is never empty."""
+    labels = {"pod-group.scheduling.sigs.k8s.io": "job"}
+    group = PodGroup(namespace="default", name="job", min_member=4)
+    running = Pod(name="job-0", labels=labels, requests={"cpu": 1}).at("n")
+    node = NodeState(Node(name="n", allocatable={"cpu": 1000, "pods": 10}), (running,))
+    waiting = [Pod(name="job-1", labels=labels, requests={"cpu": 1})]
+    snapshot = ClusterSnapshot(nodes=[node], pending=waiting, records=[group])
+    for decision in schedule(snapshot).decisions:
+        if isinstance(decision, Unschedulable):
+            assert len(decision.message) > len("0/1 nodes are available.")

@@ -17,7 +17,18 @@ from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._raw import Source, SourceLimits, SourceObject
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
 from koordcore.manifests.claim_conflicts import claim_conflicts
-from koordcore.manifests.cross_checks import Key, Remark, quota_remarks, stand_ins, topology_remarks
+from koordcore.manifests.cross_checks import (
+    Key,
+    Remark,
+    owner_cycles,
+    profile_remarks,
+    quota_cycles,
+    quota_remarks,
+    shown,
+    stand_ins,
+    topology_remarks,
+    warn_of_quality,
+)
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
@@ -30,11 +41,10 @@ from koordcore.model.cluster import PriorityClass, RawObject
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
 from koordcore.model.volumes import PersistentVolumeClaim
 from koordcore.protocol.fields import Json, show
-from koordcore.protocol.quota import PARENT, QuotaObject
+from koordcore.protocol.quota import QuotaObject
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["DECODERS", "Loaded", "load", "snapshot_from_objects"]
@@ -152,7 +162,7 @@ class _Place:
     key: Key
 
     def put(self, problem: Problem) -> Problem:
-        return Problem(problem.path, problem.message, object_name=_shown(self.key), source=self.source)
+        return Problem(problem.path, problem.message, object_name=shown(self.key), source=self.source)
 
 
 class _Bundle:
@@ -293,8 +303,8 @@ class _Bundle:
         ManifestError
             With everything that was wrong.
         """
-        self._owner_cycles()
-        self._quota_cycles()
+        self.problems += self._placed(owner_cycles(self.owners))
+        self.problems += self._placed(quota_cycles(self.records))
         self._profiles()
         unread = self._generic_workloads()
         states, pending = self._bind()
@@ -319,6 +329,7 @@ class _Bundle:
         self.problems += self._placed(stand_ins(self.records, pods))
         self.warnings += self._placed(topology_remarks(self.records, pods))
         self.warnings += self._placed(quota_remarks(self.quotas, pods))
+        self.warnings += self._placed(profile_remarks(self.records))
 
     def _placed(self, remarks: Iterable[Remark]) -> Iterator[Problem]:
         return (_Place(self.seen.get(_unique(key), ""), key).put(problem) for key, problem in remarks)
@@ -339,6 +350,7 @@ class _Bundle:
             elif pod.node_name is None:
                 pending.append(pod)
                 warn_of_volumes(reading, pod, claims)
+                warn_of_quality(reading, pod)
             elif pod.node_name in on_node:
                 on_node[pod.node_name].append(pod)
                 if id(pod.requests) not in checked:
@@ -381,33 +393,11 @@ class _Bundle:
             unread[_kind(key)] += 1
         return unread
 
-    def _owner_cycles(self) -> None:
-        for cycle in _cycles(self.owners):
-            names = " -> ".join(_shown(key) for key in (*cycle, cycle[0]))
-            place = _Place(self.seen.get(_unique(cycle[0]), ""), cycle[0])
-            self.problems.append(
-                place.put(Problem("metadata.ownerReferences", f"owners form a cycle: {names}"))
-            )
-
     def _profiles(self) -> None:
         names = Counter(policy.name for policy in self.policies)
         for name, count in sorted(names.items()):
             if count > 1:
                 self.problems.append(Problem("", f"{count} scheduler profiles are called {name}"))
-
-    def _quota_cycles(self) -> None:
-        quotas = {one.name: one for one in self.records if isinstance(one, ElasticQuota)}
-        keys = {
-            name: ("scheduling.sigs.k8s.io", "ElasticQuota", one.namespace, name)
-            for name, one in quotas.items()
-        }
-        parents = {keys[name]: (keys[one.parent],) for name, one in quotas.items() if one.parent in keys}
-        for cycle in _cycles(parents):
-            names = " -> ".join(key[3] for key in (*cycle, cycle[0]))
-            place = _Place(self.seen.get(_unique(cycle[0]), ""), cycle[0])
-            self.problems.append(
-                place.put(Problem(f"metadata.labels[{PARENT}]", f"parents form a cycle: {names}"))
-            )
 
 
 def _unique(key: Key) -> Key:
@@ -416,11 +406,6 @@ def _unique(key: Key) -> Key:
 
 def _kind(key: Key) -> str:
     return f"{key[1]}.{key[0]}" if key[0] and key[:2] not in DECODERS else key[1]
-
-
-def _shown(key: Key) -> str:
-    _, kind, namespace, name = key
-    return " ".join(part for part in (kind, "/".join(part for part in (namespace, name) if part)) if part)
 
 
 def _countable(reading: Reading, pod: Pod) -> None:
@@ -442,30 +427,3 @@ def canonical_text(raw: Mapping[str, Json]) -> str:
     except (RecursionError, TypeError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ManifestError.at("", f"not JSON: {reason}") from None
-
-
-def _cycles(edges: Mapping[Key, tuple[Key, ...]]) -> Iterator[tuple[Key, ...]]:
-    """Find cycles, each from its first name on; without recursion, because chains may be long."""
-    done: set[Key] = set()
-    for start in sorted(edges):
-        path: dict[Key, Iterator[Key]] = {}
-        at: Key | None = start
-        while at is not None:
-            if at in path:
-                cycle = list(path)[list(path).index(at) :]
-                first = cycle.index(min(cycle))
-                yield (*cycle[first:], *cycle[:first])
-            elif at not in done:
-                path[at] = iter(edges.get(at, ()))
-            at = _advance(path, done)
-
-
-def _advance(path: dict[Key, Iterator[Key]], done: set[Key]) -> Key | None:
-    while path:
-        last = next(reversed(path))
-        following = next(path[last], None)
-        if following is not None:
-            return following
-        done.add(last)
-        del path[last]
-    return None

@@ -9,19 +9,38 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, Problem
+from koordcore.manifests._reading import Reading
 from koordcore.model.gangs import GatherStrategy, PodGroup
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
 from koordcore.model.pods import Pod
-from koordcore.model.quotas import BUILTIN_QUOTAS
+from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaProfile
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import Json, field, load_json, show
 from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, LABEL_POD_GROUP, gang_name
-from koordcore.protocol.quota import QUOTA_NAME, TREE_ID, QuotaObject, quota_pod_of
+from koordcore.protocol.qos import (
+    LABEL_QOS_CLASS,
+    PriorityClass,
+    QoSClass,
+    priority_class_with_default,
+    qos_class_of,
+)
+from koordcore.protocol.quota import PARENT, QUOTA_NAME, TREE_ID, QuotaObject, quota_pod_of
 from koordcore.protocol.quota_webhook import check_tree, open_topology, refuse_pod, resolve_quota
 from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER
 
-__all__ = ["Key", "Remark", "quota_remarks", "stand_ins", "topology_remarks"]
+__all__ = [
+    "Key",
+    "Remark",
+    "owner_cycles",
+    "profile_remarks",
+    "quota_cycles",
+    "quota_remarks",
+    "shown",
+    "stand_ins",
+    "topology_remarks",
+    "warn_of_quality",
+]
 
 Key: TypeAlias = tuple[str, str, str, str]
 """API group, kind, namespace and name."""
@@ -30,6 +49,12 @@ Remark: TypeAlias = tuple[Key, Problem]
 
 _SIGS: Final = "scheduling.sigs.k8s.io"
 _SPEC_PATH: Final = f"metadata.annotations[{ANNOTATION_TOPOLOGY_SPEC}]"
+_LOW: Final = (PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE)
+_UNSUITABLE: Final[Mapping[QoSClass, tuple[PriorityClass, ...]]] = {
+    QoSClass.BE: (PriorityClass.PROD,),
+    QoSClass.LSR: _LOW,
+    QoSClass.LSE: _LOW,
+}
 _RULE_FIELDS: Final = ("layer", "strategy", "podcountmultiple")
 
 
@@ -117,6 +142,25 @@ def _rule_problems(rule: Mapping[str, Json], layers: Collection[str] | None) -> 
 # --- quotas ---------------------------------------------------------------------------------------------
 
 
+def profile_remarks(records: Sequence[ClusterRecord]) -> Iterator[Remark]:
+    """Name the profiles whose quotas are not in the dump: nobody makes them here."""
+    quotas = {one.name for one in records if isinstance(one, ElasticQuota)}
+    for one in records:
+        if isinstance(one, QuotaProfile) and one.quota_name not in quotas:
+            told = f"not applied: the dump has no ElasticQuota {one.quota_name}, which its controller makes"
+            yield ("quota.koordinator.sh", "ElasticQuotaProfile", one.namespace, one.name), Problem("", told)
+
+
+def warn_of_quality(reading: Reading, pod: Pod) -> None:
+    """Warn of a quality of service and a priority that the webhook refuses together."""
+    quality = qos_class_of(pod.labels)
+    if quality in _UNSUITABLE and LABEL_QOS_CLASS in pod.labels:
+        band = priority_class_with_default(pod.labels, pod.priority, "")
+        if band in _UNSUITABLE[quality]:
+            told = f"the webhook refuses {quality} together with priority class {band or 'none'}"
+            reading.warn(f"metadata.labels[{LABEL_QOS_CLASS}]", told)
+
+
 def quota_remarks(quotas: Sequence[QuotaObject], pods: Iterable[Pod]) -> Iterator[Remark]:
     """Say what the webhook would have refused: trees that cannot be, and pods in inner or unknown quotas."""
     if not quotas:
@@ -158,3 +202,56 @@ def _filled(quota: QuotaObject, named: Mapping[str, QuotaObject]) -> immutabledi
         seen.add(above.name)
         above = named.get(above.parent)
     return quota.labels
+
+
+# --- cycles ---------------------------------------------------------------------------------------------
+
+
+def shown(key: Key) -> str:
+    """Write kind, namespace and name of an object."""
+    _, kind, namespace, name = key
+    return " ".join(part for part in (kind, "/".join(part for part in (namespace, name) if part)) if part)
+
+
+def owner_cycles(owners: Mapping[Key, tuple[Key, ...]]) -> Iterator[Remark]:
+    """Find objects that own each other in a circle."""
+    for cycle in _cycles(owners):
+        names = " -> ".join(shown(key) for key in (*cycle, cycle[0]))
+        yield cycle[0], Problem("metadata.ownerReferences", f"owners form a cycle: {names}")
+
+
+def quota_cycles(records: Iterable[ClusterRecord]) -> Iterator[Remark]:
+    """Find quotas that are each other's parents in a circle."""
+    quotas = {one.name: one for one in records if isinstance(one, ElasticQuota)}
+    keys = {name: (_SIGS, "ElasticQuota", one.namespace, name) for name, one in quotas.items()}
+    parents = {keys[name]: (keys[one.parent],) for name, one in quotas.items() if one.parent in keys}
+    for cycle in _cycles(parents):
+        names = " -> ".join(key[3] for key in (*cycle, cycle[0]))
+        yield cycle[0], Problem(f"metadata.labels[{PARENT}]", f"parents form a cycle: {names}")
+
+
+def _cycles(edges: Mapping[Key, tuple[Key, ...]]) -> Iterator[tuple[Key, ...]]:
+    """Find cycles, each from its first name on; without recursion, because chains may be long."""
+    done: set[Key] = set()
+    for start in sorted(edges):
+        path: dict[Key, Iterator[Key]] = {}
+        at: Key | None = start
+        while at is not None:
+            if at in path:
+                cycle = list(path)[list(path).index(at) :]
+                first = cycle.index(min(cycle))
+                yield (*cycle[first:], *cycle[:first])
+            elif at not in done:
+                path[at] = iter(edges.get(at, ()))
+            at = _advance(path, done)
+
+
+def _advance(path: dict[Key, Iterator[Key]], done: set[Key]) -> Key | None:
+    while path:
+        last = next(reversed(path))
+        following = next(path[last], None)
+        if following is not None:
+            return following
+        done.add(last)
+        del path[last]
+    return None
