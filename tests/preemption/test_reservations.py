@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -11,6 +12,8 @@ import pytest
 from koordcore.checking import verify
 from koordcore.cli.main import main
 from koordcore.manifests.patches import patches
+from koordcore.manifests.policy_manifest import configuration_manifest
+from koordcore.manifests.scheduler_config import policies_from_manifest
 from koordcore.model.decisions import Bound, Nominated, Unschedulable
 from koordcore.model.pods import PreemptionPolicy
 from koordcore.model.policy import PluginSetting, Policy
@@ -183,3 +186,42 @@ def test_the_command_line_shows_the_plan(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["schedule", str(path), "--preempt", "-o", "json"]) == 0
     plan.write_text(capsys.readouterr().out, "utf-8")
     assert main(["verify", str(path), "--plan", str(plan)]) == 0
+
+
+AT_POST_FILTER = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1beta3",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {
+            "pluginConfig": [{"name": "Reservation", "args": {"enablePreemption": True}}],
+            "plugins": {
+                "postFilter": {
+                    "disabled": [{"name": "DefaultPreemption"}],
+                    "enabled": [{"name": "Reservation"}],
+                }
+            },
+        }
+    ],
+}
+
+
+def one_policy(manifest: Mapping[str, object]) -> Policy:
+    (policy,) = policies_from_manifest(manifest)
+    return policy
+
+
+def test_a_plugin_that_is_enabled_at_post_filter_only_takes_part_there() -> None:
+    """As the release notes print it: a reservation without a priority preempts, and its room is held."""
+    loaded = one_policy(AT_POST_FILTER)
+    setting = loaded.plugin("Reservation")
+    assert setting is not None
+    assert (setting.filters, setting.scores) == (True, False)
+    assert one_policy(configuration_manifest(loaded)) == loaded
+    snapshot = crowded(waiting(priority=""))
+    first = run(snapshot, loaded)
+    assert victims(first) == ["c"]
+    gone = [victim.pod for plan in first.preemptions for victim in plan.victims]
+    later = run(first.snapshot.forget(*gone), loaded)
+    assert [one.pod.name for one in later.bound] == ["uid-r1"]
+    owner = pod("owner", 6, "a")
+    assert [one.reservation for one in schedule(later.snapshot, [owner], policy=loaded).bound] == ["r1"]

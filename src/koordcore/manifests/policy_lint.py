@@ -64,6 +64,11 @@ def _findings(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tup
     yield from _strangers(profile, known)
     yield from _weights(profile)
     yield from _idle_arguments(profile)
+    for name in profile.holding:
+        yield (
+            name,
+            "not enabled at filter: what reservations hold is held, and owners are filtered, all the same",
+        )
     yield from _load(profile)
     yield from _scores_for_nothing(profile)
     yield from _against_each_other(profile)

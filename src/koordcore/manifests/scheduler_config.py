@@ -81,6 +81,10 @@ class PluginRef:
     weight: int = 0
 
 
+_HOLDING: Final = ("Reservation",)
+"""Their pods stand in upstream's cache, and its transformers give the room to owners, at whatever points."""
+
+
 @attrs.frozen(kw_only=True)
 class SchedulerProfile:
     """One profile, resolved.
@@ -119,6 +123,12 @@ class SchedulerProfile:
         """Plugins that filter or score: in filter order, then those that refuse early, then the others."""
         return tuple(dict.fromkeys((*self._filtering(), *self.names("score"))))
 
+    @property
+    def holding(self) -> tuple[str, ...]:
+        """Plugins that are enabled at other points only and hold room all the same."""
+        there = {name for refs in self.points.values() for name in (one.name for one in refs)}
+        return tuple(name for name in _HOLDING if name in there and name not in self.deciding)
+
     def _filtering(self) -> tuple[str, ...]:
         """Plugins that refuse: at ``filter``, or at ``preFilter`` where they have no filter."""
         early = (one for one in self.names("preFilter") if "filter" not in PLUGIN_POINTS.get(one, ()))
@@ -132,9 +142,9 @@ class SchedulerProfile:
         known
             Names of the plugins that the library has. The others are left out; :meth:`missing` lists them.
         """
-        filtering = self._filtering()
+        filtering = (*self._filtering(), *self.holding)
         settings = []
-        for name in self.deciding:
+        for name in dict.fromkeys((*filtering, *self.deciding)):
             if name in known:
                 weight = self.weight(name)
                 settings.append(

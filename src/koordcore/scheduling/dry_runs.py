@@ -80,7 +80,9 @@ class DryRuns:
         self._workspace, self._plugins = workspace, plugins
         self._claims, self._members = claims, members
         self.leaving = leaving
-        self._quota = next((one for one in plugins.plugins if isinstance(one, QuotaPlugin)), None)
+        pairs = zip(plugins.plugins, plugins.settings, strict=True)
+        quotas = (one for one, setting in pairs if isinstance(one, QuotaPlugin) and setting.filters)
+        self._quota = next(quotas, None)
 
     # -- trying ----------------------------------------------------------------------------------------
 
