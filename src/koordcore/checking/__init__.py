@@ -4,6 +4,6 @@ Nothing here imports the kernels, the allocators or the workspace; a checker tha
 checks would share its mistakes. Everything is added up anew from the frozen records.
 """
 
-from koordcore.checking.entry import verify
+from koordcore.checking.entry import check_certificate, verify
 
-__all__ = ["verify"]
+__all__ = ["check_certificate", "verify"]

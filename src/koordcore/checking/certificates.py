@@ -77,7 +77,10 @@ def check_certificate(problem: Problem | None, certificate: Certificate) -> Chec
     claimed = (CertificateStatus.PROVEN, CertificateStatus.INFEASIBLE)
     if certificate.status not in claimed or problem is None:
         return CheckedProof(CertificateCheck.NOT_CHECKED, f"{certificate.status.text}: no evidence is kept")
-    fault = _fault(problem, certificate)
+    try:
+        fault = _fault(problem, certificate)
+    except (IndexError, KeyError, ValueError, OverflowError):
+        fault = "the question or its evidence names what does not exist"
     return CheckedProof(CertificateCheck.REJECTED if fault else CertificateCheck.ACCEPTED, fault)
 
 
@@ -104,13 +107,6 @@ def _linear_fault(
     """Say what is wrong with a proof about a linear problem; empty where nothing is."""
     if evidence is None:
         return "no evidence"
-    try:
-        return _sums_fault(problem, objective, evidence)
-    except (IndexError, KeyError):
-        return "the evidence names rows or variables that do not exist"
-
-
-def _sums_fault(problem: LinearProblem, objective: tuple[int, ...] | None, evidence: LinearEvidence) -> str:
     proof = _LinearProof(problem)
     if objective is None:
         fine = len(evidence.trees) == 1 and proof.shows({}, None, evidence.trees[0])

@@ -5,9 +5,15 @@ Annotations name types through the package, which reads them when somebody asks 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import koordcore
 
-__all__ = ["verify"]
+if TYPE_CHECKING:
+    from koordcore.checking.certificates import CheckedProof
+    from koordcore.model.proofs import Problem
+
+__all__ = ["check_certificate", "verify"]
 
 
 def verify(
@@ -37,3 +43,24 @@ def verify(
         if not isinstance(value, kind):
             raise TypeError(f"{name}: expected {kind.__name__}, got {value!r:.60}")
     return check_result(snapshot, result)
+
+
+def check_certificate(problem: Problem | None, certificate: koordcore.Certificate) -> CheckedProof:
+    """Repeat the proof that nothing better exists.
+
+    Parameters
+    ----------
+    problem
+        What was asked: the certificate's own ``problem``, or one that was made from the same facts elsewhere.
+    certificate
+        What is claimed, with the evidence.
+
+    Returns
+    -------
+    CheckedProof
+        Accepted only where the claim follows from the problem, in exact integers. What is claimed without
+        evidence is not checked.
+    """
+    from koordcore.checking.certificates import check_certificate as check
+
+    return check(problem, certificate)

@@ -48,6 +48,8 @@ class _Tree:
             [0] * first + one.tolist() for one in (problem.bound, problem.near, problem.slots)
         )
         self._children: list[list[int]] = [[] for _ in range(domains)]
+        if any(above >= domain for domain, above in enumerate(problem.parent.tolist())):
+            raise ValueError("a domain stands before its parent")
         for domain in range(domains - 1, -1, -1):
             multiple = problem.multiples[self._depth[domain]]
             slots[domain] = max(0, slots[domain] - (slots[domain] + bound[domain]) % multiple)

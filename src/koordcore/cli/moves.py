@@ -17,6 +17,7 @@ from koordcore.descheduling.checked_moves import Plan
 from koordcore.descheduling.plans import MoveRules, Moving
 from koordcore.errors import ManifestError, ModelError
 from koordcore.manifests.move_records import moves_record
+from koordcore.manifests.proof_records import claim_record, proofs_record
 from koordcore.model.certificates import Certificate
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
 from koordcore.model.moves import Move
@@ -81,9 +82,15 @@ def read_rules(arguments: argparse.Namespace) -> MoveRules:
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--effort`` and ``--output``."""
+    """Add ``--effort``, ``--output`` and ``--proofs``."""
     parser.add_argument("--effort", type=float, default=10.0, metavar="UNITS", help="solver budget (10)")
     parser.add_argument("-o", "--output", choices=("table", "json", "patches"), default="table")
+    parser.add_argument(
+        "--proofs",
+        type=Path,
+        metavar="FILE",
+        help="write down why nothing better exists, for `koordcore verify --proofs FILE`",
+    )
 
 
 def print_plan(
@@ -100,7 +107,7 @@ def print_plan(
     Parameters
     ----------
     arguments
-        With ``output``.
+        With ``output`` and ``proofs``.
     snapshot, moving
         The cluster, and the plan with what the plugins say of its moves.
     won
@@ -115,17 +122,12 @@ def print_plan(
     A move that was refused in the end is named on standard error.
     """
     moves, checked = moving.plan.moves, moving.checked
+    if arguments.proofs:
+        proofs = proofs_record({"moves": moving.plan.certificate})
+        arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
     if arguments.output == "json":
-        certificate = moving.plan.certificate
-        record = {
-            **moves_record(moves, checked.bound),
-            **won,
-            "certificate": {
-                "status": str(certificate.status),
-                "objective": list(certificate.objective),
-                "bound": list(certificate.bound),
-            },
-        }
+        claim = claim_record(moving.plan.certificate)
+        record = {**moves_record(moves, checked.bound), **won, "certificate": claim}
         print(json.dumps(record, indent=2))
     elif arguments.output == "patches":
         for one in move_objects(snapshot, moves, reason):

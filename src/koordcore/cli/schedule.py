@@ -18,6 +18,7 @@ from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
 from koordcore.explain.network import used_domains
 from koordcore.manifests.patches import patches
+from koordcore.manifests.proof_records import certificates_of, proofs_record
 from koordcore.manifests.records import result_record
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod
@@ -71,6 +72,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--record", type=Path, metavar="FILE", help="write the call down, for `koordcore simulate FILE`"
     )
     parser.add_argument(
+        "--proofs",
+        type=Path,
+        metavar="FILE",
+        help="write down why nothing better exists, for `koordcore verify --proofs FILE`",
+    )
+    parser.add_argument(
         "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
     )
     parser.set_defaults(run=run)
@@ -99,6 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.record:
         record = write_record(snapshot, None, result, policy=policy, preempt=rules)
         arguments.record.write_text(record, encoding="utf-8")
+    if arguments.proofs:
+        proofs = proofs_record(certificates_of(result))
+        arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
     PRINTERS[arguments.output](result, arguments.limit)
     return 1 if any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 

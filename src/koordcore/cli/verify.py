@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from koordcore.checking import verify
+from koordcore.checking import check_certificate, verify
+from koordcore.checking.certificates import CertificateCheck
 from koordcore.checking.moves import verify_moves
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.moves import add_rules, read_rules
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
+from koordcore.manifests.proof_records import certificate_from_record, certificates_of, proofs_from_record
 from koordcore.manifests.records import result_from_record
+from koordcore.model.certificates import Certificate
 
 __all__ = ["describe", "run"]
+
+_REJECTED: Final = "REJECTED"
 
 EPILOG: Final = """\
 examples:
@@ -36,7 +42,33 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_rules(parser)
     parser.add_argument("--plan", required=True, metavar="FILE", help="the plan to check")
+    parser.add_argument(
+        "--proofs",
+        metavar="FILE",
+        help="why nothing better exists, as `koordcore schedule --proofs FILE` writes it; repeated here",
+    )
     parser.set_defaults(run=run)
+
+
+def _check_proofs(claims: Mapping[str, Certificate], file: str | None) -> Table | None:
+    """Repeat the proofs of what is claimed to be the best, or to be impossible; None where nothing is."""
+    if not claims:
+        return None
+    given = {} if file is None else proofs_from_record(json.loads(Path(file).read_text(encoding="utf-8")))
+    rows = []
+    for name, claim in claims.items():
+        proof = given.get(name)
+        if proof is None:
+            rows.append((name, claim.status.text, "no", "no proof is given" if file else "no --proofs"))
+        elif proof != claim:
+            rows.append((name, claim.status.text, _REJECTED, "the proof is about another claim"))
+        else:
+            check = check_certificate(proof.problem, proof)
+            words = {CertificateCheck.ACCEPTED: "yes", CertificateCheck.REJECTED: _REJECTED}
+            rows.append((name, claim.status.text, words.get(check.outcome, "no"), check.reason))
+    columns = (Column("OF"), Column("CLAIM"), Column("REPEATED HERE"), Column("WHY NOT"))
+    repeated = sum(row[2] == "yes" for row in rows)
+    return Table(title=f"Proofs: {repeated} of {len(rows)} repeated here", columns=columns, rows=rows)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     rules = read_rules(arguments)
     if isinstance(record, dict) and record.get("format") == MOVES_FORMAT:
         moves, bound = moves_from_record(record)
+        claim = certificate_from_record(record["certificate"]) if "certificate" in record else None
+        claims = {"moves": claim} if claim is not None and claim.proven else {}
         violations = verify_moves(
             snapshot, moves, bound, policy=rules.policy, args=rules.migration, limits=rules.limits
         )
@@ -54,9 +88,13 @@ def run(arguments: argparse.Namespace) -> int:
         result = result_from_record(snapshot, record, policy=rules.policy)
         violations = verify(snapshot, result)
         checked = f"{len(result.decisions)} decisions"
+        claims = {name: one for name, one in certificates_of(result).items() if one.proven}
+    proofs = _check_proofs(claims, arguments.proofs)
     if not violations:
         print(f"legal: {checked} checked, nothing is wrong")
-        return 0
+        if proofs is not None:
+            show(proofs)
+        return int(proofs is not None and any(row[2] == _REJECTED for row in proofs.rows))
     columns = (Column("RULE", tone=Tone.BAD), Column("WHERE", tone=Tone.NAME), Column("WHAT"))
     rows = [(str(one.kind), one.subject, one.message) for one in violations]
     show(Table(title=f"Not legal: {len(rows)} violations", columns=columns, rows=rows))

@@ -9,7 +9,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
-from koordcore.model.certificates import Certificate, CertificateStatus
+from koordcore.manifests.proof_records import certificate_from_record, claim_record
 from koordcore.model.decisions import (
     Bound,
     JobPlan,
@@ -67,14 +67,6 @@ def result_record(result: ScheduleResult) -> dict[str, Any]:
     }
 
 
-def _certificate_record(certificate: Certificate) -> dict[str, Any]:
-    return {
-        "status": certificate.status.value,
-        "objective": list(certificate.objective),
-        "bound": list(certificate.bound),
-    }
-
-
 def preemption_record(plan: PreemptionPlan) -> dict[str, Any]:
     """Write who leaves for a job as JSON values."""
     other = plan.alternative
@@ -86,7 +78,7 @@ def preemption_record(plan: PreemptionPlan) -> dict[str, Any]:
         "brokenGangs": list(plan.broken),
         "moves": {str(move.victim.pod): move.node for move in plan.moves},
         "damage": attrs.asdict(plan.damage),
-        "certificate": _certificate_record(plan.certificate),
+        "certificate": claim_record(plan.certificate),
         "layer": plan.layer,
         "domain": plan.domain,
         "alternative": {"where": other.where, "damage": attrs.asdict(other.damage)} if other else None,
@@ -107,7 +99,7 @@ def job_record(plan: JobPlan) -> dict[str, Any]:
         "atLeast": plan.least,
     }
     if plan.certificate is not None:
-        record["certificate"] = _certificate_record(plan.certificate)
+        record["certificate"] = claim_record(plan.certificate)
     extras = {
         "held": plan.held,
         "domains": dict(plan.domains),
@@ -124,7 +116,7 @@ def joint_record(plan: JointPlan) -> dict[str, Any]:
         "jobs": list(plan.jobs),
         "started": list(plan.started),
         "oneByOne": plan.one_by_one,
-        "certificate": _certificate_record(plan.certificate),
+        "certificate": claim_record(plan.certificate),
     }
 
 
@@ -134,7 +126,7 @@ def _joint(value: Json) -> JointPlan:
         jobs=required(raw, "jobs", list_of(as_str)),
         started=required(raw, "started", list_of(as_str)),
         one_by_one=required(raw, "oneByOne", as_int),
-        certificate=required(raw, "certificate", _certificate),
+        certificate=required(raw, "certificate", certificate_from_record),
     )
 
 
@@ -147,7 +139,7 @@ def _job(value: Json) -> JobPlan:
         held=optional(raw, "held", as_int, 0),
         least=optional(raw, "atLeast", as_int, 0),
         domains=optional(raw, "domains", _counts, {}),
-        certificate=optional(raw, "certificate", _certificate, None),
+        certificate=optional(raw, "certificate", certificate_from_record, None),
         message=optional(raw, "message", as_str, ""),
         detail=optional(raw, "detail", as_str, ""),
         malformed=optional(raw, "malformed", as_bool, False),
@@ -170,7 +162,7 @@ def _preemption(value: Json) -> PreemptionPlan:
         broken=optional(raw, "brokenGangs", list_of(as_str), ()),
         moves=tuple(Move(known[_key(name)], moves[name]) for name in sorted(moves)),
         damage=required(raw, "damage", _damage),
-        certificate=required(raw, "certificate", _certificate),
+        certificate=required(raw, "certificate", certificate_from_record),
         layer=optional(raw, "layer", as_str, ""),
         domain=optional(raw, "domain", as_str, ""),
         alternative=optional(raw, "alternative", _alternative, None),
@@ -188,18 +180,6 @@ def _alternative(value: Json) -> Alternative | None:
         return None
     raw = as_mapping(value)
     return Alternative(required(raw, "damage", _damage), required(raw, "where", as_str))
-
-
-def _certificate(value: Json) -> Certificate:
-    raw = as_mapping(value)
-    status = required(raw, "status", as_str)
-    if status not in [known.value for known in CertificateStatus]:
-        raise ManifestError.at("status", f'expected one of {", ".join(CertificateStatus)}, got "{status}"')
-    return Certificate(
-        CertificateStatus(status),
-        optional(raw, "objective", list_of(as_int), ()),
-        optional(raw, "bound", list_of(as_int), ()),
-    )
 
 
 def decision_record(decision: PodDecision) -> dict[str, Any]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
-
-if TYPE_CHECKING:
-    from koordcore.model.proofs import LinearEvidence, Problem
+from koordcore.model.proofs import LinearEvidence, Problem
 
 __all__ = ["DEFAULT_LIMITS", "Certificate", "CertificateStatus", "Limits"]
 
