@@ -16,11 +16,12 @@ from typing import Any, Final, TypeAlias
 
 from campaigns.case import Campaign, Case, Failure, Figures, crash
 from campaigns.plans import Plans
+from campaigns.proofs import Proofs
 from campaigns.shrink import shrunk
 
 __all__ = ["CAMPAIGNS", "FAILED", "case_of", "check_case", "main", "stored_failures"]
 
-CAMPAIGNS: Final[dict[str, Campaign]] = {one.name: one for one in (Plans(),)}
+CAMPAIGNS: Final[dict[str, Campaign]] = {one.name: one for one in (Plans(), Proofs())}
 FAILED: Final = Path(__file__).with_name("failed.jsonl")
 """What once failed: one shrunk case a line, with the seed that it came from."""
 _CHUNK: Final = 10

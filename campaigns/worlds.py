@@ -14,7 +14,7 @@ from campaigns.asks import WHOLE, Wants, asking, running
 from campaigns.case import Case, Object
 from campaigns.policies import draw_policy
 
-__all__ = ["GIB", "THEMES", "draw_world"]
+__all__ = ["GIB", "LAYERS", "NETWORK", "NOW", "THEMES", "draw_world"]
 
 GIB: Final = 2**30
 THEMES: Final[dict[str, float]] = {
@@ -37,6 +37,19 @@ THEMES: Final[dict[str, float]] = {
     "volumes": 0.15,
 }
 """What a world may have, and in which share of the worlds it does."""
+LAYERS: Final = ("SpineLayer", "BlockLayer", "NodeTopologyLayer")
+NETWORK: Final[Object] = {
+    "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+    "kind": "ClusterNetworkTopology",
+    "metadata": {"name": "default"},
+    "spec": {
+        "networkTopologySpec": [
+            {"labelKey": ["net/spine"], "topologyLayer": "SpineLayer"},
+            {"labelKey": ["net/block"], "parentTopologyLayer": "SpineLayer", "topologyLayer": "BlockLayer"},
+            {"parentTopologyLayer": "BlockLayer", "topologyLayer": "NodeTopologyLayer"},
+        ]
+    },
+}
 NOW: Final = "2026-11-01T12:00:00Z"
 EARLIER: Final = "2026-11-01T11:50:00Z"
 
@@ -73,7 +86,7 @@ class _World:
         for number in range(self.chance.randint(1, 7)):
             made += self._node(f"n{number}")
         if "network" in self.themes:
-            made.append(_network())
+            made.append(NETWORK)
         made += self.wants.records()
         placed = [self._placed(number) for number in range(self.chance.randint(0, 3 * len(self.nodes)))]
         made += [one for one in placed if one is not None]
@@ -344,23 +357,4 @@ def _metric(name: str, cores: int, memory: int, chance: random.Random) -> Object
         "metadata": {"name": name},
         "spec": {"metricCollectPolicy": {"reportIntervalSeconds": 60}},
         "status": {"nodeMetric": {"nodeUsage": {"resources": usage}}, "updateTime": "2026-11-01T11:59:00Z"},
-    }
-
-
-def _network() -> Object:
-    return {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "ClusterNetworkTopology",
-        "metadata": {"name": "default"},
-        "spec": {
-            "networkTopologySpec": [
-                {"labelKey": ["net/spine"], "topologyLayer": "SpineLayer"},
-                {
-                    "labelKey": ["net/block"],
-                    "parentTopologyLayer": "SpineLayer",
-                    "topologyLayer": "BlockLayer",
-                },
-                {"parentTopologyLayer": "BlockLayer", "topologyLayer": "NodeTopologyLayer"},
-            ]
-        },
     }

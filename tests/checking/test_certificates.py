@@ -107,7 +107,7 @@ def test_evidence_for_another_answer_is_rejected() -> None:
     program, stages = knapsack()
     good = certified(program.problem(stages), (0, 1, 1))
     assert accepted(good)
-    assert good.evidence is not None
+    assert isinstance(good.evidence, LinearEvidence)
     for values, reason in (((1, 1, 0), "breaks a row"), ((0, 1, 0), "may be better"), ((0, 1), "breaks")):
         evidence = attrs.evolve(good.evidence, values=values)
         check = check_certificate(good.problem, attrs.evolve(good, evidence=evidence))
@@ -128,7 +128,7 @@ def test_evidence_for_another_answer_is_rejected() -> None:
 def test_broken_evidence_is_rejected(leaf: Leaf | Branch) -> None:
     program, stages = knapsack()
     good = certified(program.problem(stages), (0, 1, 1))
-    assert good.evidence is not None
+    assert isinstance(good.evidence, LinearEvidence)
     broken = attrs.evolve(good, evidence=LinearEvidence((0, 1, 1), (leaf, good.evidence.trees[1])))
     assert check_certificate(good.problem, broken).outcome is CertificateCheck.REJECTED
     short = attrs.evolve(good, evidence=LinearEvidence((0, 1, 1), good.evidence.trees[:1]))

@@ -16,6 +16,7 @@ from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.proofs import (
     Branch,
     EvictionProblem,
+    Evidence,
     Leaf,
     LinearEvidence,
     LinearProblem,
@@ -93,7 +94,7 @@ def _fault(problem: Problem, certificate: Certificate) -> str:
             return "" if found == objective else f"the best there is has objective {found}"
         case EvictionProblem():
             if problem.rest is None or objective is None:
-                return eviction_fault(problem, objective)
+                return eviction_fault(problem, objective, certificate.evidence)
             return floor_fault(problem, objective) or _linear_fault(
                 problem.rest, objective, certificate.evidence
             )
@@ -102,10 +103,10 @@ def _fault(problem: Problem, certificate: Certificate) -> str:
 
 
 def _linear_fault(
-    problem: LinearProblem, objective: tuple[int, ...] | None, evidence: LinearEvidence | None
+    problem: LinearProblem, objective: tuple[int, ...] | None, evidence: Evidence | None
 ) -> str:
     """Say what is wrong with a proof about a linear problem; empty where nothing is."""
-    if evidence is None:
+    if not isinstance(evidence, LinearEvidence):
         return "no evidence"
     proof = _LinearProof(problem)
     if objective is None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore.model.preemption import NO_PRIORITY
-from koordcore.model.proofs import EvictionProblem
+from koordcore.model.proofs import EvictionEvidence, EvictionProblem, Evidence
 
 __all__ = ["eviction_fault", "floor_fault"]
 
@@ -17,7 +17,9 @@ BoolVector: TypeAlias = NDArray[np.bool_]
 IntVector: TypeAlias = NDArray[np.int64]
 
 
-def eviction_fault(problem: EvictionProblem, objective: tuple[int, ...] | None) -> str:
+def eviction_fault(
+    problem: EvictionProblem, objective: tuple[int, ...] | None, evidence: Evidence | None
+) -> str:
     """Say why counting does not show that a damage is the least; empty where it does.
 
     Parameters
@@ -29,6 +31,8 @@ def eviction_fault(problem: EvictionProblem, objective: tuple[int, ...] | None) 
     if objective is None:
         everybody = _usable(problem, np.ones(len(problem.node), bool))
         return "with everybody gone the members may fit" if _holds(problem, everybody) else ""
+    if not isinstance(evidence, EvictionEvidence) or _damage(problem, evidence.leaving) != objective:
+        return "it is not said who leaves at this damage"
     violations, highest, jobs, pods, priorities, restarts, moves = objective
     if violations or restarts or moves:
         return "a plan without violations, restarts and moves may exist"
@@ -46,6 +50,19 @@ def eviction_fault(problem: EvictionProblem, objective: tuple[int, ...] | None) 
     if (jobs, pods, priorities) != shown:
         return f"no more is shown than {shown[0]} jobs, {shown[1]} pods and priorities of {shown[2]}"
     return ""
+
+
+def _damage(problem: EvictionProblem, leaving: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Add up what it costs that some leave; None where that is no plan."""
+    gone = np.zeros(len(problem.node), bool)
+    gone[list(leaving)] = True
+    left = np.bincount(problem.job[gone], minlength=len(problem.slack))
+    whole = np.bincount(problem.job, minlength=len(problem.slack))
+    broken = left > problem.slack
+    if (broken & (~problem.breakable | (left < whole))).any() or not _holds(problem, gone):
+        return None
+    highest = int(problem.priority[gone].max(initial=NO_PRIORITY))
+    return 0, highest, int(broken.sum()), int(gone.sum()), int(problem.priority[gone].sum()), 0, 0
 
 
 def floor_fault(problem: EvictionProblem, objective: tuple[int, ...]) -> str:

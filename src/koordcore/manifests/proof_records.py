@@ -12,7 +12,9 @@ from koordcore.errors import ManifestError
 from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.proofs import (
     Branch,
+    EvictionEvidence,
     EvictionProblem,
+    Evidence,
     Leaf,
     LinearEvidence,
     LinearProblem,
@@ -100,7 +102,9 @@ def _record(certificate: Certificate) -> dict[str, Any]:
     record = claim_record(certificate)
     if certificate.problem is not None:
         record["problem"] = _problem_record(certificate.problem)
-    if certificate.evidence is not None:
+    if isinstance(certificate.evidence, EvictionEvidence):
+        record["evidence"] = {"leaving": list(certificate.evidence.leaving)}
+    elif certificate.evidence is not None:
         trees = [_tree_record(tree) for tree in certificate.evidence.trees]
         record["evidence"] = {"values": list(certificate.evidence.values), "trees": trees}
     return record
@@ -267,8 +271,10 @@ def _problem(value: Json) -> Problem:
     return made(**given)
 
 
-def _evidence(value: Json) -> LinearEvidence:
+def _evidence(value: Json) -> Evidence:
     raw = as_mapping(value)
+    if "leaving" in raw:
+        return EvictionEvidence(required(raw, "leaving", _ints))
     return LinearEvidence(required(raw, "values", _ints), required(raw, "trees", list_of(_tree)))
 
 

@@ -9,7 +9,7 @@ import attrs
 
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
-from koordcore.model.proofs import LinearEvidence, Problem
+from koordcore.model.proofs import Evidence, Problem
 
 __all__ = ["DEFAULT_LIMITS", "Certificate", "CertificateStatus", "Limits"]
 
@@ -70,7 +70,7 @@ class Certificate:
     objective: tuple[int, ...] = ()
     bound: tuple[int, ...] = ()
     problem: Problem | None = attrs.field(default=None, eq=False, repr=False)
-    evidence: LinearEvidence | None = attrs.field(default=None, eq=False, repr=False)
+    evidence: Evidence | None = attrs.field(default=None, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)
@@ -96,7 +96,7 @@ class Certificate:
         cls,
         objective: tuple[int, ...],
         problem: Problem | None = None,
-        evidence: LinearEvidence | None = None,
+        evidence: Evidence | None = None,
     ) -> Certificate:
         """Certify an objective that no other answer beats; without a problem nobody can check that."""
         status = CertificateStatus.PROVEN if problem is not None else CertificateStatus.PROVEN_BY_SOLVER
@@ -110,9 +110,7 @@ class Certificate:
         return cls(CertificateStatus.FEASIBLE, objective, bound)
 
     @classmethod
-    def make_infeasible(
-        cls, problem: Problem | None = None, evidence: LinearEvidence | None = None
-    ) -> Certificate:
+    def make_infeasible(cls, problem: Problem | None = None, evidence: Evidence | None = None) -> Certificate:
         """Certify that there is no answer."""
         known = problem is not None
         status = CertificateStatus.INFEASIBLE if known else CertificateStatus.INFEASIBLE_BY_SOLVER

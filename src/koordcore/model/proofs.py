@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Branch",
+    "EvictionEvidence",
     "EvictionProblem",
+    "Evidence",
     "Leaf",
     "LinearEvidence",
     "LinearProblem",
@@ -135,6 +137,17 @@ class LinearEvidence:
 
     values: tuple[int, ...]
     trees: tuple[ProofTree, ...]
+
+
+@attrs.frozen(eq=False)
+class EvictionEvidence:
+    """Who leaves: places among the pods that may, shape (victims,)."""
+
+    leaving: tuple[int, ...]
+
+
+Evidence: TypeAlias = LinearEvidence | EvictionEvidence
+"""An answer, and what shows that nothing is better where that does not follow from the question alone."""
 
 
 @attrs.frozen(eq=False, kw_only=True)

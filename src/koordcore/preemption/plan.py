@@ -23,6 +23,7 @@ from koordcore.model.preemption import (
     NotHelpful,
     PreemptionPlan,
 )
+from koordcore.model.proofs import EvictionEvidence
 from koordcore.preemption.bounds import (
     Floor,
     eviction_problem,
@@ -334,7 +335,8 @@ def _settled(
     if len(floor.vector) < len(draft.damage.vector):
         return None
     asked = eviction_problem(problem, domains, members)
-    return _drafted(problem, draft, Certificate.make_proven(draft.damage.vector, asked))
+    leaving = EvictionEvidence(tuple(np.flatnonzero(draft.chosen).tolist()))
+    return _drafted(problem, draft, Certificate.make_proven(draft.damage.vector, asked, leaving))
 
 
 def _drafted(problem: PreemptionProblem, draft: Draft, certificate: Certificate) -> ExactAnswer:
