@@ -265,6 +265,15 @@ def test_devices_that_nobody_publishes_are_reported() -> None:
     ]
 
 
+def test_admin_access_needs_a_label_of_the_namespace() -> None:
+    asking = claim("a", {"devices": {"requests": [{"name": "r", "exactly": {**FORM, "adminAccess": True}}]}})
+    plain = obj("Namespace", "default")
+    label = {"labels": {"resource.kubernetes.io/admin-access": "true"}}
+    assert "resource.kubernetes.io/admin-access" in conflicts(asking, plain)[0]
+    assert conflicts(asking, obj("Namespace", "default", metadata=label)) == []
+    assert conflicts(asking) == []
+
+
 def test_pods_and_claims_that_do_not_know_each_other_are_reported() -> None:
     def bound(name: str, entry: dict[str, Any], node_name: str = "n1") -> dict[str, Any]:
         return pod(name, nodeName=node_name, resourceClaims=[entry], metadata={"uid": f"uid-{name}"})

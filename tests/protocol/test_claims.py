@@ -17,6 +17,7 @@ from koordcore.model.claims import (
     DeviceClass,
     DeviceResult,
     DeviceSubRequest,
+    HeldClaim,
     ResourceClaim,
     ResourceClaimTemplate,
 )
@@ -193,18 +194,6 @@ def test_containers_that_end_lend_their_devices() -> None:
 
 # --- what is sent -------------------------------------------------------------------------------------
 
-
-def sent(*claims: ResourceClaim, requests: dict[str, int] | None = None) -> list[dict[str, Any]]:
-    entries = tuple(PodResourceClaim(one.name, claim=one.name) for one in claims if not one.extended)
-    containers = (Container("main", requests),) if requests else ()
-    bound = pod(*entries, node_name="n1", containers=containers, requests=requests or {})
-    classes = (a_class("gpu", "r/x"),)
-    state = NodeState(Node(name="n1", allocatable={"cpu": 1000, "pods": 10}), (bound,))
-    snapshot = ClusterSnapshot(nodes=[state], records=(*claims, *classes))
-    result = ScheduleResult(snapshot=snapshot, decisions=(Bound(pod=bound.key, node="n1"),))
-    return [call.to_json() for call in patches(result, now=datetime(2026, 1, 1, tzinfo=UTC))]
-
-
 ALLOCATED = ClaimAllocation(
     results=(
         DeviceResult(request="gpu", driver="d", pool="n1", device="gpu-0", binding_conditions=("attached",)),
@@ -212,28 +201,27 @@ ALLOCATED = ClaimAllocation(
 )
 
 
+def sent(*held: HeldClaim, requests: dict[str, int] | None = None) -> list[dict[str, Any]]:
+    containers = (Container("main", requests),) if requests else ()
+    bound = pod(node_name="n1", containers=containers, requests=requests or {})
+    records = (ResourceClaim(name="c", uid="u-c"), a_class("gpu", "r/x"))
+    state = NodeState(Node(name="n1", allocatable={"cpu": 1000, "pods": 10}), (bound,))
+    snapshot = ClusterSnapshot(nodes=[state], records=records)
+    result = ScheduleResult(snapshot=snapshot, decisions=(Bound(pod=bound.key, node="n1", claims=held),))
+    return [call.to_json() for call in patches(result, now=datetime(2026, 1, 1, tzinfo=UTC))]
+
+
 def test_a_claim_is_reserved_with_its_allocation_before_the_pod_is_bound() -> None:
-    reserved = (ClaimConsumer("other", "u-o"), ClaimConsumer("p", "u-p"))
-    claim = ResourceClaim(name="c", uid="u-c", allocation=ALLOCATED, reserved_for=reserved)
-    first, last = sent(claim)
+    first, last = sent(HeldClaim(name="c", entry="gpu", allocation=ALLOCATED))
     assert first["path"] == "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status"
     assert first["contentType"] == "application/strategic-merge-patch+json"
+    result = {"request": "gpu", "driver": "d", "pool": "n1", "device": "gpu-0"}
     assert first["body"] == {
         "metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"], "uid": "u-c"},
         "status": {
             "reservedFor": [{"resource": "pods", "name": "p", "uid": "u-p"}],
             "allocation": {
-                "devices": {
-                    "results": [
-                        {
-                            "request": "gpu",
-                            "driver": "d",
-                            "pool": "n1",
-                            "device": "gpu-0",
-                            "bindingConditions": ["attached"],
-                        }
-                    ]
-                },
+                "devices": {"results": [{**result, "bindingConditions": ["attached"]}]},
                 "allocationTimestamp": "2026-01-01T00:00:00Z",
             },
         },
@@ -241,26 +229,31 @@ def test_a_claim_is_reserved_with_its_allocation_before_the_pod_is_bound() -> No
     assert last["path"].endswith("/pods/p/binding")
 
 
+def test_a_claim_that_was_allocated_before_is_only_reserved() -> None:
+    first, _ = sent(HeldClaim(name="c", entry="gpu", allocation=ALLOCATED, fresh=False))
+    assert set(first["body"]["status"]) == {"reservedFor"}
+
+
+def test_a_claim_that_only_its_controller_can_make_is_left_to_it() -> None:
+    planned = HeldClaim(name="p-gpu-x2x2x", entry="gpu", allocation=ALLOCATED, planned=True)
+    assert [one["path"] for one in sent(planned)] == ["/api/v1/namespaces/default/pods/p/binding"]
+
+
 def test_the_claim_for_extended_resources_is_made_and_told_to_the_pod() -> None:
-    made = extended_claim(
-        Pod(name="p", uid="u-p", containers=(Container("main", {"r/x": 1}),)), ["r/x"], {"r/x": "gpu"}
-    ).claim
-    claim = attrs.evolve(made, allocation=ALLOCATED, reserved_for=(ClaimConsumer("p", "u-p"),))
-    create, reserve, tell, _ = sent(claim, requests={"r/x": 1})
+    name = claim_name(pod(), "extended-resources")
+    held = HeldClaim(name=name, allocation=ALLOCATED, planned=True)
+    create, reserve, tell, _ = sent(held, requests={"r/x": 1})
     assert (create["verb"], create["path"]) == (
         "create",
         "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
     )
+    assert create["body"]["metadata"]["name"] == name
     assert "status" not in create["body"]
-    assert reserve["path"].endswith(f"/resourceclaims/{claim.name}/status")
+    assert reserve["path"].endswith(f"/resourceclaims/{name}/status")
     assert tell["path"].endswith("/pods/p/status")
     assert tell["body"]["status"]["extendedResourceClaimStatus"] == {
-        "resourceClaimName": claim.name,
+        "resourceClaimName": name,
         "requestMappings": [
             {"containerName": "main", "resourceName": "r/x", "requestName": "container-0-request-0"}
         ],
     }
-
-
-def test_a_pod_without_claims_is_only_bound() -> None:
-    assert [one["path"] for one in sent()] == ["/api/v1/namespaces/default/pods/p/binding"]

@@ -7,7 +7,17 @@ from typing import Any
 import attrs
 import pytest
 
-from koordcore import Bound, ClusterSnapshot, Node, Pod, PreemptionRules, Unschedulable, schedule, verify
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Node,
+    Pod,
+    Policy,
+    PreemptionRules,
+    Unschedulable,
+    schedule,
+    verify,
+)
 from koordcore.checking.violation import ViolationKind
 from koordcore.errors import ManifestError
 from koordcore.explain.pod import explain
@@ -15,6 +25,7 @@ from koordcore.manifests.encode import pod_manifest
 from koordcore.manifests.pods import pod_from_manifest
 from koordcore.model.pods import PodResourceClaim, SchedulingGroup
 
+POLICY = Policy(plugins=tuple(one for one in Policy().plugins if one.name != "DynamicResources"))
 NODES = [Node(name=name, allocatable={"cpu": 4000, "pods": 10}) for name in "ab"]
 CLAIMING = Pod(
     name="p", requests={"cpu": 100}, resource_claims=(PodResourceClaim("gpu", template="one-gpu"),)
@@ -32,20 +43,20 @@ def test_it_is_refused_and_others_are_placed(
     pod, reason = REASONS[asking]
     pod = attrs.evolve(pod, annotations=annotations)
     snapshot = ClusterSnapshot(nodes=NODES, pending=[pod, Pod(name="other", requests={"cpu": 100})])
-    result = schedule(snapshot, preempt=preempt)
+    result = schedule(snapshot, policy=POLICY, preempt=preempt)
     refused = result.decision(pod.key)
     assert isinstance(refused, Unschedulable)
     assert reason in refused.message
     assert [one.pod.name for one in result.bound] == ["other"]
     assert verify(snapshot, result) == ()
-    assert explain(snapshot, pod).refusal == reason
+    assert explain(snapshot, pod, policy=POLICY).refusal == reason
 
 
 @pytest.mark.parametrize("asking", REASONS)
 def test_a_plan_that_places_it_is_not_legal(asking: str) -> None:
     pod, _ = REASONS[asking]
     plain = Pod(name="p", requests=pod.requests)
-    result = schedule(ClusterSnapshot(nodes=NODES, pending=[plain]))
+    result = schedule(ClusterSnapshot(nodes=NODES, pending=[plain]), policy=POLICY)
     (bound,) = result.bound
     assert isinstance(bound, Bound)
     snapshot = ClusterSnapshot(nodes=NODES, pending=[pod])

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore.checking.claim_records import claims_after
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
@@ -24,6 +25,7 @@ Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violatio
 def _checks() -> tuple[Check, ...]:
     """One function per rule book; each reads only the snapshot before and the result."""
     # Read on the first check: every rule book brings the model of its room, a third of the import's time.
+    from koordcore.checking.claim_plan import check_claims
     from koordcore.checking.cpus import check_cpus
     from koordcore.checking.devices import check_devices
     from koordcore.checking.gangs import check_gangs
@@ -43,6 +45,7 @@ def _checks() -> tuple[Check, ...]:
         check_neighbours,
         check_volumes,
         check_devices,
+        check_claims,
         check_cpus,
         check_quotas,
         check_gangs,
@@ -128,7 +131,7 @@ def _check_snapshot(
     for key in told.keys() & before.keys():
         before[key] = attrs.evolve(before[key], disruption=LEAVES_FOR_OTHERS, preempted_by=told[key])
     reserving = result.policy.plugin("Reservation") is not None
-    if _records(snapshot, reserving) != _records(result.snapshot, reserving):
+    if _records(claims_after(snapshot, result), reserving) != _records(result.snapshot, reserving):
         yield Violation(ViolationKind.SNAPSHOT, "records", "are not the same before and after")
     for key in sorted({*before, *after}):
         decision = decided.get(key)
@@ -162,6 +165,8 @@ def _check_written(pod: Pod, decision: Bound) -> Iterator[Violation]:
     if pod.node_name != decision.node:
         message = f"is on {pod.node_name}, the decision says {decision.node}"
         yield Violation(ViolationKind.SNAPSHOT, str(pod.key), message)
+    if pod.held_claims != decision.claims:
+        yield Violation(ViolationKind.SNAPSHOT, str(pod.key), "its claims are not as decided")
     for key, value in decision.annotations.items():
         if pod.annotations.get(key) != value:
             yield Violation(ViolationKind.SNAPSHOT, str(pod.key), f"annotation {key} is not as decided")

@@ -1,8 +1,8 @@
 """Who leaves in vain: every victim is put back, and the job must then fit no longer.
 
 The cluster is looked at as it stood at the plan's turn, by sums of amounts, host ports and quotas. Where
-these do not settle it, because cards, CPUs, volumes, neighbours, reservations, the load or a runtime quota
-have a say, the victim has the benefit of the doubt.
+these do not settle it, because cards, claims, CPUs, volumes, neighbours, reservations, the load or a runtime
+quota have a say, the victim has the benefit of the doubt.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore.checking.extended import classes_of_resources
 from koordcore.checking.leaving import leaving_anyhow
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.quota_chains import QuotaChains
@@ -79,7 +80,8 @@ class _Turn:
         policy = self.result.policy
         if not coming:
             return None if self._reserved(there) else True
-        if next(overflow(state.node, there, coming, policy), None):
+        classes = classes_of_resources(self.snapshot, policy)
+        if next(overflow(state.node, there, coming, policy, classes=classes), None):
             return None if self._reserved(there) else False
         ports = [port for pod in coming for port in pod.host_ports]
         if policy.filters("NodePorts") and any(
@@ -107,7 +109,8 @@ class _Turn:
         loaded = reported and self.result.policy.filters("LoadAwareScheduling")
         near = any(pod.affinity is not None or pod.spread_constraints for pod in (*coming, *back))
         volumes = any(pod.claims for pod in back) and any(pod.claims for pod in coming)
-        return loaded or near or volumes or (detailed and fine) or self._reserved(there)
+        claims = any(pod.resource_claims for pod in back) and any(pod.resource_claims for pod in coming)
+        return loaded or near or volumes or claims or (detailed and fine) or self._reserved(there)
 
     def admitted(self, members: Sequence[Pod], back: Sequence[Pod]) -> Verdict:
         """Tell whether the members' quotas admit them although some victims stay."""

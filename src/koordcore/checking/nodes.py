@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from koordcore.checking.extended import classes_of_resources
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
@@ -25,12 +26,13 @@ STANDS_FOR: Final = "scheduling.koordinator.sh/reserve-pod"
 def check_nodes(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     """No node holds more than it has, unless it did so before and got no worse."""
     before = {state.name: state for state in snapshot.nodes}
+    classes = classes_of_resources(snapshot, result.policy)
     for state in result.snapshot.nodes:
         earlier = before.get(state.name)
         if earlier is None or earlier.pods == state.pods:
             continue
         if result.policy.filters("NodeResourcesFit"):
-            yield from _check_sums(earlier, state, result.policy)
+            yield from _check_sums(earlier, state, result.policy, classes)
         if result.policy.filters("NodePorts"):
             yield from _check_ports(earlier, state)
 
@@ -45,7 +47,9 @@ def _sums(state: NodeState) -> Counter[str]:
     return sums
 
 
-def _check_sums(earlier: NodeState, state: NodeState, policy: Policy) -> Iterator[Violation]:
+def _check_sums(
+    earlier: NodeState, state: NodeState, policy: Policy, classes: Mapping[str, str]
+) -> Iterator[Violation]:
     setting = policy.plugin("NodeResourcesFit")
     args = setting.args if setting and setting.args else FitArgs()
     old, new = _sums(earlier), _sums(state)
@@ -58,6 +62,8 @@ def _check_sums(earlier: NodeState, state: NodeState, policy: Policy) -> Iterato
         ):
             continue
         limit = limits.get(name, 0)
+        if not limit and name in classes:
+            continue  # devices of claims serve it; whether they do is seen there
         if new[name] > limit and new[name] > old[name]:
             kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
             kept = "".join(_kept(pod, name) for pod in state.pods)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.policy import FitArgs, Policy
@@ -21,6 +22,7 @@ def overflow(
     policy: Policy,
     *,
     lent: Sequence[Mapping[str, int]] = (),
+    classes: Mapping[str, str] = EMPTY,
 ) -> Iterator[tuple[str, int, int]]:
     """Name what those who come ask for and do not find, with the sum and the limit.
 
@@ -28,6 +30,8 @@ def overflow(
     ----------
     lent
         What some of those who come draw from what others of the node hold.
+    classes
+        Resources that device classes go by: a node that lists none of one need not have it.
     """
     setting = policy.plugin("NodeResourcesFit")
     args = setting.args if setting and setting.args else FitArgs()
@@ -42,6 +46,8 @@ def overflow(
     for name in sorted({*asked, PODS}):
         ignored = name in args.ignored or name.split("/", 1)[0] in args.ignored_groups
         if not counted(name) or (ignored and name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)):
+            continue
+        if name in classes and not limits.get(name):
             continue
         if sums[name] > limits.get(name, 0):
             yield name, sums[name], limits.get(name, 0)

@@ -16,10 +16,11 @@ __all__ = ["check_unmodelled"]
 def check_unmodelled(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     """Every pod that gets a node asks for nothing but what is checked here."""
     placed = {one.pod for one in result.decisions if _gets_a_node(one)}
+    claims = result.policy.filters("DynamicResources")
     known = [*snapshot.pending, *result.snapshot.pending]
     known += (pod for state in result.snapshot.nodes for pod in state.pods)
     for pod in known:
-        wish = _wish(pod) if pod.key in placed else ""
+        wish = _wish(pod, claims) if pod.key in placed else ""
         if wish:
             yield Violation(ViolationKind.UNMODELLED, str(pod.key), f"is placed, and {wish} is not modelled")
 
@@ -30,8 +31,8 @@ def _gets_a_node(decision: object) -> bool:
     )
 
 
-def _wish(pod: Pod) -> str:
+def _wish(pod: Pod, claims: bool) -> str:
     """Name the field by which a pod asks for what is not checked; empty for none."""
-    if pod.resource_claims:
+    if pod.resource_claims and not claims:
         return "spec.resourceClaims"
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from koordcore.checking.extended import classes_of_resources
 from koordcore.checking.groups import group_priorities, units_of
 from koordcore.checking.leaving import PROTECTING, leaving_anyhow
 from koordcore.checking.needless import check_needed
@@ -179,6 +180,7 @@ def _check_room(
             if move.victim.pod in gone:
                 coming[move.node].append(gone[move.victim.pod])
     states = {state.name: state for state in result.snapshot.nodes}
+    classes = classes_of_resources(result.snapshot, result.policy)
     for node in sorted(coming):
         if node not in states:
             continue
@@ -186,7 +188,7 @@ def _check_room(
         staying = [pod for pod in states[node].pods if pod.key not in away]
         holders = [pod for pod in staying if pod.annotations.get(STANDS_FOR) == "true"]
         lent = [_lent(result.snapshot, holder, coming[node]) for holder in holders]
-        found = overflow(states[node].node, staying, coming[node], result.policy, lent=lent)
+        found = overflow(states[node].node, staying, coming[node], result.policy, lent=lent, classes=classes)
         for name, amount, limit in found:
             kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
             message = f"{name}: {amount} once the victims have gone, {limit} allocatable"

@@ -31,6 +31,7 @@ class ViolationKind(StrEnum):
     SPREAD = "topology spread"
     POD_AFFINITY = "pod affinity"
     DEVICE = "device"
+    CLAIM = "claim"
     CPU = "cpu"
     NUMA = "NUMA"
     QUOTA = "quota"

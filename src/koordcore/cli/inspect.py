@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from koordcore.cli.claim_picture import claim_tables
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.node_picture import draw_node
 from koordcore.cli.schedule import describe_requests, short_amount
@@ -63,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     if snapshot.nodes:
         show(shapes_table(snapshot))
         show(usage_table(snapshot))
+    for table in claim_tables(snapshot):
+        show(table)
     if snapshot.pending:
         show(pending_table(snapshot))
     show(kinds_table(loaded))

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from koordcore.allocators.device import NodeDevices
 from koordcore.allocators.numa_state import NUMAState
+from koordcore.cli.claim_picture import draw_pools
 from koordcore.cli.tables import amount
 from koordcore.model.devices import Device, DeviceInventory, DeviceObject, DeviceType
 from koordcore.model.nodes import NodeState
@@ -36,6 +37,9 @@ def draw_node(snapshot: ClusterSnapshot, state: NodeState) -> str:
         lines += ["", "devices", *_device_lines(inventory, devices, sockets)]
         lines += _partition_lines(inventory, devices)
         lines += [f"  conflict: {one.kind} {one.minor}: {one.message}" for one in devices.conflicts]
+    claimed = list(draw_pools(snapshot, state))
+    if claimed:
+        lines += ["", "devices of drivers", *claimed]
     if numa.node.topology.cpus:
         lines += ["", "CPUs", *_cpu_lines(numa)]
     if state.pods:

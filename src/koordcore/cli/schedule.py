@@ -267,10 +267,11 @@ def _merged(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 
 def describe_requests(pod: Pod) -> str:
-    """Write what a pod asks for on one line: cpu and memory first, names without their domain."""
+    """Write what a pod asks for on one line: cpu and memory first, then names without domain, then claims."""
     first = ("cpu", "memory")
     names = [name for name in (*first, *sorted(pod.requests.keys() - set(first))) if pod.requests.get(name)]
-    return ", ".join(short_amount(name, pod.requests[name]) for name in names) or "nothing"
+    amounts = [short_amount(name, pod.requests[name]) for name in names]
+    return ", ".join((*amounts, *(f"claim {one.name}" for one in pod.resource_claims))) or "nothing"
 
 
 def short_amount(name: str, value: int) -> str:
@@ -283,7 +284,8 @@ def short_amount(name: str, value: int) -> str:
 
 
 def _placed_row(decision: Bound, pod: Pod) -> tuple[str, ...]:
-    gets = ", ".join(decision.notes)
+    devices = [result.device for held in decision.claims for result in held.allocation.results]
+    gets = ", ".join((*devices, *decision.notes))
     return (str(decision.pod), decision.node, describe_requests(pod), str(decision.score), gets)
 
 

@@ -212,6 +212,8 @@ class Plugin:
     ----------
     scored
         Whether the policy asks for its scores.
+    served
+        Extended resources that devices of claims serve: no node has to have them.
     joint
         The plugin behind this one, where several names of the policy share one; then only that one is asked
         what tells the classes of pods apart.
@@ -228,6 +230,7 @@ class Plugin:
         self.workspace = workspace
         self.args = args
         self.scored = True
+        self.served: frozenset[str] = frozenset()
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         """Read what the pod wants of this plugin: a hashable value that tells pod classes apart.

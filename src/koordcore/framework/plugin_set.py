@@ -11,6 +11,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError, ModelError
+from koordcore.framework.extended_resources import served_by_classes
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Scope
@@ -105,6 +106,11 @@ class PluginSet:
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
         self._asking = [one for one in self.plugins if one.joint is None]
+        self._claims = policy.filters("DynamicResources")
+        if self._claims:
+            served = frozenset(served_by_classes(workspace.snapshot))
+            for one in self.plugins:
+                one.served = served
         self._placing = [one for one in self.plugins if type(one).placed is not Plugin.placed]
         self._preferring = [one for one in self.plugins if one.prefers]
         self._remarking = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
@@ -133,7 +139,7 @@ class PluginSet:
 
     def key_of(self, pod: Pod) -> RequestKey | Refusal:
         """Give what tells the classes of pods apart: what the pod wants of each plugin."""
-        unmodelled = refuse_unmodelled(pod)
+        unmodelled = refuse_unmodelled(pod, claims=self._claims)
         if unmodelled is not None:
             return unmodelled
         requests: list[Hashable] = []
@@ -158,7 +164,7 @@ class PluginSet:
 
         What no plugin models comes first, without a name.
         """
-        unmodelled = refuse_unmodelled(pod)
+        unmodelled = refuse_unmodelled(pod, claims=self._claims)
         if unmodelled is not None:
             yield "", unmodelled
         for plugin, setting in zip(self.plugins, self.settings, strict=True):

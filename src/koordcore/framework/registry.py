@@ -43,6 +43,7 @@ PLUGINS: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
         "ImageLocality": ("images", "ImageLocality"),
         "LoadAwareScheduling": ("load", "LoadAware"),
         "NodeNUMAResource": ("exact", "ExactPlugin"),
+        "DynamicResources": ("claims", "DynamicResources"),
         "DeviceShare": ("exact", "ExactPlugin"),
         "SchedulingHint": ("network", "Hints"),
         "Coscheduling": ("network", "Coscheduling"),

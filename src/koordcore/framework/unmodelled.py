@@ -8,9 +8,15 @@ from koordcore.model.pods import Pod
 __all__ = ["refuse_unmodelled"]
 
 
-def refuse_unmodelled(pod: Pod) -> Refusal | None:
-    """Say what a pod asks for that no plugin looks at; ``None`` for nearly all pods."""
-    if pod.resource_claims:
+def refuse_unmodelled(pod: Pod, *, claims: bool = False) -> Refusal | None:
+    """Say what a pod asks for that no plugin looks at; ``None`` for nearly all pods.
+
+    Parameters
+    ----------
+    claims
+        The policy has a plugin that looks at claims.
+    """
+    if pod.resource_claims and not claims:
         names = ", ".join(one.name for one in pod.resource_claims)
         return Refusal(f"resource claims are not modelled (spec.resourceClaims: {names})")
     return None

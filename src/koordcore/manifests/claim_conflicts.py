@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
 from koordcore.errors import Problem
 from koordcore.model.claims import POD_GROUPS, DeviceId, DeviceResult, ResourceClaim, ResourceSlice
+from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.claims import ClaimIndex, ClaimProblem, claims_of_pod, consumer_of
 
 __all__ = ["ClaimConflict", "claim_conflicts"]
+
+_ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 
 
 @attrs.frozen
@@ -50,8 +54,13 @@ def claim_conflicts(
     bound = [(pod, state) for state in nodes for pod in state.pods]
     known = {(pod.namespace, pod.name): pod for pod, _ in bound}
     known |= {(pod.namespace, pod.name): pod for pod in waiting}
+    closed = {
+        one.name for one in records if isinstance(one, Namespace) and one.labels.get(_ADMIN_ACCESS) != "true"
+    }
     for claim in ordered:
         yield from _unknown_consumers(claim, known)
+        if claim.namespace in closed:
+            yield from _without_leave(claim)
     index = ClaimIndex(ordered)
     for pod, state in bound:
         if pod.resource_claims:
@@ -103,6 +112,15 @@ def _unknown_consumers(claim: ResourceClaim, pods: Mapping[tuple[str, str], Pod]
             yield _warning(claim, path, f"no pod {claim.namespace}/{consumer.name} in the dump")
         elif consumer.uid and pod.uid and consumer.uid != pod.uid:
             yield _warning(claim, path, f"{consumer.name} has uid {pod.uid}, not {consumer.uid}")
+
+
+def _without_leave(claim: ResourceClaim) -> Iterator[ClaimConflict]:
+    for number, request in enumerate(claim.spec.requests):
+        if any(form.admin_access for form in request.forms):
+            where = f"spec.devices.requests[{number}].exactly.adminAccess"
+            yield _warning(
+                claim, where, f"the server refuses it without the namespace's label {_ADMIN_ACCESS}"
+            )
 
 
 def _without_devices(pod: Pod, state: NodeState, index: ClaimIndex) -> Iterator[ClaimConflict]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from koordcore.manifests.encode import Object, format_time, given, node_selector_manifest
 from koordcore.model.claims import (
@@ -20,6 +20,7 @@ from koordcore.model.claims import (
     DeviceResult,
     DeviceSubRequest,
     DeviceToleration,
+    HeldClaim,
     ResourceClaim,
 )
 from koordcore.model.pods import Pod
@@ -200,40 +201,41 @@ def _device_status(one: AllocatedDeviceStatus) -> Object:
 
 
 def reservation_patch(
-    claim: ResourceClaim, consumer: ClaimConsumer, *, now: datetime | None = None
+    held: HeldClaim, uid: str, consumer: ClaimConsumer, *, now: datetime | None = None
 ) -> Object:
     """What is sent about a claim when a pod (or group) gets it: a strategic merge patch of its status.
 
-    The entry joins ``reservedFor``; the allocation goes with it where the claim had none. The uid makes the
-    API server refuse a claim of the same name that was made since.
+    The entry joins ``reservedFor``; the allocation goes with it where the claim had none.
 
     Parameters
     ----------
-    claim
-        As it stands after the decision.
+    held
+        The claim as the pod has it.
+    uid
+        Of the claim; the API server then refuses a claim of the same name that was made since. Empty where
+        it is not known.
     consumer
         Who may use it from now on.
     now
         Written as the time of a new allocation, where devices have binding conditions.
     """
     status: Object = {"reservedFor": [_consumer(consumer)]}
-    if claim.allocation is not None:
-        status["allocation"] = allocation_manifest(claim.allocation)
-        conditional = any(one.binding_conditions for one in claim.allocation.results)
-        if now is not None and conditional and claim.allocation.allocated is None:
-            status["allocation"]["allocationTimestamp"] = format_time(now)
-    metadata: dict[str, Any] = {"finalizers": [FINALIZER]}
-    if claim.uid:
-        metadata["uid"] = claim.uid
+    if held.fresh:
+        allocation = status["allocation"] = allocation_manifest(held.allocation)
+        if now is not None and any(one.binding_conditions for one in held.allocation.results):
+            allocation["allocationTimestamp"] = format_time(now)
+    metadata: Object = {"finalizers": [FINALIZER]}
+    if uid:
+        metadata["uid"] = uid
     return {"metadata": metadata, "status": status}
 
 
-def extended_status(pod: Pod, claim: ResourceClaim, mappings: Iterable[RequestMapping]) -> Object:
+def extended_status(pod: Pod, claim: str, mappings: Iterable[RequestMapping]) -> Object:
     """What is sent about a pod whose extended resources a claim serves: a patch of its status."""
     told = [
         {"containerName": one.container, "resourceName": one.resource, "requestName": one.request}
         for one in mappings
     ]
-    body: Object = {"resourceClaimName": claim.name, "requestMappings": told}
+    body: Object = {"resourceClaimName": claim, "requestMappings": told}
     metadata = {"metadata": {"uid": pod.uid}} if pod.uid else {}
     return {**metadata, "status": {"extendedResourceClaimStatus": body}}

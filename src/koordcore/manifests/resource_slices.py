@@ -7,10 +7,13 @@ Reads ``resource.k8s.io`` v1, v1beta2 and v1beta1 by their shapes: the oldest fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
+from immutabledict import immutabledict
+
 from koordcore.errors import ManifestError, Problem
-from koordcore.manifests._reading import Reading, as_time, read_metadata, section
+from koordcore.manifests._reading import Memory, Reading, as_time, read_metadata, section
 from koordcore.model.claims import (
     AttributeKind,
     AttributeScalar,
@@ -25,6 +28,7 @@ from koordcore.model.claims import (
     ResourceSlice,
     SliceDevice,
 )
+from koordcore.model.mappings import EMPTY
 from koordcore.model.quantity import parse_exact_quantity
 from koordcore.model.selectors import NodeSelector
 from koordcore.protocol.fields import (
@@ -80,7 +84,7 @@ def read_resource_slice(reading: Reading, raw: Mapping[str, Json]) -> ResourceSl
     meta = read_metadata(reading, raw, namespaced=False)
     spec = section(reading, raw, "spec")
     pool = section(reading, spec, "pool", "spec")
-    devices = reading.take(spec, "devices", "spec", _devices, ())
+    devices = reading.take(spec, "devices", "spec", partial(_devices, reading.memory), ())
     record = ResourceSlice(
         name=meta.name,
         driver=_named(reading, spec, "driver", "spec"),
@@ -111,21 +115,23 @@ def _named(reading: Reading, raw: Mapping[str, Json], name: str, path: str) -> s
 # --- devices ------------------------------------------------------------------------------------------
 
 
-def _devices(value: Json) -> tuple[SliceDevice, ...]:
-    return collect(_device, as_list(value))
+def _devices(memory: Memory, value: Json) -> tuple[SliceDevice, ...]:
+    return collect(partial(_device, memory), as_list(value))
 
 
-def _device(value: Json) -> SliceDevice:
+def _device(memory: Memory, value: Json) -> SliceDevice:
+    # Thousands of devices have equal parts: each is decoded once. Attributes are remembered one by one,
+    # because among them there is always a name of the device's own.
     outer = as_mapping(value)
     raw = {**outer, **as_mapping(outer["basic"])} if outer.get("basic") is not None else outer
-    attributes: dict[str, AttributeValue] = optional(raw, "attributes", _attributes, {})
-    capacity: dict[str, DeviceCapacity] = optional(raw, "capacity", _capacities, {})
+    attributes: dict[str, AttributeValue] = optional(raw, "attributes", partial(_attributes, memory), {})
+    capacity = optional(raw, "capacity", partial(memory.once, _capacities), EMPTY)
     selector: NodeSelector | None = optional(raw, "nodeSelector", as_node_selector, None)
     return SliceDevice(
         name=required(raw, "name", as_str),
         attributes=attributes,
         capacity=capacity,
-        consumes_counters=optional(raw, "consumesCounters", _consumptions, ()),
+        consumes_counters=optional(raw, "consumesCounters", partial(memory.once, _consumptions), ()),
         node_name=optional(raw, "nodeName", as_str, ""),
         node_selector=selector,
         all_nodes=optional(raw, "allNodes", as_bool, False),
@@ -151,8 +157,8 @@ def _by_name(value: Json, convert: Callable[[Json], T]) -> dict[str, T]:
     return done
 
 
-def _attributes(value: Json) -> dict[str, AttributeValue]:
-    return _by_name(value, _attribute)
+def _attributes(memory: Memory, value: Json) -> dict[str, AttributeValue]:
+    return _by_name(value, partial(memory.once, _attribute))
 
 
 def _attribute(value: Json) -> AttributeValue:
@@ -172,8 +178,8 @@ def _attribute(value: Json) -> AttributeValue:
     return _NO_VALUE
 
 
-def _capacities(value: Json) -> dict[str, DeviceCapacity]:
-    return _by_name(value, _capacity)
+def _capacities(value: Json) -> immutabledict[str, DeviceCapacity]:
+    return immutabledict(_by_name(value, _capacity))
 
 
 def _capacity(value: Json) -> DeviceCapacity:

@@ -257,6 +257,7 @@ DEFAULT_PLUGINS: Final = (
     PluginSetting(name="InterPodAffinity", weight=2),
     PluginSetting(name="ImageLocality", filters=False),
     PluginSetting(name="NodeNUMAResource", scores=False),
+    PluginSetting(name="DynamicResources", weight=2),
     PluginSetting(name="DeviceShare"),
     PluginSetting(name="SchedulingHint", scores=False),
     PluginSetting(name="ElasticQuota", scores=False),

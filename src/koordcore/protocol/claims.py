@@ -78,8 +78,11 @@ class ClaimIndex:
     ) -> None:
         self._claims: dict[tuple[str, str], ResourceClaim] = {}
         self._made: dict[tuple[str, str, str], ResourceClaim] = {}
+        self._extended: dict[tuple[str, str], ResourceClaim] = {}
         for claim in sorted(claims, key=lambda one: (one.namespace, one.name)):
             self._claims[claim.namespace, claim.name] = claim
+            if claim.owner and claim.extended and not claim.deleting:
+                self._extended.setdefault((claim.namespace, claim.owner), claim)
             if claim.owner and claim.pod_claim_name and not claim.deleting:
                 self._made.setdefault((claim.namespace, claim.owner, claim.pod_claim_name), claim)
         self._templates = {(one.namespace, one.name): one for one in templates}
@@ -95,6 +98,10 @@ class ClaimIndex:
     def made_for(self, pod: Pod, entry: str) -> ResourceClaim | None:
         """The claim that the controller has made for an entry, whether or not the pod's status tells."""
         return self._made.get((pod.namespace, pod.uid or pod.name, entry))
+
+    def extended_of(self, pod: Pod) -> ResourceClaim | None:
+        """The claim that was made for a pod's extended resources."""
+        return self._extended.get((pod.namespace, pod.uid or pod.name)) if self._extended else None
 
 
 def claim_name(pod: Pod, entry: str) -> str:

@@ -227,6 +227,10 @@ class SchedulingCycle:
             from koordcore.reservations.cache import without_holders
 
             end = without_holders(self._start, end, self.decisions, self._now)
+        if self.policy.filters("DynamicResources"):
+            from koordcore.scheduling.claim_records import with_claims
+
+            end = with_claims(end, self.decisions)
         kinds = Counter(map(type, self.decisions))
         counts = {
             "pods": len(self.decisions),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
 from koordcore.allocators.claims.cel import (
@@ -17,8 +17,8 @@ from koordcore.allocators.claims.cel import (
     is_version,
 )
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
-from koordcore.allocators.claims.table import DeviceView, SelectorFault, lookup_attribute
-from koordcore.model.claims import AttributeKind, AttributeValue, SliceDevice
+from koordcore.allocators.claims.table import DeviceView, SelectorFault
+from koordcore.model.claims import AttributeKind, AttributeScalar, AttributeValue, SliceDevice
 
 __all__ = ["CelCompiler"]
 
@@ -50,6 +50,7 @@ class CelCompiler:
             list_attributes=ClaimFeature.LIST_ATTRIBUTES in features,
             consumable_capacity=ClaimFeature.CONSUMABLE_CAPACITY in features,
         )
+        self._readable = _Readable()
         self._selectors: dict[str, _PerClass[bool] | SelectorFault] = {}
         self._derivations: dict[str, _PerClass[AttributeValue] | SelectorFault] = {}
 
@@ -63,7 +64,7 @@ class CelCompiler:
             found = (
                 _fault(compiled)
                 if isinstance(compiled, SelectorError)
-                else _PerClass(compiled.footprint, compiled.evaluate)
+                else _PerClass(compiled.footprint, compiled.evaluate, self._readable)
             )
             self._selectors[expression] = found
         return found
@@ -80,7 +81,7 @@ class CelCompiler:
             found = (
                 _fault(compiled)
                 if isinstance(compiled, SelectorError)
-                else _PerClass(compiled.footprint, compiled.evaluate)
+                else _PerClass(compiled.footprint, compiled.evaluate, self._readable)
             )
             self._derivations[expression] = found
         return found
@@ -90,11 +91,16 @@ class _PerClass(Generic[T]):
     """An expression with its answers by class of devices: equal in all that it can look at."""
 
     def __init__(
-        self, footprint: Footprint | None, evaluate: Callable[[DeviceVariable], T | SelectorError]
+        self,
+        footprint: Footprint | None,
+        evaluate: Callable[[DeviceVariable], T | SelectorError],
+        readable: _Readable,
     ) -> None:
         self._footprint = footprint
         self._evaluate = evaluate
+        self._readable = readable
         self._answers: dict[Hashable, T | SelectorFault] = {}
+        self._places: dict[str, tuple[tuple[bool, str, str], ...] | None] = {}
 
     def __call__(self, view: DeviceView, /) -> T | SelectorFault:
         key = self._class_of(view.driver, view.device)
@@ -108,30 +114,53 @@ class _PerClass(Generic[T]):
         return answer
 
     def _class_of(self, driver: str, device: SliceDevice) -> Hashable:
-        if self._footprint is None or not all(map(_readable, device.attributes.values())):
+        places = self._places.get(driver)
+        if places is None:
+            places = self._places[driver] = _places(self._footprint, driver)
+        if places is None or not self._readable(device.attributes.values()):
             return (driver, device.allow_multiple_allocations, device.attributes, device.capacity)
-        return (
-            driver,
-            device.allow_multiple_allocations,
-            *(_seen(driver, device, *place) for place in self._footprint),
-        )
+        seen: list[Hashable] = [driver, device.allow_multiple_allocations]
+        for published, full, short in places:
+            value = device.attributes.get(full) if published else device.capacity.get(full)
+            if value is None and short:
+                value = device.attributes.get(short) if published else device.capacity.get(short)
+            seen.append(value)
+        return tuple(seen)
 
 
-def _seen(driver: str, device: SliceDevice, which: str, domain: str | None, name: str) -> Hashable:
-    full = f"{driver if domain is None else domain}/{name}"
-    if which == "attributes":
-        return lookup_attribute(device, driver, full)
-    capacity = device.capacity.get(full)
-    if capacity is None and domain in {None, driver}:
-        capacity = device.capacity.get(name)
-    return None if capacity is None else capacity.value
+def _places(footprint: Footprint | None, driver: str) -> tuple[tuple[bool, str, str], ...] | None:
+    """Where a driver's devices have what an expression looks at.
 
-
-def _readable(value: AttributeValue) -> bool:
-    """Whether the attribute leaves all expressions an answer, also those that do not look at it."""
-    return bool(value.values) and (
-        value.kind is not AttributeKind.VERSION or all(map(is_version, value.values))
+    Whether it is an attribute, its full name, and its name without the driver's domain (or nothing).
+    """
+    if footprint is None:
+        return None
+    return tuple(
+        (which == "attributes", f"{domain or driver}/{name}", name if domain in {None, driver} else "")
+        for which, domain, name in footprint
     )
+
+
+class _Readable:
+    """Whether a device's attributes leave all expressions an answer, also those that do not look at them."""
+
+    def __init__(self) -> None:
+        self._versions: dict[AttributeScalar, bool] = {}
+
+    def __call__(self, values: Iterable[AttributeValue]) -> bool:
+        for value in values:
+            if not value.values:
+                return False
+            if value.kind is AttributeKind.VERSION:
+                for one in value.values:
+                    known = self._versions.get(one)
+                    if known is None:
+                        if len(self._versions) >= _MAX_CLASSES:
+                            self._versions.clear()
+                        known = self._versions[one] = is_version(one)
+                    if not known:
+                        return False
+        return True
 
 
 def _fault(error: SelectorError) -> SelectorFault:

@@ -327,7 +327,10 @@ class ResourceFit(Plugin):
         self._columns: dict[tuple[str, ...], FitColumns] = {}
 
     def request_of(self, pod: Pod) -> Hashable:
-        return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
+        if self.served.isdisjoint(pod.requests):
+            return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
+        counted_here = tuple([one for one in pod.requests.items() if one[0] not in self.served])
+        return (counted_here, tuple(pod.scored_requests.items()))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         # Plain dictionaries: asking a frozen one for what it lacks takes ten times as long.

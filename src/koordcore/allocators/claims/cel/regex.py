@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.allocators.claims.cel.regex_syntax import (
-    WORD,
     Assertion,
     Character,
     Choice,
@@ -23,6 +22,7 @@ from koordcore.allocators.claims.cel.regex_syntax import (
     Sequence,
     Test,
     Tree,
+    is_word,
     read_pattern,
 )
 
@@ -116,7 +116,7 @@ def _holds(kind: str, text: str, at: int) -> bool:
         case "line-end":
             return at == len(text) or text[at] == "\n"
         case _:
-            boundary = (at > 0 and WORD(text[at - 1])) != (at < len(text) and WORD(text[at]))
+            boundary = (at > 0 and is_word(text[at - 1])) != (at < len(text) and is_word(text[at]))
             return boundary == (kind == "word")
 
 

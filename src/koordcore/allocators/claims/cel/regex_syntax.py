@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 import attrs
 
 __all__ = [
-    "WORD",
     "Assertion",
     "Character",
     "Choice",
@@ -22,6 +21,7 @@ __all__ = [
     "Sequence",
     "Test",
     "Tree",
+    "is_word",
     "read_pattern",
 ]
 
@@ -353,8 +353,12 @@ def _category_test(name: str) -> Test:
     return lambda char: unicodedata.category(char).startswith(name)
 
 
-WORD: Final = _ranges_test(_PERL["w"])
-"""Letters, digits and the underscore."""
+_WORD: Final = _ranges_test(_PERL["w"])
+
+
+def is_word(char: str) -> bool:
+    """Whether a character is a letter, a digit or the underscore."""
+    return _WORD(char)
 
 
 def read_pattern(text: str) -> Tree:

@@ -239,7 +239,10 @@ class _Reserving(Evaluator):
         if given.devices is not None and given.devices.devices:
             notes.append(describe_allocation(given.devices))
         elif request.devices is not None and self._exact.states.devices[row] is None:
-            notes.append(NO_CARD)
+            there = self._exact.workspace.layout.nodes[row].allocatable
+            # What the node does not even list is served by a claim.
+            if any(there.get(name) for name in pod.requests if "/" in name):
+                notes.append(NO_CARD)
         return Reserved(_changed(annotations, before), notes=tuple(note for note in notes if note))
 
 

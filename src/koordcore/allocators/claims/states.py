@@ -1,0 +1,268 @@
+"""What is held of the devices of a cluster, and the states in which nodes are by it.
+
+Nodes of one shape on which the same places are held are in one *state*, and what claims get there is worked
+out once for all of them: an answer speaks of places, not of names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from threading import Lock
+from typing import Final, TypeAlias
+
+import attrs
+
+from koordcore.allocators.claims.allocate import choose_devices
+from koordcore.allocators.claims.cluster import ClusterDevices
+from koordcore.allocators.claims.features import ClaimFeature
+from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
+from koordcore.allocators.claims.pools import PoolDevice, PoolKey
+from koordcore.allocators.claims.results import Choice
+from koordcore.allocators.claims.room import Room, make_room
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.claims import AllocationMode, ClaimAllocation, ResourceClaim
+
+__all__ = ["Answers", "ClaimStates", "DevicesHeld", "StateAnswer"]
+
+StateAnswer: TypeAlias = tuple[Choice, ...] | ClaimsRefused | ClaimError
+_MAX_REQUESTS: Final = 512
+_MAX_STATES: Final = 200_000
+
+
+@attrs.define(eq=False)
+class _PoolUse:
+    """What is held of one pool, by name of the device."""
+
+    whole: Counter[str] = attrs.field(factory=Counter)
+    shares: Counter[str] = attrs.field(factory=Counter)
+    consumed: dict[str, Counter[str]] = attrs.field(factory=dict)
+
+
+class DevicesHeld:
+    """What claims hold, by pool; allocations come and go."""
+
+    def __init__(self, features: frozenset[ClaimFeature]) -> None:
+        self._sharing = ClaimFeature.CONSUMABLE_CAPACITY in features
+        self._pools: dict[PoolKey, _PoolUse] = {}
+
+    def add(self, allocation: ClaimAllocation, sign: int = 1) -> set[PoolKey]:
+        """Count an allocation, or take it off again; tells which pools changed."""
+        changed: set[PoolKey] = set()
+        for result in allocation.results:
+            if result.admin_access:
+                continue
+            key = (result.driver, result.pool)
+            changed.add(key)
+            use = self._pools.setdefault(key, _PoolUse())
+            if result.share_id is None or not self._sharing:
+                _count(use.whole, result.device, sign)
+                continue
+            _count(use.shares, result.device, sign)
+            amounts = use.consumed.setdefault(result.device, Counter())
+            for name, amount in result.consumed_capacity.items():
+                _count(amounts, name, sign * amount)
+            if result.device not in use.shares:
+                del use.consumed[result.device]
+        return changed
+
+    def of(self, pool: PoolKey) -> _PoolUse | None:
+        """Give what is held of a pool; ``None`` where nothing is."""
+        return self._pools.get(pool)
+
+
+def _count(counter: Counter[str], name: str, amount: int) -> None:
+    counter[name] += amount
+    if not counter[name]:
+        del counter[name]
+
+
+@attrs.frozen(eq=False)
+class _State:
+    shape: int
+    held: int
+    shared: tuple[int, ...]
+    consumed: Mapping[int, Mapping[str, int]]
+    elsewhere: tuple[PoolDevice, ...]
+
+
+class ClaimStates:
+    """States that nodes were seen in, by number, and what was worked out about them.
+
+    Parameters
+    ----------
+    devices
+        The devices of the cluster.
+    """
+
+    def __init__(self, devices: ClusterDevices) -> None:
+        self.devices = devices
+        # Snapshots of one line share this, and their calls may run in threads.
+        self._lock = Lock()
+        self._numbers: dict[Hashable, int] = {}
+        self._states: list[_State] = []
+        self._rooms: dict[int, Room] = {}
+        self._answers: dict[Hashable, Answers] = {}
+        self.empty = [self._number(_State(shape, 0, (), {}, ())) for shape in range(devices.shapes)]
+
+    @property
+    def full(self) -> bool:
+        """More states were seen than are worth keeping."""
+        return len(self._states) > _MAX_STATES
+
+    def number_of(self, row: int, held: DevicesHeld) -> int:
+        """Give the number of the state that a node is in."""
+        whole = 0
+        shared: list[int] = []
+        consumed: dict[int, Mapping[str, int]] = {}
+        elsewhere: list[PoolDevice] = []
+        for pool in self.devices.pools[row].pools:
+            use = held.of((pool.driver, pool.name))
+            if use is None:
+                continue
+            places = self.devices.places(row).get((pool.driver, pool.name), {})
+            for name in use.whole:
+                if name in places:
+                    whole |= 1 << places[name]
+            for name in use.shares:
+                if name in places:
+                    shared.append(places[name])
+                    consumed[places[name]] = dict(use.consumed[name])
+            elsewhere += [
+                one
+                for one in pool.consumers
+                if one.id.device not in places and (one.id.device in use.whole or one.id.device in use.shares)
+            ]
+        shape = self.devices.shape[row]
+        return self._number(_State(shape, whole, tuple(sorted(shared)), consumed, tuple(elsewhere)))
+
+    def _number(self, state: _State) -> int:
+        key = (
+            state.shape,
+            state.held,
+            state.shared,
+            tuple(
+                (place, tuple(sorted(amounts.items()))) for place, amounts in sorted(state.consumed.items())
+            ),
+            tuple(one.id for one in state.elsewhere),
+        )
+        number = self._numbers.get(key)
+        if number is None:
+            with self._lock:
+                number = self._numbers.get(key)
+                if number is None:
+                    self._states.append(state)
+                    number = self._numbers[key] = len(self._states) - 1
+        return number
+
+    def after(self, number: int, choices: Iterable[Choice]) -> int:
+        """Give the number of the state that follows when claims take what was chosen."""
+        state = self._states[number]
+        shareable = self.devices.table(state.shape).shareable
+        whole = state.held
+        shared = set(state.shared)
+        consumed = {place: Counter(amounts) for place, amounts in state.consumed.items()}
+        for choice in choices:
+            for taken in choice.taken:
+                if taken.form.admin:
+                    continue
+                if not shareable >> taken.device & 1:
+                    whole |= 1 << taken.device
+                    continue
+                shared.add(taken.device)
+                consumed.setdefault(taken.device, Counter()).update(taken.form.amounts[taken.device])
+        return self._number(attrs.evolve(state, held=whole, shared=tuple(sorted(shared)), consumed=consumed))
+
+    def shape_of(self, number: int) -> int:
+        """Give the shape of the nodes in a state."""
+        return self._states[number].shape
+
+    def room(self, number: int) -> Room:
+        """Give what is left of the devices in a state."""
+        found = self._rooms.get(number)
+        if found is None:
+            state = self._states[number]
+            table = self.devices.table(state.shape)
+            found = make_room(table, state.held, state.shared, state.consumed, state.elsewhere)
+            self._rooms[number] = found
+        return found
+
+    def answers(
+        self, claims: tuple[ResourceClaim, ...], mode: AllocationMode, limits: Limits = DEFAULT_LIMITS
+    ) -> Answers:
+        """Open what is known about claims that ask for these things, whatever they are called."""
+        key = (tuple(claim.spec for claim in claims), mode, limits)
+        found = self._answers.pop(key, None)
+        if found is None:
+            found = Answers(self, claims, mode, limits)
+            if len(self._answers) >= _MAX_REQUESTS:
+                self._answers.pop(next(iter(self._answers)))
+        self._answers[key] = found
+        return found
+
+
+class Answers:
+    """What the claims of one kind of pods get in each state.
+
+    Parameters
+    ----------
+    states
+        Where the states are.
+    claims
+        Claims of one such pod.
+    """
+
+    def __init__(
+        self, states: ClaimStates, claims: tuple[ResourceClaim, ...], mode: AllocationMode, limits: Limits
+    ) -> None:
+        self._states = states
+        self.claims = claims
+        self._mode = mode
+        self._limits = limits
+        self._known: dict[int, StateAnswer] = {}
+
+    def at(self, number: int) -> StateAnswer:
+        """Give what the claims get in a state."""
+        found = self._known.get(number)
+        if found is None:
+            found = self._known[number] = choose_devices(
+                self._states.room(number),
+                self.claims,
+                self._states.devices.classes,
+                mode=self._mode,
+                limits=self._limits,
+            )
+        return found
+
+    def fits(self, number: int) -> bool:
+        """Tell whether the claims fit in a state."""
+        return isinstance(self.at(number), tuple)
+
+    def score(self, number: int) -> int:
+        """Score a state in which the claims fit, 0..100: early alternatives first, then fullness."""
+        chosen = self.at(number)
+        if not isinstance(chosen, tuple):
+            return 0
+        table = self._states.room(number).table
+        after = self._states.room(self._states.after(number, chosen))
+        total = table.everything.bit_count()
+        used = (after.held | sum(1 << place for place in after.consumed)).bit_count()
+        return 100 * used // total if total else 0
+
+    def hopeless(self, number: int) -> bool:
+        """Tell that the claims do not even fit where nobody holds anything."""
+        return not self.fits(self._states.empty[self._states.shape_of(number)])
+
+    def count(self, number: int, most: int) -> int:
+        """Tell how many such pods fit one after another in a state, up to ``most``."""
+        found = 0
+        while found < most:
+            chosen = self.at(number)
+            if not isinstance(chosen, tuple):
+                break
+            after = self._states.after(number, chosen)
+            if after == number:
+                return most
+            number = after
+            found += 1
+        return found

@@ -1,0 +1,212 @@
+"""What the claims of new pods got: each attempt is judged against what was held before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from koordcore.allocators.claims.cel import (
+    DerivedExpression,
+    Selector,
+    SelectorError,
+    compile_derived,
+    compile_selector,
+    device_variable,
+)
+from koordcore.checking.claim_pools import CheckedNode
+from koordcore.checking.claims import ClaimChecker
+from koordcore.checking.extended import claimed_resources, classes_of_resources
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.claims import (
+    AttributeValue,
+    ClaimAllocation,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+    SliceDevice,
+)
+from koordcore.model.decisions import Bound, PodDecision, Waiting
+from koordcore.model.pods import Pod, PodKey, PodResourceClaim
+from koordcore.protocol.extended_resources import extended_claim
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["check_claims"]
+
+_ON = frozenset(
+    {
+        "DRAAdminAccess",
+        "DRADeviceBindingConditions",
+        "DRADeviceCompatibilityGroups",
+        "DRAConsumableCapacity",
+        "DRADerivedAttributes",
+        "DRAFractionalCapacityRange",
+        "DRAListTypeAttributes",
+        "DRAOptionalNodeOperations",
+        "DRAPartitionableDevices",
+        "DRAPrioritizedList",
+        "DRADeviceTaints",
+    }
+)
+
+
+class _Expressions:
+    """Answers of expressions, each compiled once."""
+
+    def __init__(self) -> None:
+        self._selectors: dict[str, Selector | SelectorError] = {}
+        self._derived: dict[str, DerivedExpression | SelectorError] = {}
+
+    def selects(self, text: str, driver: str, device: SliceDevice) -> bool | None:
+        if text not in self._selectors:
+            self._selectors[text] = compile_selector(text)
+        selector = self._selectors[text]
+        if isinstance(selector, SelectorError):
+            return None
+        answer = selector.evaluate(device_variable(driver, device))
+        return None if isinstance(answer, SelectorError) else answer
+
+    def derives(self, text: str, driver: str, device: SliceDevice) -> AttributeValue | None:
+        if text not in self._derived:
+            self._derived[text] = compile_derived(text)
+        derived = self._derived[text]
+        if isinstance(derived, SelectorError):
+            return None
+        answer = derived.evaluate(device_variable(driver, device))
+        return None if isinstance(answer, SelectorError) else answer
+
+
+def check_claims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Every claim of a pod that gets a node is allocated there, legally, and nothing is held twice."""
+    if not result.policy.filters("DynamicResources"):
+        return
+    pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
+    pods |= {pod.key: pod for pod in result.snapshot.bound_pods()}
+    new = [bound for bound in map(_binding, result.decisions) if bound is not None]
+    classes = classes_of_resources(snapshot, result.policy)
+    new = [
+        bound
+        for bound in new
+        if bound.pod in pods
+        and (pods[bound.pod].resource_claims or any(name in classes for name in pods[bound.pod].requests))
+    ]
+    if not new:
+        return
+    yield from _Plan(snapshot, classes).check(new, pods, result.snapshot)
+
+
+def _binding(decision: PodDecision) -> Bound | None:
+    bound = decision.held if isinstance(decision, Waiting) else decision
+    return bound if isinstance(bound, Bound) else None
+
+
+class _Plan:
+    """What is held while the decisions of a plan are followed."""
+
+    def __init__(self, snapshot: ClusterSnapshot, classes: Mapping[str, str]) -> None:
+        self._classes = classes
+        expressions = _Expressions()
+        rules = snapshot.of(DeviceTaintRule)
+        self._claims = {(one.namespace, one.name): one for one in snapshot.of(ResourceClaim)}
+        self._templates = {(one.namespace, one.name): one for one in snapshot.of(ResourceClaimTemplate)}
+        self._checker = ClaimChecker(
+            (_tainted(one, rules) for one in snapshot.of(ResourceSlice))
+            if rules
+            else snapshot.of(ResourceSlice),
+            snapshot.of(DeviceClass),
+            expressions.selects,
+            expressions.derives,
+            _ON,
+        )
+        self._held: dict[tuple[str, str], ClaimAllocation] = {}
+        there = {(pod.namespace, pod.name) for pod in (*snapshot.pending, *snapshot.bound_pods())}
+        for key, claim in self._claims.items():
+            users = [
+                (claim.namespace, one.name) in there or one.resource != "pods" for one in claim.reserved_for
+            ]
+            if claim.allocation is not None and (not users or any(users)):
+                self._hold(key, claim.allocation)
+        for pod in snapshot.bound_pods():
+            for held in pod.held_claims:
+                self._hold((pod.namespace, held.name), held.allocation)
+
+    def _hold(self, key: tuple[str, str], allocation: ClaimAllocation) -> None:
+        if key not in self._held:
+            self._held[key] = allocation
+            self._checker.hold(allocation.results)
+
+    def check(
+        self, bindings: Iterable[Bound], pods: dict[PodKey, Pod], end: ClusterSnapshot
+    ) -> Iterator[Violation]:
+        """Follow the bindings in their order."""
+        for bound in bindings:
+            pod = pods[bound.pod]
+            state = end.node(bound.node)
+            extended = claimed_resources(pod, state.node, self._classes)
+            node = CheckedNode(state.name, state.node.labels)
+            for message in self._check_pod(pod, bound, node, extended):
+                yield Violation(ViolationKind.CLAIM, str(pod.key), message)
+
+    def _check_pod(
+        self, pod: Pod, bound: Bound, node: CheckedNode, extended: tuple[str, ...]
+    ) -> Iterator[str]:
+        given = {one.entry: one for one in bound.claims}
+        attempt: dict[tuple[str, str], tuple[ResourceClaim, ClaimAllocation]] = {}
+        wanted = [(entry.name, entry) for entry in pod.resource_claims]
+        for name, entry in (*wanted, *([("", None)] if extended else [])):
+            held = given.get(name)
+            claim = None
+            if held is not None:
+                claim = self._claim(pod, entry, held.name) if entry else self._extended(pod, extended)
+            if held is None or claim is None:
+                what = f"claim {name}" if name else f"the claim for {', '.join(extended)}"
+                yield f"{what} is not allocated" if held is None else f"no claim {held.name}"
+                continue
+            key = (pod.namespace, held.name)
+            selector = held.allocation.node_selector
+            if selector is not None and not selector.matches(node.name, node.labels):
+                yield f"the devices of claim {held.name} cannot be used on {node.name}"
+            if key in self._held:
+                if self._held[key] != held.allocation:
+                    yield f"claim {held.name} is allocated other devices already"
+            elif key not in attempt:
+                attempt[key] = (claim, held.allocation)
+        yield from self._checker.check(node, list(attempt.values()))
+        for key, (_, allocation) in attempt.items():
+            self._hold(key, allocation)
+
+    def _extended(self, pod: Pod, names: tuple[str, ...]) -> ResourceClaim:
+        """Find the claim that was made for a pod's extended resources, or what will be made."""
+        made = [
+            one
+            for one in self._claims.values()
+            if one.extended and one.namespace == pod.namespace and one.owner == (pod.uid or pod.name)
+        ]
+        return made[0] if made else extended_claim(pod, names, self._classes).claim
+
+    def _claim(self, pod: Pod, entry: PodResourceClaim, name: str) -> ResourceClaim | None:
+        """Find the claim of that name, or what the template of the entry will make of it."""
+        known = self._claims.get((pod.namespace, name))
+        if known is not None or entry.claim:
+            return known if not entry.claim or entry.claim == name else None
+        template = self._templates.get((pod.namespace, entry.template))
+        if template is None:
+            return None
+        return ResourceClaim(name=name, namespace=pod.namespace, spec=template.spec)
+
+
+def _tainted(one: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ResourceSlice:
+    """Put the taints of rules on the devices that they name."""
+    devices = []
+    for device in one.devices:
+        names = ((one.driver, "driver"), (one.pool, "pool"), (device.name, "device"))
+        added = [
+            rule.taint
+            for rule in rules
+            if rule.selects and all(getattr(rule, field) in (None, value) for value, field in names)
+        ]
+        devices.append(attrs.evolve(device, taints=(*device.taints, *added)) if added else device)
+    return attrs.evolve(one, devices=tuple(devices))

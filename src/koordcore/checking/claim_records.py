@@ -1,0 +1,46 @@
+"""How the decisions of a call must show in the claims afterwards."""
+
+from __future__ import annotations
+
+import attrs
+
+from koordcore.model.claims import ClaimConsumer, ResourceClaim
+from koordcore.model.decisions import Bound, Waiting
+from koordcore.model.pods import Pod
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["claims_after"]
+
+
+def claims_after(snapshot: ClusterSnapshot, result: ScheduleResult) -> ClusterSnapshot:
+    """Give the snapshot before with the claims as they should be after: allocated, and reserved for users."""
+    if not result.policy.filters("DynamicResources"):
+        return snapshot
+    pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
+    pods |= {pod.key: pod for pod in result.snapshot.bound_pods()}
+    claims = {(one.namespace, one.name): one for one in snapshot.of(ResourceClaim)}
+    changed = {}
+    for decision in result.decisions:
+        bound = decision.held if isinstance(decision, Waiting) else decision
+        if not isinstance(bound, Bound):
+            continue
+        for held in bound.claims:
+            key = (bound.pod.namespace, held.name)
+            pod = pods.get(bound.pod)
+            if key in claims and pod is not None:
+                users = claims[key].reserved_for
+                if not any(_stands_for(one, pod) for one in users):
+                    users = (*users, ClaimConsumer(pod.name, pod.uid))
+                claims[key] = changed[key] = attrs.evolve(
+                    claims[key], allocation=held.allocation, reserved_for=users
+                )
+    return snapshot.with_records(*changed.values()) if changed else snapshot
+
+
+def _stands_for(consumer: ClaimConsumer, pod: Pod) -> bool:
+    """Tell whether an entry is for the pod, or for the group that it belongs to."""
+    if consumer.resource == "pods":
+        return consumer.uid == pod.uid if consumer.uid and pod.uid else consumer.name == pod.name
+    group = pod.scheduling_group
+    return consumer.resource == "podgroups" and group is not None and consumer.name == group.pod_group

@@ -1,0 +1,37 @@
+"""Claims as they stand after a call: allocated, and reserved for the pods that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from koordcore.model.claims import ClaimConsumer, ResourceClaim
+from koordcore.model.decisions import Bound, PodDecision, Waiting
+from koordcore.protocol.claims import consumer_of
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["with_claims"]
+
+
+def with_claims(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> ClusterSnapshot:
+    """Write what pods got on their claims, as far as these exist.
+
+    A claim that its controller has yet to make is known by its pod alone.
+    """
+    changed: dict[tuple[str, str], ResourceClaim] = {}
+    for decision in decisions:
+        bound = decision.held if isinstance(decision, Waiting) else decision
+        if not isinstance(bound, Bound) or not bound.claims:
+            continue
+        pod = end.pod(bound.pod)
+        for held in bound.claims:
+            key = (bound.pod.namespace, held.name)
+            claim = changed.get(key) or end.find(ResourceClaim, held.name, bound.pod.namespace)
+            if claim is None or pod is None:
+                continue
+            reserved = claim.reserved_for
+            if consumer_of(claim, pod) is None:
+                reserved = (*reserved, ClaimConsumer(pod.name, pod.uid))
+            changed[key] = attrs.evolve(claim, allocation=held.allocation, reserved_for=reserved)
+    return end.with_records(*changed.values()) if changed else end

@@ -1,0 +1,176 @@
+"""Which claims are allocated, by whom they are used, and in which state that leaves every node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+
+from koordcore._arrays import IntVector
+from koordcore.allocators.claims.cluster import ClusterDevices, cluster_devices
+from koordcore.allocators.claims.pools import PoolKey
+from koordcore.allocators.claims.states import ClaimStates, DevicesHeld
+from koordcore.framework.extended_resources import asks_for_served, served_by_classes
+from koordcore.framework.workspace import Workspace
+from koordcore.model.claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
+from koordcore.model.pods import Pod
+from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, claims_of_pod
+from koordcore.protocol.extended_resources import extended_claim
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["ClaimBook", "ClaimKey", "ClaimLedger", "claim_states"]
+
+ClaimKey: TypeAlias = tuple[str, str]
+"""Namespace and name of a claim."""
+
+
+def claim_states(devices: ClusterDevices) -> ClaimStates:
+    """Give the states known of some devices, kept with them."""
+    found = devices.kept
+    if not isinstance(found, ClaimStates) or found.full:
+        found = devices.kept = ClaimStates(devices)
+    return found
+
+
+class ClaimBook:
+    """The claims of a snapshot, and which allocations stand whatever happens to bound pods.
+
+    An allocation stands while somebody may use it: a pod that is there, or a group, or nobody in particular.
+    A claim reserved for pods that are all gone is free: its controller deallocates it.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        claims = snapshot.of(ResourceClaim)
+        self.index = ClaimIndex(claims, snapshot.of(ResourceClaimTemplate))
+        self._served = served_by_classes(snapshot)
+        self.named: Counter[ClaimKey] = Counter()
+        waiting = set()
+        for pod in snapshot.pending:
+            waiting.add((pod.namespace, pod.name))
+            self._name(pod)
+        for pod in snapshot.bound_pods():
+            self._name(pod)
+        self.standing: dict[ClaimKey, ClaimAllocation] = {}
+        for claim in claims:
+            if claim.allocation is None:
+                continue
+            stands = not claim.reserved_for or any(
+                one.resource != "pods" or (claim.namespace, one.name) in waiting for one in claim.reserved_for
+            )
+            if stands:
+                self.standing[claim.namespace, claim.name] = claim.allocation
+
+    def _name(self, pod: Pod) -> None:
+        if pod.resource_claims:
+            self.named.update((pod.namespace, one.claim) for one in pod.resource_claims if one.claim)
+
+    def claims_of(self, pod: Pod) -> PodClaims | ClaimProblem:
+        """Find the claims of a pod; the one for its extended resources comes last."""
+        found = claims_of_pod(pod, self.index)
+        if isinstance(found, ClaimProblem) or not asks_for_served(pod, self._served):
+            return found
+        known = self.index.extended_of(pod)
+        if known is not None:
+            return PodClaims((*found.claims, known), found.planned)
+        names = [name for name, amount in pod.requests.items() if amount and name in self._served]
+        made = extended_claim(pod, names, self._served).claim
+        return PodClaims((*found.claims, made), found.planned | {made.name})
+
+    def concerns(self, pod: Pod) -> bool:
+        """Tell whether a pod on a node may have devices by claims."""
+        return bool(pod.resource_claims or pod.held_claims) or self.index.extended_of(pod) is not None
+
+    def held_by(self, pod: Pod) -> Iterator[tuple[ClaimKey, ClaimAllocation]]:
+        """Give the allocated claims of a pod on a node: as decided here, or as its claims tell."""
+        if pod.held_claims:
+            for held in pod.held_claims:
+                yield (pod.namespace, held.name), held.allocation
+        else:
+            found = claims_of_pod(pod, self.index)
+            named = () if isinstance(found, ClaimProblem) else found.claims
+            for claim in (*named, self.index.extended_of(pod)):
+                if claim is not None and claim.allocation is not None:
+                    yield (claim.namespace, claim.name), claim.allocation
+
+
+def _book(snapshot: ClusterSnapshot) -> ClaimBook:
+    return ClaimBook(snapshot)
+
+
+class ClaimLedger:
+    """Follows the pods of a workspace.
+
+    Attributes
+    ----------
+    numbers
+        ``(N,)``: the state of each node's devices, after :meth:`update`.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self.book: ClaimBook = workspace.snapshot.once(_book)
+        self.devices = cluster_devices(workspace.snapshot)
+        self.states = claim_states(self.devices)
+        self._held = DevicesHeld(self.devices.features)
+        self._users: Counter[ClaimKey] = Counter()
+        self._fresh: Counter[ClaimKey] = Counter()
+        self._used: dict[ClaimKey, ClaimAllocation] = {}
+        self._stale: set[PoolKey] = set()
+        empty = np.array(self.states.empty, np.int64)
+        self.numbers: IntVector = empty[np.array(self.devices.shape, np.int64)]
+        self.version = 0
+        for allocation in self.book.standing.values():
+            self._stale |= self._held.add(allocation)
+        self._read = len(workspace.journal)
+        for state in workspace.snapshot.nodes:
+            for pod in state.pods:
+                if self.book.concerns(pod):
+                    self._count(pod, 1)
+        for pod, _, sign in workspace.journal:
+            self._count(pod, sign)
+        self._refresh()
+
+    def allocation(self, key: ClaimKey) -> ClaimAllocation | None:
+        """Give what a claim is allocated now."""
+        return self.book.standing.get(key) or self._used.get(key)
+
+    def fresh_users(self, key: ClaimKey) -> int:
+        """Tell how many pods on nodes use a claim that is not reserved for them yet."""
+        return self._fresh[key]
+
+    def update(self) -> None:
+        """Take in who came and who left since the last call."""
+        journal = self._workspace.journal
+        end = len(journal)
+        if self._read == end:
+            return
+        for pod, _, sign in journal[self._read : end]:
+            if self.book.concerns(pod):
+                self._count(pod, sign)
+        self._read = end
+        self._refresh()
+
+    def _count(self, pod: Pod, sign: int) -> None:
+        for key, allocation in self.book.held_by(pod):
+            before = self._users[key] > 0
+            self._users[key] += sign
+            self._fresh[key] += sign if pod.held_claims else 0
+            now = self._users[key] > 0
+            if before == now:
+                continue
+            self.version += 1
+            if now:
+                self._used[key] = allocation
+            mine = self._used[key] if now else self._used.pop(key)
+            if key not in self.book.standing:
+                self._stale |= self._held.add(mine, 1 if now else -1)
+
+    def _refresh(self) -> None:
+        if not self._stale:
+            return
+        rows = {row for pool in self._stale for row in self.devices.rows_of.get(pool, ())}
+        for row in rows:
+            self.numbers[row] = self.states.number_of(row, self._held)
+        self._stale.clear()

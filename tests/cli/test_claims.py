@@ -1,0 +1,85 @@
+"""Device claims in ``koordcore inspect``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from koordcore.cli import main
+from koordcore.manifests import snapshot_from_objects
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = str(ROOT / "examples" / "claims.yaml")
+GUIDE = (ROOT / "docs" / "guides" / "claims.md").read_text(encoding="utf-8")
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
+    assert main(argv) == code
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_the_guide_shows_what_the_commands_print(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"^```console\n\$ koordcore ([^\n]*)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    for command, shown in blocks:
+        # schedule says by its code that not every pod found a place.
+        code = 1 if command.startswith("schedule") else 0
+        out = run(capsys, *command.replace("examples/claims.yaml", EXAMPLE).split(), code=code)
+        for part in shown.split("…\n"):
+            assert part.strip() in out
+
+
+@pytest.mark.parametrize("node", ["mig-1", "mig-2", "gpu-1"])
+def test_pictures_fit_a_terminal(capsys: pytest.CaptureFixture[str], node: str) -> None:
+    out = run(capsys, "inspect", "--node", node, EXAMPLE)
+    assert max(map(len, out.splitlines())) <= 80
+    assert "devices of drivers" in out
+
+
+def test_a_node_shows_who_holds_and_shares_what(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "inspect", "--node", "gpu-1", EXAMPLE)
+    assert "gpu-0  ██████████ team-a/train-0" in out
+    assert "nic-0  ████······ left: bandwidth 60G of 100G\n           team-a/train-0: bandwidth 40G" in out
+    assert "gpu-3  ·········· free  gpu\n           tainted: gpu.nvidia.com/xid" in out
+    full = run(capsys, "inspect", "--node", "mig-2", EXAMPLE)
+    assert "gpu-0  aaaaaaaa\n      left: memory-slice 0 of 8" in full
+    assert "a  7g.80gb  team-a/tune-0\n      fits: nothing" in full
+    assert "claim team-a/old-run, used by nobody" in full
+
+
+def test_what_is_wrong_with_classes_and_pools_is_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "dump.yaml").write_text(
+        """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "1", pods: "1"}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s}
+spec: {driver: d, nodeName: n1, pool: {name: n1, generation: 1, resourceSliceCount: 2}, devices: [{name: x}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: c}
+spec: {selectors: [{cel: {expression: "device.nosuch"}}]}
+""",
+        encoding="utf-8",
+    )
+    out = run(capsys, "inspect", str(tmp_path))
+    assert re.search(r"d +n1 +incomplete: slices are missing", out)
+    assert re.search(r"c +0 +0 +0 +0 +0", out)
+
+
+def test_a_dump_without_drivers_says_nothing_of_claims(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "inspect", str(ROOT / "examples" / "gpu-cluster.yaml"))
+    assert "Device classes" not in out
+    assert "resource claim" not in out
+    assert snapshot_from_objects([]).warnings == ()

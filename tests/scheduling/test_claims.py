@@ -1,0 +1,187 @@
+"""Pods with ResourceClaims through the whole flow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Node,
+    Pod,
+    PreemptionRules,
+    ScheduleResult,
+    Unschedulable,
+    schedule,
+    verify,
+)
+from koordcore.checking.violation import ViolationKind
+from koordcore.model.claims import (
+    ClaimAllocation,
+    ClaimConsumer,
+    ClaimRequest,
+    ClaimSpec,
+    DeviceClass,
+    DeviceResult,
+    DeviceSubRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+    SliceDevice,
+)
+from koordcore.model.pods import PodResourceClaim
+from koordcore.model.records import ClusterRecord
+from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
+
+DRIVER = "gpu.example.com"
+GPU = DeviceClass(name="gpu", selectors=(f"device.driver == '{DRIVER}'",))
+ONE = ClaimSpec((ClaimRequest("gpu", (DeviceSubRequest(class_name="gpu"),)),))
+TWO = ClaimSpec((ClaimRequest("gpu", (DeviceSubRequest(class_name="gpu", count=2),)),))
+TEMPLATES = (ResourceClaimTemplate(name="one", spec=ONE), ResourceClaimTemplate(name="two", spec=TWO))
+
+
+def node(name: str) -> Node:
+    return Node(name=name, allocatable={"cpu": 8000, "memory": 2**34, "pods": 110})
+
+
+def gpus(name: str, count: int) -> ResourceSlice:
+    devices = tuple(SliceDevice(name=f"gpu-{number}") for number in range(count))
+    return ResourceSlice(name=name, driver=DRIVER, pool=name, node_name=name, devices=devices)
+
+
+def pod(name: str, template: str = "one", *, claim: str = "", priority: int = 0, cpu: int = 100) -> Pod:
+    entry = PodResourceClaim("gpu", claim=claim, template="" if claim else template)
+    return Pod(
+        name=name, uid=f"uid-{name}", requests={"cpu": cpu}, resource_claims=(entry,), priority=priority
+    )
+
+
+def cluster(sizes: dict[str, int], *records: ClusterRecord, pending: Sequence[Pod] = ()) -> ClusterSnapshot:
+    return ClusterSnapshot(
+        nodes=[node(name) for name in sizes],
+        pending=pending,
+        records=[GPU, *TEMPLATES, *(gpus(name, count) for name, count in sizes.items()), *records],
+    )
+
+
+def legal(snapshot: ClusterSnapshot, preempt: PreemptionRules | None = None) -> ScheduleResult:
+    result = schedule(snapshot, preempt=preempt)
+    assert verify(snapshot, result) == ()
+    return result
+
+
+def devices(result: ScheduleResult) -> dict[str, list[str]]:
+    return {
+        one.pod.name: [f"{got.pool}/{got.device}" for held in one.claims for got in held.allocation.results]
+        for one in result.bound
+    }
+
+
+def test_each_pod_gets_a_device_of_its_own_and_the_rest_is_told_why() -> None:
+    snapshot = cluster({"a": 1, "b": 1}, pending=[pod("p"), pod("q"), pod("r")])
+    result = legal(snapshot)
+    assert sorted(map(tuple, devices(result).values())) == [("a/gpu-0",), ("b/gpu-0",)]
+    refused = next(one for one in result.decisions if not isinstance(one, Bound))
+    assert isinstance(refused, Unschedulable)
+    assert refused.message == "0/2 nodes are available: 2 cannot allocate all claims."
+    assert refused.nearest is not None
+    assert [(one.resource, one.requested, one.available) for one in refused.nearest.shortfalls] == [
+        ("gpu", 1, 0)
+    ]
+
+
+def test_what_was_decided_is_held_in_the_next_call_and_free_when_the_pod_has_gone() -> None:
+    first = legal(cluster({"a": 2}, pending=[pod("p", "two")])).snapshot
+    full = legal(first.with_pending(pod("q")))
+    assert not full.bound
+    again = legal(first.forget(pod("p").key).with_pending(pod("q")))
+    assert devices(again) == {"q": ["a/gpu-0"]}
+
+
+def test_a_claim_of_its_own_object_is_written_back() -> None:
+    claim = ResourceClaim(name="mine", spec=ONE)
+    end = legal(cluster({"a": 1}, claim, pending=[pod("p", claim="mine")])).snapshot
+    written = end.find(ResourceClaim, "mine", "default")
+    assert written is not None
+    assert written.allocation is not None
+    assert [one.name for one in written.reserved_for] == ["p"]
+    assert written.allocation.node_selector is not None
+    # A pod that is gone reserves nothing, although the claim still says so.
+    freed = legal(end.forget(pod("p").key).with_pending(pod("q")))
+    assert devices(freed) == {"q": ["a/gpu-0"]}
+
+
+def test_pods_that_share_a_claim_follow_the_first_and_are_not_charged_again() -> None:
+    shared = ResourceClaim(name="shared", spec=ONE)
+    pods = [pod(name, claim="shared", cpu=3000) for name in ("p", "q", "r")]
+    result = legal(cluster({"a": 1, "b": 1}, shared, pending=pods))
+    assert devices(result) == {"p": ["a/gpu-0"], "q": ["a/gpu-0"]}
+    assert [one.claims[0].fresh for one in result.bound] == [True, False]
+    refused = result.decision(pods[2].key)
+    assert isinstance(refused, Unschedulable)
+    assert "resourceclaim not available on the node" in refused.message
+
+
+def test_devices_of_running_pods_are_told_by_their_claims() -> None:
+    only = NodeSelector(
+        (NodeSelectorTerm(fields=(Requirement("metadata.name", SelectorOperator.IN, ("a",)),)),)
+    )
+    got = DeviceResult(request="gpu", driver=DRIVER, pool="a", device="gpu-0")
+    claim = ResourceClaim(
+        name="c",
+        spec=ONE,
+        allocation=ClaimAllocation(results=(got,), node_selector=only),
+        reserved_for=(ClaimConsumer("runs", "uid-runs"),),
+    )
+    running = pod("runs", claim="c").at("a")
+    snapshot = cluster({"a": 1}, claim).assume(running).with_pending(pod("p"))
+    assert not legal(snapshot).bound
+    assert devices(legal(snapshot.forget(running.key))) == {"p": ["a/gpu-0"]}
+
+
+def test_a_gang_is_placed_as_a_whole_or_not_at_all() -> None:
+    gang = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "4"}
+    members = [attrs.evolve(pod(f"m{number}"), annotations=gang) for number in range(4)]
+    placed = legal(cluster({"a": 2, "b": 2}, pending=members))
+    assert len(placed.bound) == 4
+    short = legal(cluster({"a": 2, "b": 1}, pending=members))
+    assert not short.bound
+
+
+def test_a_victim_frees_its_claims() -> None:
+    holding = [pod("low-1", "one", priority=1), pod("low-2", "two", priority=2)]
+    start = legal(cluster({"a": 3}, pending=holding)).snapshot
+    result = legal(start.with_pending(pod("high", "one", priority=9)), PreemptionRules())
+    assert [str(one.pod) for plan in result.preemptions for one in plan.victims] == ["default/low-1"]
+    two = legal(start.with_pending(pod("high", "two", priority=9)), PreemptionRules())
+    assert [str(one.pod) for plan in two.preemptions for one in plan.victims] == ["default/low-2"]
+
+
+def test_no_eviction_where_the_node_never_has_the_devices() -> None:
+    start = legal(cluster({"a": 1}, pending=[pod("low", "one", priority=1)])).snapshot
+    result = legal(start.with_pending(pod("high", "two", priority=9)), PreemptionRules())
+    assert not result.preemptions
+
+
+def test_a_plan_that_gives_a_device_twice_is_not_legal() -> None:
+    snapshot = cluster({"a": 2}, pending=[pod("p"), pod("q")])
+    result = legal(snapshot)
+    first, second = result.bound
+    stolen = attrs.evolve(second.claims[0], allocation=first.claims[0].allocation)
+    forged = attrs.evolve(second, claims=(stolen,))
+    decisions = tuple(forged if one is second else one for one in result.decisions)
+    found = verify(snapshot, attrs.evolve(result, decisions=decisions))
+    assert ViolationKind.CLAIM in {one.kind for one in found}
+
+
+def test_refusals_before_any_node_is_asked() -> None:
+    unknown = ResourceClaim(
+        name="unknown", spec=ClaimSpec((ClaimRequest("r", (DeviceSubRequest(class_name="no"),)),))
+    )
+    pods = [pod("p", claim="absent"), pod("q", claim="unknown")]
+    result = legal(cluster({"a": 1}, unknown, pending=pods))
+    messages = [one.message for one in result.decisions if isinstance(one, Unschedulable)]
+    assert 'resourceclaim "absent" not found' in messages[0]
+    assert "request r: device class no does not exist" in messages[1]

@@ -1,0 +1,165 @@
+"""Pods that ask for extended resources which device classes serve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from koordcore import schedule, verify
+from koordcore.manifests.patches import patches
+from koordcore.model.claims import (
+    AttributeKind,
+    AttributeValue,
+    ClaimAllocation,
+    ClaimConsumer,
+    DeviceClass,
+    DeviceResult,
+    ResourceClaim,
+    ResourceSlice,
+    SliceDevice,
+)
+from koordcore.model.decisions import Unschedulable
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Container, Pod
+from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.records import ClusterRecord
+from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
+from koordcore.protocol.claims import claim_name
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+DRIVER, GPU = "gpu.example.com", "example.com/gpu"
+CLASS = DeviceClass(
+    name="gpu", selectors=(f"device.attributes['{DRIVER}'].kind == 'gpu'",), extended_resource_name=GPU
+)
+
+
+def gpus(node: str, count: int) -> ResourceSlice:
+    kind = {"kind": AttributeValue(AttributeKind.STRING, ("gpu",))}
+    devices = tuple(SliceDevice(name=f"gpu-{n}", attributes=kind) for n in range(count))
+    return ResourceSlice(name=node, driver=DRIVER, pool=node, node_name=node, devices=devices)
+
+
+def pod(name: str, gpus_wanted: int, resource: str = GPU) -> Pod:
+    requests = {"cpu": 1000, resource: gpus_wanted}
+    return Pod(name=name, uid=f"uid-{name}", requests=requests, containers=(Container("main", requests),))
+
+
+def cluster(
+    *pods: Pod, plugin: dict[str, int] | None = None, records: tuple[ClusterRecord, ...] = (CLASS,)
+) -> ClusterSnapshot:
+    listed = plugin or {}
+    nodes = [
+        Node(
+            name=name,
+            allocatable={"cpu": 8000, "pods": 10, **({GPU: listed[name]} if name in listed else {})},
+        )
+        for name in ("a", "b")
+    ]
+    return ClusterSnapshot(nodes=nodes, pending=pods, records=(*records, gpus("a", 2), gpus("b", 1)))
+
+
+def legal(snapshot: ClusterSnapshot, **rest: Any) -> ScheduleResult:
+    result = schedule(snapshot, **rest)
+    assert verify(snapshot, result) == ()
+    return result
+
+
+def got(result: ScheduleResult) -> dict[str, list[str]]:
+    return {
+        one.pod.name: [
+            f"{each.pool}/{each.device}" for held in one.claims for each in held.allocation.results
+        ]
+        for one in result.bound
+    }
+
+
+def test_devices_are_given_although_no_node_lists_the_resource() -> None:
+    result = legal(cluster(pod("two", 2), pod("one", 1), pod("more", 1)))
+    assert got(result) == {"more": ["b/gpu-0"], "one": ["a/gpu-0"]}
+    refused = [one for one in result.decisions if isinstance(one, Unschedulable)]
+    assert [one.message for one in refused] == ["0/2 nodes are available: 2 cannot allocate all claims."]
+
+
+def test_every_class_has_a_name_of_its_own() -> None:
+    result = legal(cluster(pod("p", 2, "deviceclass.resource.kubernetes.io/gpu")))
+    assert got(result) == {"p": ["a/gpu-0", "a/gpu-1"]}
+    (decision,) = result.bound
+    assert [(one.entry, one.name) for one in decision.claims] == [
+        ("", claim_name(pod("p", 2), "extended-resources"))
+    ]
+    made, reserved, told, bound = (call.to_json() for call in patches(result))
+    assert made["body"]["spec"]["devices"]["requests"] == [
+        {
+            "name": "container-0-request-1",
+            "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2},
+        }
+    ]
+    assert len(reserved["body"]["status"]["allocation"]["devices"]["results"]) == 2
+    assert "extendedResourceClaimStatus" in told["body"]["status"]
+    assert bound["path"].endswith("/binding")
+
+
+def test_what_was_given_is_held_in_the_next_call() -> None:
+    end = legal(cluster(pod("p", 2))).snapshot
+    again = legal(end.with_pending(pod("q", 1)))
+    assert got(again) == {"q": ["b/gpu-0"]}
+    assert not legal(again.snapshot.with_pending(pod("r", 1))).bound
+
+
+def test_the_claim_of_a_running_pod_holds_its_devices() -> None:
+    result = DeviceResult(request="container-0-request-1", driver=DRIVER, pool="b", device="gpu-0")
+    claim = ResourceClaim(
+        name="runs-extended-resources-x2x2x",
+        owner="uid-runs",
+        extended=True,
+        allocation=ClaimAllocation(results=(result,)),
+        reserved_for=(ClaimConsumer("runs", "uid-runs"),),
+    )
+    snapshot = cluster(pod("p", 1), pod("q", 1), pod("r", 1), records=(CLASS, claim))
+    running = pod("runs", 1).at("b")
+    snapshot = snapshot.assume(running)
+    assert sorted(one for devices in got(legal(snapshot)).values() for one in devices) == [
+        "a/gpu-0",
+        "a/gpu-1",
+    ]
+
+
+def test_a_claim_from_an_earlier_attempt_is_used() -> None:
+    result = DeviceResult(request="container-0-request-1", driver=DRIVER, pool="a", device="gpu-1")
+    only = NodeSelector(
+        (NodeSelectorTerm(fields=(Requirement("metadata.name", SelectorOperator.IN, ("a",)),)),)
+    )
+    claim = ResourceClaim(
+        name="p-extended-resources-x2x2x",
+        owner="uid-p",
+        extended=True,
+        allocation=ClaimAllocation(results=(result,), node_selector=only),
+    )
+    (decision,) = legal(cluster(pod("p", 1), records=(CLASS, claim))).bound
+    assert decision.node == "a"
+    assert [(one.name, one.fresh, one.planned) for one in decision.claims] == [(claim.name, False, False)]
+
+
+def test_a_device_plugin_goes_before_classes() -> None:
+    result = legal(cluster(pod("p", 1), plugin={"b": 1}))
+    assert [(one.node, one.claims) for one in result.bound] == [("b", ())]
+
+
+def test_without_the_plugin_or_the_class_nodes_must_have_it() -> None:
+    plain = Policy(name="plain", plugins=(PluginSetting(name="NodeResourcesFit"),))
+    for result in (legal(cluster(pod("p", 1)), policy=plain), legal(cluster(pod("p", 1), records=()))):
+        (decision,) = result.decisions
+        assert isinstance(decision, Unschedulable)
+        assert decision.message == f"0/2 nodes are available: 2 Insufficient {GPU}."
+
+
+def test_a_plan_that_gives_no_devices_is_not_verified() -> None:
+    snapshot = cluster(pod("p", 1))
+    result = schedule(snapshot)
+    (bound,) = result.bound
+    bare = attrs.evolve(bound, claims=())
+    end = result.snapshot.forget(bound.pod).assume(pod("p", 1).at(bound.node))
+    forged = attrs.evolve(result, decisions=(bare,), snapshot=end)
+    assert any("is not allocated" in str(one) for one in verify(snapshot, forged))
