@@ -20,7 +20,7 @@ from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, IntVector, Member, Role, Shape
 from koordcore.allocators.gang.planner import place_gang
 from koordcore.allocators.gang.queue import QueuedGang, plan_in_order, plan_queue
-from koordcore.allocators.gang.slots import offer_slots, shared_slots
+from koordcore.allocators.gang.slots import shared_slots
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec, PodGroup
 from koordcore.model.network import ClusterNetworkTopology
@@ -30,6 +30,7 @@ from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, b
 from tests.property.gang_strategies import demand_of, tree_of
 from tests.reference.gang_best_fit import best_fit
 from tests.reference.gang_placement import Instance, best_objective
+from tests.reference.gang_slots import offer_slots
 
 LAYERS = (
     LayerSpec("SpineLayer", ("spine",)),

@@ -29,7 +29,8 @@ from koordcore.model.colocation import (
     RawSelector,
     overlay,
 )
-from koordcore.protocol.colocation import cpuset_size, format_config, parse_config, parse_strategy
+from koordcore.protocol.colocation import cpuset_size, parse_config, parse_strategy
+from tests.reference.colocation_objects import format_config
 
 STRATEGY = "node.koordinator.sh/colocation-strategy"
 

@@ -15,7 +15,6 @@ from koordcore.colocation.histogram import (
     Checkpoint,
     LinearBuckets,
     empty_histogram,
-    merge,
 )
 from koordcore.colocation.histogram_bank import empty_bank
 from koordcore.colocation.peak import PeakPod, peaks_of_state, prod_reclaimable
@@ -35,6 +34,7 @@ from koordcore.colocation.prediction import (
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.durations import MINUTE, SECOND
 from koordcore.model.metrics import Measured, measured_of
+from tests.reference.histograms import merge
 
 NOW = 1_800_000_000 * SECOND
 GIB = 2**30

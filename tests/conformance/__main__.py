@@ -143,6 +143,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"{j.verdict} {j.case.subject} {j.case.id}: {j.case.why}\n  " + j.detail.replace("\n", "\n  ")
             )
     print(_table(judgements))
+    unsound = sum("the reference places illegally" in j.detail for j in judgements)
+    print(f"{unsound} of these are ruled because the reference's own placement is illegal")
     return 1 if bad else 0
 
 

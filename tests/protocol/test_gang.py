@@ -30,7 +30,6 @@ from koordcore.protocol.gang import (
     LABEL_LIGHTWEIGHT_NAME,
     LABEL_POD_GROUP,
     binding_annotations,
-    format_topology_spec,
     gang_from_pod_group,
     parse_coscheduling_args,
     parse_gang_pod,
@@ -39,6 +38,7 @@ from koordcore.protocol.gang import (
     parse_topology_index,
     parse_topology_spec,
 )
+from tests.reference.formats import format_topology_spec
 
 
 def parsed(annotations: dict[str, str], labels: dict[str, str] | None = None):  # type: ignore[no-untyped-def]  # a record

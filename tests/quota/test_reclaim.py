@@ -17,7 +17,6 @@ from koordcore.quota.preempt import NodeFilter, NoVictims
 from koordcore.quota.reclaim import (
     ReclaimNode,
     ReclaimPlan,
-    borrowed_beyond_floors,
     entitled_to_reclaim,
     plan_reclaim,
 )
@@ -195,4 +194,11 @@ def test_reclaims_end_and_never_displace_a_reclaimer(
 
 
 def borrowed(ledger: QuotaLedger) -> int:
-    return sum(sum(over.values()) for over in borrowed_beyond_floors(ledger).values())
+    """Add up what quotas without children use beyond their floors."""
+    parents = {quota.parent for quota in ledger.quotas.values()}
+    total = 0
+    for name in ledger.quotas:
+        if name not in parents:
+            floor = ledger.floor_of(name)
+            total += sum(max(0, amount - floor.get(key, 0)) for key, amount in ledger.used_of(name).items())
+    return total

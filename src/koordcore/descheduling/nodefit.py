@@ -57,11 +57,3 @@ class Fit:
     def failures(self, pod: Pod, node: str) -> tuple[str, ...]:
         """List why the pod does not fit on the named node."""
         return node_fit(pod, self.nodes[node], self._requested.get(node, {}))
-
-    def fits_another(self, pod: Pod) -> bool:
-        """Tell whether the pod fits on a node that it is not on."""
-        return any(not self.failures(pod, node) for node in self.nodes if node != pod.node_name)
-
-    def fits_any(self, pod: Pod) -> bool:
-        """Tell whether the pod fits anywhere; beside itself on its own node."""
-        return any(not self.failures(pod, node) for node in self.nodes)

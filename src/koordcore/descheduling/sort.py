@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.protocol.migration import ANNOTATION_DELETION_COST, ANNOTATION_EVICTION_COST, cost_of
 from koordcore.protocol.pod_class import kubernetes_qos, pod_priority_class, pod_qos_class
 from koordcore.protocol.qos import KubernetesQoS, PriorityClass, QoSClass
 
-__all__ = ["node_usage_score", "pod_rank", "pod_usage_score", "sort_nodes", "sort_pods"]
+__all__ = ["node_usage_score", "pod_rank", "pod_usage_score", "sort_pods"]
 
 _CLASS_RANK: Final = {
     PriorityClass.FREE: 0,
@@ -132,11 +131,3 @@ def node_usage_score(
         if room > 0 and weight:
             score += weight * (min(used, room) * _SCALE // room)
     return score // total if total else 0
-
-
-def sort_nodes(
-    nodes: Sequence[Node],
-    score: Callable[[Node], int],
-) -> tuple[Node, ...]:
-    """Put the hottest node first; equal nodes keep their order."""
-    return tuple(sorted(nodes, key=lambda node: -score(node)))

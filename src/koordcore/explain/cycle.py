@@ -22,6 +22,7 @@ from koordcore.model.decisions import Bound
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
+from koordcore.reservations.match import AFFINITY_REFUSED
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.one_pod import feasible_nodes, nominated_only, place_there
@@ -177,8 +178,10 @@ def _admission(plugins: PluginSet, pod: Pod, job: Job | None) -> FilterVerdict:
     """The first refusal that no eviction can mend, else the last one of the others, as PreFilter has it."""
     found = FilterVerdict()
     for name, refusal in plugins.refusals(pod):
-        if job is not None and job.refusal and name not in ("DeviceShare", "Reservation"):
-            break
+        # What upstream reads while it restores reservations comes before the gang's own check.
+        early = name == "DeviceShare" or (name == "Reservation" and refusal.reason != AFFINITY_REFUSED)
+        if job is not None and job.refusal and not early:
+            continue
         found = FilterVerdict(name, (refusal.reason,), refusal.resolvable)
         if not refusal.resolvable:
             return found

@@ -225,6 +225,8 @@ class Plugin:
     joint: JointPlugin | None = None
     arguments: ClassVar[type | None] = None
     """Class of its arguments; ``None`` for a plugin that takes none."""
+    refuses_at: ClassVar[int] = 0
+    """Place among those who refuse before any node is looked at; the order of upstream's PreFilter."""
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         self.workspace = workspace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -89,6 +89,15 @@ def _ratings(rating: Sequence[Evaluator], view: NodeView) -> list[IntVector]:
     return [one for one in scores if one is not None]
 
 
+def _decisive(refusals: Iterable[Refusal]) -> Refusal | None:
+    """Pick the refusal that counts: the first that no eviction can mend, else the last."""
+    found = None
+    for found in refusals:
+        if not found.resolvable:
+            return found
+    return found
+
+
 class PluginSet:
     """The plugins of a policy over one workspace, and the pod classes seen so far.
 
@@ -147,27 +156,23 @@ class PluginSet:
             for plugin in self._asking:
                 request = plugin.request_of(pod)
                 if type(request) is Refusal:
-                    return self._first_refusal(pod) or request
+                    return request
                 requests.append(request)
         except ManifestError as error:
             # What one pod says wrongly hurts that pod alone.
             return Refusal(str(error))
         return tuple(requests)
 
-    def _first_refusal(self, pod: Pod) -> Refusal | None:
-        """Give the refusal of the plugin that the policy names first; a joint one speaks by its entries."""
-        requests = (one.request_of(pod) for one in self.plugins if not isinstance(one, JointPlugin))
-        return next((one for one in requests if isinstance(one, Refusal)), None)
-
     def refusals(self, pod: Pod) -> Iterator[tuple[str, Refusal]]:
-        """Give every refusal that needs no node, with the plugin's name, in the order of the policy.
+        """Give every refusal that needs no node, with the plugin's name, in the order of PreFilter.
 
         What no plugin models comes first, without a name.
         """
         unmodelled = refuse_unmodelled(pod, claims=self._claims)
         if unmodelled is not None:
             yield "", unmodelled
-        for plugin, setting in zip(self.plugins, self.settings, strict=True):
+        pairs = zip(self.plugins, self.settings, strict=True)
+        for plugin, setting in sorted(pairs, key=lambda pair: pair[0].refuses_at):
             if isinstance(plugin, JointPlugin):
                 continue
             try:
@@ -185,7 +190,7 @@ class PluginSet:
         """Give the class of a pod, or why no node needs to be asked."""
         key = self.key_of(pod)
         if isinstance(key, Refusal):
-            return key
+            return _decisive(refusal for _, refusal in self.refusals(pod)) or key
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) >= self._most:

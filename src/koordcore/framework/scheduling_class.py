@@ -78,7 +78,7 @@ def _roles_of(parts: Sequence[Part], ground: StaticResult, source: Source | None
             else:
                 other_scorers.append(part)
     return _Roles(
-        refusing=tuple(refusing),
+        refusing=tuple(sorted(refusing, key=lambda part: part.plugin.refuses_at)),
         allocating=tuple(allocating),
         amounts=AmountParts(tuple(amount_scorers), tuple(amount_filters)),
         other_filters=tuple(other_filters),
@@ -234,12 +234,15 @@ class SchedulingClass:
             self._refresh(np.frombuffer(stale, np.int64))
 
     def refuse(self) -> tuple[Plugin, Refusal] | None:
-        """Give the first plugin that refuses the pod whatever the node."""
+        """Give who refuses the pod whatever the node: the first whom no eviction mends, else the last."""
+        found = None
         for part in self._roles.refusing:
             refusal = part.evaluator.refuse()
             if refusal is not None:
-                return part.plugin, refusal
-        return None
+                found = part.plugin, refusal
+                if not refusal.resolvable:
+                    break
+        return found
 
     def feasible(self) -> BoolVector:
         """Tell which nodes can take such a pod now: ``(N,)``."""

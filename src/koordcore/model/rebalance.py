@@ -17,18 +17,15 @@ __all__ = [
     "DEFAULT_POOL",
     "NO_LIMITS",
     "AnomalyCondition",
-    "BinPackStrategy",
     "EvictionGate",
     "EvictionLimits",
     "EvictorArgs",
-    "FragmentationAwareArgs",
     "LowNodeLoadArgs",
     "MigrationControllerArgs",
     "Namespaces",
     "NodePool",
     "ObjectLimiter",
     "PodSelector",
-    "ScaleDownBinPackArgs",
     "Share",
     "Thresholds",
 ]
@@ -63,13 +60,6 @@ class EvictionGate(StrEnum):
     LABEL_SELECTOR = "LabelSelector"
     NAMESPACES = "Namespaces"
     NODE_FIT = "NodeFit"
-
-
-class BinPackStrategy(StrEnum):
-    """Whether bin-packing down only ranks pods or evicts the first of them."""
-
-    CALCULATE_ONLY = "CalculateOnly"
-    EVICT_DIRECTLY = "EvictDirectly"
 
 
 @attrs.frozen
@@ -273,59 +263,6 @@ class MigrationControllerArgs:
     default_job_mode: JobMode = JobMode.RESERVATION_FIRST
     default_job_ttl: int = 300 * 10**9
     scheduler_names: tuple[str, ...] = ("koord-scheduler",)
-
-    __attrs_post_init__ = check_fields
-
-
-@attrs.frozen(kw_only=True)
-class FragmentationAwareArgs:
-    """Arguments of FragmentationAware after defaulting.
-
-    Parameters
-    ----------
-    resources
-        Whose shares should be alike on a node.
-    imbalance_threshold
-        Standard deviation up to which a node is left alone.
-    min_improvement_threshold
-        Gain that an eviction must exceed.
-    """
-
-    paused: bool = False
-    dry_run: bool = False
-    node_fit: bool = True
-    node_selector: RawSelector | None = None
-    namespaces: Namespaces | None = None
-    pod_selectors: tuple[PodSelector, ...] = ()
-    resources: tuple[str, ...] = ("cpu", "memory")
-    imbalance_threshold: float = 0.15
-    min_improvement_threshold: float = 0.02
-
-    __attrs_post_init__ = check_fields
-
-
-@attrs.frozen(kw_only=True)
-class ScaleDownBinPackArgs:
-    """Arguments of ScaleDownBinPack after defaulting.
-
-    Parameters
-    ----------
-    strategy
-        Write costs only, or evict.
-    max_pods_to_evict
-        Successful evictions of one round.
-    resources, weights
-        What a node is weighed by.
-    """
-
-    paused: bool = False
-    strategy: str = BinPackStrategy.CALCULATE_ONLY
-    max_pods_to_evict: int | None = None
-    node_selector: RawSelector | None = None
-    namespaces: Namespaces | None = None
-    pod_selectors: tuple[PodSelector, ...] = ()
-    resources: tuple[str, ...] = ("cpu", "memory")
-    weights: immutabledict[str, float] = attrs.field(default=_EVEN_WEIGHTS, converter=frozen)
 
     __attrs_post_init__ = check_fields
 

@@ -30,7 +30,6 @@ __all__ = [
     "Resources",
     "add",
     "counted",
-    "covers",
     "fits",
     "format_resources",
     "make_resources",
@@ -160,8 +159,3 @@ def total(parts: Iterable[Mapping[str, int]]) -> Resources:
 def fits(request: Mapping[str, int], free: Mapping[str, int]) -> bool:
     """Tell whether every positive amount asked for is there."""
     return all(amount <= free.get(name, 0) for name, amount in request.items() if amount > 0)
-
-
-def covers(limit: Mapping[str, int], amounts: Mapping[str, int]) -> bool:
-    """Tell whether amounts stay within a limit that binds only the names it gives."""
-    return all(amounts.get(name, 0) <= bound for name, bound in limit.items())

@@ -22,10 +22,10 @@ from koordcore.model.colocation import (
     ThirdPartyAllocation,
     ZoneLoad,
 )
-from koordcore.model.durations import format_duration, parse_duration
+from koordcore.model.durations import parse_duration
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, parse_measured
 from koordcore.model.quantity import NANO, format_quantity
-from koordcore.model.resources import BATCH_MEMORY, CPU, MEMORY
+from koordcore.model.resources import BATCH_MEMORY, CPU
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -46,15 +46,12 @@ __all__ = [
     "ANNOTATION_THIRD_PARTY_ALLOCATIONS",
     "STRATEGY_RATIO_LABELS",
     "cpuset_size",
-    "format_config",
     "format_origin_allocatable",
-    "format_strategy",
     "numa_nodes_of",
     "parse_config",
     "parse_node_strategy",
     "parse_selector",
     "parse_strategy",
-    "parse_zones",
     "reserved_of",
     "third_party_allocations_of",
 ]
@@ -152,22 +149,6 @@ def parse_strategy(raw: Json) -> ColocationStrategy:
     return ColocationStrategy(**said)  # type: ignore[arg-type]  # each converter gives its field's type
 
 
-def format_strategy(strategy: ColocationStrategy) -> dict[str, Json]:
-    """Write what a strategy says."""
-    written: dict[str, Json] = {}
-    for wire, (name, _) in _WIRE.items():
-        value = getattr(strategy, name)
-        if value is None:
-            continue
-        if name == "metric_aggregate_durations":
-            written[wire] = {"durations": [format_duration(duration) for duration in value]}
-        elif name == "extensions":
-            written[wire] = dict(value)
-        else:
-            written[wire] = value
-    return written
-
-
 def _requirement(value: Json) -> RawRequirement:
     raw = as_mapping(value)
     return RawRequirement(
@@ -213,32 +194,6 @@ def parse_config(raw: Json) -> ColocationConfig:
         strategy=parse_strategy(fields),
         node_strategies=optional(fields, "nodeConfigs", list_of(parse_node_strategy), (), fold_case=True),
     )
-
-
-def _format_selector(selector: RawSelector) -> dict[str, Json]:
-    written: dict[str, Json] = {}
-    if selector.match_labels:
-        written["matchLabels"] = dict(selector.match_labels)
-    if selector.match_expressions:
-        written["matchExpressions"] = [
-            {"key": one.key, "operator": one.operator} | ({"values": list(one.values)} if one.values else {})
-            for one in selector.match_expressions
-        ]
-    return written
-
-
-def format_config(config: ColocationConfig) -> dict[str, Json]:
-    """Write a configuration as the content of ``colocation-config``."""
-    written = format_strategy(config.strategy)
-    entries: list[Json] = []
-    for entry in config.node_strategies:
-        fields = format_strategy(entry.strategy)
-        if entry.name:
-            fields["name"] = entry.name
-        if entry.selector is not None:
-            fields["nodeSelector"] = _format_selector(entry.selector)
-        entries.append(fields)
-    return written | ({"nodeConfigs": entries} if entries else {})
 
 
 _CPU_RANGE: Final = re.compile(r"(0{0,99}[0-9]{1,9})(?:-(0{0,99}[0-9]{1,9}))?\Z", re.ASCII)
@@ -379,35 +334,3 @@ def format_origin_allocatable(annotations: Mapping[str, str], batch: Mapping[str
     )
     text = json.dumps({"resources": dict(sorted(kept.items()))}, separators=(",", ":"))
     return ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE, text
-
-
-def parse_zones(raw: Mapping[str, Json] | None) -> tuple[ZoneLoad, ...]:
-    """Read the NUMA zones of a NodeResourceTopology object.
-
-    Returns
-    -------
-    tuple of ZoneLoad
-        In their order; empty unless some zone has cpu or memory.
-
-    Raises
-    ------
-    ManifestError
-        With the path of what cannot be read.
-    """
-
-    def resource(value: Json) -> tuple[str, Measured]:
-        fields = as_mapping(value)
-        name = optional(fields, "name", as_str, "")
-        amount = fields.get("allocatable")
-        return name, NOTHING_MEASURED if amount is None else parse_measured({name: amount})
-
-    def zone(value: Json) -> ZoneLoad:
-        fields = as_mapping(value)
-        amounts: dict[str, int] = {}
-        for name, amount in optional(fields, "resources", list_of(resource), _NO_PAIRS):
-            amounts[name] = amount.get(name, 0)
-        return ZoneLoad(optional(fields, "name", as_str, ""), immutabledict(amounts))
-
-    zones = optional(raw or {}, "zones", list_of(zone), _NO_ZONES)
-    known = any(CPU in one.allocatable or MEMORY in one.allocatable for one in zones)
-    return zones if known else ()

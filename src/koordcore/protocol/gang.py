@@ -66,7 +66,6 @@ __all__ = [
     "ParsedGangPod",
     "binding_annotations",
     "format_pod_group_status",
-    "format_topology_spec",
     "gang_from_pod_group",
     "gang_name",
     "parse_coscheduling_args",
@@ -228,17 +227,6 @@ def parse_topology_spec(text: str) -> NetworkTopologySpec | None:
             fold_case=True,
         )
     )
-
-
-def format_topology_spec(spec: NetworkTopologySpec) -> dict[str, Json]:
-    """Write a spec in the shape of its JSON; what is empty is left out."""
-    rules = []
-    for rule in spec.gather_strategy:
-        entry: dict[str, Json] = {"layer": rule.layer, "strategy": str(rule.strategy)}
-        if rule.pod_count_multiple:
-            entry["podCountMultiple"] = rule.pod_count_multiple
-        rules.append(entry)
-    return {"gatherStrategy": rules} if rules else {}
 
 
 def _total(annotations: Mapping[str, str], least: int, notes: _Notes) -> int:

@@ -15,8 +15,8 @@ __all__ = [
     "ANNOTATION_SCHEDULING_HINT",
     "DEFAULT_MAX_HINT_NODES",
     "DEPRECATED_SCHEDULING_HINT",
+    "HINT_PLUGIN",
     "SchedulingHint",
-    "format_scheduling_hint",
     "parse_max_hint_nodes",
     "parse_scheduling_hint",
 ]
@@ -24,6 +24,7 @@ __all__ = [
 ANNOTATION_SCHEDULING_HINT: Final = "internal.scheduling.koordinator.sh/scheduling-hint"
 DEPRECATED_SCHEDULING_HINT: Final = "scheduling.koordinator.sh/scheduling-hint"
 DEFAULT_MAX_HINT_NODES: Final = 100
+HINT_PLUGIN: Final = "SchedulingHint"
 
 _NO_FIELDS: Final[immutabledict[str, Json]] = immutabledict()
 
@@ -81,18 +82,6 @@ def _names(value: Json) -> tuple[str, ...]:
 
 def _extensions(value: Json) -> immutabledict[str, Json]:
     return immutabledict(as_mapping(value))
-
-
-def format_scheduling_hint(hint: SchedulingHint) -> dict[str, Json]:
-    """Write a hint in the shape of its JSON; what is empty is left out."""
-    written: dict[str, Json] = {}
-    if hint.node_names:
-        written["nodeNames"] = list(hint.node_names)
-    if hint.preferred_node_names:
-        written["preferredNodeNames"] = list(hint.preferred_node_names)
-    if hint.extensions:
-        written["extensions"] = dict(hint.extensions)
-    return written
 
 
 def parse_max_hint_nodes(raw: Json) -> int:

@@ -34,14 +34,12 @@ __all__ = [
     "KubernetesQoS",
     "PriorityClass",
     "QoSClass",
-    "effective_request",
     "kubernetes_qos_of",
     "parse_integer",
     "parse_priority_class",
     "parse_qos_class",
     "priority_class_of",
     "priority_class_with_default",
-    "priority_value",
     "qos_class_of",
     "qos_class_with_default",
     "resource_name",
@@ -179,11 +177,6 @@ def priority_class_with_default(
             return PriorityClass.PROD
 
 
-def priority_value(labels: Mapping[str, str], priority: int | None, kubernetes_qos: str) -> int:
-    """Give ``spec.priority`` or, where it is absent or 0, the default of the pod's class."""
-    return priority or DEFAULT_PRIORITY[priority_class_with_default(labels, priority, kubernetes_qos)]
-
-
 _INTEGER: Final = re.compile(
     r"(?P<sign>[+-]?)(?:0[xX](?P<hexadecimal>(?:_?[0-9a-fA-F])+)|0[bB](?P<binary>(?:_?[01])+)"
     r"|0[oO](?P<octal>(?:_?[0-7])+)|0(?P<old_octal>(?:_?[0-7])*)|(?P<decimal>[1-9](?:_?[0-9])*))\Z",
@@ -304,50 +297,3 @@ def kubernetes_qos_of(
     if guaranteed and requests == limits:
         return KubernetesQoS.GUARANTEED
     return KubernetesQoS.BURSTABLE
-
-
-def _raise_to(amounts: dict[str, int], floor: Mapping[str, int]) -> None:
-    for name, amount in floor.items():
-        amounts[name] = max(amounts.get(name, amount), amount)
-
-
-def _add_to(amounts: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        amounts[name] = amounts.get(name, 0) + amount
-
-
-def effective_request(
-    containers: Iterable[ContainerResources],
-    init_containers: Iterable[ContainerResources] = (),
-    *,
-    overhead: Mapping[str, int] = immutabledict(),
-    pod_level: Mapping[str, int] = immutabledict(),
-) -> dict[str, int]:
-    """Give what a pod needs at its greediest moment, as Kubernetes' ``PodRequests`` does.
-
-    Init containers run one after the other beside the sidecars started before them; containers run
-    together, beside all sidecars. Pod-level requests replace that sum name by name; overhead is added.
-
-    Returns
-    -------
-    dict
-        Name to amount in the units given; a name that nobody asks for is absent, not 0.
-    """
-    amounts: dict[str, int] = {}
-    for container in containers:
-        _add_to(amounts, container.requests)
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in init_containers:
-        if container.restartable:
-            _add_to(amounts, container.requests)
-            _add_to(sidecars, container.requests)
-            _raise_to(peak, sidecars)
-        else:
-            moment = dict(sidecars)
-            _add_to(moment, container.requests)
-            _raise_to(peak, moment)
-    _raise_to(amounts, peak)
-    amounts.update((name, amount) for name, amount in pod_level.items() if _pod_level(name))
-    _add_to(amounts, overhead)
-    return amounts

@@ -19,14 +19,12 @@ from koordcore.model.rebalance import (
     AnomalyCondition,
     EvictionLimits,
     EvictorArgs,
-    FragmentationAwareArgs,
     LowNodeLoadArgs,
     MigrationControllerArgs,
     Namespaces,
     NodePool,
     ObjectLimiter,
     PodSelector,
-    ScaleDownBinPackArgs,
 )
 from koordcore.protocol.colocation import parse_selector
 from koordcore.protocol.fields import (
@@ -43,16 +41,12 @@ from koordcore.protocol.fields import (
 )
 
 __all__ = [
-    "default_fragmentation_aware",
     "default_low_node_load",
     "default_migration_controller",
-    "default_scale_down_bin_pack",
-    "fragmentation_aware_args",
     "low_node_load_args",
     "migration_controller_args",
     "parse_eviction_limits",
     "parse_evictor_args",
-    "scale_down_bin_pack_args",
 ]
 
 _Convert: TypeAlias = Callable[[Json], Any]
@@ -416,85 +410,6 @@ _COMMON: Final[Mapping[str, _Convert]] = {
     "resources": _strings,
 }
 _COMMON_POINTERS: Final = frozenset({"paused", "nodeSelector", "evictableNamespaces"})
-_fragmentation_aware: Final = _struct(
-    {
-        **_COMMON,
-        **_switch("dryRun", "nodeFit"),
-        **dict.fromkeys(("imbalanceThreshold", "minImprovementThreshold"), _float),
-    },
-    _COMMON_POINTERS | {"dryRun", "nodeFit", "imbalanceThreshold", "minImprovementThreshold"},
-)
-_scale_down: Final = _struct(
-    {**_COMMON, "strategy": as_str, "maxPodsToEvict": as_int, "resourceWeights": _map_of(_float)},
-    _COMMON_POINTERS | {"maxPodsToEvict"},
-)
-
-
-def default_fragmentation_aware(raw: Mapping[str, Json]) -> dict[str, Any]:
-    """Decode ``FragmentationAwareArgs`` and put the defaults in place.
-
-    Raises
-    ------
-    ManifestError
-        When a field is unknown or of the wrong type.
-    """
-    done: dict[str, Any] = _fragmentation_aware(raw)
-    done.setdefault("paused", False)
-    done.setdefault("dryRun", False)
-    done.setdefault("nodeFit", True)
-    done.setdefault("resources", ["cpu", "memory"])
-    done.setdefault("imbalanceThreshold", 0.15)
-    done.setdefault("minImprovementThreshold", 0.02)
-    return done
-
-
-def fragmentation_aware_args(raw: Mapping[str, Json]) -> FragmentationAwareArgs:
-    """Read ``FragmentationAwareArgs`` with defaults."""
-    done = default_fragmentation_aware(raw)
-    return FragmentationAwareArgs(
-        paused=done["paused"],
-        dry_run=done["dryRun"],
-        node_fit=done["nodeFit"],
-        node_selector=optional(done, "nodeSelector", parse_selector, None),
-        namespaces=optional(done, "evictableNamespaces", _namespaces_of, None),
-        pod_selectors=optional(done, "podSelectors", list_of(_pod_selector_of), ()),
-        resources=tuple(done["resources"]),
-        imbalance_threshold=float(done["imbalanceThreshold"]),
-        min_improvement_threshold=float(done["minImprovementThreshold"]),
-    )
-
-
-def default_scale_down_bin_pack(raw: Mapping[str, Json]) -> dict[str, Any]:
-    """Decode ``ScaleDownBinPackArgs`` and put the defaults in place.
-
-    Raises
-    ------
-    ManifestError
-        When a field is unknown or of the wrong type.
-    """
-    done: dict[str, Any] = _scale_down(raw)
-    done.setdefault("paused", False)
-    done.setdefault("strategy", "CalculateOnly")
-    done.setdefault("resources", ["cpu", "memory"])
-    weights = done.setdefault("resourceWeights", {})
-    for name in done["resources"]:
-        weights.setdefault(name, 1)
-    return done
-
-
-def scale_down_bin_pack_args(raw: Mapping[str, Json]) -> ScaleDownBinPackArgs:
-    """Read ``ScaleDownBinPackArgs`` with defaults."""
-    done = default_scale_down_bin_pack(raw)
-    return ScaleDownBinPackArgs(
-        paused=done["paused"],
-        strategy=done["strategy"],
-        max_pods_to_evict=done.get("maxPodsToEvict"),
-        node_selector=optional(done, "nodeSelector", parse_selector, None),
-        namespaces=optional(done, "evictableNamespaces", _namespaces_of, None),
-        pod_selectors=optional(done, "podSelectors", list_of(_pod_selector_of), ()),
-        resources=tuple(done["resources"]),
-        weights=immutabledict({name: float(one) for name, one in sorted(done["resourceWeights"].items())}),
-    )
 
 
 def parse_eviction_limits(raw: Mapping[str, Json]) -> EvictionLimits:

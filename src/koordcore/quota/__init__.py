@@ -36,14 +36,7 @@ from koordcore.quota.explain import (
 from koordcore.quota.hints import QueueingHint, hint_for_deleted_pod, hint_for_quota
 from koordcore.quota.ledger import QuotaLedger, open_ledger
 from koordcore.quota.overuse import OveruseMonitor, RevokePlan, plan_revoke, select_revoked
-from koordcore.quota.preempt import (
-    NoVictims,
-    QuotaVictims,
-    can_preempt,
-    eligible_to_preempt,
-    resource_filter,
-    select_victims,
-)
+from koordcore.quota.preempt import NoVictims, QuotaVictims, can_preempt, select_victims
 from koordcore.quota.profile import RootQuota, add_tree_affinity, reconcile_profile, tree_profile
 from koordcore.quota.reclaim import ReclaimNode, ReclaimPlan, entitled_to_reclaim, plan_reclaim
 from koordcore.quota.status import QuotaStatus, stale_annotations, status_annotations
@@ -78,7 +71,6 @@ __all__ = [
     "cluster_ledger",
     "create_quota",
     "delete_quota",
-    "eligible_to_preempt",
     "entitled_to_reclaim",
     "evaluate_creation",
     "evaluated_request",
@@ -98,7 +90,6 @@ __all__ = [
     "refuse_pod",
     "refuse_pod_update",
     "replace_resources",
-    "resource_filter",
     "select_revoked",
     "select_victims",
     "stale_annotations",

@@ -321,7 +321,8 @@ def open_ledger(
     pods
         Pods, and pending Reservations that name a quota; bound ones count as using what they ask for.
     usage
-        Sums by quota for pods that are not listed one by one.
+        Sums by quota for pods that are not listed one by one. As with pods, those of quotas that do not exist
+        count in the default quota, or not at all where the policy disables that.
 
     Raises
     ------
@@ -341,7 +342,11 @@ def open_ledger(
         totals=immutabledict(totals),
         elsewhere=_elsewhere(table, totals),
     )
-    sums: dict[str, QuotaUsage] = {name: usage[name] for name in sorted(usage) if empty.known(name)}
+    sums: dict[str, QuotaUsage] = {}
+    for name in sorted(usage):
+        governed = name if empty.known(name) or name == ROOT_QUOTA else DEFAULT_QUOTA
+        if empty.known(name) or (governed == DEFAULT_QUOTA and not policy.disable_default_quota):
+            sums[governed] = _together(sums[governed], usage[name]) if governed in sums else usage[name]
     _add_pods(empty, pods, sums)
     notations = {
         name: (each.binary, each.non_preemptible_binary)
@@ -365,6 +370,17 @@ def open_ledger(
         notations=immutabledict(sorted(notations.items())),
     )
     return ledger.repooled()
+
+
+def _together(one: QuotaUsage, other: QuotaUsage) -> QuotaUsage:
+    return QuotaUsage(
+        request=total([one.request, other.request]),
+        used=total([one.used, other.used]),
+        non_preemptible_request=total([one.non_preemptible_request, other.non_preemptible_request]),
+        non_preemptible_used=total([one.non_preemptible_used, other.non_preemptible_used]),
+        binary=immutabledict({**other.binary, **one.binary}),
+        non_preemptible_binary=immutabledict({**other.non_preemptible_binary, **one.non_preemptible_binary}),
+    )
 
 
 def _add_pods(ledger: QuotaLedger, pods: Iterable[QuotaPod], sums: dict[str, QuotaUsage]) -> None:

@@ -32,7 +32,6 @@ from koordcore.quota.preempt import NodeFilter, NoVictims, QuotaVictims, importa
 __all__ = [
     "ReclaimNode",
     "ReclaimPlan",
-    "borrowed_beyond_floors",
     "entitled_to_reclaim",
     "plan_reclaim",
     "select_reclaimed",
@@ -98,17 +97,6 @@ def entitled_to_reclaim(ledger: QuotaLedger, pod: QuotaPod) -> str:
             if amount and used.get(resource, 0) + amount > floor.get(resource, 0):
                 return f"elastic quota {above} would go beyond its min in {resource}"
     return ""
-
-
-def borrowed_beyond_floors(ledger: QuotaLedger) -> dict[str, Resources]:
-    """Give what each leaf quota uses beyond its floor; only those with something to show."""
-    result: dict[str, Resources] = {}
-    for tree_id in ledger.trees:
-        tree = ledger.state(tree_id).tree
-        for row, quota in enumerate(tree.quotas):
-            if tree.group_below[row] < 0 and (over := _over(ledger, quota.name)):
-                result[quota.name] = over
-    return dict(sorted(result.items()))
 
 
 def _over(ledger: QuotaLedger, name: str) -> Resources:

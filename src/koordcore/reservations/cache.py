@@ -48,6 +48,7 @@ from koordcore.reservations.state import (
     reserve_pod,
     uid_of,
 )
+from koordcore.scoring.labels import fit_own_terms
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
@@ -203,6 +204,7 @@ class ReservationLedger:
         self._by_reference = before.by_reference
         self._groups, self._alike = before.groups, before.alike
         self._matches: dict[Hashable, tuple[int, ...]] = {}
+        self._screens: dict[Hashable, BoolVector | None] = {}
         self._back = list(before.back)
         for number, back in enumerate(before.back):
             if back is not NOTHING:
@@ -292,11 +294,6 @@ class ReservationLedger:
         number = None if used is None else self._by_uid.get(used.uid or used.name)
         return number if number is not None and self.row[number] == row else None
 
-    @property
-    def in_use(self) -> bool:
-        """Some reservation that is open has a user."""
-        return any(state.assigned and one for state, one in zip(self.states, self.open, strict=True))
-
     def policies_on(self, row: int) -> set[str]:
         """Give the allocate policies of a node's reservations that pods may be held against."""
         return {
@@ -313,6 +310,26 @@ class ReservationLedger:
         if key not in self._matches:
             self._matches[key] = self._matching(pod, wish)
         return self._matches[key]
+
+    def screened(self, pod: Pod) -> BoolVector | None:
+        """Tell on which nodes, ``(N,)``, reservations concern a pod at all; ``None`` for everywhere.
+
+        Upstream passes over nodes that the pod's own node selector and affinity exclude before it looks at
+        what is reserved there.
+        """
+        affinity = None if pod.affinity is None else pod.affinity.node
+        required = None if affinity is None else affinity.required
+        key = (pod.node_selector, required)
+        if key not in self._screens:
+            self._screens[key] = fit_own_terms(self.workspace.layout, pod.node_selector, required)
+        return self._screens[key]
+
+    def used_on(self, rows: BoolVector | None) -> bool:
+        """Tell whether some open reservation on one of these nodes has a user; ``None`` for all nodes."""
+        return any(
+            state.assigned and one and (rows is None or rows[row])
+            for state, one, row in zip(self.states, self.open, self.row, strict=True)
+        )
 
     def _matching(self, pod: Pod, wish: ReservationWish) -> tuple[int, ...]:
         found = []

@@ -13,7 +13,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod
 from koordcore.model.reservations import ControllerReference, ObjectReference, Reservation, ReservationOwner
 from koordcore.model.resources import Resources
-from koordcore.protocol.reservation import ReservationWish, is_reserve_pod
+from koordcore.protocol.reservation import ReservationWish
 from koordcore.reservations.state import ReservationState
 from koordcore.scoring.labels import named_nodes
 
@@ -25,7 +25,6 @@ __all__ = [
     "MatchReason",
     "NodeMatches",
     "judge_match",
-    "match_nodes",
     "owns",
     "screened_nodes",
 ]
@@ -192,50 +191,3 @@ def screened_nodes(pod: Pod, nodes: Mapping[str, Node]) -> frozenset[str] | None
         if all(node.labels.get(key) == value for key, value in pod.node_selector.items())
         and (required is None or required.matches(name, node.labels))
     )
-
-
-def match_nodes(
-    pod: Pod,
-    wish: ReservationWish,
-    states: Iterable[ReservationState],
-    nodes: Mapping[str, Node],
-    screened: frozenset[str],
-) -> dict[str, NodeMatches]:
-    """Find what concerns a pod on the nodes that have matchable reservations.
-
-    Parameters
-    ----------
-    states
-        Of all reservations; those that are not matchable are passed over.
-    screened
-        What :func:`screened_nodes` left.
-
-    Returns
-    -------
-    dict
-        Nodes, in the order of their names, that have a reservation which the pod may use or which is in use
-        by others. With a mandatory reservation only the nodes that have one it may use.
-    """
-    matchable = [one for one in states if one.matchable and one.reservation.status.node_name in nodes]
-    affinity = None if is_reserve_pod(pod) else wish.affinity
-    if affinity is not None and affinity.name:
-        named = {
-            one.reservation.status.node_name for one in matchable if one.reservation.name == affinity.name
-        }
-        if named:
-            matchable = [one for one in matchable if one.reservation.status.node_name in named]
-    matched: dict[str, list[ReservationState]] = {}
-    unmatched: dict[str, list[ReservationState]] = {}
-    for one in sorted(matchable, key=lambda state: state.reservation.name):
-        name = one.reservation.status.node_name
-        if name not in screened:
-            continue
-        if not is_reserve_pod(pod) and judge_match(pod, wish, one, nodes[name].labels).matched:
-            matched.setdefault(name, []).append(one)
-        elif one.assigned:
-            unmatched.setdefault(name, []).append(one)
-    found = matched if affinity is not None else {*matched, *unmatched}
-    return {
-        name: NodeMatches(tuple(matched.get(name, ())), tuple(unmatched.get(name, ())))
-        for name in sorted(found)
-    }

@@ -6,7 +6,7 @@ selector is evaluated as often as there are kinds of nodes, not nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requiremen
 __all__ = [
     "by_class",
     "count_soft_taints",
+    "fit_own_terms",
     "fit_selector",
     "fit_taints",
     "fit_unschedulable",
@@ -113,6 +114,24 @@ def named_nodes(selector: NodeSelector) -> tuple[str, ...] | None:
             return None
         allowed |= names
     return tuple(sorted(allowed))
+
+
+def fit_own_terms(
+    layout: ClusterLayout, own: Mapping[str, str], required: NodeSelector | None
+) -> BoolVector | None:
+    """Tell which nodes a pod's node selector and required terms leave; ``None`` where they say nothing.
+
+    Where every term names nodes, the names alone decide, as upstream screens nodes before it looks for
+    reservations there. ``(N,)``.
+    """
+    names = named_nodes(required) if required is not None and required.terms else None
+    if names is not None:
+        return np.array([name in names for name in layout.names], bool)
+    if not own and required is None:
+        return None
+    mask = by_class(layout, lambda node: all(node.labels.get(key) == value for key, value in own.items()))
+    fitting: BoolVector = mask.astype(bool)
+    return fitting if required is None else fitting & fit_selector(layout, required)
 
 
 def score_preferred(layout: ClusterLayout, preferred: Iterable[PreferredNodeTerm]) -> IntVector:

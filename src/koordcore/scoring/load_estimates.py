@@ -21,8 +21,6 @@ from koordcore.model.resources import (
     BATCH_MEMORY,
     CPU,
     MEMORY,
-    Resources,
-    make_resources,
 )
 from koordcore.protocol.load import (
     ANNOTATION_SECONDS_AFTER_INITIALIZED,
@@ -40,7 +38,6 @@ __all__ = [
     "Estimate",
     "Estimator",
     "Report",
-    "estimate_pod",
     "ignored",
     "report_of",
     "round_half_away",
@@ -72,24 +69,6 @@ def round_half_away(value: float) -> int:
     if abs(value - whole) >= 0.5:
         return whole + (1 if value > 0 else -1)
     return whole
-
-
-def estimate_pod(pod: Pod, args: LoadAwareArgs) -> Resources:
-    """Estimate what a pod will use, by the names that have a scaling factor.
-
-    A name is looked up as the pod's priority class spells it (``cpu`` of a batch pod is
-    ``kubernetes.io/batch-cpu``); the answer keeps the plain name. The larger of request and limit is scaled
-    and capped by the limit; a pod that asks for nothing is taken to use 250 milli-CPU and 200 MiB, except
-    where its class has no such name.
-
-    Parameters
-    ----------
-    pod
-        Whoever it is, waiting or bound.
-    args
-        Scaling factors, and whether the pod's own are honoured.
-    """
-    return make_resources(_estimate(pod, pod_priority_class(pod), args))
 
 
 def _estimate(pod: Pod, kind: PriorityClass, args: LoadAwareArgs) -> dict[str, int]:

@@ -23,7 +23,7 @@ from koordcore.simulate.events import (
     Task,
 )
 from koordcore.simulate.reader import PublishedRun, TraceFolder, read_text
-from koordcore.simulate.record import RecordReplay, replay_record, result_digest, write_record
+from koordcore.simulate.record import RecordReplay, replay_record, write_record
 from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, plot, summaries
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, replay_cell, summarise
 from koordcore.simulate.scheduled import NodeJoined, PodArrival, ScheduledReplay, replay_schedule
@@ -96,7 +96,6 @@ __all__ = [
     "replay_record",
     "replay_schedule",
     "resample",
-    "result_digest",
     "summaries",
     "summarise",
     "sweep",

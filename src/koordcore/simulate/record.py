@@ -34,7 +34,6 @@ __all__ = [
     "from_json",
     "is_record",
     "replay_record",
-    "result_digest",
     "to_json",
     "write_record",
 ]
@@ -175,11 +174,6 @@ def _answer(result: ScheduleResult) -> dict[str, Json]:
 
 def _digest(answer: Json) -> str:
     return hashlib.sha256(_text(answer).encode("ascii")).hexdigest()
-
-
-def result_digest(result: ScheduleResult) -> str:
-    """SHA-256 of what was decided about pods and jobs, and of who has to leave, in canonical form."""
-    return _digest(_answer(result))
 
 
 def write_record(

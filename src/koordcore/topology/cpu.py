@@ -21,7 +21,6 @@ __all__ = [
     "CPUInfo",
     "CPUSet",
     "CPUTopology",
-    "cpu_ids",
     "cpuset_of",
     "format_cpulist",
     "lowest_cpus",
@@ -52,22 +51,6 @@ def cpuset_of(ids: Iterable[int]) -> CPUSet:
     for cpu in ids:
         mask |= 1 << cpu
     return mask
-
-
-def cpu_ids(cpus: CPUSet) -> tuple[int, ...]:
-    """List the members in ascending order.
-
-    Examples
-    --------
-    >>> cpu_ids(11)
-    (0, 1, 3)
-    """
-    found = []
-    while cpus:
-        low = cpus & -cpus
-        found.append(low.bit_length() - 1)
-        cpus ^= low
-    return tuple(found)
 
 
 def lowest_cpus(cpus: CPUSet, count: int) -> CPUSet:
@@ -284,23 +267,9 @@ class CPUTopology:
         """NUMA node id to its CPUs."""
         return {node.id: node.cpus for node in self.nodes}
 
-    @cached_property
-    def core_of(self) -> dict[int, CPUSet]:
-        """CPU id to all CPUs of its core."""
-        masks = {core.id: core.cpus for core in self.cores}
-        return {info.cpu: masks[info.core] for info in self.cpus}
-
     def on_node(self, numa: int) -> CPUSet:
         """CPUs of one NUMA node; none for an unknown id."""
         return self.node_masks.get(numa, NO_CPUS)
-
-    def on_nodes(self, numas: Iterable[int]) -> CPUSet:
-        """CPUs of several NUMA nodes."""
-        masks = self.node_masks
-        mask = 0
-        for numa in numas:
-            mask |= masks.get(numa, NO_CPUS)
-        return mask
 
     def complete_cores(self, available: CPUSet) -> CPUSet:
         """CPUs of the cores that offer exactly ``cpus_per_core`` of the available ones."""

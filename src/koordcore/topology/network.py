@@ -25,7 +25,6 @@ __all__ = [
     "LayerSpec",
     "NetworkTopology",
     "build_tree",
-    "is_ancestor",
     "order_layers",
     "tree_status",
 ]
@@ -77,12 +76,6 @@ def order_layers(specs: Sequence[LayerSpec]) -> tuple[LayerSpec, ...]:
             loop = [*(link.layer for link in chain[start:]), wanted]
             raise ModelError("topology layers form a cycle: " + " > ".join(loop))
     return tuple(reversed(chain))
-
-
-def is_ancestor(layers: Sequence[str], upper: str, lower: str) -> bool:
-    """Tell whether a layer lies above another; an undeclared layer counts as the topmost one."""
-    index = {layer: position for position, layer in enumerate(layers)}
-    return index.get(upper, 0) < index.get(lower, 0)
 
 
 def _frozen(values: Iterable[int]) -> IntVector:

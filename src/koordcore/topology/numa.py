@@ -15,7 +15,6 @@ from itertools import combinations
 from typing import Final, TypeAlias
 
 import attrs
-from immutabledict import immutabledict
 
 __all__ = [
     "MAX_NUMA_NODE",
@@ -23,14 +22,12 @@ __all__ = [
     "NUMAHint",
     "NUMAHints",
     "NUMAMask",
-    "NUMAMerge",
     "NUMAStatus",
     "NUMATopologyPolicy",
     "exclusive_allows",
     "format_numa_mask",
     "mask_of",
     "masks_by_size",
-    "merge_hints",
     "numa_ids",
     "preference",
     "unaligned_reason",
@@ -92,25 +89,6 @@ class NUMAHint:
 
 NUMAHints: TypeAlias = Mapping[str, Sequence[NUMAHint] | None]
 """Resource to its hints: ``None`` where it does not care, empty where nothing can serve it."""
-
-
-@attrs.frozen
-class NUMAMerge:
-    """What the hints of all providers come to.
-
-    Parameters
-    ----------
-    admitted
-        Whether the policy lets the pod in.
-    hint
-        The choice; its mask is ``None`` where NUMA nodes do not matter.
-    reasons
-        Why the pod is not let in; upstream's texts, sorted.
-    """
-
-    admitted: bool
-    hint: NUMAHint
-    reasons: tuple[str, ...] = ()
 
 
 def mask_of(ids: Iterable[int]) -> NUMAMask:
@@ -184,96 +162,3 @@ def unaligned_reason(providers: Iterable[NUMAHints | None], policy: NUMATopology
             parts.append(f"{name} prefer [{preferred}] among [{among}]")
     glue = "," if policy is NUMATopologyPolicy.SINGLE_NUMA_NODE else " & "
     return f"Unaligned NUMA Hint cause {glue.join(sorted(parts))}"
-
-
-def merge_hints(
-    policy: NUMATopologyPolicy,
-    numa_nodes: Sequence[int],
-    providers: Sequence[NUMAHints | None],
-    *,
-    exclusive: NUMAExclusive = NUMAExclusive.NONE,
-    status: Mapping[int, NUMAStatus] = immutabledict(),
-) -> NUMAMerge:
-    """Choose the NUMA nodes of a pod from the hints of all its resources.
-
-    Only one and the same mask for every resource that cares satisfies them all, so each mask is looked at
-    once instead of every combination of hints. The best is preferred, then has the fewest NUMA nodes, the
-    highest score (the sum of the scores of the hints that name it), the smallest value.
-
-    Parameters
-    ----------
-    policy
-        ``RESTRICTED`` and ``SINGLE_NUMA_NODE`` let in preferred choices only; the latter looks at single NUMA
-        nodes only; ``BEST_EFFORT`` lets in anything and falls back to all NUMA nodes.
-    numa_nodes
-        Ids of the node's NUMA nodes.
-    providers
-        Hints by resource, one mapping per provider; ``None`` or an empty one has no preference.
-    exclusive, status
-        See :func:`exclusive_allows`; a mask that it refuses is not preferred.
-    """
-    everything = mask_of(numa_nodes)
-    if policy is NUMATopologyPolicy.NONE:
-        return NUMAMerge(True, NUMAHint(None, False))
-    single = policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
-    if policy is not NUMATopologyPolicy.BEST_EFFORT:
-        unsatisfied = sorted(
-            f"Unsatisfied NUMA {name}"
-            for hints in providers
-            for name, listed in (hints or {}).items()
-            if listed is not None and not listed
-        )
-        if unsatisfied:
-            fallback = None if single else everything
-            return NUMAMerge(False, NUMAHint(fallback, False), tuple(unsatisfied))
-    lists = [
-        [hint for hint in listed if not hint.unsatisfied and (not single or _of_one(hint))]
-        for hints in providers
-        for listed in (hints or {}).values()
-        if listed is not None
-    ]
-    best = _best_mask(everything, lists, exclusive, status)
-    if single and best.mask == everything:
-        best = NUMAHint(None, best.preferred)
-    if policy is NUMATopologyPolicy.BEST_EFFORT or best.preferred:
-        return NUMAMerge(True, best)
-    return NUMAMerge(False, best, (unaligned_reason(providers, policy),))
-
-
-def _of_one(hint: NUMAHint) -> bool:
-    return hint.preferred and (hint.mask is None or hint.mask.bit_count() == 1)
-
-
-def _best_mask(
-    everything: NUMAMask,
-    lists: Sequence[Sequence[NUMAHint]],
-    exclusive: NUMAExclusive,
-    status: Mapping[int, NUMAStatus],
-) -> NUMAHint:
-    """Choose the best mask that every list offers; all NUMA nodes, not preferred, where there is none."""
-    candidates = {hint.mask for hints in lists for hint in hints if hint.mask is not None}
-    choices = [NUMAHint(everything, False)]
-    for mask in sorted({*candidates, everything}):
-        if mask & ~everything or not mask:
-            continue
-        allowed = exclusive_allows(mask, exclusive, status)
-        for only_preferred in (True, False):
-            score = _joint_score(mask, lists, only_preferred=only_preferred)
-            if score is not None:
-                choices.append(NUMAHint(mask, only_preferred and allowed, score))
-    return min(choices, key=lambda hint: preference(hint.mask or 0, hint.preferred, hint.score))
-
-
-def _joint_score(mask: NUMAMask, lists: Sequence[Sequence[NUMAHint]], *, only_preferred: bool) -> int | None:
-    """Best sum of scores with which every list offers a mask; ``None`` where one does not."""
-    total = 0
-    for hints in lists:
-        offers = [
-            hint.score if hint.mask == mask else 0
-            for hint in hints
-            if hint.mask in (mask, None) and (hint.preferred or not only_preferred)
-        ]
-        if not offers:
-            return None
-        total += max(offers)
-    return total

@@ -6,7 +6,6 @@ import pytest
 
 from koordcore.allocators.device import (
     DeviceAnswers,
-    device_hints,
     device_resources,
     device_table,
     node_devices,
@@ -30,6 +29,7 @@ from tests.allocators.device.build import (
     take,
     want,
 )
+from tests.reference.device_hints import device_hints
 
 VF = {
     "rdma": [

@@ -27,15 +27,7 @@ from koordcore.model.colocation import NodeLoad, PodLoad
 from koordcore.model.metrics import NOTHING_MEASURED, parse_measured
 from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordcore.protocol import qos
-from koordcore.protocol.colocation import (
-    format_config,
-    format_strategy,
-    numa_nodes_of,
-    parse_node_strategy,
-    parse_strategy,
-    parse_zones,
-    reserved_of,
-)
+from koordcore.protocol.colocation import numa_nodes_of, parse_node_strategy, parse_strategy, reserved_of
 from koordcore.protocol.node_metric import parse_node_metric
 from koordcore.protocol.times import parse_timestamp
 from tests.conformance.adapters.colocation_qos import (
@@ -44,6 +36,7 @@ from tests.conformance.adapters.colocation_qos import (
     request_of_pod,
 )
 from tests.conformance.core import Case, Missing, subject
+from tests.reference.colocation_objects import format_config, format_strategy, parse_zones
 
 
 def lenient(read: Callable[[Mapping[str, str]], Any], annotations: Mapping[str, str], default: Any) -> Any:

@@ -181,9 +181,17 @@ def json_or_text(text: str, key: str) -> Any:
     return value if isinstance(value, Mapping) else text
 
 
-def extended(amounts: Measured | None) -> dict[str, int]:
+def shown_number(amount: int) -> int | str:
+    """A whole amount as a number, any other as text with three digits."""
+    whole, rest = divmod(amount, NANO)
+    return whole if rest == 0 else f"{whole}.{rest * 1000 // NANO:03d}"
+
+
+def extended(amounts: Measured | None) -> dict[str, int | str]:
     return {
-        name: amount // NANO for name, amount in (amounts or {}).items() if name.startswith("kubernetes.io/")
+        name: shown_number(amount)
+        for name, amount in (amounts or {}).items()
+        if name.startswith("kubernetes.io/")
     }
 
 
@@ -241,9 +249,6 @@ def zones_answer(given: Mapping[str, Any]) -> Any:
 
     if given["nodeResourceTopology"] is None:
         return {"updated": update.updated}
-
-    def shown_number(amount: int) -> int | float | str:
-        return amount // NANO if amount % NANO == 0 else amount / NANO
 
     return {
         "updated": update.updated,

@@ -16,9 +16,7 @@ from koordcore.colocation.histogram import (
     ExponentialBuckets,
     Histogram,
     LinearBuckets,
-    align,
     empty_histogram,
-    merge,
 )
 from koordcore.colocation.peak import (
     PeakPod,
@@ -44,6 +42,7 @@ from koordcore.model.metrics import Measured, measured_of, parse_measured
 from koordcore.protocol.times import format_timestamp, parse_timestamp
 from tests.conformance.adapters.colocation import pod_load
 from tests.conformance.core import Case, Missing, Verdict, difference, subject
+from tests.reference.histograms import align, merge
 
 TOLERANCE = 1e-9
 

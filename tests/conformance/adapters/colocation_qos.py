@@ -26,6 +26,7 @@ from koordcore.model.quantity import NANO, parse_exact_quantity
 from koordcore.protocol import qos
 from koordcore.protocol.pod_qos import ResourceQoS, parse_resctrl, parse_resource_qos
 from tests.conformance.core import Case, Missing, subject
+from tests.reference import pod_requests
 
 
 def exact(raw: Mapping[str, Any] | None) -> dict[str, int]:
@@ -54,7 +55,7 @@ def kubernetes_qos_of_pod(pod: Mapping[str, Any]) -> str:
 def request_of_pod(pod: Mapping[str, Any]) -> dict[str, int]:
     """Effective request in billionths."""
     spec = pod.get("spec") or {}
-    return qos.effective_request(
+    return pod_requests.effective_request(
         [container_of(raw) for raw in spec.get("containers") or []],
         [container_of(raw) for raw in spec.get("initContainers") or []],
         overhead=exact(spec.get("overhead")),
@@ -96,7 +97,7 @@ def priority(case: Case) -> Any:
         "qosRaw": str(qos.qos_class_of(labels)),
         "qos": str(qos.qos_class_with_default(labels, kube)),
         "kubeQoS": str(kube),
-        "priorityValue": qos.priority_value(labels, number, kube),
+        "priorityValue": pod_requests.priority_value(labels, number, kube),
         "cpuName": qos.resource_name(name, "cpu") or "",
         "memoryName": qos.resource_name(name, "memory") or "",
         "request": {

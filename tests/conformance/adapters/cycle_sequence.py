@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from koordcore.explain.cycle import Cycle, FilterVerdict, explain_cycle
+from koordcore.explain.cycle import Cycle, FilterVerdict
 from koordcore.explain.post_filter import preemption_refusals, reservation_refusals
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Bound
@@ -24,13 +24,8 @@ from koordcore.snapshot import ClusterSnapshot, bind
 from tests.conformance import Case, Verdict, equality, subject
 from tests.conformance.adapters.cycle import shipped_policy
 from tests.conformance.core import difference
-from tests.conformance.cycles import (
-    Scene,
-    decided,
-    judge_step,
-    quota_refusals_differ,
-    why_worded,
-)
+from tests.conformance.cycle_judge import judge_step, quota_refusals_differ, why_worded
+from tests.conformance.cycles import Scene, decided
 from tests.conformance.numa_words import same_but_words
 
 
@@ -70,12 +65,11 @@ class Stream:
         turn = next(JobTable(self.snapshot).turns([pod]))
         return turn if isinstance(turn, Job) else None
 
-    def reserve(self, name: str) -> dict[str, Any]:
+    def reserve(self, name: str, scene: Scene) -> dict[str, Any]:
         """Handle a Reservation that waits for a node."""
         one = self.snapshot.find(Reservation, name)
         assert one is not None
-        pod = reserve_pod(one)
-        cycle = explain_cycle(self.snapshot, pod, policy=self.policy, now=self.now)
+        pod, cycle = scene.pod, scene.cycle
         step: dict[str, Any] = {"pod": f"reservation/{name}", "node": None}
         if cycle.decision is None:
             # The reference looks for a pod of this name, and there is none.
@@ -96,11 +90,10 @@ class Stream:
         if changed:
             self.snapshot = self.snapshot.with_records(*changed)
 
-    def step(self, key: PodKey, last: bool) -> dict[str, Any]:
-        pod = self.snapshot.pod(key)
-        assert pod is not None
+    def step(self, scene: Scene, last: bool) -> dict[str, Any]:
+        pod = scene.pod
         job = self.job_of(pod)
-        step: dict[str, Any] = {"pod": str(key), "node": None}
+        step: dict[str, Any] = {"pod": str(pod.key), "node": None}
         if job is not None and job.name in self.failed:
             text = self.failed[job.name]
             number = len(self.snapshot.nodes)
@@ -110,7 +103,7 @@ class Stream:
             told = preemption_refusals(self.snapshot, pod, refused, policy=self.policy, now=self.now)
             step["postFilter"] = ", ".join([*reserved, *told])
         else:
-            cycle = explain_cycle(self.snapshot, pod, policy=self.policy, now=self.now)
+            cycle = scene.cycle
             if cycle.decision is not None:
                 step |= self.placed(pod, cycle, cycle.decision)
             else:
@@ -189,15 +182,14 @@ def objects_of(case: Case) -> list[dict[str, Any]]:
     return [*case.tables["clusters"][case.input["cluster"]], *case.input.get("objects", ())]
 
 
-def advance(stream: Stream, pods: Sequence[dict[str, Any]], index: int) -> dict[str, Any]:
+def advance(stream: Stream, pods: Sequence[dict[str, Any]], index: int, scene: Scene) -> dict[str, Any]:
     """Handle one item."""
     raw = pods[index]
-    metadata = raw["metadata"]
     if raw["kind"] == "Reservation":
-        return stream.reserve(metadata["name"])
+        return stream.reserve(raw["metadata"]["name"], scene)
     after = pods[index + 1] if index + 1 < len(pods) else None
     last = after is None or gang_of(after) != gang_of(raw)
-    return stream.step(PodKey(metadata["namespace"], metadata["name"]), last)
+    return stream.step(scene, last)
 
 
 def scene_of(case: Case, stream: Stream, raw: Mapping[str, Any]) -> Scene:
@@ -210,6 +202,31 @@ def scene_of(case: Case, stream: Stream, raw: Mapping[str, Any]) -> Scene:
         pod = stream.snapshot.pod(PodKey(metadata["namespace"], metadata["name"]))
     assert pod is not None
     return Scene(stream.snapshot, pod, stream.policy, stream.now, objects_of(case))
+
+
+@attrs.frozen(eq=False)
+class Walk:
+    """The library's way through a stream: what stood before each item, and how it went."""
+
+    case: Case
+    scenes: Sequence[Scene]
+    steps: Sequence[dict[str, Any]]
+
+
+_LAST: list[Walk] = []
+"""The stream walked last: adapter and judge look at the same one."""
+
+
+def walk_of(case: Case) -> Walk:
+    """Handle every item of a case in turn."""
+    if not _LAST or _LAST[0].case.input is not case.input:
+        stream, pods = open_stream(case), case.input["pods"]
+        scenes, steps = [], []
+        for index, raw in enumerate(pods):
+            scenes.append(scene_of(case, stream, raw))
+            steps.append(advance(stream, pods, index, scenes[-1]))
+        _LAST[:] = [Walk(case, scenes, steps)]
+    return _LAST[0]
 
 
 def completed(steps: Sequence[Mapping[str, Any]], index: int) -> dict[str, Any]:
@@ -246,12 +263,10 @@ def judge(case: Case, answer: Any) -> tuple[Verdict, str]:
 
 def judge_steps(case: Case, answer: Any, expected: Any) -> tuple[Verdict, str] | None:
     """Walk along both, side by side until they part; ``None`` where nothing speaks for ours."""
-    stream, pods = open_stream(case), case.input["pods"]
     notes: list[tuple[Verdict, str]] = []
     parted, owes = False, False
-    for index, raw in enumerate(pods):
+    for index, scene in enumerate(walk_of(case).scenes):
         mine, theirs = completed(answer, index), completed(expected, index)
-        scene = scene_of(case, stream, raw)
         if parted and mine["node"] is not None:
             faults = placement_faults(scene, mine)
             if faults:
@@ -263,7 +278,6 @@ def judge_steps(case: Case, answer: Any, expected: Any) -> tuple[Verdict, str] |
             notes.append((found[0], f"[{index}] {found[1]}"))
             parted = decided(scene.pod, mine) != decided(scene.pod, theirs)
             owes = owes or found[0] is Verdict.BETTER or theirs["node"] is None
-        advance(stream, pods, index)
     if not notes or (owes and placed(answer) < placed(expected)):
         return None
     kinds = [kind for kind, _ in notes]
@@ -272,15 +286,13 @@ def judge_steps(case: Case, answer: Any, expected: Any) -> tuple[Verdict, str] |
 
 def ruled_fault(case: Case, answer: Any) -> str:
     """Say what is illegal about a stream of which a ruling decides some part, or who has no node any more."""
-    stream, pods = open_stream(case), case.input["pods"]
     upstream = case.raw["upstream"]
-    for index, raw in enumerate(pods):
-        mine, scene = completed(answer, index), scene_of(case, stream, raw)
+    for index, scene in enumerate(walk_of(case).scenes):
+        mine = completed(answer, index)
         if mine["pod"] != upstream[index]["pod"] or (mine["node"] is None) != ("message" in mine):
             return f"[{index}] {mine['pod']}: {mine['node']}"
         if mine["node"] is not None and (faults := placement_faults(scene, mine)):
             return f"[{index}] illegal: {faults}"
-        advance(stream, pods, index)
     return ""
 
 
@@ -288,7 +300,7 @@ def placement_faults(scene: Scene, mine: Mapping[str, Any]) -> list[str]:
     """List what is illegal about a step's placement."""
     decision = decided(scene.pod, mine)
     if mine.get("permit") == "Wait" and not (decision and decision.annotations):
-        decision = scene.cycle().decision  # what is held for who is never released is told nowhere
+        decision = scene.cycle.decision  # what is held for who is never released is told nowhere
     return ["no decision"] if decision is None else scene.faults(decision)
 
 
@@ -302,7 +314,7 @@ def judge_item(
     """
     refusal = str(theirs.get("message", ""))
     if theirs["node"] is None and mine["node"] is None:
-        refused = [one for one in scene.cycle().filters.values() if one.plugin == "NodeNUMAResource"]
+        refused = [one for one in scene.cycle.filters.values() if one.plugin == "NodeNUMAResource"]
         if same_but_words(scene.pod, len(refused), mine, theirs):
             return Verdict.RULED, "5: one joint answer, so refusals by NUMA nodes are worded differently"
         why = quota_refusals_differ(scene, mine, theirs) or why_worded(scene, mine, theirs)
@@ -316,5 +328,4 @@ def judge_item(
 
 @subject("cycle.sequence", judge=judge)
 def sequence(case: Case) -> Any:
-    stream, pods = open_stream(case), case.input["pods"]
-    return [advance(stream, pods, index) for index in range(len(pods))]
+    return list(walk_of(case).steps)

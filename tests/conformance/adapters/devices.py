@@ -14,10 +14,8 @@ from koordcore.allocators.device import (
     NodeDevices,
     allocate_devices,
     allocate_reserved,
-    device_hints,
     device_request_of,
     node_devices,
-    normalize_scores,
     score_devices,
 )
 from koordcore.allocators.device.admission import complete_container, validate_containers
@@ -53,6 +51,8 @@ from tests.conformance.device_judge import (
     judge_score,
     judge_sequence,
 )
+from tests.reference.device_hints import device_hints
+from tests.reference.device_scores import normalize_scores
 
 _FINISHED = ("Succeeded", "Failed")
 

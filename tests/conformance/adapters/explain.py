@@ -17,9 +17,9 @@ from koordcore.explain.diagnosis import (
     offered_slots,
 )
 from koordcore.explain.reservation_reasons import ReservationCounts, reservation_event, reservation_reasons
-from koordcore.explain.score_table import NodeScore, render_score_table
 from koordcore.protocol.times import parse_timestamp
 from tests.conformance.core import Case, subject
+from tests.reference.score_table import NodeScore, render_score_table
 
 
 def statuses(raw: Mapping[str, Any]) -> dict[str, NodeStatus]:

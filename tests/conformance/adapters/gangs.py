@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from immutabledict import immutabledict
 
-from koordcore.allocators.gang import cycle as gang_cycle
-from koordcore.allocators.gang import events
+from koordcore.allocators.gang.cycle import before_pre_filter, permit
+from koordcore.allocators.gang.events import add_pod, add_pod_group, post_bind
 from koordcore.allocators.gang.podgroup import MemberPhase, next_status
 from koordcore.allocators.gang.reasons import fit_error
 from koordcore.allocators.gang.state import Code, GangRecord, GangState, GroupRecord, Step
@@ -20,7 +20,6 @@ from koordcore.protocol.gang import (
     ParsedGangPod,
     binding_annotations,
     format_pod_group_status,
-    format_topology_spec,
     gang_from_pod_group,
     parse_coscheduling_args,
     parse_gang_pod,
@@ -28,6 +27,8 @@ from koordcore.protocol.gang import (
     parse_pod_group,
 )
 from tests.conformance.core import Case, Verdict, equality, subject
+from tests.reference import gang_cycle, gang_events
+from tests.reference.formats import format_topology_spec
 
 TERMINATED: Final = ("Succeeded", "Failed")
 INNER: Final = ("recordId", "representative")
@@ -95,11 +96,11 @@ def gang_parse(case: Case) -> Any:
         if raw["kind"] == "Pod":
             parsed = read_pod(raw, args)
             pods[parsed.pod.key] = parsed.pod.gang_id or None
-            state = events.add_pod(state, parsed.pod).state
+            state = add_pod(state, parsed.pod).state
             problems = parsed.unreadable
         else:
             configured = gang_from_pod_group(parse_pod_group(raw), args)
-            state = events.add_pod_group(state, configured.gang).state
+            state = add_pod_group(state, configured.gang).state
             problems = configured.unreadable
         if problems:
             errors[str(position)] = sorted(p.path.rpartition("/")[2].rstrip("]") for p in problems)
@@ -217,30 +218,30 @@ class Script:
         return gang_from_pod_group(parse_pod_group(step["object"]), self.args).gang
 
     def do_pod_add(self, step: Mapping[str, Any]) -> dict[str, Any]:
-        return self.take(events.add_pod(self.state, self.object_pod(step)))
+        return self.take(add_pod(self.state, self.object_pod(step)))
 
     def do_pod_update(self, step: Mapping[str, Any]) -> dict[str, Any]:
-        return self.take(events.update_pod(self.state, self.object_pod(step)))
+        return self.take(gang_events.update_pod(self.state, self.object_pod(step)))
 
     def do_pod_delete(self, step: Mapping[str, Any]) -> dict[str, Any]:
-        return self.take(events.delete_pod(self.state, self.pods[step["pod"]]))
+        return self.take(gang_events.delete_pod(self.state, self.pods[step["pod"]]))
 
     do_pod_delete_tombstone = do_pod_delete
 
     def do_pod_group_add(self, step: Mapping[str, Any]) -> dict[str, Any]:
-        return self.take(events.add_pod_group(self.state, self.object_gang(step)))
+        return self.take(add_pod_group(self.state, self.object_gang(step)))
 
     def do_pod_group_update(self, step: Mapping[str, Any]) -> dict[str, Any]:
-        return self.take(events.update_pod_group(self.state, self.object_gang(step)))
+        return self.take(gang_events.update_pod_group(self.state, self.object_gang(step)))
 
     def do_pod_group_delete(self, step: Mapping[str, Any]) -> dict[str, Any]:
-        return self.take(events.delete_pod_group(self.state, self.object_gang(step).id))
+        return self.take(gang_events.delete_pod_group(self.state, self.object_gang(step).id))
 
     def do_pre_enqueue(self, step: Mapping[str, Any]) -> dict[str, Any]:
         return self.verdict(gang_cycle.pre_enqueue(self.state, self.pods[step["pod"]]))
 
     def do_before_pre_filter(self, step: Mapping[str, Any]) -> dict[str, Any]:
-        done = gang_cycle.before_pre_filter(self.state, self.pods[step["pod"]])
+        done = before_pre_filter(self.state, self.pods[step["pod"]])
         return self.verdict(done) | {"rootCause": done.root_cause}
 
     def do_next_pod(self, step: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,7 +249,7 @@ class Script:
         return self.take(done) | {"pod": done.pod}
 
     def do_permit(self, step: Mapping[str, Any]) -> dict[str, Any]:
-        return self.verdict(gang_cycle.permit(self.state, self.pods[step["pod"]], now=self.now))
+        return self.verdict(permit(self.state, self.pods[step["pod"]], now=self.now))
 
     def do_fail(self, step: Mapping[str, Any]) -> dict[str, Any]:
         error = fit_error(self.nodes, step["reasons"])
@@ -260,7 +261,7 @@ class Script:
         return self.take(gang_cycle.unreserve(self.state, self.pods[step["pod"]]))
 
     def do_post_bind(self, step: Mapping[str, Any]) -> dict[str, Any]:
-        return self.take(events.post_bind(self.state, self.pods[step["pod"]]))
+        return self.take(post_bind(self.state, self.pods[step["pod"]]))
 
     def do_binding_info(self, step: Mapping[str, Any]) -> dict[str, Any]:
         info = gang_cycle.binding_group(self.state, self.pods[step["pod"]])

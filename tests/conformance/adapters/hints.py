@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordcore.allocators.gang.hints import apply_hint, preferred_nodes
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.resources import fits, parse_resources, total
-from koordcore.protocol.hints import format_scheduling_hint, parse_max_hint_nodes, parse_scheduling_hint
+from koordcore.protocol.hints import parse_max_hint_nodes, parse_scheduling_hint
 from tests.conformance.core import Case, subject
+from tests.reference.formats import format_scheduling_hint
+from tests.reference.scheduling_hints import apply_hint, preferred_nodes
 
 
 @subject("hint.nodes")

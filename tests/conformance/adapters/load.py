@@ -12,8 +12,8 @@ from koordcore.protocol.load import parse_load_aware_args, raw_capacity
 from koordcore.protocol.node_metric import parse_node_metric
 from koordcore.protocol.times import parse_timestamp
 from koordcore.scoring.load import LoadState
-from koordcore.scoring.load_estimates import estimate_pod
 from tests.conformance.core import Case, subject
+from tests.reference.load_estimates import estimate_pod
 
 
 @subject("load.estimate")

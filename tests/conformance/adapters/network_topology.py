@@ -8,22 +8,12 @@ from typing import Any
 
 from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.errors import ManifestError, ModelError
-from koordcore.protocol.gang import (
-    ANNOTATION_TOPOLOGY_SPEC,
-    format_topology_spec,
-    parse_topology_spec,
-    topology_selector,
-)
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, parse_topology_spec, topology_selector
 from koordcore.protocol.network_topology import format_detail_status, parse_cluster_network_topology
-from koordcore.topology.network import (
-    CLUSTER_LAYER,
-    NetworkTopology,
-    build_tree,
-    is_ancestor,
-    order_layers,
-    tree_status,
-)
+from koordcore.topology.network import CLUSTER_LAYER, NetworkTopology, build_tree, order_layers, tree_status
 from tests.conformance.core import Case, subject
+from tests.reference.formats import format_topology_spec
+from tests.reference.network_layers import is_ancestor
 
 
 def expand(sets: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any], int | None]]:

@@ -38,16 +38,8 @@ from koordcore.protocol.qos import (
     qos_class_of,
     qos_class_with_default,
 )
-from koordcore.topology.cpu import CPUTopology, cpu_ids, format_cpulist, parse_cpulist
-from koordcore.topology.numa import (
-    NUMAExclusive,
-    NUMAHint,
-    NUMAStatus,
-    NUMATopologyPolicy,
-    mask_of,
-    merge_hints,
-    numa_ids,
-)
+from koordcore.topology.cpu import CPUTopology, format_cpulist, parse_cpulist
+from koordcore.topology.numa import NUMAExclusive, NUMAHint, NUMAStatus, NUMATopologyPolicy, mask_of, numa_ids
 from tests.conformance.core import Case, Verdict, equality, subject
 from tests.conformance.numa_objects import (
     annotations_of,
@@ -56,6 +48,8 @@ from tests.conformance.numa_objects import (
     pre_filter,
     shown_amounts,
 )
+from tests.reference.cpu_masks import cpu_ids
+from tests.reference.numa_merge import merge_hints
 
 
 def _known(kind: Any, text: str, default: Any) -> Any:

@@ -99,7 +99,8 @@ def reservation(case: Case) -> Any:
                 "reasons": [f"preemption: {outcome.message}"] if outcome.message else [],
             },
             "result": None if outcome.node is None else {"nominatedNodeName": outcome.node},
-            "victims": sorted(str(pod.key) for pod in outcome.victims),
+            # Who terminates already is chosen, and deleted by whoever did so before.
+            "victims": sorted(str(pod.key) for pod in outcome.victims if pod.deleted is None),
             "clearedNominations": sorted(str(pod.key) for pod in outcome.cleared),
         },
     }

@@ -21,12 +21,7 @@ from koordcore.model.quotas import (
 from koordcore.model.resources import Resources, total
 from koordcore.model.selectors import NOTHING
 from koordcore.protocol.exact import amounts_of, parse_exact_list
-from koordcore.protocol.quota import (
-    elastic_quota_from_object,
-    label_selector_from_object,
-    quota_pod_from_object,
-    quota_usage_from_object,
-)
+from koordcore.protocol.quota import elastic_quota_from_object, label_selector_from_object
 from koordcore.protocol.quota_args import parse_quota_args
 from koordcore.quota.admission import (
     Admitted,
@@ -45,16 +40,11 @@ from koordcore.quota.overuse import (
     plan_revoke,
     select_revoked,
 )
-from koordcore.quota.preempt import (
-    NoVictims,
-    can_preempt,
-    eligible_to_preempt,
-    resource_filter,
-    select_victims,
-    split_by_budgets,
-)
+from koordcore.quota.preempt import NoVictims, can_preempt, select_victims, split_by_budgets
 from koordcore.quota.status import QuotaStatus
 from tests.conformance.core import Case, Missing, Verdict, difference, equality, subject
+from tests.reference.quota_objects import quota_pod_from_object, quota_usage_from_object
+from tests.reference.quota_preempt import eligible_to_preempt, resource_filter
 
 Json = Mapping[str, Any]
 SPECIAL = (DEFAULT_QUOTA, SYSTEM_QUOTA)
@@ -201,7 +191,8 @@ def outcome_of(
         "used": plain({} if name == ROOT_QUOTA else ledger.used_of(name)),
     }
     if name not in SPECIAL or not ledger.policy.enable_runtime_quota:
-        answer["limit"] = plain(limit_of(ledger, name))
+        stored = ledger.handed_to(name) if ledger.policy.enable_runtime_quota else None
+        answer["limit"] = plain(limit_of(ledger, name) if stored is None else stored)
     held = plain(ledger.status(name).non_preemptible_used)
     if held:
         answer["nonPreemptibleUsed"] = held

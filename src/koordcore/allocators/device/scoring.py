@@ -6,7 +6,7 @@ request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.device.state import NodeDevices
@@ -16,7 +16,9 @@ from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import DeviceRequest, DeviceShortfall
 from koordcore.topology.devices import bits
 
-__all__ = ["normalize_scores", "score_devices"]
+__all__ = [
+    "score_devices",
+]
 
 
 def score_devices(
@@ -64,15 +66,3 @@ def score_devices(
 def _sums(amounts: Mapping[int, Amounts], minors: int) -> list[int]:
     rows = [amounts[minor] for minor in bits(minors)]
     return [sum(column) for column in zip(*rows, strict=True)]
-
-
-def normalize_scores(scores: Sequence[int]) -> list[int]:
-    """Stretch raw scores to 0..100 over the candidates by the best one; all 0 stays 0.
-
-    Examples
-    --------
-    >>> normalize_scores([200, 10]), normalize_scores([0]), normalize_scores([10])
-    ([100, 5], [0], [100])
-    """
-    best = max(scores, default=0)
-    return [score * 100 // best if best > 0 else 0 for score in scores]

@@ -17,16 +17,12 @@ from koordcore.allocators.gang.state import (
     Step,
     worth_requeue,
 )
-from koordcore.model.gangs import Gang, GangPod, GangSource
+from koordcore.model.gangs import Gang, GangPod
 
 __all__ = [
     "add_pod",
     "add_pod_group",
-    "delete_pod",
-    "delete_pod_group",
     "post_bind",
-    "update_pod",
-    "update_pod_group",
 ]
 
 
@@ -37,34 +33,6 @@ def add_pod(state: GangState, pod: GangPod) -> Step:
     if record is None or pod.node_name or not worth_requeue(record):
         return Step(state=state)
     return Step(state=state, activate=(pod.key,))
-
-
-def update_pod(state: GangState, pod: GangPod) -> Step:
-    """A pod changed; a terminated one keeps what is known of it."""
-    if pod.terminated:
-        return Step(state=state)
-    return Step(state=_upsert(state, pod))
-
-
-def delete_pod(state: GangState, pod: GangPod) -> Step:
-    """A pod is gone: it leaves every set; an annotation gang goes with its last pod."""
-    state = without_permits(state, (pod.key,))
-    record = state.gangs.get(pod.gang_id)
-    if record is None:
-        return Step(state=state)
-    record = attrs.evolve(
-        record,
-        children=record.children.delete(pod.key) if pod.key in record.children else record.children,
-        pending=record.pending - {pod.key},
-        waiting=record.waiting.delete(pod.key) if pod.key in record.waiting else record.waiting,
-        bound=record.bound - {pod.key},
-    )
-    state = _put(state, record)
-    state = drop_representative(state, record, pod.key)
-    state = _stop_waiting_if_empty(state, record)
-    if record.gang.source is GangSource.POD_ANNOTATION and not record.children:
-        state = _remove_gang(state, record)
-    return Step(state=state)
 
 
 def post_bind(state: GangState, pod: GangPod) -> Step:
@@ -80,23 +48,6 @@ def add_pod_group(state: GangState, gang: Gang) -> Step:
     return Step(
         state=state, activate=_first_pending(record) if before is None or worth_requeue(record) else ()
     )
-
-
-def update_pod_group(state: GangState, gang: Gang) -> Step:
-    """A PodGroup changed; ignored when its gang is unknown."""
-    before = state.gangs.get(gang.id)
-    if before is None:
-        return Step(state=state)
-    state = _configure(state, gang)
-    record = state.gangs[gang.id]
-    risen = worth_requeue(record) and not worth_requeue(before)
-    return Step(state=state, activate=_first_pending(record) if risen else ())
-
-
-def delete_pod_group(state: GangState, gang_id: str) -> Step:
-    """A PodGroup is gone, and its gang with it, members or not."""
-    record = state.gangs.get(gang_id)
-    return Step(state=state if record is None else _remove_gang(state, record))
 
 
 def _first_pending(record: GangRecord) -> tuple[str, ...]:
@@ -164,16 +115,6 @@ def _attach(state: GangState, record: GangRecord, group_id: str) -> GangState:
     )
     state = attrs.evolve(state, groups=state.groups.set(group_id, merged))
     return _put(state, attrs.evolve(record, private=None))
-
-
-def _remove_gang(state: GangState, record: GangRecord) -> GangState:
-    gang_id, group = record.gang.id, record.gang.group
-    state = stop_waiting(state, record, {gang_id})
-    gangs = state.gangs.delete(gang_id)
-    groups = state.groups
-    if record.private is None and not any(member in gangs for member in group):
-        groups = groups.delete(record.gang.group_id) if record.gang.group_id in groups else groups
-    return attrs.evolve(state, gangs=gangs, groups=groups)
 
 
 def _stop_waiting_if_empty(state: GangState, record: GangRecord) -> GangState:

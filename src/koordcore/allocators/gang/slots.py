@@ -9,30 +9,10 @@ import numpy as np
 from koordcore.allocators.gang.demand import IntMatrix, IntVector, Member
 from koordcore.model.resources import PODS
 
-__all__ = ["insufficient", "offer_slots", "shared_slots"]
-
-
-def offer_slots(free: IntMatrix, request: IntVector, *, most: int) -> IntVector:
-    """Count how many members of one shape every node takes.
-
-    Parameters
-    ----------
-    free
-        What each node has left, shape (R, nodes).
-    request
-        What one member asks for, shape (R,).
-    most
-        Upper limit, the number of members.
-
-    Returns
-    -------
-    IntVector
-        Shape (nodes,).
-    """
-    slots = np.full(free.shape[1], most, dtype=np.int64)
-    for row in np.flatnonzero(request > 0):
-        np.minimum(slots, free[row] // request[row], out=slots)
-    return np.maximum(slots, 0, out=slots)
+__all__ = [
+    "insufficient",
+    "shared_slots",
+]
 
 
 def insufficient(free: IntVector, request: IntVector, names: Sequence[str]) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.allocators.gang.hints import HINT_PLUGIN
 from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.errors import ManifestError
 from koordcore.framework.node_view import NodeView
@@ -21,7 +20,12 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang import topology_selector
-from koordcore.protocol.hints import DEFAULT_MAX_HINT_NODES, SchedulingHint, parse_scheduling_hint
+from koordcore.protocol.hints import (
+    DEFAULT_MAX_HINT_NODES,
+    HINT_PLUGIN,
+    SchedulingHint,
+    parse_scheduling_hint,
+)
 from koordcore.scheduling.gang_groups import network_tree
 
 __all__ = ["Coscheduling", "Hints"]

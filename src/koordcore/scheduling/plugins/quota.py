@@ -47,6 +47,7 @@ class QuotaPlugin(Plugin):
 
     name = "ElasticQuota"
     arguments = QuotaPolicy
+    refuses_at = 5
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)

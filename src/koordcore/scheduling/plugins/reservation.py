@@ -148,6 +148,7 @@ class ReservationEvaluator(Evaluator):
             and not plugin.args.ignores(name)
         ]
         self._names = set(pod.requests)
+        self._screened = self._ledger.screened(pod)
         number = len(plugin.workspace.layout.names)
         self._chosen = self._lent.chosen
         self._raw: IntVector = np.zeros(number, np.int64)
@@ -360,7 +361,8 @@ class ReservationEvaluator(Evaluator):
         return tuple(Shortfall(text, resolvable=not hopeless) for text, mask in self.reasons(view) if mask[0])
 
     def scores(self, view: NodeView) -> IntVector | None:
-        silent = not (self._lent.matched & self._ledger.open).any() and not self._ledger.in_use
+        matched = (self._lent.matched & self._ledger.open).any()
+        silent = not matched and not self._ledger.used_on(self._screened)
         return None if self._wish.ignored or silent else self._raw[view.rows]
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
@@ -384,6 +386,7 @@ class ReservationPlugin(Plugin):
 
     name = "Reservation"
     arguments = ReservationArgs
+    refuses_at = 1
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
@@ -401,8 +404,13 @@ class ReservationPlugin(Plugin):
         if not self.ledger.states:
             return _Wanted(wish, (), ()) if wish.affinity is not None else None
         matched = self.ledger.matches(pod, wish)
+        screened = self.ledger.screened(pod)
+        if screened is not None and not wish.ignored:
+            there = self.ledger.row[list(matched)].tolist()
+            matched = tuple(one for one, row in zip(matched, there, strict=True) if row < 0 or screened[row])
         acts = is_operating_pod(pod)
-        if not acts and not matched and wish.affinity is None and (wish.ignored or not self.ledger.in_use):
+        idle = not acts and not matched and wish.affinity is None
+        if idle and (wish.ignored or not self.ledger.used_on(screened)):
             return None
         planned = self.plan.get(pod.key)
         return _Wanted(wish, matched, tuple(pod.requests.items()), acts, planned)

@@ -170,6 +170,7 @@ class _NUMAEntry(Plugin):
     """What the exact plugin says under the name NodeNUMAResource."""
 
     name = NUMA
+    refuses_at = 2
 
     def __init__(self, exact: ExactPlugin) -> None:
         super().__init__(exact.workspace, exact.node_args.numa)
@@ -192,6 +193,7 @@ class _DeviceEntry(Plugin):
     """What the exact plugin says under the name DeviceShare."""
 
     name = DEVICES
+    refuses_at = 3
 
     def __init__(self, exact: ExactPlugin) -> None:
         super().__init__(exact.workspace, exact.node_args.devices)

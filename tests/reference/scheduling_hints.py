@@ -1,4 +1,4 @@
-"""Scheduling hints at work: which nodes remain, and which are tried first."""
+"""Scheduling hints as the reference applies them: which nodes remain, and which are tried first."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
-from koordcore.protocol.hints import DEFAULT_MAX_HINT_NODES, SchedulingHint
-
-__all__ = ["HINT_PLUGIN", "HintOutcome", "apply_hint", "merge_node_sets", "preferred_nodes"]
-
-HINT_PLUGIN = "SchedulingHint"
+from koordcore.protocol.hints import DEFAULT_MAX_HINT_NODES, HINT_PLUGIN, SchedulingHint
 
 
 @attrs.frozen(kw_only=True)

