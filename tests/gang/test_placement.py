@@ -92,6 +92,13 @@ def test_a_spine_too_small_is_explained() -> None:
     assert answer.certificate.status is CertificateStatus.INFEASIBLE
 
 
+def test_what_a_node_does_not_take_holds_for_equal_members_too() -> None:
+    """Both nodes offer two slots, and neither takes two."""
+    pair = tree(x=("s", ["a", "b"]))
+    demand = attrs.evolve(uniform(pair, 2, 2), barred=((0, (2,)), (1, (2,))))
+    assert sorted(placed(pair, demand).nodes.values()) == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("size", "rules", "slots", "detail"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import attrs
@@ -12,7 +13,9 @@ from koordcore import (
     ClusterSnapshot,
     Node,
     NodeState,
+    Nominated,
     Pod,
+    PreemptionRules,
     Unschedulable,
     ViolationKind,
     Waiting,
@@ -69,7 +72,7 @@ def placed(snapshot: ClusterSnapshot) -> dict[str, str]:
     return {one.pod.name: one.node for one in result.bound}
 
 
-def cluster(nodes: list[Node], pods: list[Pod], *records: ClusterRecord) -> ClusterSnapshot:
+def cluster(nodes: Sequence[Node | NodeState], pods: list[Pod], *records: ClusterRecord) -> ClusterSnapshot:
     return ClusterSnapshot(nodes=nodes, pending=pods, records=records)
 
 
@@ -329,3 +332,55 @@ def test_a_group_that_lacks_waiting_members_says_how_many() -> None:
     for decision in schedule(snapshot).decisions:
         if isinstance(decision, Unschedulable):
             assert len(decision.message) > len("0/1 nodes are available.")
+
+
+def two_gangs(first: str, second: str) -> list[Pod]:
+    """A gang of two small members and one of two large ones that start together."""
+    both = '["default/a", "default/b"]'
+    return [
+        *members("a", 2, 1000, 2, groups=both, spec=first),
+        *members("b", 2, 2000, 2, groups=both, spec=second),
+    ]
+
+
+BLOCKS = [("n0", "x"), ("n1", "y"), ("n2", "z")]
+
+
+def test_a_layer_of_one_gang_binds_its_own_members() -> None:
+    """Only the large members must share a block; the group as a whole would fit in none."""
+    nodes = [node(name, 4500, block) for name, block in BLOCKS]
+    free = '{"gatherStrategy": []}'
+    got = placed(cluster(nodes, two_gangs(free, MUST), NETWORK))
+    assert len({got["b-0"], got["b-1"]}) == 1
+    assert len(got) == 4
+
+
+def test_a_layer_in_every_spec_binds_the_group() -> None:
+    """Two specs that say the same mean one block for all."""
+    nodes = [node(name, 4500, block) for name, block in BLOCKS]
+    assert placed(cluster(nodes, two_gangs(MUST, MUST), NETWORK)) == {}
+    roomy = [*nodes[:2], node("n2", 6000, "z")]
+    assert set(placed(cluster(roomy, two_gangs(MUST, MUST), NETWORK)).values()) == {"n2"}
+
+
+def test_a_multiple_of_one_gang_counts_its_own_members() -> None:
+    """Pairs of the large gang per block; the small one may split."""
+    pairs = '{"gatherStrategy": [{"layer": "BlockLayer", "strategy": "PreferGather", "podCountMultiple": 2}]}'
+    nodes = [node("n0", 3000, "x"), node("n1", 5000, "y")]
+    got = placed(cluster(nodes, two_gangs('{"gatherStrategy": []}', pairs), NETWORK))
+    assert {got["b-0"], got["b-1"]} == {"n1"}
+
+
+def test_room_is_made_for_a_gang_with_a_layer_of_its_own() -> None:
+    """Cheaper victims in two blocks do not help the members that need one."""
+    low = [Pod(name=f"low-{name}", requests={"cpu": 4500}, priority=-5) for name, _ in BLOCKS]
+    nodes = [
+        NodeState(node(name, 4500, block), (pod.at(name),))
+        for (name, block), pod in zip(BLOCKS, low, strict=True)
+    ]
+    snapshot = cluster(nodes, two_gangs('{"gatherStrategy": []}', MUST), NETWORK)
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    where = {one.pod.name: one.node for one in result.decisions if isinstance(one, Nominated)}
+    assert where["b-0"] == where["b-1"]
+    assert len(result.preemptions[0].victims) == 2

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, Waiting
-from koordcore.model.gangs import Gang, GangMode, MatchPolicy, NetworkTopologySpec, PodGroup
+from koordcore.model.gangs import Gang, GangMode, GatherRule, MatchPolicy, NetworkTopologySpec, PodGroup
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, gang_name, parse_gang_pod
@@ -39,8 +39,13 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
         grown = {pod.key for pod in members[gang_id]} & new
         if grown:
             yield from _check_group(gang, gangs, members, before, new)
+            specs = {name: gangs[name].topology_spec for name in gang.group if name in gangs}
+            together = [pod for name in specs for pod in members.get(name, ())]
+            if any(spec is not None for spec in specs.values()):
+                yield from _check_gather(snapshot, gang.id, _shared(specs), together, new)
             if gang.topology_spec is not None:
-                yield from _check_gather(snapshot, gang.id, gang.topology_spec, members[gang_id], new)
+                own = _unshared(gang.topology_spec, _shared(specs))
+                yield from _check_gather(snapshot, gang.id, own, members[gang_id], new)
         if gang.mode is GangMode.STRICT and {pod.key for pod in members[gang_id]} & held:
             yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
 
@@ -95,6 +100,40 @@ def _check_group(
         if placed < least:
             message = f"{placed} of at least {least} members of {name} have a node"
             yield Violation(ViolationKind.GANG, gang.id, message)
+
+
+def _shared(specs: Mapping[str, NetworkTopologySpec | None]) -> NetworkTopologySpec:
+    """Give the rules that every gang of a group has: they bind all members together."""
+    known = [spec for spec in specs.values() if spec is not None]
+    if len(known) < len(specs):
+        return NetworkTopologySpec()
+    strict = [{rule.layer for rule in spec.gather_strategy if rule.must} for spec in known]
+    counted = [set(spec.multiples.items()) for spec in known]
+    return NetworkTopologySpec(
+        (
+            *(GatherRule(layer, "MustGather") for layer in sorted(set.intersection(*strict))),
+            *(GatherRule(layer, "", number) for layer, number in sorted(set.intersection(*counted))),
+        )
+    )
+
+
+def _unshared(spec: NetworkTopologySpec, shared: NetworkTopologySpec) -> NetworkTopologySpec:
+    """Give what a gang's own spec says beyond that."""
+    strict = {rule.layer for rule in shared.gather_strategy if rule.must}
+    return NetworkTopologySpec(
+        (
+            *(
+                GatherRule(r.layer, "MustGather")
+                for r in spec.gather_strategy
+                if r.must and r.layer not in strict
+            ),
+            *(
+                GatherRule(layer, "", number)
+                for layer, number in spec.multiples.items()
+                if (layer, number) not in shared.multiples.items()
+            ),
+        )
+    )
 
 
 def _check_gather(

@@ -15,6 +15,7 @@ from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
 from koordcore.explain import Explanation, NodeVerdict, explain
+from koordcore.explain.groups import explain_group
 from koordcore.explain.post_filter import failure_event
 from koordcore.explain.schedule_explanation import schedule_explanation
 from koordcore.model.decisions import Shortfall
@@ -68,6 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(_record(explanation) | ({"event": event} if event else {}), indent=2))
     else:
         print_explanation(snapshot, pod, explanation, arguments.nodes)
+        waits = pod.node_name is None and snapshot.pod(pod.key) is not None
+        for line in explain_group(snapshot, pod, policy=policy) if waits else ():
+            print(line)
         if event:
             print(f"Event: {event}")
     return 0 if explanation.best is not None else 1

@@ -14,6 +14,7 @@ from koordcore.cli.node_picture import draw_node
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
 from koordcore.explain.endpoints import endpoint_view
+from koordcore.explain.groups import group_states
 from koordcore.manifests import Loaded
 from koordcore.model.nodes import NodeState
 from koordcore.model.resources import EPHEMERAL_STORAGE, PODS, Resources
@@ -29,6 +30,7 @@ examples:
 """
 _SHAPES_SHOWN: Final = 20
 _PODS_SHOWN: Final = 20
+_GROUPS_SHOWN: Final = 40
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
         show(table)
     if snapshot.pending:
         show(pending_table(snapshot))
+        groups = groups_table(snapshot)
+        if groups.rows:
+            show(groups)
     show(kinds_table(loaded))
     return 0
 
@@ -162,6 +167,36 @@ def pending_table(snapshot: ClusterSnapshot) -> Table:
         ),
         rows=rows,
         note=f"… and {more} more shapes" if more else "",
+    )
+
+
+def groups_table(snapshot: ClusterSnapshot) -> Table:
+    """List the gangs and groups that have members waiting."""
+    states = group_states(snapshot)
+    rows = [
+        (
+            "  " * one.level + one.name,
+            str(one.least),
+            str(one.running),
+            str(one.waiting),
+            one.where,
+            one.stops,
+        )
+        for one in states[:_GROUPS_SHOWN]
+    ]
+    more = len(states) - len(rows)
+    return Table(
+        title="Gangs and groups with waiting members",
+        columns=(
+            Column("GROUP", tone=Tone.NAME),
+            Column("AT LEAST", number=True),
+            Column("RUN", number=True),
+            Column("WAIT", number=True),
+            Column("WITHIN"),
+            Column("STOPPED BY", tone=Tone.DIM),
+        ),
+        rows=rows,
+        note=f"… and {more} more" if more else "",
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from koordcore.manifests.calls import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Call
 from koordcore.manifests.claim_calls import claim_calls
 from koordcore.manifests.encode import format_time
+from koordcore.manifests.group_patches import group_conditions
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Victim, Waiting
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation, ReservationCondition, ReservationPhase
@@ -35,7 +36,8 @@ def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Cal
     the condition ``PodScheduled=False`` with the text of its event.
     Victims are evicted once, however many pods they make room for. Before that they get the condition
     ``DisruptionTarget`` with the reason ``PreemptionByScheduler``, as the stock scheduler sets it, so that
-    whoever reads the cluster next waits for them.
+    whoever reads the cluster next waits for them. Kubernetes' own groups that start, or cannot, get their
+    condition last.
 
     Parameters
     ----------
@@ -55,7 +57,30 @@ def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Cal
             calls += _evictions(result.snapshot, decision, now, evicted)
             calls += _about_reservation(one, decision, now)
             calls += _owners_taken_in(result, one, decision)
+    calls += _about_groups(result, now)
     return tuple(calls)
+
+
+def _about_groups(result: ScheduleResult, now: datetime | None) -> Iterator[Call]:
+    """Groups that started or failed say so."""
+    time = {} if now is None else {"lastTransitionTime": format_time(now)}
+    for group, condition in group_conditions(result):
+        written = {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "observedGeneration": condition.observed_generation,
+            **time,
+        }
+        yield Call(
+            verb="patch",
+            pod=PodKey(group.namespace, group.name),
+            subresource="status",
+            content_type=STRATEGIC_MERGE_PATCH,
+            body={"status": {"conditions": [written]}},
+            pod_group=group.api_version,
+        )
 
 
 def _calls(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -30,6 +30,7 @@ __all__ = [
     "PodGroupPhase",
     "PodGroupStatus",
     "gang_group_id",
+    "split_specs",
 ]
 
 DEFAULT_TIMEOUT: Final = 600 * SECOND
@@ -113,6 +114,11 @@ class NetworkTopologySpec:
             if rule.pod_count_multiple > 1
         )
 
+    def rule(self, layer: str) -> GatherRule | None:
+        """Give the rule for a layer: of several a strict one, else the first."""
+        found = [rule for rule in self.gather_strategy if rule.layer == layer]
+        return next((rule for rule in found if rule.must), found[0] if found else None)
+
     def must_layer(self, layers: Sequence[str]) -> str:
         """Deepest layer that has a MustGather rule, empty when there is none.
 
@@ -127,6 +133,70 @@ class NetworkTopologySpec:
         """Declared layers with a PreferGather rule, in the order given, each once."""
         wanted = (rule.layer for rule in self.gather_strategy if not rule.must and rule.layer in layers)
         return tuple(dict.fromkeys(wanted))
+
+
+def split_specs(
+    specs: Mapping[str, NetworkTopologySpec | None],
+) -> tuple[NetworkTopologySpec | None, immutabledict[str, NetworkTopologySpec]]:
+    """Tell what binds a gang group as a whole from what binds single gangs of it (ruling 30).
+
+    A layer that stands in every spec binds all members together, as strictly as the mildest of the specs has
+    it; any other layer binds the members of the gangs that name it. A wish of a single gang comes after those
+    that all have.
+
+    Parameters
+    ----------
+    specs
+        The wish of every gang by id; ``None`` for one without any.
+
+    Returns
+    -------
+    spec
+        Of the group; ``None`` where no gang has one.
+    own
+        What binds single gangs beside it, by id.
+    """
+    known = {name: spec for name, spec in sorted(specs.items()) if spec is not None}
+    if not known:
+        return None, immutabledict()
+    if len(known) == len(specs) == 1:
+        return next(iter(known.values())), immutabledict()
+    layers = list(dict.fromkeys(rule.layer for spec in known.values() for rule in spec.gather_strategy))
+    everywhere = [
+        layer for layer in layers if all(spec is not None and spec.rule(layer) for spec in specs.values())
+    ]
+    common: list[GatherRule] = []
+    for layer in everywhere:
+        rules = [rule for spec in known.values() if (rule := spec.rule(layer)) is not None]
+        strategy = (
+            GatherStrategy.MUST_GATHER if all(rule.must for rule in rules) else GatherStrategy.PREFER_GATHER
+        )
+        multiples = {spec.multiples.get(layer, 1) for spec in known.values()}
+        common.append(GatherRule(layer, strategy, multiples.pop() if len(multiples) == 1 else 0))
+    wished = [layer for layer in layers if layer not in everywhere]
+    whole = NetworkTopologySpec(
+        (
+            *common,
+            *(
+                GatherRule(layer)
+                for layer in wished
+                if not any((rule := spec.rule(layer)) is not None and rule.must for spec in known.values())
+            ),
+        )
+    )
+    own = {}
+    for name, spec in known.items():
+        left = []
+        for rule in spec.gather_strategy:
+            shared = whole.rule(rule.layer)
+            must = rule.must and not (shared is not None and shared.must)
+            multiple = 0 if rule.layer in whole.multiples else spec.multiples.get(rule.layer, 0)
+            if must or multiple > 1:
+                kind = GatherStrategy.MUST_GATHER if must else GatherStrategy.PREFER_GATHER
+                left.append(GatherRule(rule.layer, kind, multiple))
+        if left:
+            own[name] = NetworkTopologySpec(tuple(left))
+    return whole, immutabledict(own)
 
 
 def gang_group_id(group: Sequence[str]) -> str:

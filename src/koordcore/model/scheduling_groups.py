@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.pods import PreemptionPolicy
+from koordcore.model.pods import Pod, PreemptionPolicy
 
 __all__ = [
     "CompositePodGroup",
@@ -22,6 +22,7 @@ __all__ = [
     "SchedulingPodGroup",
     "SchedulingWorkload",
     "WorkloadRef",
+    "leaf_id",
 ]
 
 NO_MINIMUMS: Final[immutabledict[str, int | None]] = immutabledict()
@@ -101,6 +102,16 @@ class SchedulingPodGroup:
     claims: tuple[GroupClaim, ...] = ()
     conditions: tuple[GroupCondition, ...] = ()
 
+    @property
+    def id(self) -> str:
+        """Tell it from groups of other kinds and namespaces."""
+        return f"podgroup:{self.namespace}/{self.name}"
+
+    @property
+    def parent_id(self) -> str:
+        """Id of the group above; empty for none."""
+        return f"compositepodgroup:{self.namespace}/{self.parent}" if self.parent else ""
+
 
 @attrs.frozen(kw_only=True)
 class CompositePodGroup:
@@ -128,6 +139,16 @@ class CompositePodGroup:
     preemption_policy: PreemptionPolicy | None = None
     conditions: tuple[GroupCondition, ...] = ()
 
+    @property
+    def id(self) -> str:
+        """Tell it from groups of other kinds and namespaces."""
+        return f"compositepodgroup:{self.namespace}/{self.name}"
+
+    @property
+    def parent_id(self) -> str:
+        """Id of the group above; empty for none."""
+        return f"compositepodgroup:{self.namespace}/{self.parent}" if self.parent else ""
+
 
 @attrs.frozen(kw_only=True)
 class SchedulingWorkload:
@@ -148,3 +169,12 @@ class SchedulingWorkload:
     uid: str = ""
     pod_groups: immutabledict[str, int | None] = NO_MINIMUMS
     templates: tuple[str, ...] = ()
+
+
+def leaf_id(pod: Pod) -> str:
+    """Give the id of the group that a pod names; the pod must name one."""
+    group = pod.scheduling_group
+    assert group is not None, f"{pod.key} names no group"
+    if group.workload:
+        return f"workload:{pod.namespace}/{group.workload}/{group.pod_group}/{group.replica}"
+    return f"podgroup:{pod.namespace}/{group.pod_group}"

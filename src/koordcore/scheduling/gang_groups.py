@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain
 from typing import Final
 
@@ -12,7 +13,7 @@ from immutabledict import immutabledict
 
 from koordcore.allocators.gang.cycle import before_pre_filter, permit
 from koordcore.allocators.gang.events import add_pod, add_pod_group, post_bind
-from koordcore.allocators.gang.group_table import GroupTable, group_table, leaf_id
+from koordcore.allocators.gang.group_table import GroupTable, group_table
 from koordcore.allocators.gang.members import running_members
 from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt
 from koordcore.errors import ManifestError
@@ -24,9 +25,11 @@ from koordcore.model.gangs import (
     MatchPolicy,
     NetworkTopologySpec,
     PodGroup,
+    split_specs,
 )
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.scheduling_groups import leaf_id
 from koordcore.protocol.gang import (
     WAITS_AT_PERMIT,
     gang_from_pod_group,
@@ -163,7 +166,7 @@ class GroupTree:
         return tuple(dict.fromkeys(key for key in (self.key, *below) if key))
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Job:
     """Pods that are decided together: the members of a gang group that are asked about.
 
@@ -218,11 +221,19 @@ class Job:
         """All members that wait, gang after gang."""
         return tuple(chain.from_iterable(self.members.values()))
 
+    @cached_property
+    def _specs(self) -> tuple[NetworkTopologySpec | None, Mapping[str, NetworkTopologySpec]]:
+        return split_specs({name: gang.topology_spec for name, gang in self.gangs.items()})
+
     @property
     def spec(self) -> NetworkTopologySpec | None:
-        """The wish for gathering of the first gang that has one."""
-        specs = (self.gangs[name].topology_spec for name in sorted(self.gangs))
-        return next((spec for spec in specs if spec is not None), None)
+        """The wish for gathering of the group as a whole."""
+        return self._specs[0]
+
+    @property
+    def own_specs(self) -> Mapping[str, NetworkTopologySpec]:
+        """What binds the members of single gangs beside it, by id."""
+        return self._specs[1]
 
     @property
     def strict(self) -> bool:

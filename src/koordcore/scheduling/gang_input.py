@@ -6,10 +6,10 @@ be; a node that takes fewer members than it offered is named, so that whoever pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, permutations
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -99,15 +99,14 @@ def demand_of(
             name=name,
             members=tuple(Member(str(pod.key), outline.shape_of[str(pod.key)], rank_of(pod)) for pod in pods),
             min_available=job.least(name),
+            **_own_rules(job, name, tree),
         )
         for name, pods in job.members.items()
     )
     requests = [_amounts(workspace, scheduling_class) for scheduling_class in outline.classes]
     bound = np.zeros(len(tree.nodes), np.int64)
     for nodes in job.bound.values():
-        for node in nodes:
-            if node in tree.node_index:
-                bound[tree.node_index[node]] += 1
+        bound += _per_node(tree, nodes)
     free = _free(workspace, outline)
     for slots, request in zip(offers, requests, strict=True):
         # A policy may leave amounts out of account.
@@ -125,6 +124,26 @@ def demand_of(
         resources=tuple(workspace.layout.resources),
         barred=tuple((one.node, one.counts) for one in barred),
     )
+
+
+def _per_node(tree: NetworkTopology, nodes: Iterable[str]) -> IntVector:
+    counts = np.zeros(len(tree.nodes), np.int64)
+    for node in nodes:
+        if node in tree.node_index:
+            counts[tree.node_index[node]] += 1
+    return counts
+
+
+def _own_rules(job: Job, gang: str, tree: NetworkTopology) -> dict[str, Any]:
+    """Give what binds the members of one gang beside the wish of its group."""
+    spec = job.own_specs.get(gang)
+    if spec is None:
+        return {}
+    return {
+        "must_layer": spec.must_layer(tree.layers),
+        "multiples": spec.multiples,
+        "bound": _per_node(tree, job.bound[gang]),
+    }
 
 
 def _amounts(workspace: Workspace, scheduling_class: SchedulingClass) -> IntVector:

@@ -27,13 +27,14 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import JobPlan, JointPlan, PodDecision, Unschedulable
-from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.gangs import GatherRule, GatherStrategy, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.gang import place_job
 from koordcore.scheduling.gang_groups import Job, network_tree
 from koordcore.scheduling.gang_input import Barred, Outline, bind_plan, demand_of, offers_of, outline_of
 from koordcore.scheduling.group_plans import flat_tree
 from koordcore.scheduling.outcomes import finish, marked
+from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
 __all__ = ["JointTurns"]
 
@@ -69,6 +70,7 @@ class JointTurns:
         self.plans: list[JointPlan] = []
         tree = workspace.snapshot.once(network_tree)
         self._tree = flat_tree(workspace) if tree is None else tree
+        self._trees = {"": self._tree}
         self._whole = len(self._tree.nodes) == len(workspace.layout.names)
 
     def turns(self, queue: Iterable[Pod | Job]) -> Iterator[Pod | Job]:
@@ -76,7 +78,8 @@ class JointTurns:
         run: list[Job] = []
         for turn in queue:
             if isinstance(turn, Job) and (self._joins(turn) or self._takes_nothing(turn)):
-                if self._evicting and run and _priority(run[-1]) != _priority(turn):
+                parted = self._evicting and run and _priority(run[-1]) != _priority(turn)
+                if parted or (run and self._joins(turn) and _key(run[-1]) != _key(turn)):
                     yield from self._planned(run)
                     run = []
                 run.append(turn)
@@ -98,7 +101,8 @@ class JointTurns:
         return (
             not self._takes_nothing(job)
             and job.strict
-            and (job.tree is None or not (job.tree.children or job.tree.key))
+            and (job.tree is None or not job.tree.children)
+            and not (_key(job) and any(job.bound.values()))
             and (job.spec is not None or self._whole)
             and sum(job.least(name) for name in job.members) > 0
             and not any(pod.nominated_node for pod in job.pods)
@@ -107,11 +111,20 @@ class JointTurns:
     def _planned(self, run: Sequence[Job]) -> Iterator[Job]:
         jobs = [job for job in run if self._joins(job)]
         if len(jobs) > 1:
+            self._tree = self._tree_for(_key(jobs[0]))
             members = [pod for job in jobs for pod in job.pods]
             least = min(members, key=lambda pod: (pod.priority, pod.key))
             with self._plugins.nominated.assumed(least, besides={pod.key for pod in members}):
                 self._plan(jobs)
         yield from run
+
+    def _tree_for(self, key: str) -> NetworkTopology:
+        """Give the network, or the domains of the label that the groups of a run need one of."""
+        if key not in self._trees:
+            states = self._workspace.snapshot.nodes
+            layers = [LayerSpec(key, (key,)), LayerSpec(NODE_LAYER, (), key)]
+            self._trees[key] = build_tree(layers, {one.name: one.node.labels for one in states})
+        return self._trees[key]
 
     def _plan(self, jobs: Sequence[Job]) -> None:
         """Plan and bind; leave everything as it was where that does not work out."""
@@ -123,6 +136,9 @@ class JointTurns:
             if len(jobs) < 2 or isinstance(outline, Unschedulable):
                 return
             offers = _cut(outline, cut)
+            if _key(jobs[0]):
+                # Nodes without the label are in no domain that a group could be in.
+                offers[:, self._tree.virtual[self._tree.parent[self._tree.first_node :]]] = 0
             gangs = self._gangs(jobs, outline, offers)
             plan = plan_queue(self._tree, gangs, limits=self._limits, gathering=_GATHERING)
             mark = self._workspace.checkpoint()
@@ -171,7 +187,7 @@ class JointTurns:
         return [
             QueuedGang(
                 name=job.name,
-                demand=demand_of(self._workspace, job, job.spec or _ANYWHERE, self._tree, outline, offers),
+                demand=demand_of(self._workspace, job, _spec(job), self._tree, outline, offers),
                 priority=_priority(job),
             )
             for job in jobs
@@ -228,6 +244,18 @@ class JointTurns:
                 certificate=certificate,
             )
         )
+
+
+def _key(job: Job) -> str:
+    """Give the label of which a group of Kubernetes needs one value; empty for none."""
+    return "" if job.tree is None else job.tree.key
+
+
+def _spec(job: Job) -> NetworkTopologySpec:
+    key = _key(job)
+    if key:
+        return NetworkTopologySpec((GatherRule(key, GatherStrategy.MUST_GATHER),))
+    return job.spec or _ANYWHERE
 
 
 def _priority(job: Job) -> int:

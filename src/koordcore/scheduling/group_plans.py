@@ -14,18 +14,17 @@ from typing import Final
 
 import attrs
 import numpy as np
-from immutabledict import immutabledict
 
 from koordcore._arrays import IntMatrix, IntVector
 from koordcore.allocators.gang.demand import GangDemand, Unit
 from koordcore.framework.plugin_set import PluginSet
-from koordcore.framework.workspace import REQUESTED, Workspace
+from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import Bound, PodDecision, Unschedulable
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.resources import CPU, MEMORY
 from koordcore.preemption.problem import Domains
+from koordcore.scheduling.domain_choice import DomainChoice
 from koordcore.scheduling.gang_groups import GroupTree, Job
 from koordcore.scheduling.gang_input import Barred, Outline, demand_of, offers_of, outline_of
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
@@ -38,7 +37,7 @@ from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, b
 __all__ = ["Groups", "flat_tree", "place_groups"]
 
 _ANYWHERE: Final = NetworkTopologySpec()
-NOTHING: Final[immutabledict[str, int]] = immutabledict()
+_IMPOSSIBLE: Final = Certificate(CertificateStatus.INFEASIBLE)
 
 
 def place_groups(
@@ -103,12 +102,23 @@ class Groups:
 
     def preferred_domains(self) -> Domains:
         """Give the domains of the topmost label that may do, the one that would be taken first first."""
-        known = self._domains(self.tree.key)
-        order = [] if isinstance(self._outline, Unschedulable) else self._order(known)
-        rank = np.full(len(known.names) + 1, -1, dtype=np.int64)
-        for position, (_, number) in enumerate(order):
-            rank[number] = position
-        return Domains(rank[known.home], len(order))
+        if isinstance(self._outline, Unschedulable):
+            return Domains(np.full(len(self.workspace.layout.names), -1, dtype=np.int64), 0)
+        return self._choice.preferred()
+
+    @cached_property
+    def _choice(self) -> DomainChoice:
+        """The domains of the topmost label."""
+        assert isinstance(self._outline, Outline)
+        return DomainChoice(
+            workspace=self.workspace,
+            domains=self._domains(self.tree.key),
+            outline=self._outline,
+            offers=self._offers,
+            sizes=self._sizes,
+            least=self._least,
+            fixed=self._fixed(self.tree),
+        )
 
     def domains_of(self, group: GroupTree) -> Domains:
         """Give the domains of a group's label; only that of its running members where there are any."""
@@ -237,9 +247,12 @@ class Groups:
                 self._written(found.bound, found) if isinstance(found, Planned) else self._refused({}, found)
             )
         domains = self._domains(self.tree.key)
-        order = self._order(domains)
-        if not order:
+        order = self._choice.order()
+        if not domains.names:
             return self._refused({}, Failed("no feasible placements found"))
+        if not order:
+            failed = Failed(detail=self._choice.nearest(), certificate=_IMPOSSIBLE)
+            return self._refused({}, failed, len(domains.names))
         best: tuple[tuple[int, int, int], Planned, int] | None = None
         first: Failed | None = None
         proven = True
@@ -255,7 +268,7 @@ class Groups:
             groups, members = self._count(found.bound)
             if best is None and (members == len(self.job.pods) or (self._simple and members == most)):
                 return self._written(found.bound, found, domains.names[number], proven=proven)
-            value = (groups, members, int(self._fullest(domains, ())[number]))
+            value = (groups, members, int(self._choice.fullest()[number]))
             self.workspace.rollback(mark)
             if best is None or value > best[0]:
                 best = (value, found, number)
@@ -299,48 +312,10 @@ class Groups:
         shapes = [self._outline.shape_of[str(pod.key)] for pod in self.job.pods]
         return np.bincount(shapes, minlength=len(self._outline.classes)).astype(np.int64)
 
-    def _order(self, domains: KeyDomains) -> list[tuple[int, int]]:
-        """List the domains that may do, most promising first: members at most, and the domain's number."""
-        assert isinstance(self._outline, Outline)
-        per_shape = [
-            np.minimum(domains.sums(row), size)
-            for row, size in zip(self._offers, self._sizes.tolist(), strict=True)
-        ]
-        most = np.sum(per_shape, axis=0)
-        full = self._fullest(domains, per_shape)
-        fixed = self._fixed(self.tree)
-        listed = [
-            (-int(most[number]), -int(full[number]), number)
-            for number in np.flatnonzero(most >= self._least).tolist()
-            if fixed in (-1, number)
-        ]
-        return [(-members, number) for members, _, number in sorted(listed)]
-
     @property
     def _least(self) -> int:
         """Fewest members that have to be placed."""
         return max(1, _fewest(self.tree, self.job))
-
-    def _fullest(self, domains: KeyDomains, placed: Sequence[IntVector]) -> IntVector:
-        """Score every domain by how full it is, 0..100, as upstream does: cpu and memory, whatever is there.
-
-        ``placed`` has the members of each shape that come to every domain.
-        """
-        assert isinstance(self._outline, Outline)
-        layout, parts = self.workspace.layout, []
-        for name in (CPU, MEMORY):
-            row = layout.index.get(name)
-            if row is None:
-                continue
-            whole = domains.sums(layout.allocatable[row])
-            used = domains.sums(self.workspace.amounts[REQUESTED, row])
-            for number, one in zip(placed, self._outline.classes, strict=bool(placed)):
-                used = used + number * one.pod.requests.get(name, 0)
-            parts.append((whole, used))
-        counted = np.sum([whole > 0 for whole, _ in parts], axis=0)
-        score = np.sum([100 * used / np.maximum(1, whole) * (whole > 0) for whole, used in parts], axis=0)
-        full: IntVector = (score / np.maximum(1, counted)).astype(np.int64)
-        return full
 
     def _within(self, rows: IntVector, tree: NetworkTopology) -> Planned | Failed:
         """Plan and bind on some of the nodes, given by row in the order of a tree without layers."""
@@ -438,7 +413,7 @@ class Groups:
         detail = "" if failed is None else failed.detail
         certificate: Certificate | None = None if failed is None else failed.certificate
         if certificate is None and self._simple and not self.tree.key:
-            certificate = Certificate(CertificateStatus.INFEASIBLE)
+            certificate = _IMPOSSIBLE
         return listed, attrs.evolve(plan, detail=detail, certificate=certificate, least=self._least)
 
 

@@ -7,16 +7,17 @@ sought, in whichever domain: placement and victims are one question.
 from __future__ import annotations
 
 import attrs
+import numpy as np
 
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound
-from koordcore.preemption.problem import PreemptionProblem
+from koordcore.preemption.problem import Domains, PreemptionProblem
 from koordcore.scheduling.gang_groups import GroupTree, Job
 from koordcore.scheduling.group_plans import Groups
 
-__all__ = ["aim"]
+__all__ = ["aim", "with_own_layers"]
 
 
 def aim(
@@ -44,6 +45,25 @@ def aim(
         if group.key
     )
     return attrs.evolve(problem, roles=roles, homes=homes, gathers=gathers)
+
+
+def with_own_layers(job: Job, problem: PreemptionProblem) -> PreemptionProblem:
+    """Hold the members of single gangs together that want a layer of the network for themselves."""
+    tree = problem.tree
+    if tree is None or not job.own_specs:
+        return problem
+    gathers = []
+    for number, role in enumerate(problem.roles):
+        layer = job.own_specs[role.name].must_layer(tree.layers) if role.name in job.own_specs else ""
+        depth = tree.depth_of(layer) if layer else 0
+        if layer and depth is not None:
+            inside = problem.place >= 0
+            home = tree.ancestors[depth][np.maximum(problem.place, 0)] - tree.layer_start[depth]
+            held = {home[row] for row, name in enumerate(problem.nodes) if name in job.bound[role.name]}
+            allowed = inside & (np.isin(home, list(held)) if held else True)
+            domains = Domains(np.where(allowed, home, -1), len(tree.domains_at(depth)))
+            gathers.append((frozenset({number}), domains))
+    return attrs.evolve(problem, gathers=tuple(gathers))
 
 
 def _below(tree: GroupTree) -> list[GroupTree]:

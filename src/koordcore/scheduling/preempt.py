@@ -122,7 +122,7 @@ class Preemptor:
                 return found
             trigger = min(job.pods, key=lambda pod: (pod.priority, pod.key))
             identified = identify_job(trigger, group=tuple(job.members), pending=job.pods, minimums=least)
-            found += self._preempt(identified, job.spec, bound) or ()
+            found += self._preempt(identified, job.spec, bound, _own_layers(job)) or ()
         if self._rules.members is not Members.EACH:
             return found
         for gang, pods in job.members.items():
@@ -351,6 +351,15 @@ class Preemptor:
         for claim in self._claims:
             for pod in claim.members:
                 forget_nominated(self._workspace, self._plugins, pod)
+
+
+def _own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionProblem] | None:
+    """Give what has to be said of a job's problem where single gangs have wishes of their own."""
+    if not job.own_specs:
+        return None
+    from koordcore.scheduling.group_preemption import with_own_layers
+
+    return lambda problem, _: with_own_layers(job, problem)
 
 
 def _started(job: Job, there: Mapping[PodKey, str]) -> bool:

@@ -9,10 +9,12 @@ from typing import Any
 import attrs
 
 from koordcore import ClusterSnapshot, Policy, PreemptionRules, schedule, verify
-from koordcore.allocators.gang.group_table import group_table, leaf_id
+from koordcore.allocators.gang.group_table import group_table
 from koordcore.manifests import snapshot_from_objects
+from koordcore.manifests.group_patches import group_conditions
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.pods import Pod
+from koordcore.model.scheduling_groups import leaf_id
 from tests.conformance import Case, Verdict, subject
 
 _CYCLES = 12
@@ -26,6 +28,7 @@ class Settled:
     victims: list[Pod]
     texts: dict[str, str]
     broken: list[str]
+    conditions: dict[str, dict[str, str]] = attrs.Factory(dict)
 
 
 def settle(snapshot: ClusterSnapshot, policy: Policy) -> Settled:
@@ -34,6 +37,9 @@ def settle(snapshot: ClusterSnapshot, policy: Policy) -> Settled:
     for _ in range(_CYCLES):
         result = schedule(done.snapshot, policy=policy, preempt=PreemptionRules())
         done.broken += [f"{one.kind} {one.subject}: {one.message}" for one in verify(done.snapshot, result)]
+        for group, condition in group_conditions(result):
+            told = {condition.type: condition.status, "reason": condition.reason}
+            done.conditions[group.name] = told
         for decision in result.decisions:
             message = getattr(decision, "message", "") or getattr(decision, "reason", "")
             done.texts[decision.pod.name] = message
@@ -86,6 +92,9 @@ class Judge:
         self._domains()
         self._victims()
         self._refused()
+        for name, wanted in self.expect.get("groups", {}).items():
+            if self.end.conditions.get(name) != wanted:
+                self.wrong.append(f"{name} has {self.end.conditions.get(name)}, not {wanted}")
         told = [
             *self.wrong,
             f"victims: {sorted(pod.name for pod in self.end.victims)}",

@@ -97,7 +97,8 @@ class CellMaker:
         """Add the cells, in the order of their domains."""
         tree, leaf = self.tree, len(self.tree.layers)
         multiple = max(objective.multiples[-1] for objective in self.objectives)
-        node_roles = any(role.must_layer == NODE_LAYER for o in self.objectives for role in o.demand.roles)
+        roles = [role for objective in self.objectives for role in objective.demand.roles]
+        node_roles = any(NODE_LAYER in (role.must_layer, *role.multiples) for role in roles)
         node_must = any(objective.must_depth == leaf for objective in self.objectives)
         several = multiple > 1 and len(self.objectives) > 1
         kinds = None if node_roles or node_must or several else self._node_kinds(multiple)

@@ -133,5 +133,8 @@ def _home_broken(
 
 
 def _role_gather(tree: NetworkTopology, role: Role, placed: list[str]) -> list[str]:
-    found = gathering_violations(tree, placed, must_layer=role.must_layer)
+    bound = [tree.nodes[row] for row in np.flatnonzero(role.bound) for _ in range(int(role.bound[row]))]
+    found = gathering_violations(
+        tree, placed, must_layer=role.must_layer, multiples=role.multiples, bound=bound
+    )
     return [f"{role.name}: {text}" for text in found]

@@ -102,6 +102,11 @@ class Role:
         whatever the layers are. Empty for anywhere.
     fixed
         Domain of ``home`` that running members are in; -1 for none.
+    multiples
+        Members of the role per domain come in multiples of so many, by layer.
+    bound
+        Running members of the role per node, shape (nodes,); they count for ``must_layer`` and
+        ``multiples``. Empty for none.
     """
 
     name: str
@@ -112,6 +117,8 @@ class Role:
     started: bool = False
     home: IntVector = attrs.field(factory=_no_count, eq=False)
     fixed: int = -1
+    multiples: immutabledict[str, int] = NO_DOMAINS
+    bound: IntVector = attrs.field(factory=_no_count, eq=False)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -256,7 +263,10 @@ class GangDemand:
         """Which roles have a wish of their own, so that their members are told from those of others."""
         return tuple(
             bool(
-                role.must_layer or len(role.home) or any(len(self.units[u].home) for u in self.above(number))
+                role.must_layer
+                or role.multiples
+                or len(role.home)
+                or any(len(self.units[unit].home) for unit in self.above(number))
             )
             for number, role in enumerate(self.roles)
         )
@@ -271,6 +281,7 @@ class GangDemand:
         for number, role in enumerate(self.roles):
             whole = role.must_layer and role.members and role.min_available >= len(role.members)
             alone = not len(role.home) and not any(len(self.units[unit].home) for unit in self.above(number))
+            alone = alone and not role.multiples and not role.bound.any()
             shapes = tuple(sorted(member.shape for member in role.members))
             kind = (role.must_layer, role.unit, shapes) if whole and alone and not role.started else number
             found.append(first.setdefault(kind, number))

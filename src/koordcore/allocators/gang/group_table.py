@@ -22,10 +22,11 @@ from koordcore.model.scheduling_groups import (
     DisruptionMode,
     SchedulingPodGroup,
     SchedulingWorkload,
+    leaf_id,
 )
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["GroupNode", "GroupTable", "group_table", "leaf_id"]
+__all__ = ["GroupNode", "GroupTable", "group_table"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NOBODY: Final[immutabledict[str, tuple[Pod, ...]]] = immutabledict()
@@ -68,15 +69,6 @@ class GroupNode:
     priority: int | None = 0
     preemption_policy: PreemptionPolicy | None = None
     created: datetime = _EPOCH
-
-
-def leaf_id(pod: Pod) -> str:
-    """Give the id of the group that a pod names; the pod must name one."""
-    group = pod.scheduling_group
-    assert group is not None, f"{pod.key} names no group"
-    if group.workload:
-        return f"workload:{pod.namespace}/{group.workload}/{group.pod_group}/{group.replica}"
-    return f"podgroup:{pod.namespace}/{group.pod_group}"
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -135,7 +127,7 @@ class GroupTable:
             names = " -> ".join(node.name for node in above)
             return f"failed to build hierarchy snapshot: parents form a cycle: {names}"
         if above[-1].parent:
-            name = above[-1].parent.partition("/")[2]
+            name = above[-1].parent.rpartition("/")[2]
             return f'failed to build hierarchy snapshot: composite pod group "{name}" not found'
         return ""
 
@@ -269,15 +261,14 @@ def _nodes(snapshot: ClusterSnapshot) -> Iterator[tuple[str, GroupNode]]:
     for group in groups:
         leaf = isinstance(group, SchedulingPodGroup)
         least = group.min_count if isinstance(group, SchedulingPodGroup) else group.min_groups
-        kind = "podgroup" if leaf else "compositepodgroup"
         node = GroupNode(
-            id=f"{kind}:{group.namespace}/{group.name}",
+            id=group.id,
             name=group.name,
             least=least or 1,
             gang=least is not None,
             leaf=leaf,
             key=next(iter(group.topology_keys), ""),
-            parent=f"compositepodgroup:{group.namespace}/{group.parent}" if group.parent else "",
+            parent=group.parent_id,
             disruption=group.disruption,
             priority=priority(group),
             preemption_policy=group.preemption_policy,

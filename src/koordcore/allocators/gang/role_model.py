@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from koordcore._cpsat import Program
 from koordcore._cpsat import Terms as Linear
 from koordcore.allocators.gang.cells import Cell, MemberClass
@@ -58,6 +60,7 @@ class RoleModel:
         self.active: dict[int, int] = {}
         self.herds: dict[int, int] = {}
         self._chosen: list[tuple[int, list[int]]] = []
+        self._times: list[tuple[int, list[int], int, int]] = []
         self._counted: list[tuple[int, int, list[int]]] = []
         self._here: dict[int, list[int]] = {}
         self._success: list[int | None] = []
@@ -69,6 +72,7 @@ class RoleModel:
         self._in_units()
         self._sums()
         self._gathering()
+        self._multiples()
 
     @property
     def started(self) -> Linear:
@@ -228,6 +232,8 @@ class RoleModel:
             elif depth and number not in self.herds:
                 start = tree.layer_start[depth]
                 homes = [tree.path(cell.domain)[depth - 1] - start for cell in self._cells]
+                held = self._held(number, depth)
+                homes = [home if not held or home + start in held else -1 for home in homes]
                 self._one_home(kinds, homes, -1)
             if len(role.home):
                 self._one_home(
@@ -240,6 +246,35 @@ class RoleModel:
                 self._one_home(
                     kinds, [int(unit.home[_node(cell, first)]) for cell in self._cells], unit.fixed
                 )
+
+    def _held(self, number: int, depth: int) -> set[int]:
+        """Give the domains of a depth with running members of a role."""
+        bound = self._demand.roles[number].bound
+        return set(self._tree.ancestors[depth][np.flatnonzero(bound)].tolist()) if len(bound) else set()
+
+    def _multiples(self) -> None:
+        """Members of a role per domain come in multiples, running ones included."""
+        program, tree = self._program, self._tree
+        for number, role in enumerate(self._demand.roles):
+            kinds = [index for index, c in self._kinds if c.role == number]
+            for layer, multiple in role.multiples.items():
+                depth = tree.depth_of(layer)
+                if depth is None or multiple <= 1:
+                    continue
+                bound = tree.sum_up(role.bound) if len(role.bound) else np.zeros(len(tree), dtype=np.int64)
+                inside: dict[int, list[tuple[int, int]]] = {}
+                for cell in self._cells:
+                    domain = (0, *tree.path(cell.domain))[depth]
+                    inside.setdefault(domain, []).extend(
+                        (cell.counts[index], 1) for index in kinds if cell.counts[index] >= 0
+                    )
+                for domain in tree.domains_at(depth):
+                    terms, before = inside.get(domain, []), int(bound[domain])
+                    if not terms and before % multiple == 0:
+                        continue
+                    times = program.integer(0, (program.span(terms)[1] + before) // multiple)
+                    program.require([*terms, (times, -multiple)], equal=-before)
+                    self._times.append((times, [variable for variable, _ in terms], before, multiple))
 
     def _one_home(self, kinds: Sequence[int], homes: Sequence[int], fixed: int) -> None:
         program = self._program
@@ -289,6 +324,8 @@ class RoleModel:
                 values[switch] = int(done >= unit.least)
         for choice, variables in self._chosen:
             values[choice] = int(any(values[variable] for variable in variables))
+        for times, variables, before, multiple in self._times:
+            values[times] = (sum(values[variable] for variable in variables) + before) // multiple
 
 
 def _node(cell: Cell, first: int) -> int:

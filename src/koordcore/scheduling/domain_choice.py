@@ -1,0 +1,103 @@
+"""Which domain of a label a group of Kubernetes would take: the one that holds most, then the fullest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import IntMatrix, IntVector
+from koordcore.framework.workspace import REQUESTED, Workspace
+from koordcore.model.resources import CPU, MEMORY
+from koordcore.preemption.problem import Domains
+from koordcore.scheduling.gang_input import Outline
+from koordcore.scheduling.key_domains import KeyDomains
+
+__all__ = ["DomainChoice"]
+
+
+@attrs.frozen(eq=False, kw_only=True, slots=False)
+class DomainChoice:
+    """The domains of one label as the members of a group see them.
+
+    Parameters
+    ----------
+    workspace
+        The state of the call.
+    domains
+        The label's.
+    outline, offers
+        The members over all nodes, and how many of each shape every node takes, shape (shapes, nodes).
+    sizes
+        Members of each shape.
+    least
+        Fewest members that have to be placed.
+    fixed
+        Domain of the running members, -1 for none.
+    """
+
+    workspace: Workspace
+    domains: KeyDomains
+    outline: Outline
+    offers: IntMatrix
+    sizes: IntVector
+    least: int
+    fixed: int
+
+    @cached_property
+    def _per_shape(self) -> list[IntVector]:
+        """Members of each shape that every domain takes at most."""
+        sizes = self.sizes.tolist()
+        return [
+            np.minimum(self.domains.sums(row), size) for row, size in zip(self.offers, sizes, strict=True)
+        ]
+
+    def order(self) -> list[tuple[int, int]]:
+        """List the domains that may do, most promising first: members at most, and the domain's number."""
+        most = np.sum(self._per_shape, axis=0)
+        full = self.fullest(self._per_shape)
+        listed = [
+            (-int(most[number]), -int(full[number]), number)
+            for number in np.flatnonzero(most >= self.least).tolist()
+            if self.fixed in (-1, number)
+        ]
+        return [(-members, number) for members, _, number in sorted(listed)]
+
+    def preferred(self) -> Domains:
+        """Give the domains that may do, the one that would be taken first first."""
+        order = self.order()
+        rank = np.full(len(self.domains.names) + 1, -1, dtype=np.int64)
+        for position, (_, number) in enumerate(order):
+            rank[number] = position
+        return Domains(rank[self.domains.home], len(order))
+
+    def nearest(self) -> str:
+        """Say what the domain lacks that comes nearest to what is needed."""
+        most = np.sum(self._per_shape, axis=0)
+        best = int(most.argmax()) if self.fixed < 0 else self.fixed
+        which = "the best" if self.fixed < 0 else "the running members'"
+        name = self.domains.names[best]
+        has = f"{which} {self.domains.key}, {name}, has {most[best]} of {self.least} slots"
+        return f"{has}; {self.least - int(most[best])} more would do"
+
+    def fullest(self, placed: Sequence[IntVector] = ()) -> IntVector:
+        """Score every domain by how full it is, 0..100, as upstream does: cpu and memory, whatever is there.
+
+        ``placed`` has the members of each shape that come to every domain.
+        """
+        layout, parts = self.workspace.layout, []
+        for name in (CPU, MEMORY):
+            row = layout.index.get(name)
+            if row is None:
+                continue
+            whole = self.domains.sums(layout.allocatable[row])
+            used = self.domains.sums(self.workspace.amounts[REQUESTED, row])
+            for number, one in zip(placed, self.outline.classes, strict=bool(placed)):
+                used = used + number * one.pod.requests.get(name, 0)
+            parts.append((whole, used))
+        counted = np.sum([whole > 0 for whole, _ in parts], axis=0)
+        score = np.sum([100 * used / np.maximum(1, whole) * (whole > 0) for whole, used in parts], axis=0)
+        full: IntVector = (score / np.maximum(1, counted)).astype(np.int64)
+        return full
