@@ -111,7 +111,9 @@ def test_the_other_entries_do_so_too() -> None:
     ask: Any = explain
     with pytest.raises(TypeError, match="result: expected ScheduleResult, got 5"):
         check(ClusterSnapshot(), 5)
-    with pytest.raises(TypeError, match=r"pods\[0\]: expected Pod, got 'p'"):
+    with pytest.raises(TypeError, match=r"pod: expected Pod, its key or namespace/name, got 5"):
+        ask(ClusterSnapshot(), 5)
+    with pytest.raises(ModelError, match=r"^no pod default/p$"):
         ask(ClusterSnapshot(), "p")
 
 

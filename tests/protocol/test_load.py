@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.load import LoadAwareArgs, LoadThresholds
@@ -73,7 +74,7 @@ def test_a_wrong_type_is_an_error_with_its_path() -> None:
 )
 def test_a_node_may_set_its_own_thresholds(text: str | None, usage: dict[str, int]) -> None:
     node = Node(name="n", annotations={} if text is None else {ANNOTATION_USAGE_THRESHOLDS: text})
-    assert node_thresholds(node, LoadThresholds(usage={"cpu": 65})).usage == usage  # type: ignore[arg-type]
+    assert node_thresholds(node, LoadThresholds(usage=immutabledict({"cpu": 65}))).usage == usage
 
 
 @pytest.mark.parametrize(

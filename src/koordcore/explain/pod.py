@@ -19,7 +19,7 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.result import ScheduleResult
-from koordcore.scheduling.arguments import check_arguments, check_pods
+from koordcore.scheduling.arguments import check_arguments
 from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
 from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.snapshot import ClusterSnapshot
@@ -144,10 +144,12 @@ def explain(
     ------
     ModelError
         When a pod is named that is not there.
+    TypeError
+        When an argument is of another type.
     """
     limits = DEFAULT_LIMITS if limits is None else limits
-    if isinstance(pod, Pod):
-        check_pods([pod])
+    if not isinstance(pod, Pod | PodKey | str):
+        raise TypeError(f"pod: expected Pod, its key or namespace/name, got {pod!r:.60}")
     if isinstance(source, ScheduleResult):
         policy = source.policy if policy is None else policy
         asked = _find(source.snapshot, pod)

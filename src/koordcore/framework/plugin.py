@@ -303,6 +303,9 @@ class JointPlugin(Plugin):
         What the policy says about each of its names that it has, in the policy's order.
     """
 
+    entry_arguments: ClassVar[Mapping[str, type]]
+    """Class of the arguments of each of its names."""
+
     def __init__(self, workspace: Workspace, settings: Mapping[str, PluginSetting]) -> None:
         super().__init__(workspace)
 

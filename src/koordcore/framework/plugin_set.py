@@ -31,10 +31,13 @@ RequestKey: TypeAlias = tuple[Hashable, ...]
 
 
 def _check_args(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> None:
+    expected = kind.arguments
+    if issubclass(kind, JointPlugin):
+        expected = kind.entry_arguments[setting.name]
     # A plugin of one's own may say nothing of its arguments.
-    known = kind.arguments is not None or setting.plugin is None
-    if known and setting.args is not None and not isinstance(setting.args, kind.arguments or ()):
-        wanted = "nothing" if kind.arguments is None else kind.arguments.__name__
+    known = expected is not None or setting.plugin is None
+    if known and setting.args is not None and not isinstance(setting.args, expected or ()):
+        wanted = "nothing" if expected is None else expected.__name__
         told = f"{setting.name}: args: expected {wanted}, got {setting.args!r:.60}"
         raise ModelError(f"policy {policy.name}: {told}")
 
@@ -48,8 +51,8 @@ def _made(workspace: Workspace, policy: Policy) -> Iterator[tuple[Plugin, Plugin
     joint: dict[type[Plugin], JointPlugin] = {}
     for setting in policy.plugins:
         kind = kinds[setting.name]
+        _check_args(policy, setting, kind)
         if not issubclass(kind, JointPlugin):
-            _check_args(policy, setting, kind)
             plugin = kind(workspace, setting.args)
             plugin.scored = setting.scores
             yield plugin, setting

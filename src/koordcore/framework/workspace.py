@@ -156,6 +156,10 @@ class Workspace:
                 values[row] = build(self.snapshot, self.state_of(row))
         return values
 
+    def knows(self, build: Callable[[ClusterSnapshot, NodeState], Any]) -> bool:
+        """Tell whether values were worked out already; others will count who is there by then."""
+        return build in self._values
+
     def state_of(self, row: int) -> NodeState:
         """Give a node with the pods that hold room on it now."""
         return NodeState(self.layout.nodes[row], tuple(self.pods_on(row).values()))

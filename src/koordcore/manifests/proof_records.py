@@ -27,7 +27,6 @@ from koordcore.model.proofs import (
 from koordcore.protocol.fields import (
     Json,
     as_bool,
-    as_int,
     as_list,
     as_mapping,
     as_str,
@@ -181,7 +180,14 @@ def certificate_from_record(value: Json) -> Certificate:
     )
 
 
-_ints = list_of(as_int)
+def _as_whole(value: Json) -> int:
+    """Take an integer of any size: weights are exact."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ManifestError.at("", f"expected int, got {type(value).__name__}")
+    return value
+
+
+_ints = list_of(_as_whole)
 
 
 def _pairs(value: Json) -> tuple[tuple[int, int], ...]:
@@ -198,7 +204,7 @@ def _condition(value: Json) -> tuple[int, bool]:
     parts = as_list(value)
     if len(parts) != 2:
         raise ManifestError.at("", "expected a variable and a value")
-    return as_int(parts[0]), as_bool(parts[1])
+    return _as_whole(parts[0]), as_bool(parts[1])
 
 
 def _row(value: Json) -> LinearRow:
@@ -209,8 +215,8 @@ def _row(value: Json) -> LinearRow:
     return LinearRow(
         variables,
         coefficients,
-        optional(raw, "lower", as_int, None),
-        optional(raw, "upper", as_int, None),
+        optional(raw, "lower", _as_whole, None),
+        optional(raw, "upper", _as_whole, None),
         optional(raw, "conditions", list_of(_condition), ()),
     )
 
@@ -219,7 +225,7 @@ def _stage(value: Json) -> LinearStage:
     raw = as_mapping(value)
     return LinearStage(
         required(raw, "terms", _pairs),
-        optional(raw, "constant", as_int, 0),
+        optional(raw, "constant", _as_whole, 0),
         optional(raw, "levels", _ints, ()),
     )
 
@@ -267,7 +273,9 @@ def _problem(value: Json) -> Problem:
         elif one.name == "rest":
             given[one.name] = optional(raw, one.name, _linear, None)
         else:
-            given[one.name] = required(raw, one.name, _ints if one.name in ("multiples", "order") else as_int)
+            given[one.name] = required(
+                raw, one.name, _ints if one.name in ("multiples", "order") else _as_whole
+            )
     return made(**given)
 
 
@@ -283,10 +291,10 @@ def _tree(value: Json, depth: int = 0) -> ProofTree:
     if depth > _DEEPEST:
         raise ManifestError.at("", f"more than {_DEEPEST} cases within cases")
     if "weights" in raw:
-        return Leaf(required(raw, "weights", _pairs), required(raw, "scale", as_int))
+        return Leaf(required(raw, "weights", _pairs), required(raw, "scale", _as_whole))
     return Branch(
-        required(raw, "variable", as_int),
-        required(raw, "at", as_int),
+        required(raw, "variable", _as_whole),
+        required(raw, "at", _as_whole),
         required(raw, "below", lambda one: _tree(one, depth + 1)),
         required(raw, "above", lambda one: _tree(one, depth + 1)),
     )

@@ -82,9 +82,9 @@ class PreemptionRules:
         What restarting a running pod costs, by ``namespace/name``, in any unit of the caller's; 0 for others.
     """
 
-    members: Members = Members.MINIMUM
-    gather: Gather = Gather.DEEPEST
-    relocation: Relocation = Relocation.NEVER
+    members: Members = attrs.field(default=Members.MINIMUM, converter=Members)
+    gather: Gather = attrs.field(default=Gather.DEEPEST, converter=Gather)
+    relocation: Relocation = attrs.field(default=Relocation.NEVER, converter=Relocation)
     restart_costs: immutabledict[str, int] = attrs.field(default=NO_COSTS, converter=_costs)
 
     __attrs_post_init__ = check_fields

@@ -265,12 +265,12 @@ class NodePorts(Plugin):
         return PortEvaluator(self.workspace.values(ports_in_use), request)
 
     def placed(self, pod: Pod, row: int) -> None:
-        if pod.host_ports:
+        if pod.host_ports and self.workspace.knows(ports_in_use):
             used = self.workspace.values(ports_in_use)
             self.workspace.put(used, row, (*used[row], *pod.host_ports))
 
     def removed(self, pod: Pod, row: int) -> None:
-        if pod.host_ports:
+        if pod.host_ports and self.workspace.knows(ports_in_use):
             used = self.workspace.values(ports_in_use)
             kept = list(used[row])
             for port in pod.host_ports:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
-from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, device_request_of
+from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, device_request_of
 from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
@@ -25,7 +25,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall
 from koordcore.model.nodes import NodeState
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting
 from koordcore.model.records import ClusterRecord
@@ -82,6 +82,7 @@ class ExactPlugin(JointPlugin):
     """
 
     name = "NodeNUMAResource and DeviceShare"
+    entry_arguments: ClassVar[Mapping[str, type]] = {NUMA: NUMAArgs, DEVICES: DevicePolicy}
 
     def __init__(self, workspace: Workspace, settings: Mapping[str, PluginSetting]) -> None:
         super().__init__(workspace, settings)

@@ -224,12 +224,12 @@ class ExactStates:
             self._read_again(pod, row)
             return
         # What nobody has asked about is worked out later, without the pod.
-        if self._has_cpus and "numa" in vars(self):
+        if self._has_cpus and self.workspace.knows(numa_state):
             before = self.numa[row]
             left = before.removing(uid_of(pod))
             if left is not before:
                 self.workspace.put(self.numa, row, left)
-        if self._has_devices and "devices" in vars(self):
+        if self._has_devices and self.workspace.knows(device_state):
             state = self.devices[row]
             if state is not None and str(pod.key) in state.holdings:
                 self.workspace.put(self.devices, row, state.forget(str(pod.key)))
