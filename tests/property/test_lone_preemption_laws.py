@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.checking.certificates import check_certificate
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.preemption import Members, NotHelpful
 from koordcore.preemption import node_victims
@@ -138,3 +139,17 @@ def test_a_plan_that_is_known_to_hold_is_named_when_the_budget_ends() -> None:
     assert not isinstance(proven, NotHelpful)
     assert proven.damage == plan.damage
     assert proven.certificate.proven
+
+
+@few
+@given(seeds, st.booleans())
+def test_what_is_proven_with_evidence_can_be_proven_again(seed: int, refused: bool) -> None:
+    """Where a dry run refused something cheaper there is no evidence; otherwise it is accepted."""
+    problem = one_member(seed)
+    asked = blind(problem) if refused else problem
+    certificate = plan_preemption(asked, dry_run=refusing(problem)).certificate
+    assert certificate.proven
+    if certificate.problem is not None:
+        assert check_certificate(certificate.problem, certificate).accepted
+    else:
+        assert not certificate.infeasible or refused
