@@ -61,8 +61,9 @@ class ScheduleResult:
 
 def with_victims_told(snapshot: ClusterSnapshot, plans: Iterable[PreemptionPlan]) -> ClusterSnapshot:
     """Write on the victims of some plans that they are to leave, and for whom; they are still there."""
-    job_of = {victim.pod: plan.job for plan in plans for victim in plan.victims}
-    nodes = {snapshot.location[key] for key in job_of if key in snapshot.location}
+    told = [(victim, plan.job) for plan in plans for victim in plan.victims]
+    job_of = {victim.pod: job for victim, job in told}
+    nodes = {victim.node for victim, _ in told if victim.node in snapshot.layout.row_of} if told else set()
     if not nodes:
         return snapshot
     pods = {

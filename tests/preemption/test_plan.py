@@ -10,7 +10,8 @@ from koordcore.errors import ModelError
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule
 from koordcore.model.preemption import Gather, Members, NotHelpful, PreemptionPlan
-from koordcore.preemption.plan import plan_preemption, rejected_alternative
+from koordcore.preemption.alternative import rejected_alternative
+from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import Conflict, PreemptionProblem
 from tests.preemption.worlds import problem_of
 

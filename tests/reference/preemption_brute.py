@@ -101,7 +101,7 @@ def holds(problem: PreemptionProblem, chosen: Mask, members: Members, moved: Mas
                 room[node][r] += amount
             if found:
                 return True
-        if members is Members.MINIMUM:
+        if members is not Members.ALL:
             return place(position + 1, counts, where)
         return False
 

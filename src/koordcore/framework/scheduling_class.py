@@ -279,6 +279,20 @@ class SchedulingClass:
                 number = np.where(mask, number, 0)
         return number
 
+    def local_fits(self, rows: IntVector) -> BoolVector:
+        """Tell which of some nodes pass the filters that look at one node at a time, shape (n,)."""
+        fits, view = self._ground.mask[rows], self.view(rows)
+        for part in self.parts:
+            if part.setting.filters and part.evaluator.scope is Scope.NODE:
+                mask = part.evaluator.fits(view)
+                fits = fits if mask is None else fits & mask
+        return fits
+
+    @property
+    def looks_elsewhere(self) -> bool:
+        """A filter looks at more than the node in question."""
+        return bool(self._roles.cluster_filters)
+
     @property
     def counts_beyond_amounts(self) -> bool:
         """A filter other than that of amounts looks at what runs on a node or in the cluster."""

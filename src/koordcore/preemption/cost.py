@@ -55,7 +55,7 @@ def damage_of(problem: PreemptionProblem, chosen: BoolVector, moved: BoolVector 
     table = problem.candidates
     if not chosen.any():
         return Damage()
-    over = problem.covered[:, chosen].sum(axis=1) - problem.budgets if len(problem.budgets) else np.zeros(0)
+    over = problem.covered[:, chosen].sum(axis=1) - np.maximum(0, problem.budgets)
     evicted = chosen if moved is None else chosen & ~moved
     priorities = table.priority[evicted]
     left = problem.jobs.running - _evicted(problem, evicted)

@@ -22,7 +22,7 @@ from koordcore.preemption.bounds import eviction_problem
 from koordcore.preemption.moves import Arrivals, Unit, nobody_moves, with_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
-__all__ = ["ExactAnswer", "Scope", "certify_nowhere", "solve_exact"]
+__all__ = ["ExactAnswer", "Scope", "certify_nowhere", "certify_plan", "solve_exact"]
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -526,15 +526,15 @@ class _Model:
         answer = ExactAnswer(counts=counts, chosen=chosen, moves=moves, certificate=certificate)
         if not certificate.proven:
             return answer
-        return attrs.evolve(answer, certificate=self._evident(answer, outcome.values, limits))
+        return attrs.evolve(answer, certificate=self.evident(answer, outcome.values, limits))
 
-    def _evident(self, answer: ExactAnswer, values: tuple[int, ...], limits: Limits) -> Certificate:
+    def evident(self, answer: ExactAnswer, values: tuple[int, ...], limits: Limits) -> Certificate:
         """Look for evidence that nothing is cheaper."""
         if self._settled_height and len(self.problem.classes) > 1:
             whole = _Model(self.problem, attrs.evolve(self.scope, floor=()))
             values = whole.hint(answer.counts, answer.chosen, answer.moves)
             return (
-                whole._evident(answer, values, limits) if whole.program.holds(values) else answer.certificate
+                whole.evident(answer, values, limits) if whole.program.holds(values) else answer.certificate
             )
         asked = self.program.problem(self.stages)
         # The highest priority stands there as its place among those that occur.
@@ -596,6 +596,18 @@ def solve_exact(
 def certify_nowhere(problem: PreemptionProblem, scope: Scope, limits: Limits) -> Certificate:
     """Certify that there is no plan within a scope, which is known."""
     return certified(_Model(problem, scope).program.problem(), None, limits)
+
+
+def certify_plan(
+    problem: PreemptionProblem, scope: Scope, answer: ExactAnswer, limits: Limits
+) -> Certificate:
+    """Certify a plan that is known to be the cheapest, with evidence where that is soon found."""
+    model = _Model(problem, scope)
+    values = model.hint(answer.counts, answer.chosen, answer.moves)
+    if not model.program.holds(values):
+        return answer.certificate
+    known = model.evident(answer, values, limits)
+    return known if known.objective == answer.certificate.objective else answer.certificate
 
 
 def _total(terms: Sequence[tuple[int, int]], values: list[int]) -> int:

@@ -1,98 +1,402 @@
-"""One member to be placed: whether a single victim is enough is a question of one pass over all of them."""
+"""One member to be placed: node after node in the order of what its victims cost at least.
+
+Closed forms bound the damage on all nodes at once; the cheapest set of victims is worked out only where no
+other node can be cheaper. A set that its dry run refuses is left out and the next cheapest comes up, until
+one holds: everything cheaper has then been refused.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from typing import Final, TypeAlias
+
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntVector
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.preemption import NO_PRIORITY
-from koordcore.preemption.bounds import Floor, usable_up_to
-from koordcore.preemption.cost import close, damage_of
-from koordcore.preemption.greedy import Draft
-from koordcore.preemption.problem import Domains, PreemptionProblem
+from koordcore.preemption.cost import broken_jobs
+from koordcore.preemption.exact import ExactAnswer, Scope, solve_exact
+from koordcore.preemption.moves import nobody_moves
+from koordcore.preemption.node_victims import Cost, StepsExceeded, cheapest_victims
+from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
-__all__ = ["one_member"]
+__all__ = ["LoneSearch", "Offers", "Plan", "is_lone", "plan_alone"]
+
+_TRIES: Final = 32
+"""Dry runs for each unit of the solver's budget."""
+_LAST_TRIES: Final = 8
+"""Dry runs when the budget has ended, to name some plan that holds."""
+_FIRST_BATCH: Final = 16
+"""Nodes that are asked at once whether they can serve at all; more each time."""
+_MOST_SINGLY: Final = 32
+"""Pods of a node each of whom is kept on trial, to see whether it has to leave."""
+
+Offers: TypeAlias = Callable[[IntVector], BoolVector]
+"""Tells which of some nodes would take the member if everybody had left them; a yes may be wrong."""
+Plan: TypeAlias = tuple[Cost, int, tuple[int, ...]]
+"""What it costs, the row of the node, and who leaves."""
+Try: TypeAlias = Callable[[IntMatrix, BoolVector, IntVector], Conflict | None]
 
 
-def one_member(problem: PreemptionProblem, domains: Domains, floor: Floor) -> tuple[Draft, Floor] | None:
-    """Find the cheapest single eviction that makes room for a single member.
+def is_lone(problem: PreemptionProblem) -> bool:
+    """Tell whether a problem asks for a place for one pod and nothing else ties its victims together."""
+    return (
+        len(problem.members) == 1
+        and problem.roles[0].min_available > 0
+        and problem.refuges is None
+        and problem.homes is None
+        and not problem.gathers
+        and not problem.pools
+        and not problem.spec.multiples
+    )
+
+
+class LoneSearch:
+    """Nodes for one member, with who would have to leave them, cheapest first.
 
     Parameters
     ----------
+    problem
+        With one member, see :func:`is_lone`.
     domains
-        Where the member may go.
-    floor
-        What is known about the damage.
+        Where it may go.
+    limits
+        Budget of the solver, which is asked about nodes with very many different pods.
+    """
+
+    def __init__(self, problem: PreemptionProblem, domains: Domains, limits: Limits) -> None:
+        self._problem, self._limits = problem, limits
+        shape = problem.shapes[problem.members[0].shape]
+        self._allowed = shape.allowed & (domains.home >= 0)
+        if len(shape.most):
+            self._allowed &= shape.most > 0
+        self._asked: list[int] = np.flatnonzero(shape.request > 0).tolist()
+        self._lack: IntMatrix = shape.request[self._asked, None] - problem.free[self._asked]
+        enough: BoolVector = np.asarray((self._lack <= 0).all(axis=0))
+        self._taken_now: BoolVector = enough
+        if len(shape.now):
+            self._taken_now = enough & shape.now
+        self._usable = problem.usable
+        self._height = problem.heights
+        self._refused: dict[int, list[frozenset[int]]] = {}
+        self._dead: set[int] = set()
+        self._found: list[Plan] = []
+        self._levels = [NO_PRIORITY, *problem.levels]
+        self._level = -1
+        self._open = np.zeros(len(problem.nodes), dtype=np.bool_)
+        self._bounds: list[list[int]] = [[], [], [], []]
+        self.loose: Cost | None = None
+
+    # -- cheapest first --------------------------------------------------------------------------------
+
+    def pop(self) -> Plan | None:
+        """Give the cheapest plan that is left: what it costs, its node, and who leaves; None for none."""
+        while True:
+            while self._found and self._found[0][1] in self._dead:
+                heappop(self._found)
+            bound = self.bound()
+            if bound is None:
+                return heappop(self._found) if self._found else None
+            if self._found and self._found[0][:2] <= bound:
+                return heappop(self._found)
+            if not self._bounds[0]:
+                self._next_level()
+                continue
+            for column in self._bounds[1:]:
+                column.pop()
+            self.work_out(self._bounds[0].pop())
+
+    def bound(self) -> tuple[Cost, int] | None:
+        """Give what the nodes that were not worked out yet cost at least; None where none is left."""
+        rows, lost, pods, sums = self._bounds
+        if rows:
+            return (0, self._levels[self._level], lost[-1], pods[-1], sums[-1], 0), rows[-1]
+        if self._level + 1 < len(self._levels):
+            return (0, self._levels[self._level + 1], 0, 0, -(2**62), 0), -1
+        return None
+
+    def refuse(self, row: int, ones: frozenset[int]) -> None:
+        """Leave out a set of victims on a node, and every part of it."""
+        self._refused.setdefault(row, []).append(ones)
+
+    def drop(self, rows: IntVector) -> None:
+        """Leave nodes out."""
+        self._dead.update(rows.tolist())
+
+    def upcoming(self, most: int) -> IntVector:
+        """Give the nodes that come next by what is known of them."""
+        rows = [row for row in self._bounds[0][-most:] if row not in self._dead]
+        return np.array(rows, dtype=np.int64)
+
+    def everybody(self, row: int) -> frozenset[int]:
+        """Give the candidates on a node that may leave at all."""
+        here = self._problem.on_node(row)
+        return frozenset(here[self._usable[here]].tolist())
+
+    def candidates(self) -> list[Plan]:
+        """Give the plans that were worked out and are left, cheapest first."""
+        return sorted(self._found)
+
+    def work_out(self, row: int) -> None:
+        """Look for the cheapest set of victims on a node that was not refused."""
+        if row in self._dead:
+            return
+        refused = list(self._refused.get(row, ()))
+        if not self._taken_now[row]:
+            refused.append(frozenset())
+        lacks = zip(self._asked, self._lack[:, row].tolist(), strict=True)
+        lack = [(resource, amount) for resource, amount in lacks if amount > 0]
+        if not lack and not refused:
+            heappush(self._found, ((0, NO_PRIORITY, 0, 0, 0, 0), row, ()))
+            return
+        try:
+            best = cheapest_victims(self._problem, row, lack, self._usable, refused)
+        except StepsExceeded:
+            self._ask_solver(row, refused)
+            return
+        if best is not None:
+            heappush(self._found, (best.cost, row, best.ones))
+
+    def _ask_solver(self, row: int, refused: list[frozenset[int]]) -> None:
+        """Let the solver find the cheapest victims on a node whose pods are too different to be tried."""
+        problem = self._problem
+        home = np.full(len(problem.nodes), -1, dtype=np.int64)
+        home[row] = 0
+        conflicts = []
+        for ones in refused:
+            gone = np.zeros(len(problem.candidates), dtype=np.bool_)
+            gone[list(ones)] = True
+            conflicts.append(Conflict(row, np.ones(1, dtype=np.int64), gone))
+        scope = Scope(domains=Domains(home, 1), usable=self._usable, conflicts=tuple(conflicts), floor=(0,))
+        answer = solve_exact(problem, scope, limits=self._limits)
+        if isinstance(answer, CertificateStatus):
+            return
+        leaving = tuple(np.flatnonzero(answer.chosen).tolist())
+        if not answer.certificate.proven:
+            bound = _cost(answer.certificate.bound)
+            self.loose = min(self.loose or bound, bound)
+        heappush(self._found, (_cost(answer.certificate.objective), row, leaving))
+
+    # -- bounds ----------------------------------------------------------------------------------------
+
+    def _next_level(self) -> None:
+        """Go on to the least priority at which more nodes come into question."""
+        last = len(self._levels) - 1
+        if self._level < 0:
+            low, high = 0, last
+            while low < high:
+                middle = (low + high) // 2
+                if self._opens(middle).any():
+                    high = middle
+                else:
+                    low = middle + 1
+            self._level = low
+        else:
+            self._level += 1
+        there = self._opens(self._level)
+        rows = np.flatnonzero(there & ~self._open)
+        self._open |= there
+        self._bounds = self._bounded(rows, self._level) if len(rows) else [[], [], [], []]
+
+    def _opens(self, level: int) -> BoolVector:
+        """Tell which nodes might take the member once all up to a level have left, shape (N,)."""
+        if not level:
+            return self._allowed & self._taken_now
+        problem = self._problem
+        gone = self._usable & (self._height <= self._levels[level])
+        opens = self._allowed.copy()
+        opens[np.flatnonzero(~self._taken_now)] &= problem.counted(gone)[~self._taken_now] > 0
+        for resource, lack in zip(self._asked, self._lack, strict=True):
+            if lack.max(initial=0) > 0:
+                opens &= problem.given(resource, gone) >= lack
+        return opens
+
+    def _bounded(self, rows: IntVector, level: int) -> list[list[int]]:
+        """Bound the damage on nodes that open at a level: rows, jobs, pods, priorities; the cheapest last."""
+        if not level:
+            return [rows[::-1].tolist(), *([0] * len(rows) for _ in range(3))]
+        problem, priority = self._problem, self._levels[level]
+        table, jobs = problem.candidates, problem.jobs
+        position = np.full(len(problem.nodes), -1, dtype=np.int64)
+        position[rows] = np.arange(len(rows))
+        there = self._usable & (self._height <= priority) & (position[table.node] >= 0)
+        ones = problem.in_order(there)
+        at = position[table.node[ones]]
+        pods = np.ones(len(rows), dtype=np.int64)
+        for resource, lack in zip(self._asked, self._lack[:, rows], strict=True):
+            if lack.max() <= 0:
+                continue
+            np.maximum(pods, _fewest(at, table.amounts[resource, ones], lack), out=pods)
+        sums = priority + _smallest(at, table.priority[ones], pods - 1)
+        spare = np.bincount(at, jobs.slack[table.job[ones]] > 0, len(rows)) > 0
+        tight = np.bincount(at, jobs.running[table.job[ones]] > 1, len(rows)) > 0
+        lost = np.where(spare, 0, np.where(tight, 1, pods))
+        order = np.lexsort((rows, sums, pods, lost))[::-1]
+        return [column[order].tolist() for column in (rows, lost, pods, sums)]
+
+
+def _cost(vector: tuple[int, ...]) -> Cost:
+    violations, highest, jobs, pods, priorities, restarts, _ = vector
+    return violations, highest, jobs, pods, priorities, restarts
+
+
+def _fewest(at: IntVector, given: IntVector, lack: IntVector) -> IntVector:
+    """Count how many of the largest amounts at each position make up for what is lacking, shape (n,).
+
+    Parameters
+    ----------
+    at
+        Position of each amount, ascending.
+    """
+    number = len(lack)
+    starts = np.searchsorted(at, np.arange(number))
+    fewest = (lack > 0).astype(np.int64)
+    if not len(at):
+        return fewest
+    largest = np.maximum.reduceat(given, np.minimum(starts, len(at) - 1))
+    several = np.flatnonzero((lack > 0) & (largest < lack))
+    if not len(several):
+        return fewest
+    short = np.zeros(number, dtype=np.bool_)
+    short[several] = True
+    picked = np.flatnonzero(short[at])
+    order = picked[np.lexsort((-given[picked], at[picked]))]
+    sums, homes = np.cumsum(given[order]), at[order]
+    first = np.searchsorted(homes, several)
+    before = np.zeros(number, dtype=np.int64)
+    before[several] = sums[first] - given[order][first]
+    unmet = sums - before[homes] < lack[homes]
+    return fewest + np.bincount(homes, unmet, number).astype(np.int64)
+
+
+def _smallest(at: IntVector, values: IntVector, counts: IntVector) -> IntVector:
+    """Add up the ``counts`` smallest values at each position, shape (n,); ``at`` ascends."""
+    if not counts.any():
+        return np.zeros(len(counts), dtype=np.int64)
+    order = np.lexsort((values, at))
+    sums = np.concatenate([[0], np.cumsum(values[order])])
+    starts = np.searchsorted(at, np.arange(len(counts)))
+    smallest: IntVector = sums[starts + counts] - sums[starts]
+    return smallest
+
+
+class _Trials:
+    """Dry runs of the plans of a search, as many as the budget allows."""
+
+    def __init__(
+        self, problem: PreemptionProblem, search: LoneSearch, dry_run: Try, offers: Offers | None, left: int
+    ) -> None:
+        self._problem, self._search, self._dry_run, self._offers = problem, search, dry_run, offers
+        self.left = left
+        self._looked_at: set[int] = set()
+        self._batch = _FIRST_BATCH
+
+    def holds(self, plan: Plan) -> bool:
+        """Try a plan; where it does not hold, leave it out and see what its node needs."""
+        _, row, ones = plan
+        if self._try(row, ones) is None:
+            return True
+        here = self._search.everybody(row)
+        self._search.refuse(row, here.intersection(ones))
+        if row not in self._looked_at:
+            self._looked_at.add(row)
+            self._look_at(row, ones)
+        self._search.work_out(row)
+        return False
+
+    def _try(self, row: int, ones: Iterable[int]) -> Conflict | None:
+        self.left -= 1
+        counts = np.zeros((1, len(self._problem.nodes)), dtype=np.int64)
+        counts[0, row] = 1
+        return self._dry_run(counts, _mask(self._problem, ones), nobody_moves(self._problem))
+
+    def _look_at(self, row: int, ones: tuple[int, ...]) -> None:
+        """Find out whether a node can serve at all, and who has to leave it whoever else does."""
+        search = self._search
+        if self._offers is not None:
+            rows = np.append(search.upcoming(self._batch), row)
+            self._batch *= 4
+            self.left -= 1
+            hopeless = rows[~self._offers(rows)]
+            search.drop(hopeless)
+            if row in hopeless:
+                return
+        everybody = search.everybody(row)
+        conflict = self._try(row, self._with_gangs(everybody))
+        if conflict is not None:
+            if not conflict.elsewhere:
+                search.drop(np.array([row]))
+            return  # the member may need some of them beside it, or there is nothing to be won
+        for one in sorted(everybody.difference(ones)) if len(everybody) <= _MOST_SINGLY else ():
+            rest = everybody - {one}
+            leaving = self._with_gangs(rest)
+            if self.left > 0 and one not in leaving and self._try(row, leaving) is not None:
+                search.refuse(row, rest)
+
+    def _with_gangs(self, ones: frozenset[int]) -> frozenset[int]:
+        """Add the rest of the gangs that break."""
+        problem = self._problem
+        broken = broken_jobs(problem, _mask(problem, ones)) & problem.jobs.breakable
+        jobs = {int(problem.candidates.job[one]) for one in ones}
+        return ones.union(*(problem.of_job(job).tolist() for job in jobs if broken[job]))
+
+    def best(self) -> tuple[ExactAnswer, Plan | None] | CertificateStatus:
+        """Give some plan that holds once the budget is used up, with what the others cost at least."""
+        bound = self._search.bound()
+        plans = self._search.candidates()
+        costs = [plan[0] for plan in plans[:1]] + ([] if bound is None else [bound[0]])
+        for plan in plans[:_LAST_TRIES]:
+            if self._try(plan[1], plan[2]) is None:
+                return _answer(self._problem, plan, min(costs)), None
+        return CertificateStatus.HEURISTIC
+
+
+def plan_alone(
+    problem: PreemptionProblem,
+    domains: Domains,
+    limits: Limits,
+    dry_run: Try | None,
+    offers: Offers | None,
+) -> tuple[ExactAnswer, Plan | None] | CertificateStatus:
+    """Find the cheapest plan for one member that holds.
 
     Returns
     -------
-    Draft and Floor, or None
-        The plan, and a bound that it may have tightened. None when the job has more members, when budgets,
-        pools or multiples have a say, or when no single eviction at the least priority is enough.
+    tuple or CertificateStatus
+        The plan, and the cheapest on another node as far as one dry run tells; ``INFEASIBLE`` when there is
+        provably none, ``HEURISTIC`` when the budget ended before one was found that holds.
     """
-    if len(problem.members) != 1 or len(floor.vector) != 2 or problem.pools:
-        return None
-    if len(problem.budgets) or problem.spec.multiples:
-        return None
-    shape = problem.shapes[problem.members[0].shape]
-    allowed = shape.allowed & (domains.home >= 0)
-    if len(shape.most):
-        allowed &= shape.most > 0
-    usable = usable_up_to(problem, floor.vector[1])
-    enough = _enough(problem, usable & allowed[problem.candidates.node], shape.request)
-    if not len(enough):
-        return None
-    jobs, job = problem.jobs, problem.candidates.job[enough]
-    breaks = jobs.slack[job] == 0
-    pods = np.where(breaks, jobs.running[job], 1)
-    order = np.lexsort((enough, problem.restart[enough], pods, breaks))
-    one = int(enough[order[0]])
-    chosen = np.zeros(len(problem.candidates), dtype=bool)
-    chosen[one] = True
-    closed = close(problem, chosen)
-    if closed is None:
-        return None
+    search = LoneSearch(problem, domains, limits)
+    tries = max(_TRIES, int(_TRIES * limits.deterministic_time))
+    trials = None if dry_run is None else _Trials(problem, search, dry_run, offers, tries)
+    while (plan := search.pop()) is not None:
+        if trials is None or trials.holds(plan):
+            bound = plan[0] if search.loose is None else min(plan[0], search.loose)
+            search.drop(np.array([plan[1]]))
+            other = search.pop() if plan[2] else None
+            if other is not None and trials is not None and not trials.holds(other):
+                other = None
+            return _answer(problem, plan, bound), other
+        if trials.left <= 0:
+            return trials.best()
+    return CertificateStatus.INFEASIBLE if search.loose is None else CertificateStatus.HEURISTIC
+
+
+def _answer(problem: PreemptionProblem, plan: Plan, bound: Cost) -> ExactAnswer:
+    cost, row, ones = plan
     counts = np.zeros((1, len(problem.nodes)), dtype=np.int64)
-    counts[0, problem.candidates.node[one]] = 1
-    draft = Draft(counts, closed, damage_of(problem, closed), whole=True)
-    return draft, _tightened(problem, draft, floor, allowed, usable)
+    counts[0, row] = 1
+    return ExactAnswer(
+        counts=counts,
+        chosen=_mask(problem, ones),
+        moves=nobody_moves(problem),
+        certificate=Certificate.make_bounded((*cost, 0), (*bound, 0)),
+    )
 
 
-def _enough(problem: PreemptionProblem, mask: BoolVector, request: IntVector) -> IntVector:
-    """Candidates each of whom alone makes room on its node."""
-    ones = np.flatnonzero(mask)
-    table = problem.candidates
-    for row in np.flatnonzero(request > 0):
-        room = problem.free[row, table.node[ones]] + table.amounts[row, ones]
-        ones = ones[room >= request[row]]
-    return ones
-
-
-def _tightened(
-    problem: PreemptionProblem, draft: Draft, floor: Floor, allowed: BoolVector, usable: BoolVector
-) -> Floor:
-    """Prove the draft where that takes one more look.
-
-    Any plan evicts somebody of the least priority. One pod without a broken job is the least there is; one
-    pod with its job is the least where no node can be cleared by what the gangs can spare.
-    """
-    damage = draft.damage
-    least = floor.vector[1]
-    if damage.pods != 1 or damage.highest != least or least == NO_PRIORITY:
-        return floor
-    if problem.restart.any():
-        return floor
-    if damage.jobs == 1 and _spared_enough(problem, allowed, usable):
-        return floor
-    return Floor(damage.vector, floor.open)
-
-
-def _spared_enough(problem: PreemptionProblem, allowed: BoolVector, usable: BoolVector) -> bool:
-    """Tell whether some node might be cleared without breaking a job; False is certain."""
-    spared = usable & (problem.jobs.slack > 0)[problem.candidates.job]
-    room = problem.freed(spared)
-    shape = problem.shapes[problem.members[0].shape]
-    fits = allowed.copy()
-    for row in np.flatnonzero(shape.request > 0):
-        fits &= room[row] >= shape.request[row]
-    return bool(fits.any())
+def _mask(problem: PreemptionProblem, ones: Iterable[int]) -> BoolVector:
+    mask = np.zeros(len(problem.candidates), dtype=np.bool_)
+    mask[list(ones)] = True
+    return mask

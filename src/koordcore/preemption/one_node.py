@@ -14,7 +14,7 @@ from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.preemption.candidates import NOT_HELPFUL_HERE, NodeRefusal, candidate_nodes
 from koordcore.preemption.eligible import NEVER, UNRESOLVABLE
-from koordcore.preemption.victims import covers
+from koordcore.preemption.running import covers
 from koordcore.protocol.preemption import PREEMPTED_REASON, preemption_disabled
 
 __all__ = [

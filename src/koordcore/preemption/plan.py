@@ -35,14 +35,16 @@ from koordcore.preemption.bounds import (
     usable_up_to,
     widest_slots,
 )
-from koordcore.preemption.cost import broken_jobs, close, damage_of
+from koordcore.preemption.cost import broken_jobs, damage_of
+from koordcore.preemption.domains import depths_of, domains_at
+from koordcore.preemption.evident import with_evidence
 from koordcore.preemption.exact import ExactAnswer, Scope, certify_nowhere, solve_exact
 from koordcore.preemption.greedy import Draft, draft_plan, spare
-from koordcore.preemption.lone import one_member
+from koordcore.preemption.lone import Offers, Plan, is_lone, plan_alone
 from koordcore.preemption.moves import nobody_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
-__all__ = ["MOST_ROUNDS", "DryRun", "deal_members", "plan_preemption", "rejected_alternative", "victims_of"]
+__all__ = ["MOST_ROUNDS", "DryRun", "deal_members", "plan_preemption", "victims_of"]
 
 NOT_HELPFUL: Final = "preemption not helpful"
 MOST_ROUNDS: Final = 64
@@ -84,6 +86,8 @@ class _Found:
     damage: Damage
     certificate: Certificate
     depth: int
+    other: Plan | None = None
+    """The cheapest plan elsewhere, where one member has been looked for."""
 
 
 def plan_preemption(
@@ -95,6 +99,7 @@ def plan_preemption(
     dry_run: DryRun | None = None,
     start: PreemptionPlan | None = None,
     rounds: int = MOST_ROUNDS,
+    offers: Offers | None = None,
 ) -> PreemptionPlan | NotHelpful:
     """Find who has to leave so that a whole job fits, at the least damage.
 
@@ -111,20 +116,25 @@ def plan_preemption(
     start
         A plan that holds, where candidates may move; the answer is never worse.
     rounds
-        How many plans are tried; if none of them holds, nothing is known.
+        How many plans are tried; if none of them holds, nothing is known. For one member the budget says.
+    offers
+        Tells which nodes would take a single member if everybody had left them.
 
     Returns
     -------
     PreemptionPlan or NotHelpful
         Nobody is named where that would not help, and nobody who is not needed.
     """
-    depths = _depths(problem)
+    depths = depths_of(problem)
     given = None if start is None else _arrays_of(problem, start)
     proven = True
     best: _Found | None = None
     widest: _Found | None = None
     for depth in depths:
-        found = _at_depth(problem, depth, members, limits, dry_run, given, rounds)
+        if is_lone(problem):
+            found = _alone_at_depth(problem, depth, limits, dry_run, offers)
+        else:
+            found = _at_depth(problem, depth, members, limits, dry_run, given, rounds)
         if isinstance(found, CertificateStatus):
             proven = proven and found is CertificateStatus.INFEASIBLE
             continue
@@ -153,7 +163,7 @@ def _nowhere(
     problem: PreemptionProblem, depths: tuple[int, ...], members: Members, limits: Limits
 ) -> Certificate:
     """Certify that no eviction helps: where the widest domains hold too little, counting shows it."""
-    widest = _domains(problem, depths[-1]) if depths else Domains(np.full(len(problem.nodes), -1), 0)
+    widest = domains_at(problem, depths[-1]) if depths else Domains(np.full(len(problem.nodes), -1), 0)
     usable = usable_up_to(problem, None)
     counted = eviction_problem(problem, widest, members)
     if counted is not None and not holding(problem, widest_slots(problem, usable), widest, members).any():
@@ -161,39 +171,6 @@ def _nowhere(
     if limits.deterministic_time <= _NO_SEARCH or len(problem.candidates) > _EVIDENT:
         return Certificate.make_infeasible()
     return certify_nowhere(problem, Scope(domains=widest, usable=usable, members=members), limits)
-
-
-def _depths(problem: PreemptionProblem) -> tuple[int, ...]:
-    """Layers in which all members may be gathered, deepest first; 0 is the whole cluster."""
-    tree = problem.tree
-    if tree is None:
-        return (0,)
-    must = problem.spec.must_layer(tree.layers)
-    top = tree.depth_of(must) if must else 0
-    if top is None:
-        return ()
-    return tuple(range(len(tree.layers), top - 1, -1))
-
-
-def _domains(problem: PreemptionProblem, depth: int) -> Domains:
-    """Domains of a depth that may hold the members beside those that run."""
-    tree = problem.tree
-    if tree is None:
-        return problem.homes or Domains(np.zeros(len(problem.nodes), dtype=np.int64), 1)
-    if not tree.nodes:
-        return Domains(np.full(len(problem.nodes), -1, dtype=np.int64), 0)
-    first, count = tree.layer_start[depth], len(tree.domains_at(depth))
-    inside = problem.place >= 0
-    home = np.where(inside, tree.ancestors[depth][np.maximum(problem.place, 0)] - first, -1)
-    domains = Domains(home, count)
-    if not len(problem.bound):
-        return domains
-    held = np.unique(home[(problem.bound > 0) & inside])
-    kept = np.ones(count, dtype=bool)
-    if len(held):
-        kept[:] = False
-        kept[held] = len(held) == 1
-    return domains.only(kept)
 
 
 def _arrays_of(problem: PreemptionProblem, plan: PreemptionPlan) -> Start:
@@ -223,24 +200,52 @@ def _at_depth(
     rounds: int,
 ) -> _Found | CertificateStatus:
     """Find the cheapest plan that gathers in one domain of a depth."""
-    domains = _domains(problem, depth)
+    domains = domains_at(problem, depth)
     everybody = usable_up_to(problem, None)
     domains = domains.only(holding(problem, widest_slots(problem, everybody), domains, members))
     if not domains.count:
         return CertificateStatus.INFEASIBLE
     conflicts: list[Conflict] = []
+    bound: tuple[int, ...] | None = None
+    doubtful = False
     for _ in range(rounds):
         if problem.refuges is None:
             answer = _cheapest(problem, domains, members, tuple(conflicts), limits)
         else:
             answer = _cheapest_with_moves(problem, domains, members, tuple(conflicts), limits, given)
         if isinstance(answer, CertificateStatus):
-            return answer
+            return CertificateStatus.HEURISTIC if doubtful else answer
+        bound = answer.certificate.bound if bound is None else bound
         conflict = dry_run(answer.counts, answer.chosen, answer.moves) if dry_run is not None else None
         if conflict is None:
-            return _found(problem, answer, depth, dry_run)
+            return _found(problem, _doubted(answer, bound) if doubtful else answer, depth, dry_run)
+        # A cut leaves out parts of the plan as well: they cost less, and have been looked at, if it is the
+        # cheapest, and if what others do elsewhere makes no difference to its node.
+        several = int(np.count_nonzero(answer.counts.sum(axis=0))) > 1
+        doubtful = doubtful or not answer.certificate.proven or (conflict.elsewhere and several)
         conflicts.append(conflict)
     return CertificateStatus.HEURISTIC
+
+
+def _doubted(answer: ExactAnswer, bound: tuple[int, ...]) -> ExactAnswer:
+    """Claim no more than what was known before any plan was cut out."""
+    objective = answer.certificate.objective
+    known = Certificate.make_bounded(objective, min(bound, objective)) if bound else answer.certificate
+    return attrs.evolve(answer, certificate=known)
+
+
+def _alone_at_depth(
+    problem: PreemptionProblem, depth: int, limits: Limits, dry_run: DryRun | None, offers: Offers | None
+) -> _Found | CertificateStatus:
+    """Find the cheapest plan for one member."""
+    domains = domains_at(problem, depth)
+    found = plan_alone(problem, domains, limits, dry_run, offers)
+    if isinstance(found, CertificateStatus):
+        return found
+    answer, other = found
+    certificate = with_evidence(problem, domains, answer, limits)
+    damage = Damage(*certificate.objective)
+    return _Found(answer.counts, answer.chosen, answer.moves, damage, certificate, depth, other)
 
 
 def _cheapest(
@@ -254,8 +259,7 @@ def _cheapest(
     floor = floor_of(problem, domains, members)
     draft = None
     if not conflicts:
-        draft, floor = one_member(problem, domains, floor) or (None, floor)
-        draft = draft or draft_plan(problem, domains, members, floor)
+        draft = draft_plan(problem, domains, members, floor)
         if draft is not None and not problem.gathered(draft.counts):
             draft = None
     if draft is not None:
@@ -429,7 +433,8 @@ def _leaf_order(problem: PreemptionProblem, rows: list[int]) -> list[int]:
 def _plan(problem: PreemptionProblem, found: _Found) -> PreemptionPlan:
     nodes, left_out = deal_members(problem, found.counts)
     layer, domain = _where(problem, found)
-    going = {problem.candidates.keys[one]: int(found.moves[one]) for one in np.flatnonzero(found.moves >= 0)}
+    moving = np.flatnonzero(found.moves >= 0).tolist()
+    going = {problem.candidates.keys[one]: int(found.moves[one]) for one in moving}
     victims = victims_of(problem, found.chosen)
     return PreemptionPlan(
         nominations=immutabledict(nodes),
@@ -454,7 +459,19 @@ def _plan(problem: PreemptionProblem, found: _Found) -> PreemptionPlan:
         certificate=found.certificate,
         layer=layer,
         domain=domain,
+        alternative=None if found.other is None else _elsewhere(problem, layer, found.other),
     )
+
+
+def _elsewhere(problem: PreemptionProblem, layer: str, other: Plan) -> Alternative:
+    """Name a plan on another node."""
+    cost, row, _ = other
+    tree = problem.tree
+    depth = tree.depth_of(layer) if tree is not None else None
+    where = problem.nodes[row]
+    if tree is not None and depth:
+        where = tree.label(int(tree.ancestors[depth][problem.place[row]]))
+    return Alternative(Damage(*cost), where)
 
 
 def victims_of(problem: PreemptionProblem, chosen: BoolVector) -> tuple[Victim, ...]:
@@ -484,58 +501,3 @@ def _where(problem: PreemptionProblem, found: _Found) -> tuple[str, str]:
             (domain,) = homes
             return tree.layer_of(domain), tree.names[domain]
     return tree.layer_of(0), ""
-
-
-def rejected_alternative(
-    problem: PreemptionProblem,
-    plan: PreemptionPlan,
-    *,
-    members: Members = Members.MINIMUM,
-    dry_run: DryRun | None = None,
-) -> Alternative | None:
-    """Draft the cheapest plan elsewhere: in another domain of the plan's layer, or on other nodes.
-
-    Parameters
-    ----------
-    plan
-        What is going to be done.
-    members
-        For whom room is made.
-    dry_run
-        Tries it; one that does not hold is not told.
-
-    Returns
-    -------
-    Alternative or None
-        A legal plan without a proof; None when nobody leaves, and when none was found.
-    """
-    if not plan.victims:
-        return None
-    used = np.isin(np.array(problem.nodes), sorted(set(plan.nominations.values())))
-    tree = problem.tree
-    depth = tree.depth_of(plan.layer) if tree is not None else 0
-    if tree is not None and depth:
-        domains = _domains(problem, depth)
-        kept = np.ones(domains.count, dtype=bool)
-        kept[domains.home[used & (domains.home >= 0)]] = False
-        domains = domains.only(kept)
-    else:
-        hit = used & np.isin(np.array(problem.nodes), sorted({victim.node for victim in plan.victims}))
-        domains = Domains(np.where(hit, -1, 0), 1)
-        if not floor_of(problem, domains, members).vector:
-            # There is not enough elsewhere; then at least one node less.
-            hit[np.flatnonzero(hit)[1:]] = False
-            domains = Domains(np.where(hit, -1, 0), 1)
-    floor = floor_of(problem, domains, members)
-    draft, floor = one_member(problem, domains, floor) or (None, floor)
-    draft = draft or draft_plan(problem, domains, members, floor)
-    if draft is None or close(problem, draft.chosen) is None:
-        return None
-    if dry_run is not None and dry_run(draft.counts, draft.chosen, nobody_moves(problem)) is not None:
-        return None
-    rows = np.flatnonzero(draft.counts.sum(axis=0)).tolist()
-    if tree is not None and depth:
-        return Alternative(draft.damage, tree.label(int(tree.ancestors[depth][problem.place[rows[0]]])))
-    names = [problem.nodes[row] for row in rows]
-    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
-    return Alternative(draft.damage, ", ".join(names[:3] if more else names) + more)

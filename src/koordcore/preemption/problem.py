@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, overload
 
 import attrs
 import numpy as np
@@ -15,7 +16,17 @@ from koordcore.errors import ModelError
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["Candidates", "Conflict", "Domains", "Jobs", "MemberShape", "Pool", "PreemptionProblem", "Refuges"]
+__all__ = [
+    "Candidates",
+    "Conflict",
+    "Domains",
+    "Jobs",
+    "MemberShape",
+    "Names",
+    "Pool",
+    "PreemptionProblem",
+    "Refuges",
+]
 
 BoolMatrix = NDArray[np.bool_]
 
@@ -24,6 +35,25 @@ ANYWHERE: Final = NetworkTopologySpec()
 
 def _no_counts() -> IntVector:
     return np.zeros(0, dtype=np.int64)
+
+
+class Names(Sequence[str]):
+    """Names that are made when somebody asks for one: of thousands of candidates a few are ever told."""
+
+    def __init__(self, size: int, name: Callable[[int], str]) -> None:
+        self._size, self._name = size, name
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self._name(one) for one in range(self._size)[index])
+        return self._name(range(self._size)[index])
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -39,11 +69,14 @@ class MemberShape:
     most
         Members of this shape that each node takes alone once everybody has left, as far as that is known
         beside the amounts, shape (N,); empty for no such limit.
+    now
+        Nodes that the filters let take one as things stand, shape (N,); empty where only amounts are known.
     """
 
     request: IntVector
     allowed: BoolVector
     most: IntVector = attrs.field(factory=_no_counts)
+    now: BoolVector = attrs.field(factory=lambda: np.zeros(0, dtype=np.bool_))
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -68,7 +101,7 @@ class Candidates:
         Which disruption budgets select each, shape (B, V).
     """
 
-    keys: tuple[str, ...]
+    keys: Sequence[str]
     node: IntVector
     amounts: IntMatrix
     priority: IntVector
@@ -98,7 +131,7 @@ class Jobs:
         Which of them are gangs, shape (J,).
     """
 
-    names: tuple[str, ...]
+    names: Sequence[str]
     least: IntVector
     running: IntVector
     protected: IntVector
@@ -166,11 +199,14 @@ class Conflict:
         Members per shape, and pods per kind that moves, that did not fit there together, shape (S + K,).
     gone
         Candidates that had left it, shape (V,).
+    elsewhere
+        A filter had a say that looks at other nodes, too.
     """
 
     node: int
     counts: IntVector
     gone: BoolVector
+    elsewhere: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -314,8 +350,9 @@ class PreemptionProblem:
     @cached_property
     def by_node(self) -> tuple[IntVector, IntVector]:
         """Candidates ordered by node, and where each node's begin, shape (N + 1,)."""
-        order = np.argsort(self.candidates.node, kind="stable")
-        starts = np.searchsorted(self.candidates.node[order], np.arange(len(self.nodes) + 1))
+        node = self.candidates.node
+        order = np.arange(len(node)) if self._sorted else np.argsort(node, kind="stable")
+        starts = np.searchsorted(node[order], np.arange(len(self.nodes) + 1))
         return order, starts.astype(np.int64)
 
     def on_node(self, row: int) -> IntVector:
@@ -337,6 +374,36 @@ class PreemptionProblem:
         return np.zeros((0, len(self.candidates)), dtype=np.bool_)
 
     @cached_property
+    def usable(self) -> BoolVector:
+        """Who may leave at all, shape (V,): alone, as what a gang can spare, or with the whole gang."""
+        usable: BoolVector = (self.jobs.breakable | (self.jobs.slack > 0))[self.candidates.job]
+        return usable
+
+    @cached_property
+    def heights(self) -> IntVector:
+        """The least priority up to which evictions have to go for each candidate to leave, shape (V,)."""
+        table, jobs = self.candidates, self.jobs
+        heights = table.priority.copy()
+        tight = np.flatnonzero(((jobs.slack == 0) & (jobs.running > 1))[table.job])
+        if len(tight):
+            highest = np.full(len(jobs.slack), np.iinfo(np.int64).min, dtype=np.int64)
+            np.maximum.at(highest, table.job[tight], table.priority[tight])
+            heights[tight] = highest[table.job[tight]]
+        return heights
+
+    @cached_property
+    def levels(self) -> list[int]:
+        """The heights that occur among those who may leave, ascending."""
+        found: list[int] = np.unique(self.heights[self.usable]).tolist()
+        return found
+
+    def budgets_of(self, one: int) -> tuple[int, ...]:
+        """Give the budgets that select a candidate."""
+        if not len(self.budgets):
+            return ()
+        return tuple(np.flatnonzero(self.covered[:, one]).tolist())
+
+    @cached_property
     def place(self) -> IntVector:
         """Position of every node in the tree, -1 outside, shape (N,)."""
         if self.tree is None:
@@ -345,8 +412,15 @@ class PreemptionProblem:
         return np.array([index.get(name, -1) for name in self.nodes], dtype=np.int64)
 
     @cached_property
+    def _sorted(self) -> bool:
+        """The candidates are in the order of their nodes."""
+        node = self.candidates.node
+        return bool((node[1:] >= node[:-1]).all())
+
+    @cached_property
     def _amounts_by_node(self) -> IntMatrix:
-        return np.ascontiguousarray(self.candidates.amounts[:, self.by_node[0]])
+        amounts = self.candidates.amounts
+        return amounts if self._sorted else np.ascontiguousarray(amounts[:, self.by_node[0]])
 
     @cached_property
     def _occupied(self) -> tuple[IntVector, IntVector]:
@@ -375,6 +449,29 @@ class PreemptionProblem:
             if (used > room)[used > 0].any():
                 return False
         return True
+
+    def given(self, resource: int, chosen: BoolVector) -> IntVector:
+        """Give how much of a resource the chosen candidates give back on each node, shape (N,)."""
+        return self._summed(self._amounts_by_node[resource] * self._by_node(chosen))
+
+    def counted(self, chosen: BoolVector) -> IntVector:
+        """Count the chosen candidates on each node, shape (N,)."""
+        return self._summed(self._by_node(chosen).astype(np.int64))
+
+    def in_order(self, chosen: BoolVector) -> IntVector:
+        """List the chosen candidates by node."""
+        found = np.flatnonzero(self._by_node(chosen))
+        return found if self._sorted else self.by_node[0][found]
+
+    def _by_node(self, chosen: BoolVector) -> BoolVector:
+        return chosen if self._sorted else chosen[self.by_node[0]]
+
+    def _summed(self, values: IntVector) -> IntVector:
+        sums = np.zeros(len(self.nodes), dtype=np.int64)
+        rows, starts = self._occupied
+        if len(rows):
+            sums[rows] = np.add.reduceat(values, starts)
+        return sums
 
     def freed(self, chosen: BoolVector) -> IntMatrix:
         """Give what the nodes have left once the chosen candidates have gone, shape (R, N)."""

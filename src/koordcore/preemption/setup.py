@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, Role
-from koordcore.allocators.gang.group_table import group_table
 from koordcore.allocators.gang.slots import insufficient
 from koordcore.errors import ManifestError
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.gangs import NetworkTopologySpec
-from koordcore.model.nodes import NodeState
-from koordcore.model.pods import Pod, PodKey
-from koordcore.model.records import ClusterRecord
+from koordcore.model.pods import Pod
 from koordcore.model.resources import PODS, counted
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.preemption.candidates import NodeRefusal, Refuse
 from koordcore.preemption.problem import MemberShape, PreemptionProblem
-from koordcore.preemption.victims import (
-    RunningPods,
-    amounts_of,
-    collect_candidates,
-    given_up,
-    running_pods,
-)
+from koordcore.preemption.running import Leaving, amounts_of, running_on
+from koordcore.preemption.victims import collect_candidates, given_up
 from koordcore.protocol.gang import parse_topology_index
 from koordcore.scoring.labels import fit_selector, fit_taints, fit_term, fit_unschedulable
 from koordcore.snapshot import ClusterSnapshot
@@ -82,29 +74,11 @@ def _rank(pod: Pod) -> int | None:
         return None
 
 
-def _running(snapshot: ClusterSnapshot) -> RunningPods:
-    groups = snapshot.once(group_table)
-    return running_pods(snapshot.layout, snapshot.bound_pods(), groups if groups.nodes else None)
-
-
-def _running_again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
-    value: RunningPods,
-    snapshot: ClusterSnapshot,
-) -> RunningPods:
-    """Keep the columns where no node has changed."""
-    # What groups say of their members is part of the columns.
-    same = records is snapshot.records or not snapshot.once(group_table).nodes
-    same = same and all(one is other for one, other in zip(nodes, snapshot.nodes, strict=True))
-    return value if same else _running(snapshot)
-
-
 def leaving_pods(
-    snapshot: ClusterSnapshot, preemptor: Pod, gone: frozenset[PodKey] = frozenset()
+    snapshot: ClusterSnapshot, preemptor: Pod, gone: Collection[Leaving] = ()
 ) -> tuple[Pod, ...]:
     """List the pods of a snapshot that leave anyhow and whose room a preemptor may count on."""
-    return given_up(snapshot.derived(_running, _running_again), preemptor, gone)
+    return given_up(running_on(snapshot), preemptor, gone)
 
 
 def make_problem(
@@ -113,8 +87,8 @@ def make_problem(
     pending: Mapping[str, tuple[Sequence[Pod], int]],
     *,
     minimums: Mapping[str, int],
-    own: frozenset[PodKey] = frozenset(),
-    gone: frozenset[PodKey] = frozenset(),
+    own: Collection[Leaving] = (),
+    gone: Collection[Leaving] = (),
     tree: NetworkTopology | None = None,
     spec: NetworkTopologySpec | None = None,
     bound: Sequence[str] = (),
@@ -135,9 +109,10 @@ def make_problem(
     minimums
         Minimum of every gang of the cluster, by id.
     own
-        Bound pods that are no victims whatever their priority: members of the job that wait at Permit.
+        Bound pods that are no victims whatever their priority: members of the job that wait at Permit; with
+        the rows of their nodes.
     gone
-        Bound pods that leave anyway; ``free`` counts their room already.
+        Bound pods that have left as far as this question goes, likewise; ``free`` counts their room already.
     tree, spec
         The network and the job's wish for gathering; both or none.
     bound
@@ -176,11 +151,10 @@ def make_problem(
         if row is not None and pod.key not in mine and pod.priority >= preemptor.priority:
             room[:, row] -= amounts_of(layout, pod)
     budgets = snapshot.of(PodDisruptionBudget)
-    running = snapshot.derived(_running, _running_again)
     for pod in leaving_pods(snapshot, preemptor, gone):
         room[:, layout.row_of[str(pod.node_name)]] += amounts_of(layout, pod)
     candidates, jobs = collect_candidates(
-        running,
+        running_on(snapshot),
         preemptor,
         minimums=minimums,
         budgets=budgets,

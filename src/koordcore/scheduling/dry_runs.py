@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -19,6 +19,7 @@ from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota
 from koordcore.model.resources import Resources
 from koordcore.preemption.plan import deal_members
 from koordcore.preemption.problem import Conflict, MemberShape, Pool, PreemptionProblem
+from koordcore.preemption.running import Leaving
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, gives_back, staying_charged
@@ -27,7 +28,14 @@ from koordcore.scheduling.plugins.quota import QuotaPlugin
 from koordcore.scheduling.quota_pools import quota_pools
 from koordcore.scheduling.reset import unbound
 
-__all__ = ["Claim", "DryRuns", "key_of"]
+__all__ = ["Claim", "DryRuns", "key_of", "leaving_of"]
+
+
+def leaving_of(problem: PreemptionProblem, chosen: BoolVector) -> list[Leaving]:
+    """Name the chosen candidates, with their nodes."""
+    ones = np.flatnonzero(chosen)
+    keys, rows = problem.candidates.keys, problem.candidates.node[ones].tolist()
+    return [(key_of(keys[one]), row) for one, row in zip(ones.tolist(), rows, strict=True)]
 
 
 def key_of(text: str) -> PodKey:
@@ -50,7 +58,7 @@ class Claim:
     """
 
     members: tuple[Pod, ...]
-    victims: tuple[PodKey, ...]
+    victims: tuple[Leaving, ...]
     charged: frozenset[PodKey]
 
 
@@ -87,7 +95,7 @@ class DryRuns:
     # -- trying ----------------------------------------------------------------------------------------
 
     @contextmanager
-    def without(self, victims: Sequence[PodKey], charged: frozenset[PodKey] = frozenset()) -> Iterator[None]:
+    def without(self, victims: Iterable[Leaving], charged: frozenset[PodKey] = frozenset()) -> Iterator[None]:
         """Take pods off their nodes, who leaves anyhow and for earlier plans too; put all back in the end.
 
         Parameters
@@ -97,13 +105,12 @@ class DryRuns:
         """
         workspace = self._workspace
         mark = workspace.checkpoint()
-        earlier = [key for claim in self._claims for key in claim.victims]
-        anyhow = [pod.key for pod in self.leaving]
+        row_of = workspace.layout.row_of
+        earlier = [one for claim in self._claims for one in claim.victims]
+        anyhow = [(pod.key, row_of[str(pod.node_name)]) for pod in self.leaving]
         staying = charged.union(*(claim.charged for claim in self._claims))
-        for key in sorted({*earlier, *anyhow, *victims}):
-            pod = workspace.snapshot.pod(key)
-            row = workspace.layout.row_of[str(pod.node_name)] if pod is not None else -1
-            if row >= 0 and key in workspace.pods_on(row):
+        for key, row in sorted({*earlier, *anyhow, *victims}):
+            if key in workspace.pods_on(row):
                 gone = workspace.evict(key, row)
                 self._plugins.removed(gone, row)
                 if key in staying and self._quota is not None:
@@ -111,7 +118,7 @@ class DryRuns:
         for claim in self._claims:
             # What earlier plans promised is taken for real, with cards and CPUs, on the nodes as they are.
             for held in claim.members:
-                row = workspace.layout.row_of[str(held.node_name)]
+                row = row_of[str(held.node_name)]
                 forget_nominated(workspace, self._plugins, held)
                 if place_there(workspace, self._plugins, held.at(None), row) is None:
                     assume_nominated(workspace, self._plugins, held.at(None), str(held.node_name))
@@ -124,11 +131,11 @@ class DryRuns:
         self, problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector, moves: IntVector
     ) -> Conflict | None:
         """Bind every member where the plan has it, without the victims, and then whoever moves."""
-        victims = [key_of(problem.candidates.keys[one]) for one in np.flatnonzero(chosen)]
-        ledger = self.ledger
+        victims = leaving_of(problem, chosen)
+        ledger, coming = self.ledger, self._coming(problem, counts, moves)
         with self.without(victims, self.charged(victims)):
             taken = np.zeros((len(problem.all_shapes), len(problem.nodes)), dtype=np.int64)
-            for pod, shape, row in self._coming(problem, counts, moves):
+            for pod, shape, row in coming:
                 taken[shape, row] += 1
                 scheduling_class = self._plugins.class_of(pod)
                 if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
@@ -139,7 +146,7 @@ class DryRuns:
                     return Conflict(-1, nowhere, chosen | ~self._giving(problem, ledger))
                 placed = place_there(self._workspace, self._plugins, pod, row)
                 if placed is None or (placed.reservation and shape >= len(problem.shapes)):
-                    return Conflict(row, taken[:, row], chosen)
+                    return Conflict(row, taken[:, row], chosen, elsewhere=scheduling_class.looks_elsewhere)
         return None
 
     def _coming(
@@ -151,8 +158,8 @@ class DryRuns:
         row_of = self._workspace.layout.row_of
         coming = [(self._members[key], shape_of[key], row_of[node]) for key, node in nodes.items()]
         for one in np.flatnonzero(moves >= 0).tolist():
-            pod = self._workspace.snapshot.pod(key_of(problem.candidates.keys[one]))
-            assert pod is not None
+            key = key_of(problem.candidates.keys[one])
+            pod = self._workspace.pods_on(int(problem.candidates.node[one]))[key]
             coming.append((unbound(pod), int(problem.shape_of_kind[one]), int(moves[one])))
         return coming
 
@@ -166,11 +173,30 @@ class DryRuns:
         classes = [self._plugins.class_of(pod) for pod in pods]
         if not any(isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes):
             return tuple(shapes)
-        with self.without([key_of(key) for key in problem.candidates.keys]):
+        with self.without(leaving_of(problem, np.ones(len(problem.candidates), dtype=np.bool_))):
             return tuple(
                 attrs.evolve(shape, most=one.local_slots(most)) if isinstance(one, SchedulingClass) else shape
                 for shape, one in zip(shapes, classes, strict=True)
             )
+
+    def fits_now(self, pod: Pod) -> BoolVector:
+        """Tell which nodes take a pod once those have gone who leave anyhow, shape (N,)."""
+        scheduling_class = self._plugins.class_of(pod)
+        if isinstance(scheduling_class, Refusal):
+            return np.zeros(len(self._workspace.layout.names), dtype=np.bool_)
+        with self.without(()):
+            return scheduling_class.feasible().copy()
+
+    def emptied(self, problem: PreemptionProblem, pod: Pod, rows: IntVector) -> BoolVector:
+        """Tell which of some nodes may take a pod once everybody has left them who may, shape (n,)."""
+        scheduling_class = self._plugins.class_of(pod)
+        if isinstance(scheduling_class, Refusal):
+            return np.zeros(len(rows), dtype=np.bool_)
+        chosen = np.zeros(len(problem.candidates), dtype=np.bool_)
+        for row in rows.tolist():
+            chosen[problem.on_node(row)] = True
+        with self.without(leaving_of(problem, chosen)):
+            return scheduling_class.local_fits(rows)
 
     # -- quotas ----------------------------------------------------------------------------------------
 
@@ -189,12 +215,12 @@ class DryRuns:
         with self.without(()):
             return quota_pools(self.ledger, problem, self._members, self._workspace.snapshot, limit)
 
-    def charged(self, victims: Sequence[PodKey]) -> frozenset[PodKey]:
+    def charged(self, victims: Collection[Leaving]) -> frozenset[PodKey]:
         """Give the victims within a guaranteed min: nobody may borrow more because they leave."""
         ledger = self.ledger
         if ledger is None or not victims:
             return frozenset()
-        found = (self._workspace.snapshot.pod(key) for key in victims)
+        found = (self._workspace.pods_on(row).get(key) for key, row in victims)
         leaving = [quota_pod_of(pod) for pod in found if pod is not None]
         return staying_charged(ledger, leaving, *_asking(ledger, self._members.values()))
 

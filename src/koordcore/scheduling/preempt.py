@@ -26,16 +26,18 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import Members, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
 from koordcore.model.reservations import Reservation
+from koordcore.preemption.alternative import rejected_alternative
 from koordcore.preemption.eligible import check_eligible
 from koordcore.preemption.identify import PreemptingJob, identify_job
-from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption, rejected_alternative
+from koordcore.preemption.lone import is_lone
+from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
+from koordcore.preemption.running import Leaving, amounts_of
 from koordcore.preemption.setup import leaving_pods, make_problem
-from koordcore.preemption.victims import amounts_of
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod, label_priority
 from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
-from koordcore.scheduling.dry_runs import Claim, DryRuns, key_of
+from koordcore.scheduling.dry_runs import Claim, DryRuns, key_of, leaving_of
 from koordcore.scheduling.gang_groups import Job, JobTable, network_tree
 from koordcore.scheduling.plugins.reservation import ReservationPlugin
 from koordcore.scheduling.plugins.resources import FitEvaluator
@@ -141,7 +143,7 @@ class Preemptor:
         from koordcore.scheduling.group_preemption import aim  # only who has such groups pays for them
 
         def aimed(problem: PreemptionProblem, runs: DryRuns) -> PreemptionProblem | None:
-            with runs.without([PodKey(*key.split("/", 1)) for key in problem.candidates.keys]):
+            with runs.without(leaving_of(problem, np.ones(len(problem.candidates), dtype=np.bool_))):
                 return aim(self._workspace, self._plugins, job, problem, self._limits)
 
         identified = PreemptingJob(
@@ -176,14 +178,19 @@ class Preemptor:
         problem = asked if aimed is None else aimed(asked, runs)
         if problem is None:
             return None
-        if any(isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()):
+        alone = is_lone(problem)
+        if alone:
+            problem = _with_present(problem, runs.fits_now(trigger))
+        if not alone and any(
+            isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()
+        ):
             # Mostly amounts tell enough; to count cards and CPUs on emptied nodes takes far longer.
-            plan = self._plan(problem, runs, rounds=1)
+            plan = self._plan(problem, runs, trigger, rounds=1)
             if not plan.certificate.proven:
                 problem = _with_offers(problem, runs, pods)
-                plan = self._plan(problem, runs)
+                plan = self._plan(problem, runs, trigger)
         else:
-            plan = self._plan(problem, runs)
+            plan = self._plan(problem, runs, trigger)
         if isinstance(plan, NotHelpful) or not plan.nominations:
             return None
         if not (plan.victims or self._claims or leaving):
@@ -197,22 +204,27 @@ class Preemptor:
         self, problem: PreemptionProblem, plan: PreemptionPlan, runs: DryRuns, pods: dict[str, Pod]
     ) -> PreemptionPlan:
         """Add the cheapest plan elsewhere, and let victims move where that is asked for."""
-        other = rejected_alternative(
-            problem,
-            plan,
-            members=self._rules.members,
-            dry_run=lambda *draft: runs.try_plan(problem, *draft),
-        )
-        plan = attrs.evolve(plan, alternative=other)
+        if plan.alternative is None and not (is_lone(problem) and runs.ledger is None):
+            other = rejected_alternative(
+                problem,
+                plan,
+                members=self._rules.members,
+                dry_run=lambda *draft: runs.try_plan(problem, *draft),
+            )
+            plan = attrs.evolve(plan, alternative=other)
         if self._rules.relocation is not Relocation.FIRST or not plan.victims:
             return plan
         relocator = Relocator(self._workspace, self._plugins, runs, pods, self._mask)
-        return relocator.relocated(problem, plan, lambda asked, start: self._plan(asked, runs, start))
+        trigger = next(iter(pods.values()))
+        return relocator.relocated(
+            problem, plan, lambda asked, start: self._plan(asked, runs, trigger, start)
+        )
 
     def _plan(
         self,
         problem: PreemptionProblem,
         runs: DryRuns,
+        trigger: Pod,
         start: PreemptionPlan | None = None,
         rounds: int = MOST_ROUNDS,
     ) -> PreemptionPlan | NotHelpful:
@@ -222,7 +234,7 @@ class Preemptor:
         """
 
         def find(pools: tuple[Pool, ...]) -> PreemptionPlan | NotHelpful:
-            asked = attrs.evolve(problem, pools=pools)
+            asked = attrs.evolve(problem, pools=pools) if pools else problem
             return plan_preemption(
                 asked,
                 members=self._rules.members,
@@ -231,6 +243,7 @@ class Preemptor:
                 dry_run=lambda *plan: runs.try_plan(asked, *plan),
                 start=start,
                 rounds=rounds,
+                offers=lambda rows: runs.emptied(asked, trigger, rows),
             )
 
         now, most = runs.pools(problem, limit_of), runs.pools(problem, QuotaLedger.max_of)
@@ -262,9 +275,9 @@ class Preemptor:
         return check_eligible(trigger, members, on_node, statuses).eligible
 
     @property
-    def _gone(self) -> frozenset[PodKey]:
+    def _gone(self) -> frozenset[Leaving]:
         """Victims of the plans that stand."""
-        return frozenset(key for claim in self._claims for key in claim.victims)
+        return frozenset(one for claim in self._claims for one in claim.victims)
 
     def _problem(
         self,
@@ -276,16 +289,18 @@ class Preemptor:
         workspace, layout = self._workspace, self._workspace.layout
         gone = self._gone
         free = workspace.free.copy()
-        for key in sorted(gone):
-            pod = workspace.snapshot.pod(key)
-            if pod is not None:
-                free[:, layout.row_of[str(pod.node_name)]] += amounts_of(layout, pod)
+        for key, row in sorted(gone):
+            free[:, row] += amounts_of(layout, workspace.pods_on(row)[key])
         lent = [self._lent(pod) for pods, _ in pending.values() for pod in pods]
         common = lent[0]
         if common is not None and all(one is not None and np.array_equal(one, common) for one in lent):
             # Room of reservations that all members may use; that it is not used twice is for the dry run.
             free += common
-        holders = [one.pod_key for one in workspace.snapshot.of(Reservation) if one.active]
+        holders = [
+            (one.pod_key, layout.row_of[one.status.node_name])
+            for one in workspace.snapshot.of(Reservation)
+            if one.active and one.status.node_name in layout.row_of
+        ]
         restart = self._rules.restart_costs
         return make_problem(
             workspace.snapshot,
@@ -331,15 +346,15 @@ class Preemptor:
     def _claim(self, plan: PreemptionPlan, runs: DryRuns, pods: Mapping[str, Pod]) -> None:
         """Hold the members' room: until the victims have gone nobody else may count on it."""
         workspace = self._workspace
-        victims = tuple(victim.pod for victim in plan.victims)
+        row_of = workspace.layout.row_of
+        victims = tuple((victim.pod, row_of[victim.node]) for victim in plan.victims)
         charged = runs.charged(victims)
         members = [
             assume_nominated(workspace, self._plugins, pods[key], node)
             for key, node in plan.nominations.items()
         ]
         for move in plan.moves:
-            pod = workspace.snapshot.pod(move.victim.pod)
-            assert pod is not None
+            pod = workspace.pods_on(row_of[move.victim.node])[move.victim.pod]
             # It runs where it ran until it is made anew, under a name of its own.
             anew = attrs.evolve(unbound(pod), name=f"{pod.name}~moved", uid="")
             members.append(assume_nominated(workspace, self._plugins, anew, move.node))
@@ -373,6 +388,12 @@ def _hopeless(scheduling_class: SchedulingClass | Refusal) -> bool:
         return True
     refused = scheduling_class.refuse()
     return refused is not None and not refused[1].resolvable
+
+
+def _with_present(problem: PreemptionProblem, now: BoolVector) -> PreemptionProblem:
+    """Say where a single member would fit without any eviction."""
+    (shape,) = problem.shapes
+    return attrs.evolve(problem, shapes=(attrs.evolve(shape, now=now),))
 
 
 def _with_offers(problem: PreemptionProblem, runs: DryRuns, pods: Mapping[str, Pod]) -> PreemptionProblem:

@@ -74,8 +74,8 @@ class Relocator:
         kinds: dict[Hashable, tuple[int, MemberShape, Pod]] = {}
         kind = np.full(len(problem.candidates), -1, dtype=np.int64)
         for one, key in enumerate(problem.candidates.keys):
-            pod = self.workspace.snapshot.pod(key_of(key))
-            if pod is None or pod.static or pod.daemon:
+            pod = self.workspace.pods_on(int(problem.candidates.node[one]))[key_of(key)]
+            if pod.static or pod.daemon:
                 continue
             free = unbound(pod)
             if not isinstance(self.plugins.class_of(free), SchedulingClass):
@@ -94,7 +94,8 @@ class Relocator:
         workspace = self.workspace
         moves: list[Move] = []
         least = dict(zip(problem.jobs.names, problem.jobs.least.tolist(), strict=True))
-        with self.runs.without([victim.pod for victim in plan.victims]):
+        row_of = workspace.layout.row_of
+        with self.runs.without([(victim.pod, row_of[victim.node]) for victim in plan.victims]):
             for key, node in plan.nominations.items():
                 place_there(workspace, self.plugins, self.members[key], workspace.layout.row_of[node])
             groups: dict[str, list[Victim]] = {}

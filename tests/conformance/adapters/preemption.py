@@ -32,8 +32,9 @@ from koordcore.preemption.eligible import check_eligible, may_evict
 from koordcore.preemption.identify import PreemptingJob, identify_job
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import PreemptionProblem
+from koordcore.preemption.running import running_pods
 from koordcore.preemption.setup import make_problem, plain_refusals
-from koordcore.preemption.victims import collect_candidates, running_pods
+from koordcore.preemption.victims import collect_candidates
 from koordcore.protocol.gang import gang_name, parse_topology_spec
 from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.preemption import (
@@ -128,7 +129,11 @@ class World:
             self.trigger,
             self.job.parts,
             minimums=self.minimums,
-            own=frozenset(pod.key for pod in self.waiting),
+            own=[
+                (pod.key, self.snapshot.layout.row_of[str(pod.node_name)])
+                for pod in self.waiting
+                if pod.node_name in self.snapshot.layout.row_of
+            ],
             tree=self.tree,
             spec=self.spec,
         )

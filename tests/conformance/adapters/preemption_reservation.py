@@ -21,8 +21,8 @@ from koordcore.preemption.one_node import (
     preempt_for_pod,
     select_on_node,
 )
+from koordcore.preemption.running import amounts_of
 from koordcore.preemption.setup import plain_refusals
-from koordcore.preemption.victims import amounts_of
 from koordcore.reservations.state import reserve_pod
 from tests.conformance.core import Case, difference, subject
 

@@ -1,0 +1,67 @@
+"""Evidence that nothing is cheaper than a plan for one member: by counting, else from the program."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from koordcore.model.certificates import Certificate, Limits
+from koordcore.model.preemption import NO_PRIORITY, Members
+from koordcore.preemption.bounds import (
+    eviction_problem,
+    fewest_pods,
+    holding,
+    slots_up_to,
+    usable_up_to,
+    widest_slots,
+)
+from koordcore.preemption.exact import ExactAnswer, Scope, certify_plan
+from koordcore.preemption.problem import Domains, PreemptionProblem
+
+__all__ = ["with_evidence"]
+
+_EVIDENT: Final = 200
+"""Candidates up to which the program is written down for the sake of evidence."""
+
+
+def with_evidence(
+    problem: PreemptionProblem, domains: Domains, answer: ExactAnswer, limits: Limits
+) -> Certificate:
+    """Certify a plan for one member once more, with evidence where it is soon found.
+
+    What dry runs refused is no part of it: it only takes plans away, and where a cheaper plan was refused
+    there is no evidence.
+    """
+    certificate = answer.certificate
+    if not certificate.proven:
+        return certificate
+    if _counted(problem, domains, certificate.objective):
+        asked = eviction_problem(problem, domains, Members.MINIMUM)
+        return Certificate.make_proven(certificate.objective, asked)
+    if len(problem.candidates) > _EVIDENT:
+        return certificate
+    scope = Scope(domains=domains, usable=usable_up_to(problem, None))
+    return certify_plan(problem, scope, answer, limits)
+
+
+def _counted(problem: PreemptionProblem, domains: Domains, objective: tuple[int, ...]) -> bool:
+    """Tell whether counting shows that a damage is the least."""
+    violations, highest, jobs, pods, priorities, restarts, moves = objective
+    if violations or restarts or moves or jobs > 1:
+        return False
+    if highest == NO_PRIORITY:
+        return True
+    if holding(problem, slots_up_to(problem, highest - 1), domains, Members.MINIMUM).any():
+        return False
+    usable = usable_up_to(problem, highest)
+    least = 1
+    if jobs:
+        spared = usable & (problem.jobs.slack > 0)[problem.candidates.job]
+        if holding(problem, widest_slots(problem, spared), domains, Members.MINIMUM).any():
+            return False
+    elif pods > 1:
+        slots = np.where(domains.home >= 0, widest_slots(problem, usable), 0)
+        least = max(1, fewest_pods(problem, usable, slots, 1))
+    lowest = int(problem.candidates.priority[usable].min(initial=highest))
+    return (pods, priorities) == (least, highest + (least - 1) * lowest)

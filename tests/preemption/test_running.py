@@ -1,0 +1,67 @@
+"""Columns of running pods along a line of snapshots are those of a snapshot made anew."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod, SchedulingGroup
+from koordcore.model.scheduling_groups import DisruptionMode, SchedulingPodGroup
+from koordcore.preemption.running import RunningPods, running_on
+from koordcore.snapshot import ClusterSnapshot
+
+GANG = "pod-group.scheduling.sigs.k8s.io"
+NODES = 12
+
+
+def pod(number: int, *, gang: str = "", group: str = "") -> Pod:
+    return Pod(
+        name=f"pod-{number:02}",
+        requests={"cpu": 100 * (number % 3 + 1)},
+        priority=number % 4,
+        labels={GANG: gang} if gang else {},
+        scheduling_group=SchedulingGroup(pod_group=group) if group else None,
+        node_name=f"node-{number % NODES:02}",
+    )
+
+
+def cluster(*groups: SchedulingPodGroup) -> ClusterSnapshot:
+    pods = [
+        pod(one, gang="old" if one % 5 == 1 else "", group="all" if one % 5 == 2 else "") for one in range(30)
+    ]
+    nodes = [Node(name=f"node-{one:02}", allocatable={"cpu": 4000, "pods": 20}) for one in range(NODES)]
+    states = [NodeState(node, tuple(one for one in pods if one.node_name == node.name)) for node in nodes]
+    return ClusterSnapshot(nodes=tuple(states), records=groups)
+
+
+def agree(snapshot: ClusterSnapshot) -> RunningPods:
+    fresh = running_on(ClusterSnapshot(nodes=snapshot.nodes, records=snapshot.records))
+    found = running_on(snapshot)
+    for field in attrs.fields(RunningPods):
+        one, other = getattr(found, field.name), getattr(fresh, field.name)
+        same = np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
+        assert same, field.name
+    return found
+
+
+def whole(priority: int) -> SchedulingPodGroup:
+    return SchedulingPodGroup(name="all", disruption=DisruptionMode.ALL, priority=priority)
+
+
+def test_pods_that_come_and_go_are_spliced_in() -> None:
+    snapshot = cluster()
+    before = agree(snapshot)
+    snapshot = snapshot.forget(pod(1).key, pod(6).key).assume(pod(31, gang="new"), pod(18 + 14))
+    after = agree(snapshot)
+    assert (before.gangs, after.gangs) == (("default/old",), ("default/new", "default/old"))
+    assert agree(snapshot.forget(pod(31).key)).gangs == ("default/old",)
+
+
+def test_what_groups_say_of_running_pods_follows_pods_and_groups() -> None:
+    snapshot = cluster(whole(7))
+    assert agree(snapshot).whole == {"podgroup:default/all"}
+    assert 7 in agree(snapshot.assume(pod(31, group="all"))).priority
+    assert 9 in agree(snapshot.with_records(whole(9))).priority
+    left = snapshot.forget(*(pod(one).key for one in range(2, 30, 5)))
+    assert not agree(left).whole

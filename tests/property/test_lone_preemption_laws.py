@@ -1,0 +1,155 @@
+"""Laws of preemption for one member: whatever dry runs refuse, the cheapest plan that holds is proven."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.checking.certificates import check_certificate
+from koordcore.model.certificates import CertificateStatus, Limits
+from koordcore.model.preemption import Members, NotHelpful
+from koordcore.preemption import node_victims
+from koordcore.preemption.plan import DryRun, plan_preemption
+from koordcore.preemption.problem import ANYWHERE, Conflict, PreemptionProblem
+from tests.preemption.worlds import problem_of, random_problem
+from tests.reference.preemption_brute import Mask, best_by_enumeration
+
+seeds = st.integers(0, 10**6)
+few = settings(max_examples=40, deadline=None)
+
+
+def one_member(seed: int) -> PreemptionProblem:
+    """Give a problem of one member without a network."""
+    problem = random_problem(seed, most=7)
+    role = problem.roles[0]
+    member = attrs.evolve(role.members[0], shape=0)
+    return attrs.evolve(
+        problem,
+        roles=(attrs.evolve(role, members=(member,), min_available=1),),
+        shapes=(problem.shapes[role.members[0].shape],),
+        tree=None,
+        spec=ANYWHERE,
+    )
+
+
+def refusing(problem: PreemptionProblem, *, elsewhere: bool = False) -> DryRun:
+    """Look at all amounts, as the planner does that sees the whole problem."""
+
+    def run(counts: IntMatrix, chosen: BoolVector, moves: IntVector) -> Conflict | None:
+        row = int(np.flatnonzero(counts.sum(axis=0))[0])
+        request = problem.shapes[0].request
+        left = problem.freed(chosen)[:, row]
+        short = ((request > 0) & (left < request)).any()
+        return Conflict(row, counts[:, row], chosen, elsewhere) if short else None
+
+    return run
+
+
+def blind(problem: PreemptionProblem) -> PreemptionProblem:
+    """Hide all amounts but the first from the planner."""
+    shape = problem.shapes[0]
+    request = shape.request.copy()
+    request[1:] = 0
+    return attrs.evolve(problem, shapes=(attrs.evolve(shape, request=request),))
+
+
+@few
+@given(seeds, st.booleans())
+def test_what_dry_runs_refuse_is_cut_until_the_cheapest_plan_holds(seed: int, elsewhere: bool) -> None:
+    problem = one_member(seed)
+    best = best_by_enumeration(problem, Members.ALL)
+    plan = plan_preemption(blind(problem), dry_run=refusing(problem, elsewhere=elsewhere))
+    assert plan.certificate.proven
+    assert best.damage == (None if isinstance(plan, NotHelpful) else plan.damage)
+
+
+@few
+@given(seeds)
+def test_offers_and_the_present_spare_dry_runs_and_change_nothing(seed: int) -> None:
+    problem = one_member(seed)
+    asked = blind(problem)
+    nobody, everybody = np.zeros(len(asked.candidates), bool), np.ones(len(asked.candidates), bool)
+
+    def enough(gone: Mask) -> Mask:
+        request = problem.shapes[0].request[:, None]
+        return np.asarray(((request <= 0) | (problem.freed(gone) >= request)).all(axis=0))
+
+    present = attrs.evolve(asked.shapes[0], now=enough(nobody))
+    told = plan_preemption(
+        attrs.evolve(asked, shapes=(present,)),
+        dry_run=refusing(problem),
+        offers=lambda rows: enough(everybody)[rows],
+    )
+    plain = plan_preemption(asked, dry_run=refusing(problem))
+    assert told.certificate == plain.certificate
+    if not isinstance(told, NotHelpful) and not isinstance(plain, NotHelpful):
+        assert (told.victims, told.nominations) == (plain.victims, plain.nominations)
+
+
+@few
+@given(seeds)
+def test_the_solver_takes_over_where_pods_are_too_different(seed: int) -> None:
+    problem = one_member(seed)
+    plan = plan_preemption(blind(problem), dry_run=refusing(problem))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_victims, "_MOST_STEPS", 1)
+        solved = plan_preemption(blind(problem), dry_run=refusing(problem))
+    assert solved.certificate == plan.certificate
+
+
+def many_nodes(hopeless: int) -> PreemptionProblem:
+    """One pod on each node; the second amount, of which the last node alone has enough, is for dry runs."""
+    rng = random.Random(7)
+    victims = [(row, (4, 2), rng.choice([0, 5]), "") for row in range(hopeless)]
+    return problem_of([[0, 0]] * (hopeless + 1), [*victims, (hopeless, (4, 4), 9, "")], [(4, 4)])
+
+
+def test_a_budget_that_ends_claims_nothing_that_it_has_not_seen() -> None:
+    """Each refusal costs two dry runs; forty are more than the least budget has, and less than the usual."""
+    problem = many_nodes(40)
+    short = plan_preemption(blind(problem), dry_run=refusing(problem), limits=Limits(deterministic_time=0.1))
+    assert isinstance(short, NotHelpful)
+    assert short.certificate.status is CertificateStatus.HEURISTIC
+    full = plan_preemption(blind(problem), dry_run=refusing(problem))
+    assert not isinstance(full, NotHelpful)
+    assert full.certificate.proven
+    assert full.damage.highest == 9
+
+
+def test_a_plan_that_is_known_to_hold_is_named_when_the_budget_ends() -> None:
+    """On every node the dearer pod has to leave, as only a dry run tells; it is looked for on a few nodes."""
+    nodes = 60
+    victims = [
+        (row, amounts, priority, "")
+        for row in range(nodes)
+        for amounts, priority in (((4, 0), 0), ((4, 4), 9))
+    ]
+    problem = problem_of([[0, 0]] * nodes, victims, [(4, 4)])
+    plan = plan_preemption(blind(problem), dry_run=refusing(problem), limits=Limits(deterministic_time=0.5))
+    assert not isinstance(plan, NotHelpful)
+    assert plan.certificate.status is CertificateStatus.FEASIBLE
+    assert (plan.damage.highest, plan.certificate.bound[1]) == (9, 0)
+    proven = plan_preemption(blind(problem), dry_run=refusing(problem))
+    assert not isinstance(proven, NotHelpful)
+    assert proven.damage == plan.damage
+    assert proven.certificate.proven
+
+
+@few
+@given(seeds, st.booleans())
+def test_what_is_proven_with_evidence_can_be_proven_again(seed: int, refused: bool) -> None:
+    """Where a dry run refused something cheaper there is no evidence; otherwise it is accepted."""
+    problem = one_member(seed)
+    asked = blind(problem) if refused else problem
+    certificate = plan_preemption(asked, dry_run=refusing(problem)).certificate
+    assert certificate.proven
+    if certificate.problem is not None:
+        assert check_certificate(certificate.problem, certificate).accepted
+    else:
+        assert not certificate.infeasible or refused
