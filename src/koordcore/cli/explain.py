@@ -18,7 +18,7 @@ from koordcore.explain import Explanation, NodeVerdict, explain
 from koordcore.explain.groups import explain_group
 from koordcore.explain.post_filter import failure_event
 from koordcore.explain.schedule_explanation import schedule_explanation
-from koordcore.model.decisions import Shortfall
+from koordcore.model.decisions import Bound, Shortfall, Unschedulable, Waiting
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
 from koordcore.snapshot import ClusterSnapshot
@@ -104,6 +104,9 @@ def print_explanation(snapshot: ClusterSnapshot, pod: Pod, explanation: Explanat
     if explanation.refusal:
         print(f"refused before any node is asked: {explanation.refusal}")
         return
+    outcome = _outcome(explanation)
+    if outcome:
+        print(outcome)
     print()
     fitting = [one for one in explanation.verdicts if one.fits]
     refusing = [one for one in explanation.verdicts if not one.fits]
@@ -116,6 +119,19 @@ def print_explanation(snapshot: ClusterSnapshot, pod: Pod, explanation: Explanat
         for one in explanation.help:
             for line in one.details:
                 print(f"{one.nearest}: {line}")
+
+
+def _outcome(explanation: Explanation) -> str:
+    """Say what is decided in the pod's turn, where the nodes by themselves do not tell."""
+    match explanation.decision:
+        case Bound() as bound:
+            return f"goes to {bound.node} in its turn"
+        case Waiting() as waiting:
+            return f"waits in its turn: {waiting.reason}"
+        case Unschedulable() as refused if explanation.fitting:
+            return f"refused in its turn: {refused.refusal or refused.message}"
+        case _:
+            return ""
 
 
 def _help_table(explanation: Explanation) -> Table:
