@@ -8,6 +8,7 @@ import numpy as np
 
 from koordcore.model.certificates import Certificate, Limits
 from koordcore.model.preemption import NO_PRIORITY, Members
+from koordcore.model.proofs import EvictionEvidence
 from koordcore.preemption.bounds import (
     eviction_problem,
     fewest_pods,
@@ -38,7 +39,8 @@ def with_evidence(
         return certificate
     if _counted(problem, domains, certificate.objective):
         asked = eviction_problem(problem, domains, Members.MINIMUM)
-        return Certificate.make_proven(certificate.objective, asked)
+        leaving = EvictionEvidence(tuple(np.flatnonzero(answer.chosen).tolist()))
+        return Certificate.make_proven(certificate.objective, asked, leaving)
     if len(problem.candidates) > _EVIDENT:
         return certificate
     scope = Scope(domains=domains, usable=usable_up_to(problem, None))

@@ -22,7 +22,6 @@ from koordcore.model.gangs import (
     GangPod,
     GangSource,
     GatherRule,
-    GatherStrategy,
     MatchPolicy,
     NetworkTopologySpec,
     PodGroup,
@@ -284,16 +283,7 @@ def _group(annotations: Mapping[str, str], own: str, notes: _Notes) -> tuple[str
 
 def _topology(annotations: Mapping[str, str], notes: _Notes) -> NetworkTopologySpec | None:
     try:
-        spec = parse_topology_spec(annotations.get(ANNOTATION_TOPOLOGY_SPEC, ""))
-        for rule in () if spec is None else spec.gather_strategy:
-            if rule.strategy not in (*GatherStrategy, ""):
-                known = ", ".join(GatherStrategy)
-                text = f'strategy: expected one of {known}, got "{rule.strategy}"; PreferGather is taken'
-                notes.took_default(ANNOTATION_TOPOLOGY_SPEC, text)
-            if rule.pod_count_multiple < 0:
-                text = f"podCountMultiple: {rule.pod_count_multiple} does not bind"
-                notes.took_default(ANNOTATION_TOPOLOGY_SPEC, text)
-        return spec
+        return parse_topology_spec(annotations.get(ANNOTATION_TOPOLOGY_SPEC, ""))
     except ManifestError as error:
         notes.cannot_read(ANNOTATION_TOPOLOGY_SPEC, f"{error}; a plain gang is taken")
         return None

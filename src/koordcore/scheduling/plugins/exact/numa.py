@@ -97,8 +97,9 @@ class NUMAEvaluator(Evaluator):
                 continue
             here = told.setdefault(loan.row, [])
             of_its_own = [one for one in found.shortfalls if one.reason.startswith(OF_RESERVATION)]
-            # What does not depend on the loan is said once.
-            here += of_its_own or [one for one in found.shortfalls if one not in here]
+            # What does not depend on the loan is said once, whatever numbers each has beside it.
+            said = {one.reason for one in here}
+            here += of_its_own or [one for one in found.shortfalls if one.reason not in said]
         return told
 
     def unresolvable(self, view: NodeView) -> BoolVector:
