@@ -65,6 +65,11 @@ class NominatedPods:
                 self._on.setdefault(row, []).append(pod)
                 self._row[pod.key] = row
 
+    @property
+    def exist(self) -> bool:
+        """Anybody is nominated at all."""
+        return bool(self._row)
+
     def forget(self, keys: Iterable[PodKey]) -> None:
         """Take note of pods that wait no longer, or wait for another node."""
         for key in keys:
@@ -78,7 +83,7 @@ class NominatedPods:
 
     def concern(self, pod: Pod) -> bool:
         """Tell whether any nominated pod counts against one."""
-        return any(self.against(pod, row) for row in self._on)
+        return bool(self._on) and any(self.against(pod, row) for row in self._on)
 
     def narrow(self, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector) -> BoolVector:
         """Leave out the nodes that do not take the pod beside those that are nominated there: ``(N,)``."""

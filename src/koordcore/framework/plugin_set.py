@@ -151,9 +151,10 @@ class PluginSet:
 
     def key_of(self, pod: Pod) -> RequestKey | Refusal:
         """Give what tells the classes of pods apart: what the pod wants of each plugin."""
-        unmodelled = refuse_unmodelled(pod, claims=self._claims)
-        if unmodelled is not None:
-            return unmodelled
+        if pod.resource_claims:
+            unmodelled = refuse_unmodelled(pod, claims=self._claims)
+            if unmodelled is not None:
+                return unmodelled
         requests: list[Hashable] = []
         try:
             for plugin in self._asking:

@@ -183,8 +183,9 @@ class SchedulingCycle:
         turn = self._turn
         assert turn is not None, "nobody has the turn"
         found = self._decide_pod(turn) if isinstance(turn, Pod) else self._decide_group(turn)
-        # Who got a place, or is nominated anew, counts there as what it is now.
-        self.plugins.nominated.forget(one.pod for one in found if isinstance(one, Bound | Nominated))
+        if self.plugins.nominated.exist:
+            # Who got a place, or is nominated anew, counts there as what it is now.
+            self.plugins.nominated.forget(one.pod for one in found if isinstance(one, Bound | Nominated))
         self.decisions += found
         return found
 

@@ -118,9 +118,10 @@ def _take(
     if isinstance(decision, Shortfall):
         workspace.rollback(mark)
         return decision
-    stale = stale_holdings(pod.annotations, decision.annotations)
-    if stale:
-        decision = attrs.evolve(decision, dropped=stale)
+    if pod.annotations:
+        stale = stale_holdings(pod.annotations, decision.annotations)
+        if stale:
+            decision = attrs.evolve(decision, dropped=stale)
     bound = bind(pod, decision)
     workspace.bind(bound, row, scheduling_class.change)
     plugins.placed(bound, row)

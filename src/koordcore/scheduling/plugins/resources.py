@@ -327,7 +327,7 @@ class ResourceFit(Plugin):
         self._columns: dict[tuple[str, ...], FitColumns] = {}
 
     def request_of(self, pod: Pod) -> Hashable:
-        if self.served.isdisjoint(pod.requests):
+        if not self.served or self.served.isdisjoint(pod.requests):
             return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
         counted_here = tuple([one for one in pod.requests.items() if one[0] not in self.served])
         return (counted_here, tuple(pod.scored_requests.items()))
