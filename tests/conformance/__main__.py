@@ -75,14 +75,18 @@ def _show(judgement: Judgement) -> str:
     return "\n".join(parts)
 
 
-def _corrupt(files: Sequence[Path], number: int, seed: int, *, each: bool) -> int:
+def _corrupt(files: Sequence[Path], asked: argparse.Namespace) -> int:
     """Print by subject how many corrupted answers are accepted; 1 from one in a hundred measured ones."""
     by_subject: dict[str, Tally] = {}
-    for one in corrupt_files([path for path in files if path.stem in ADAPTERS], number, seed):
+    known = [path for path in files if path.stem in ADAPTERS]
+    for one in corrupt_files(known, asked.corrupt, asked.seed):
         by_subject.setdefault(one.case.subject, Tally()).add(one)
-        if each and one.accepted:
+        if asked.wrong and one.accepted:
             print(one)
     total = Tally(*(sum(column) for column in zip(*map(attrs.astuple, by_subject.values()), strict=True)))
+    if asked.json:
+        print(json.dumps(attrs.asdict(total)))
+        return int(total.accepted * 100 >= total.measured)
     by_subject["all"] = total
     print(f"{'subject':<28}{'measured':>9}{'accepted':>9}{'unmeasured':>12}{'accepted':>9}")
     for name, tally in by_subject.items():
@@ -112,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     load_adapters()
     files = vector_files(arguments.folders or default_folders(), arguments.subject)
     if arguments.corrupt:
-        return _corrupt(files, arguments.corrupt, arguments.seed, each=arguments.wrong)
+        return _corrupt(files, arguments)
     judgements = judge_files(files, arguments.show)
     if not judgements:
         print("no case matches", file=sys.stderr)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from immutabledict import immutabledict
 
-from koordcore.errors import ManifestError, ModelError
+from koordcore.errors import ManifestError
 from koordcore.model.devices import (
     FPGA,
     GPU,
@@ -35,9 +35,10 @@ from koordcore.model.devices import (
 )
 from koordcore.model.quantity import parse_quantity
 from koordcore.model.resources import NO_RESOURCES, Resources, format_resources, parse_resources
-from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
+from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.fields import field, load_json
 from koordcore.protocol.go_json import syntax_error, type_error
+from koordcore.protocol.selectors import as_label_selector
 
 __all__ = [
     "DEPRECATED_NAMES",
@@ -164,19 +165,17 @@ def parse_selector(value: Any, *, prefix: str = "") -> LabelSelector:
         When the selector cannot be read or an operator is unknown.
     """
     raw = _Struct(value, "v1.LabelSelector", "", prefix)
-    labels = raw.mapping("matchLabels", "map[string]string")
-    requirements = []
+    raw.mapping("matchLabels", "map[string]string")
     for entry in raw.sequence("matchExpressions", "[]v1.LabelSelectorRequirement"):
+        # Asked for their types alone, which are worded as Go words them.
         one = _Struct(entry, "v1.LabelSelectorRequirement", "", prefix)
-        operator = one.text("operator", "v1.LabelSelectorOperator")
-        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            raise ManifestError.at("", f'{prefix}"{operator}" is not a valid label selector operator')
-        values = tuple(str(item) for item in one.sequence("values", "[]string"))
-        try:
-            requirements.append(Requirement(one.text("key", "string"), SelectorOperator(operator), values))
-        except ModelError as error:
-            raise ManifestError.at("", f"{prefix}{error}") from None
-    return LabelSelector(immutabledict({str(k): str(v) for k, v in labels.items()}), tuple(requirements))
+        one.text("operator", "v1.LabelSelectorOperator")
+        one.sequence("values", "[]string")
+        one.text("key", "string")
+    try:
+        return as_label_selector(raw.raw, fold_case=True)
+    except ManifestError as error:
+        raise ManifestError.at("", prefix + error.problems[0].message) from None
 
 
 def parse_hints(annotations: Mapping[str, str]) -> immutabledict[DeviceType, DeviceHint]:

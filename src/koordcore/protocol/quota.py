@@ -8,11 +8,11 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.errors import ManifestError, ModelError, Problem
+from koordcore.errors import ManifestError, Problem
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaProfile, Spelling
 from koordcore.model.resources import CPU, DEPRECATED_BATCH_NAMES, MEMORY, Resources
-from koordcore.model.selectors import NOTHING, LabelSelector, Requirement, SelectorOperator
+from koordcore.model.selectors import NOTHING, LabelSelector
 from koordcore.protocol.device import DEPRECATED_NAMES
 from koordcore.protocol.exact import (
     ExactList,
@@ -22,6 +22,7 @@ from koordcore.protocol.exact import (
     parse_exact_list,
 )
 from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, as_str_mapping, at, load_json
+from koordcore.protocol.selectors import as_label_selector
 from koordcore.protocol.times import moment_of
 
 __all__ = [
@@ -332,25 +333,7 @@ def label_selector_from_object(raw: Json) -> LabelSelector:
     ManifestError
         With upstream's text where an operator is unknown or its values do not suit it.
     """
-    if raw is None:
-        return NOTHING
-    selector = as_mapping(raw)
-    requirements = []
-    for item in as_list(selector.get("matchExpressions") or []):
-        expression = as_mapping(item)
-        operator = as_str(expression.get("operator") or "")
-        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            raise ManifestError.at("", f'"{operator}" is not a valid label selector operator')
-        values = tuple(as_str(value) for value in as_list(expression.get("values") or []))
-        try:
-            requirements.append(
-                Requirement(as_str(expression.get("key") or ""), SelectorOperator(operator), values)
-            )
-        except ModelError as error:
-            raise ManifestError.at("matchExpressions", str(error)) from None
-    return LabelSelector(
-        immutabledict(as_str_mapping(selector.get("matchLabels") or {})), tuple(requirements)
-    )
+    return NOTHING if raw is None else as_label_selector(raw)
 
 
 def quota_profile_from_object(raw: Mapping[str, Json]) -> QuotaProfile:

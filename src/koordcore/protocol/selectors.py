@@ -55,6 +55,7 @@ _MAX_WEIGHT: Final = 100
 
 
 _operator: Final = choice(SelectorOperator)
+_LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 _effect: Final = choice(TaintEffect)
 _action: Final = choice(UnsatisfiableAction)
 _inclusion: Final = choice(NodeInclusionPolicy)
@@ -75,12 +76,37 @@ def _requirements(value: Json) -> tuple[Requirement, ...]:
     return collect(_requirement, as_list(value))
 
 
-def as_label_selector(value: Json) -> LabelSelector:
-    """Take a label selector; an empty one selects everything."""
+def _label_requirement(value: Json, fold_case: bool) -> Requirement:
+    raw = as_mapping(value)
+    operator = optional(raw, "operator", as_str, "", fold_case=fold_case)
+    if operator not in _LABEL_OPERATORS:
+        raise ManifestError.at("operator", f'"{operator}" is not a valid label selector operator')
+    key = optional(raw, "key", as_str, "", fold_case=fold_case)
+    values: tuple[str, ...] = optional(raw, "values", as_strings, (), fold_case=fold_case)
+    try:
+        return Requirement(key, SelectorOperator(operator), values)
+    except ModelError as error:
+        raise ManifestError.at("", str(error)) from None
+
+
+def as_label_selector(value: Json, *, fold_case: bool = False) -> LabelSelector:
+    """Take a label selector; an empty one selects everything.
+
+    Parameters
+    ----------
+    fold_case
+        Names of fields match without case, as they do in annotations.
+    """
     raw = as_mapping(value)
     return LabelSelector(
-        optional(raw, "matchLabels", as_labels, LabelSelector().match_labels),
-        optional(raw, "matchExpressions", _requirements, ()),
+        optional(raw, "matchLabels", as_labels, LabelSelector().match_labels, fold_case=fold_case),
+        optional(
+            raw,
+            "matchExpressions",
+            lambda found: collect(lambda one: _label_requirement(one, fold_case), as_list(found)),
+            (),
+            fold_case=fold_case,
+        ),
     )
 
 

@@ -1,0 +1,1 @@
+"""Scripts for whoever keeps the house; nothing of the package needs them."""
