@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from koordcore.model.decisions import Unschedulable
@@ -79,3 +80,23 @@ def test_a_gang_that_is_too_small_speaks_before_reservations() -> None:
     admission = cycle_of(snapshot, "o").admission
     assert admission.plugin == "Coscheduling"
     assert "child pod not collect enough" in admission.reasons[0]
+
+
+def test_who_ignores_reservations_spares_their_numa_nodes() -> None:
+    """Three CPUs of NUMA node 0 are held and unused, two of node 1 run: one more goes beside those two."""
+    objects = node("n1", policy="SingleNUMANode")
+    kept = held(*objects, reservation("r", pod("t", 3)))
+    running, passing, big = pod("w", 2), pod("i", 1), pod("j", 4)
+    for one in (passing, big):
+        one["metadata"]["labels"]["scheduling.koordinator.sh/reservation-ignored"] = "true"
+    waiting = {each.name: each for each in cluster(*objects, running, passing, big).pending}
+    busy = checked(kept.with_pending(waiting["w"])).snapshot
+
+    def numa_node_of(name: str) -> int:
+        decision = cycle_of(busy.with_pending(waiting[name]), name).decision
+        assert decision is not None
+        status = json.loads(decision.annotations["scheduling.koordinator.sh/resource-status"])
+        return int(status["numaNodeResources"][0]["node"])
+
+    assert numa_node_of("i") == 1
+    assert numa_node_of("j") == 0, "only there are four CPUs, three of them held"

@@ -229,15 +229,18 @@ def walk_of(case: Case) -> Walk:
     return _LAST[0]
 
 
-def completed(steps: Sequence[Mapping[str, Any]], index: int) -> dict[str, Any]:
-    """Give a step with what is written on its pod, also where that is told only when its gang is released."""
+def completed(steps: Sequence[Mapping[str, Any]], index: int, *, marks: bool = False) -> dict[str, Any]:
+    """Give a step with what is written on its pod, also where that is told only when its gang is released.
+
+    ``marks`` keeps what says with how many others the pod was bound, which no placement hangs on.
+    """
     step = dict(steps[index])
     if step.get("permit") == "Wait":
         later = (
             one["released"][step["pod"]] for one in steps[index:] if step["pod"] in one.get("released", ())
         )
         step |= {key: value for key, value in next(later, {}).items() if key != "node"}
-    if "annotations" in step:
+    if "annotations" in step and not marks:
         kept = {key: value for key, value in step["annotations"].items() if "/bind-gang-" not in key}
         step["annotations"] = kept
     return step
@@ -271,7 +274,11 @@ def judge_steps(case: Case, answer: Any, expected: Any) -> tuple[Verdict, str] |
             faults = placement_faults(scene, mine)
             if faults:
                 return Verdict.WRONG, f"[{index}] illegal: {faults}"
-        elif not parted and difference(theirs, mine):
+        elif not parted and difference(
+            completed(expected, index, marks=True), completed(answer, index, marks=True)
+        ):
+            if not difference(theirs, mine):
+                return None
             found = judge_item(case, scene, mine, theirs)
             if found is None or found[0] is Verdict.WRONG:
                 return found
