@@ -84,11 +84,22 @@ def test_nobody_within_a_guaranteed_min_leaves_so_that_others_may_borrow(parents
 
 
 def test_what_lies_above_its_min_may_leave_for_a_quota() -> None:
-    """With its parent's limit checked ``b``, who is promised nothing, gives back what the parent lacks."""
-    snapshot = department(0)
+    """``b`` uses more than it may since its limits were lowered; ``a`` lacks it under their parent's."""
+    running = [pod(f"a{number}", 4, "a", 50) for number in range(4)]
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", 97, *running, pod("theirs", 3, "b", 1))],
+        pending=[pod("high", 2, "a", 10)],
+        records=[quota("dept", 20, 20), quota("a", 5, 20, "dept"), quota("b", 0, 1, "dept")],
+    )
     result = schedule(snapshot, policy=checked(parents=True), preempt=RULES)
     assert victims(result) == ["theirs"]
     assert verify(snapshot, result) == ()
+
+
+def test_who_is_evicted_asks_again() -> None:
+    """With the pod of ``b`` gone for good ``a`` might use 20 CPUs; made anew it gets its share back."""
+    result = schedule(department(0), preempt=RULES)
+    assert [type(one) for one in result.decisions] == [Unschedulable]
 
 
 def test_for_room_a_less_important_pod_leaves_whatever_its_quota() -> None:

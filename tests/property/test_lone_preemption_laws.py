@@ -16,7 +16,7 @@ from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.preemption import Members, NotHelpful
 from koordcore.preemption import node_victims
 from koordcore.preemption.plan import DryRun, plan_preemption
-from koordcore.preemption.problem import ANYWHERE, Conflict, PreemptionProblem
+from koordcore.preemption.problem import ANYWHERE, Conflict, Pool, PreemptionProblem
 from tests.preemption.worlds import problem_of, random_problem
 from tests.reference.preemption_brute import Mask, best_by_enumeration
 
@@ -101,6 +101,65 @@ def test_the_solver_takes_over_where_pods_are_too_different(seed: int) -> None:
         patch.setattr(node_victims, "_MOST_STEPS", 1)
         solved = plan_preemption(blind(problem), dry_run=refusing(problem))
     assert solved.certificate == plan.certificate
+
+
+def pooled(problem: PreemptionProblem, seed: int) -> PreemptionProblem:
+    """Let the member take of a quota to which some candidates, wherever they are, give something back."""
+    rng = random.Random(seed)
+    gives = [[rng.choice([0, 0, 1, 2, 3]) for _ in range(len(problem.candidates))] for _ in range(2)]
+    pool = Pool(
+        room=np.array([rng.randint(-2, 4), rng.randint(0, 4)], dtype=np.int64),
+        uses=np.array([[rng.randint(0, 3), rng.randint(0, 3)]], dtype=np.int64),
+        gives=np.array(gives, dtype=np.int64).reshape(2, -1),
+    )
+    return attrs.evolve(problem, pools=(pool,))
+
+
+@few
+@given(seeds)
+def test_what_a_quota_lacks_comes_from_where_it_costs_least(seed: int) -> None:
+    problem = pooled(one_member(seed), seed)
+    (pool,) = problem.pools
+
+    def fine(chosen: Mask) -> bool:
+        asked = pool.uses[0]
+        return bool((asked <= pool.room + pool.gives[:, chosen].sum(axis=1))[asked > 0].all())
+
+    best = best_by_enumeration(problem, Members.ALL, fine)
+    plan = plan_preemption(problem)
+    assert plan.certificate.proven
+    assert best.damage == (None if isinstance(plan, NotHelpful) else plan.damage)
+
+
+@few
+@given(seeds)
+def test_what_a_dry_run_says_of_a_quota_is_heeded_on_every_node(seed: int) -> None:
+    """The planner sees half of what is lacking; nobody at all is at fault on the node itself."""
+    problem = pooled(one_member(seed), seed)
+    (pool,) = problem.pools
+    uses = pool.uses.copy()
+    uses[:, 1] = 0
+    asked = attrs.evolve(problem, pools=(attrs.evolve(pool, uses=uses),))
+
+    def enough(chosen: Mask) -> bool:
+        wanted = pool.uses[0]
+        return bool((wanted <= pool.room + pool.gives[:, chosen].sum(axis=1))[wanted > 0].all())
+
+    def run(counts: IntMatrix, chosen: BoolVector, moves: IntVector) -> Conflict | None:
+        if enough(chosen):
+            return None
+        giving = pool.gives.any(axis=0) & (pool.uses[0] > 0).any()
+        return Conflict(-1, np.zeros(1, dtype=np.int64), chosen | ~giving)
+
+    best = best_by_enumeration(problem, Members.ALL, enough)
+    plan = plan_preemption(asked, dry_run=run)
+    if isinstance(plan, NotHelpful):
+        # Only who gives what the planner knows of, or is on the node, is looked at.
+        return
+    assert best.damage is not None
+    assert plan.damage >= best.damage
+    gone = {str(one.pod) for one in plan.victims}
+    assert enough(np.array([key in gone for key in problem.candidates.keys], dtype=np.bool_))
 
 
 def many_nodes(hopeless: int) -> PreemptionProblem:

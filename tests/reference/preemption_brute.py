@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import attrs
@@ -108,8 +109,10 @@ def holds(problem: PreemptionProblem, chosen: Mask, members: Members, moved: Mas
     return move(0)
 
 
-def best_by_enumeration(problem: PreemptionProblem, members: Members) -> Best:
-    """Try every set of victims that respects the gangs."""
+def best_by_enumeration(
+    problem: PreemptionProblem, members: Members, fine: Callable[[Mask], bool] = lambda chosen: True
+) -> Best:
+    """Try every set of victims that respects the gangs, and that is fine beside the nodes."""
     sets = []
     for flags in product((False, True), repeat=len(problem.candidates)):
         chosen = np.array(flags, dtype=np.bool_)
@@ -117,7 +120,8 @@ def best_by_enumeration(problem: PreemptionProblem, members: Members) -> Best:
         if closed is not None and (closed == chosen).all():
             sets.append((damage_of(problem, chosen), flags))
     for damage, flags in sorted(sets):
-        if holds(problem, np.array(flags, dtype=np.bool_), members):
+        chosen = np.array(flags, dtype=np.bool_)
+        if fine(chosen) and holds(problem, chosen, members):
             return Best(damage)
     return Best(None)
 

@@ -19,7 +19,7 @@ from koordcore.model.preemption import NO_PRIORITY
 from koordcore.preemption.cost import broken_jobs
 from koordcore.preemption.exact import ExactAnswer, Scope, solve_exact
 from koordcore.preemption.moves import nobody_moves
-from koordcore.preemption.node_victims import Cost, StepsExceeded, cheapest_victims
+from koordcore.preemption.node_victims import Cost, StepsExceeded, Wanted, cheapest_victims
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
 __all__ = ["LoneSearch", "Offers", "Plan", "is_lone", "plan_alone"]
@@ -48,7 +48,6 @@ def is_lone(problem: PreemptionProblem) -> bool:
         and problem.refuges is None
         and problem.homes is None
         and not problem.gathers
-        and not problem.pools
         and not problem.spec.multiples
     )
 
@@ -80,11 +79,15 @@ class LoneSearch:
             self._taken_now = enough & shape.now
         self._usable = problem.usable
         self._height = problem.heights
-        self._refused: dict[int, list[frozenset[int]]] = {}
+        self._shared = _missing(problem)
+        self._givers = _givers(problem, self._shared)
+        self._refused: dict[int, list[BoolVector]] = {}
+        self._refused_anywhere: list[BoolVector] = []
         self._dead: set[int] = set()
         self._found: list[Plan] = []
         self._levels = [NO_PRIORITY, *problem.levels]
         self._level = -1
+        self._least_level = self._first_level()
         self._open = np.zeros(len(problem.nodes), dtype=np.bool_)
         self._bounds: list[list[int]] = [[], [], [], []]
         self.loose: Cost | None = None
@@ -97,10 +100,14 @@ class LoneSearch:
             while self._found and self._found[0][1] in self._dead:
                 heappop(self._found)
             bound = self.bound()
+            if self._found and (bound is None or self._found[0][:2] <= bound):
+                plan = heappop(self._found)
+                if not self._stale(plan):
+                    return plan
+                self.work_out(plan[1])
+                continue
             if bound is None:
-                return heappop(self._found) if self._found else None
-            if self._found and self._found[0][:2] <= bound:
-                return heappop(self._found)
+                return None
             if not self._bounds[0]:
                 self._next_level()
                 continue
@@ -117,9 +124,24 @@ class LoneSearch:
             return (0, self._levels[self._level + 1], 0, 0, -(2**62), 0), -1
         return None
 
-    def refuse(self, row: int, ones: frozenset[int]) -> None:
-        """Leave out a set of victims on a node, and every part of it."""
-        self._refused.setdefault(row, []).append(ones)
+    def refuse(self, row: int, ones: Iterable[int]) -> None:
+        """Leave out a set of victims on a node, and every part of it, whoever leaves elsewhere."""
+        self._refused.setdefault(row, []).append(self._around(row, ones))
+
+    def refuse_anywhere(self, gone: BoolVector) -> None:
+        """Leave out a set of victims, and every part of it, whatever the node."""
+        self._refused_anywhere.append(gone)
+
+    def _stale(self, plan: Plan) -> bool:
+        """Tell whether a plan stays within what was refused since it was worked out."""
+        return any(bool(gone[list(plan[2])].all()) for gone in self._refused_anywhere)
+
+    def _around(self, row: int, ones: Iterable[int]) -> BoolVector:
+        """Mark some candidates on a node, and all who are not on it."""
+        mask = np.ones(len(self._problem.candidates), dtype=np.bool_)
+        mask[self._problem.on_node(row)] = False
+        mask[list(ones)] = True
+        return mask
 
     def drop(self, rows: IntVector) -> None:
         """Leave nodes out."""
@@ -143,32 +165,60 @@ class LoneSearch:
         """Look for the cheapest set of victims on a node that was not refused."""
         if row in self._dead:
             return
-        refused = list(self._refused.get(row, ()))
+        refused = [*self._refused.get(row, ()), *self._refused_anywhere]
         if not self._taken_now[row]:
-            refused.append(frozenset())
+            refused.append(self._around(row, ()))
         lacks = zip(self._asked, self._lack[:, row].tolist(), strict=True)
-        lack = [(resource, amount) for resource, amount in lacks if amount > 0]
-        if not lack and not refused:
+        lack = tuple((resource, amount) for resource, amount in lacks if amount > 0)
+        if not lack and not refused and not self._shared:
             heappush(self._found, ((0, NO_PRIORITY, 0, 0, 0, 0), row, ()))
             return
+        far = tuple(one for ones in self._givers for one in ones[: self._enough(ones[0]) + len(refused)])
         try:
-            best = cheapest_victims(self._problem, row, lack, self._usable, refused)
+            best = cheapest_victims(self._problem, Wanted(row, lack, self._shared, far, tuple(refused)))
         except StepsExceeded:
-            self._ask_solver(row, refused)
+            self._ask_solver(row)
             return
         if best is not None:
             heappush(self._found, (best.cost, row, best.ones))
 
-    def _ask_solver(self, row: int, refused: list[frozenset[int]]) -> None:
+    def _first_level(self) -> int:
+        """Give the first level at which what is missing beside the nodes may be made up for."""
+        if not self._shared:
+            return 0
+        low, high = 0, len(self._levels)
+        while low < high:
+            middle = (low + high) // 2
+            gone = self._usable & (self._height <= self._levels[middle])
+            if all(int(given[gone].sum()) >= missing for given, missing in self._shared):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _fewest_shared(self, priority: int) -> int:
+        """Count how many have to leave at least for what is missing beside the nodes."""
+        fewest = 1
+        for given, missing in self._shared:
+            sums = np.cumsum(np.sort(given[self._usable & (self._height <= priority)])[::-1])
+            fewest = max(fewest, int(np.searchsorted(sums, missing)) + 1)
+        return fewest
+
+    def _enough(self, one: int) -> int:
+        """Count how many who are like a candidate make up for all that is missing beside the nodes."""
+        counts = [-(-amount // int(given[one])) for given, amount in self._shared if given[one] > 0]
+        return max(counts, default=1)
+
+    def _ask_solver(self, row: int) -> None:
         """Let the solver find the cheapest victims on a node whose pods are too different to be tried."""
         problem = self._problem
         home = np.full(len(problem.nodes), -1, dtype=np.int64)
         home[row] = 0
-        conflicts = []
-        for ones in refused:
-            gone = np.zeros(len(problem.candidates), dtype=np.bool_)
-            gone[list(ones)] = True
-            conflicts.append(Conflict(row, np.ones(1, dtype=np.int64), gone))
+        here = np.ones(len(problem.all_shapes), dtype=np.int64)
+        conflicts = [Conflict(row, here, gone) for gone in self._refused.get(row, ())]
+        conflicts += [Conflict(-1, np.zeros_like(here), gone) for gone in self._refused_anywhere]
+        if not self._taken_now[row]:
+            conflicts.append(Conflict(row, here, self._around(row, ())))
         scope = Scope(domains=Domains(home, 1), usable=self._usable, conflicts=tuple(conflicts), floor=(0,))
         answer = solve_exact(problem, scope, limits=self._limits)
         if isinstance(answer, CertificateStatus):
@@ -184,8 +234,11 @@ class LoneSearch:
     def _next_level(self) -> None:
         """Go on to the least priority at which more nodes come into question."""
         last = len(self._levels) - 1
+        if self._least_level > last:
+            self._level = last
+            return
         if self._level < 0:
-            low, high = 0, last
+            low, high = self._least_level, last
             while low < high:
                 middle = (low + high) // 2
                 if self._opens(middle).any():
@@ -202,6 +255,8 @@ class LoneSearch:
 
     def _opens(self, level: int) -> BoolVector:
         """Tell which nodes might take the member once all up to a level have left, shape (N,)."""
+        if level < self._least_level:
+            return np.zeros_like(self._allowed)
         if not level:
             return self._allowed & self._taken_now
         problem = self._problem
@@ -224,17 +279,65 @@ class LoneSearch:
         there = self._usable & (self._height <= priority) & (position[table.node] >= 0)
         ones = problem.in_order(there)
         at = position[table.node[ones]]
-        pods = np.ones(len(rows), dtype=np.int64)
+        pods = np.full(len(rows), self._fewest_shared(priority), dtype=np.int64)
+        alone = np.ones(len(ones), dtype=np.bool_)
+        for given, missing in self._shared:
+            alone &= given[ones] >= missing
         for resource, lack in zip(self._asked, self._lack[:, rows], strict=True):
-            if lack.max() <= 0:
-                continue
-            np.maximum(pods, _fewest(at, table.amounts[resource, ones], lack), out=pods)
-        sums = priority + _smallest(at, table.priority[ones], pods - 1)
+            if lack.max() > 0:
+                np.maximum(pods, _fewest(at, table.amounts[resource, ones], lack), out=pods)
+                alone &= table.amounts[resource, ones] >= lack[at]
+        # A single pod is enough only where it gives all that is lacking.
+        single = np.bincount(at, alone, len(rows)) > 0
+        if self._shared:
+            single |= (self._lack[:, rows] <= 0).all(axis=0)
+        pods[(pods == 1) & ~single] = 2
         spare = np.bincount(at, jobs.slack[table.job[ones]] > 0, len(rows)) > 0
         tight = np.bincount(at, jobs.running[table.job[ones]] > 1, len(rows)) > 0
+        if self._shared:
+            sums = priority + (pods - 1) * min(priority, int(table.priority[self._usable].min()))
+            far = np.flatnonzero(np.any([given > 0 for given, _ in self._shared], axis=0) & self._usable)
+            spare |= bool((jobs.slack[table.job[far]] > 0).any())
+            tight |= bool((jobs.running[table.job[far]] > 1).any())
+        else:
+            sums = priority + _smallest(at, table.priority[ones], pods - 1)
         lost = np.where(spare, 0, np.where(tight, 1, pods))
         order = np.lexsort((rows, sums, pods, lost))[::-1]
         return [column[order].tolist() for column in (rows, lost, pods, sums)]
+
+
+def _missing(problem: PreemptionProblem) -> tuple[tuple[IntVector, int], ...]:
+    """Give what the member lacks beside the nodes, with what each candidate gives back, shape (V,)."""
+    shape = problem.members[0].shape
+    found = []
+    for pool in problem.pools:
+        for number, (asked, room) in enumerate(
+            zip(pool.uses[shape].tolist(), pool.room.tolist(), strict=True)
+        ):
+            if asked > 0 and asked > room:
+                found.append((pool.gives[number], asked - room))
+    return tuple(found)
+
+
+def _givers(problem: PreemptionProblem, shared: tuple[tuple[IntVector, int], ...]) -> list[tuple[int, ...]]:
+    """Group the candidates that give something back beside the nodes by what they give and cost."""
+    if not shared:
+        return []
+    mask = problem.usable & np.any([given > 0 for given, _ in shared], axis=0)
+    alike: dict[tuple[object, ...], list[int]] = {}
+    jobs = problem.jobs
+    for one in np.flatnonzero(mask).tolist():
+        job = int(problem.candidates.job[one])
+        alone = jobs.running[job] == 1 and jobs.least[job] == 1
+        key = (
+            -1 if alone else job,
+            int(problem.candidates.priority[one]),
+            tuple(int(given[one]) for given, _ in shared),
+            int(problem.restart[one]),
+            problem.budgets_of(one),
+        )
+        alike.setdefault(key, []).append(one)
+    return [tuple(ones) for ones in alike.values()]
 
 
 def _cost(vector: tuple[int, ...]) -> Cost:
@@ -296,8 +399,13 @@ class _Trials:
     def holds(self, plan: Plan) -> bool:
         """Try a plan; where it does not hold, leave it out and see what its node needs."""
         _, row, ones = plan
-        if self._try(row, ones) is None:
+        conflict = self._try(row, ones)
+        if conflict is None:
             return True
+        if conflict.node < 0:
+            self._search.refuse_anywhere(conflict.gone)
+            self._search.work_out(row)
+            return False
         here = self._search.everybody(row)
         self._search.refuse(row, here.intersection(ones))
         if row not in self._looked_at:
@@ -324,14 +432,15 @@ class _Trials:
             if row in hopeless:
                 return
         everybody = search.everybody(row)
-        conflict = self._try(row, self._with_gangs(everybody))
+        elsewhere = frozenset(ones) - everybody
+        conflict = self._try(row, self._with_gangs(everybody | elsewhere))
         if conflict is not None:
             if not conflict.elsewhere:
                 search.drop(np.array([row]))
             return  # the member may need some of them beside it, or there is nothing to be won
         for one in sorted(everybody.difference(ones)) if len(everybody) <= _MOST_SINGLY else ():
             rest = everybody - {one}
-            leaving = self._with_gangs(rest)
+            leaving = self._with_gangs(rest | elsewhere)
             if self.left > 0 and one not in leaving and self._try(row, leaving) is not None:
                 search.refuse(row, rest)
 

@@ -16,7 +16,7 @@ from koordcore._arrays import BoolVector, IntVector
 from koordcore.model.preemption import NO_PRIORITY
 from koordcore.preemption.problem import PreemptionProblem
 
-__all__ = ["Cost", "NodeVictims", "StepsExceeded", "cheapest_victims"]
+__all__ = ["Cost", "NodeVictims", "StepsExceeded", "Wanted", "cheapest_victims"]
 
 _MOST_STEPS: Final = 20_000
 """Steps of one search; beyond, the solver is asked."""
@@ -85,116 +85,133 @@ class _Unit:
         return 1 if self.whole else len(self.ones)
 
 
-def cheapest_victims(
-    problem: PreemptionProblem,
-    row: int,
-    lack: Sequence[tuple[int, int]],
-    usable: BoolVector,
-    refused: Sequence[frozenset[int]] = (),
-) -> NodeVictims | None:
-    """Find the cheapest set of victims that gives a node what is lacking; None where there is none.
+@attrs.frozen(eq=False)
+class Wanted:
+    """What a node lacks for a member.
 
     Parameters
     ----------
     row
         The node.
     lack
-        Resources that do not suffice, with what is missing.
-    usable
-        Candidates that may leave, shape (V,).
+        Resources of the node that do not suffice, with what is missing.
+    shared
+        What is missing beside the nodes, such as in a quota, with what each candidate gives back, shape (V,).
+    far
+        Candidates anywhere that may leave for the sake of those.
     refused
-        Victims on the node that were not enough all the same: neither is any part of them.
+        Victims that were not enough all the same, shape (V,) each: neither is any part of them. What has no
+        say on the node is marked, too.
+    """
+
+    row: int
+    lack: tuple[tuple[int, int], ...]
+    shared: tuple[tuple[IntVector, int], ...] = ()
+    far: tuple[int, ...] = ()
+    refused: tuple[BoolVector, ...] = ()
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """How much is missing of everything."""
+        return tuple(amount for _, amount in (*self.lack, *self.shared))
+
+
+def cheapest_victims(problem: PreemptionProblem, wanted: Wanted) -> NodeVictims | None:
+    """Find the cheapest set of victims that gives a node what is lacking; None where there is none.
 
     Raises
     ------
     StepsExceeded
         When the search takes too long.
     """
-    here = problem.on_node(row)
-    units = _units(problem, here[usable[here]], [resource for resource, _ in lack], refused)
-    search = _Search(problem, units, tuple(amount for _, amount in lack), (1 << len(refused)) - 1)
-    return search.run()
+    return _Search(problem, _Units(problem, wanted).units(), wanted.missing, len(wanted.refused)).run()
 
 
-def _units(
-    problem: PreemptionProblem, here: IntVector, resources: Sequence[int], refused: Sequence[frozenset[int]]
-) -> list[_Unit]:
-    """What can be taken from a node, dearest to part with last."""
-    jobs = problem.jobs
-    amounts = problem.candidates.amounts[:, here][list(resources)].T.tolist()
-    gives = dict(zip(here.tolist(), map(tuple, amounts), strict=True))
-    alike: dict[tuple[object, ...], list[int]] = {}
-    whole: dict[int, list[int]] = {}
-    for one, job in zip(here.tolist(), problem.candidates.job[here].tolist(), strict=True):
-        alone = jobs.running[job] == 1 and jobs.least[job] == 1
-        if not alone and jobs.breakable[job] and jobs.least[job] > 0:
-            whole.setdefault(job, []).append(one)
-        if alone or jobs.slack[job]:
-            alike.setdefault(_likeness(problem, one, -1 if alone else job, gives[one], refused), []).append(
-                one
+class _Units:
+    """What can be taken for a node, candidate by candidate or gang by gang."""
+
+    def __init__(self, problem: PreemptionProblem, wanted: Wanted) -> None:
+        self._problem, self._wanted = problem, wanted
+        here = problem.on_node(wanted.row)
+        self._near: list[int] = here[problem.usable[here]].tolist()
+        node = problem.candidates.node
+        self._far = [one for one in wanted.far if node[one] != wanted.row]
+        amounts = problem.candidates.amounts
+        self._gives = {
+            one: (
+                *(int(amounts[resource, one]) for resource, _ in wanted.lack),
+                *(int(given[one]) for given, _ in wanted.shared),
             )
-    nothing = (0,) * len(resources)
-    units = [_unit(problem, ones[:1], tuple(ones), gives[ones[0]], refused) for ones in alike.values()]
-    for job, ones in whole.items():
-        given = tuple(map(sum, zip(*(gives[one] for one in ones), strict=True))) or nothing
-        everybody = problem.of_job(job).tolist()
-        units.append(_unit(problem, everybody, tuple(everybody), given, refused, near=ones))
-    # Whoever gives most comes first, so that few steps reach what is lacking.
-    units.sort(key=lambda unit: (unit.whole, [-amount for amount in unit.gives], unit.highest, unit.ones))
-    return units
+            for one in self._near
+        }
+        nothing = (0,) * len(wanted.lack)
+        for one in self._far:
+            self._gives[one] = (*nothing, *(int(given[one]) for given, _ in wanted.shared))
+
+    def units(self) -> list[_Unit]:
+        """List the units, those first that give most, so that few steps reach what is lacking."""
+        problem, jobs = self._problem, self._problem.jobs
+        alike: dict[tuple[object, ...], list[int]] = {}
+        broken: dict[int, None] = {}
+        for one in (*self._near, *self._far):
+            job = int(problem.candidates.job[one])
+            alone = _alone(problem, job)
+            if not alone and jobs.breakable[job] and jobs.least[job] > 0:
+                broken[job] = None
+            if alone or jobs.slack[job]:
+                alike.setdefault(self._likeness(one, -1 if alone else job), []).append(one)
+        units = [self._unit(ones[:1], tuple(ones), self._gives[ones[0]]) for ones in alike.values()]
+        for job in broken:
+            everybody = problem.of_job(job).tolist()
+            units.append(self._unit(everybody, tuple(everybody), self._given_by(everybody), whole=True))
+        units.sort(key=lambda unit: (unit.whole, [-amount for amount in unit.gives], unit.highest, unit.ones))
+        return units
+
+    def _given_by(self, gang: Sequence[int]) -> tuple[int, ...]:
+        """What a whole gang gives: on the node by those who are there, beside the nodes by all."""
+        size = len(self._wanted.lack)
+        here = [self._gives[one] for one in gang if self._problem.candidates.node[one] == self._wanted.row]
+        near = [sum(given[place] for given in here) for place in range(size)]
+        far = [int(given[list(gang)].sum()) for given, _ in self._wanted.shared]
+        return (*near, *far)
+
+    def _likeness(self, one: int, gang: int) -> tuple[object, ...]:
+        problem = self._problem
+        priority, restart = int(problem.candidates.priority[one]), int(problem.restart[one])
+        return gang, priority, self._gives[one], restart, problem.budgets_of(one), self._bits((one,))
+
+    def _unit(
+        self, step: Sequence[int], ones: tuple[int, ...], gives: tuple[int, ...], *, whole: bool = False
+    ) -> _Unit:
+        """Write down what a unit takes and costs; ``step`` leaves with the first step."""
+        problem = self._problem
+        priorities = [int(problem.candidates.priority[one]) for one in step]
+        covered = Counter(budget for one in step for budget in problem.budgets_of(one))
+        job = int(problem.candidates.job[step[0]])
+        return _Unit(
+            ones=ones,
+            gang=-1 if _alone(problem, job) else job,
+            whole=whole,
+            gives=gives,
+            highest=max(priorities),
+            pods=len(step),
+            priorities=sum(priorities),
+            restart=sum(int(problem.restart[one]) for one in step),
+            budgets=tuple(sorted(covered.items())),
+            refused=self._bits(step),
+        )
+
+    def _bits(self, ones: Iterable[int]) -> int:
+        """Tell within which of the refused sets some candidates stay, a bit each."""
+        listed = list(ones)
+        return sum(
+            1 << number for number, refused in enumerate(self._wanted.refused) if refused[listed].all()
+        )
 
 
-def _likeness(
-    problem: PreemptionProblem,
-    one: int,
-    gang: int,
-    gives: tuple[int, ...],
-    refused: Sequence[frozenset[int]],
-) -> tuple[object, ...]:
-    priority, restart = int(problem.candidates.priority[one]), int(problem.restart[one])
-    return gang, priority, gives, restart, problem.budgets_of(one), _bits(refused, (one,))
-
-
-def _unit(
-    problem: PreemptionProblem,
-    step: Sequence[int],
-    ones: tuple[int, ...],
-    gives: tuple[int, ...],
-    refused: Sequence[frozenset[int]],
-    near: Sequence[int] = (),
-) -> _Unit:
-    """Write down what one step takes and costs.
-
-    Parameters
-    ----------
-    step
-        Who leaves with the first step.
-    near
-        Those of a whole gang that are on the node; none for candidates that are counted.
-    """
-    table = problem.candidates
-    priorities = [int(table.priority[one]) for one in step]
-    covered = Counter(budget for one in step for budget in problem.budgets_of(one))
-    job = int(table.job[step[0]])
-    alone = problem.jobs.running[job] == 1 and problem.jobs.least[job] == 1
-    return _Unit(
-        ones=ones,
-        gang=-1 if alone else job,
-        whole=bool(near),
-        gives=gives,
-        highest=max(priorities),
-        pods=len(step),
-        priorities=sum(priorities),
-        restart=sum(int(problem.restart[one]) for one in step),
-        budgets=tuple(sorted(covered.items())),
-        refused=_bits(refused, near or step),
-    )
-
-
-def _bits(refused: Sequence[frozenset[int]], ones: Iterable[int]) -> int:
-    """Tell within which of the refused sets some candidates stay, a bit each."""
-    listed = tuple(ones)
-    return sum(1 << number for number, kept in enumerate(refused) if kept.issuperset(listed))
+def _alone(problem: PreemptionProblem, job: int) -> bool:
+    """Tell whether a job is a pod without a gang."""
+    return bool(problem.jobs.running[job] == 1 and problem.jobs.least[job] == 1)
 
 
 class _Search:
@@ -203,7 +220,7 @@ class _Search:
     def __init__(
         self, problem: PreemptionProblem, units: Sequence[_Unit], lack: tuple[int, ...], refused: int
     ) -> None:
-        self._units, self._lack, self._refused = units, lack, refused
+        self._units, self._lack, self._refused = units, lack, (1 << refused) - 1
         self._allowed = [max(0, int(amount)) for amount in problem.budgets]
         self._slack = problem.jobs.slack
         self._steps = 0

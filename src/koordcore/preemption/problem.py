@@ -99,6 +99,8 @@ class Candidates:
         Cost of restarting each, as the caller says, shape (V,); empty for none.
     covered
         Which disruption budgets select each, shape (B, V).
+    source
+        Where each stands among the running pods, shape (V,); empty where nobody asks.
     """
 
     keys: Sequence[str]
@@ -108,6 +110,7 @@ class Candidates:
     job: IntVector
     restart: IntVector = attrs.field(factory=_no_counts)
     covered: BoolMatrix = attrs.field(factory=lambda: np.zeros((0, 0), dtype=np.bool_))
+    source: IntVector = attrs.field(factory=_no_counts)
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -18,6 +18,7 @@ from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import EVERYTHING
 from koordcore.protocol.gang import gang_name
 from koordcore.protocol.preemption import is_protected
+from koordcore.protocol.quota import quota_label
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Leaving", "RunningPods", "amounts_of", "covers", "running_on", "running_pods"]
@@ -72,6 +73,8 @@ class RunningPods:
         Ids of those that are Kubernetes' groups and leave as a whole or not at all.
     grouped
         Kubernetes' groups had a say in the columns.
+    team, teams
+        Index of the quota that its label names and its namespace, among the sorted pairs of all, shape (V,).
     """
 
     pods: tuple[Pod, ...]
@@ -82,6 +85,8 @@ class RunningPods:
     leaving: BoolVector
     gang: IntVector
     gangs: tuple[str, ...]
+    team: IntVector
+    teams: tuple[tuple[str, str], ...]
     whole: frozenset[str] = frozenset()
     grouped: bool = False
 
@@ -153,6 +158,9 @@ def _columns(
         priorities.append(pod.priority if priority is None else priority)
     gangs = tuple(sorted(set(names) - {""}))
     index = {"": -1, **{name: number for number, name in enumerate(gangs)}}
+    pairs = [(quota_label(pod.labels), pod.namespace) for pod in pods]
+    teams = tuple(sorted(set(pairs)))
+    number_of = {pair: number for number, pair in enumerate(teams)}
     known: dict[tuple[tuple[str, int], ...], int] = {}
     shapes, columns = [], []
     for pod in pods:
@@ -174,6 +182,8 @@ def _columns(
         gangs=gangs,
         whole=frozenset(whole),
         grouped=groups is not None,
+        team=np.array([number_of[pair] for pair in pairs], dtype=np.int64),
+        teams=teams,
     )
 
 
@@ -184,7 +194,8 @@ def _spliced(old: RunningPods, fresh: RunningPods, rows: IntVector) -> RunningPo
     kept = np.ones(len(old.pods), dtype=np.bool_)
     for start, end in zip(starts, ends, strict=True):
         kept[start:end] = False
-    gangs, here, there = _joined(old, fresh, kept)
+    gangs, gang, own = _joined((old.gangs, old.gang), (fresh.gangs, fresh.gang), kept)
+    teams, team, theirs = _joined((old.teams, old.team), (fresh.teams, fresh.team), kept)
 
     def spliced(before: NDArray[Any], after: NDArray[Any]) -> NDArray[Any]:
         parts, at = [], 0
@@ -209,25 +220,31 @@ def _spliced(old: RunningPods, fresh: RunningPods, rows: IntVector) -> RunningPo
         priority=spliced(old.priority, fresh.priority),
         evictable=spliced(old.evictable, fresh.evictable),
         leaving=spliced(old.leaving, fresh.leaving),
-        gang=spliced(here, there),
+        gang=spliced(gang, own),
         gangs=gangs,
         whole=(old.whole | fresh.whole).intersection(gangs),
         grouped=fresh.grouped,
+        team=spliced(team, theirs),
+        teams=teams,
     )
 
 
 def _joined(
-    old: RunningPods, fresh: RunningPods, kept: BoolVector
-) -> tuple[tuple[str, ...], IntVector, IntVector]:
-    """Number the gangs of pods that stay and of fresh ones anew; give both numberings."""
-    if not fresh.gangs and (old.gang[~kept] < 0).all():
-        return old.gangs, old.gang, fresh.gang
-    present = np.unique(old.gang[kept & (old.gang >= 0)]).tolist()
-    gangs = tuple(sorted({*(old.gangs[one] for one in present), *fresh.gangs}))
-    index = {name: number for number, name in enumerate(gangs)}
+    old: tuple[tuple[Any, ...], IntVector], fresh: tuple[tuple[Any, ...], IntVector], kept: BoolVector
+) -> tuple[tuple[Any, ...], IntVector, IntVector]:
+    """Number the names of pods that stay and of fresh ones anew; give both numberings."""
+    names, number = old
+    more, there = fresh
+    left = number[~kept]
+    if {names[one] for one in left[left >= 0].tolist()} <= set(more) <= set(names):
+        return names, number, _renumbered(more, there, names)
+    present: list[int] = np.unique(number[kept & (number >= 0)]).tolist()
+    joined = tuple(sorted({*(names[one] for one in present), *more}))
+    return joined, _renumbered(names, number, joined), _renumbered(more, there, joined)
 
-    def renumbered(names: Sequence[str], gang: IntVector) -> IntVector:
-        table = np.array([*(index.get(name, -1) for name in names), -1], dtype=np.int64)
-        return table[gang]
 
-    return gangs, renumbered(old.gangs, old.gang), renumbered(fresh.gangs, fresh.gang)
+def _renumbered(names: tuple[Any, ...], number: IntVector, joined: tuple[Any, ...]) -> IntVector:
+    index = {name: position for position, name in enumerate(joined)}
+    table = np.array([*(index.get(name, -1) for name in names), -1], dtype=np.int64)
+    renumbered: IntVector = table[number]
+    return renumbered

@@ -106,6 +106,7 @@ def collect_candidates(
         covered=np.array(
             [[covers(budget, pod) for pod in pods] for budget in budgets], dtype=np.bool_
         ).reshape(len(budgets), len(ones)),
+        source=ones,
     )
     jobs = Jobs(
         names=Names(len(used) + len(single), name),

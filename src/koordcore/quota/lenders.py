@@ -8,13 +8,13 @@ is therefore judged as if those within their ``min`` had stayed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import QuotaPod
 from koordcore.quota.ledger import QuotaLedger
 
-__all__ = ["chain_of", "gives_back", "staying_charged"]
+__all__ = ["chain_of", "gives_back", "lent_by", "staying_charged"]
 
 
 def chain_of(ledger: QuotaLedger, pod: QuotaPod) -> tuple[str, ...]:
@@ -31,32 +31,41 @@ def chain_of(ledger: QuotaLedger, pod: QuotaPod) -> tuple[str, ...]:
     return tuple(chain)
 
 
-def gives_back(
-    ledger: QuotaLedger, victim: QuotaPod, mine: Collection[tuple[str, ...]], wanted: Iterable[str]
-) -> bool:
-    """Tell whether evicting a pod may count for the quotas of those who come.
+def lent_by(
+    ledger: QuotaLedger, chain: Sequence[str], mine: Collection[tuple[str, ...]], wanted: Iterable[str]
+) -> frozenset[str] | None:
+    """Name the resources that a quota's pods give back by leaving; None for all that they hold.
 
     The built-in quotas are promised nothing: whoever is in them gives back what it uses.
 
     Parameters
     ----------
+    chain
+        The quota and those above it, the nearest first; empty where none governs the pods.
     mine
         Chains of the quotas of the pods that come.
     wanted
         Resources that they ask for.
     """
-    chain = chain_of(ledger, victim)
     if not chain:
-        return False
+        return frozenset()
     if any(own and own[0] == chain[0] for own in mine):
-        return True
+        return None
     shared = {name for own in mine for name in own}
     below = [name for name in chain if name not in shared]
-    held = [name for name in wanted if victim.request.get(name, 0)]
-    return any(
-        all(ledger.used_of(quota).get(name, 0) > ledger.min_of(quota).get(name, 0) for quota in below)
-        for name in held
+    return frozenset(
+        name
+        for name in wanted
+        if all(ledger.used_of(quota).get(name, 0) > ledger.min_of(quota).get(name, 0) for quota in below)
     )
+
+
+def gives_back(
+    ledger: QuotaLedger, victim: QuotaPod, mine: Collection[tuple[str, ...]], wanted: Iterable[str]
+) -> bool:
+    """Tell whether evicting a pod may count for the quotas of those who come; see :func:`lent_by`."""
+    lent = lent_by(ledger, chain_of(ledger, victim), mine, wanted)
+    return lent is None or any(victim.request.get(name, 0) for name in lent)
 
 
 def staying_charged(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import attrs
 import numpy as np
@@ -15,17 +16,18 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota
+from koordcore.model.quotas import ElasticQuota, QuotaPod
 from koordcore.model.resources import Resources
 from koordcore.preemption.plan import deal_members
 from koordcore.preemption.problem import Conflict, MemberShape, Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving
 from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
-from koordcore.quota.lenders import chain_of, gives_back, staying_charged
+from koordcore.quota.lenders import chain_of, staying_charged
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.plugins.quota import QuotaPlugin
-from koordcore.scheduling.quota_pools import quota_pools
+from koordcore.scheduling.quota_pools import Returns, quota_pools
 from koordcore.scheduling.reset import unbound
 
 __all__ = ["Claim", "DryRuns", "key_of", "leaving_of"]
@@ -113,8 +115,8 @@ class DryRuns:
             if key in workspace.pods_on(row):
                 gone = workspace.evict(key, row)
                 self._plugins.removed(gone, row)
-                if key in staying and self._quota is not None:
-                    self._quota.charge(gone)
+                if self._quota is not None:
+                    self._quota.evicted(gone, charged=key in staying)
         for claim in self._claims:
             # What earlier plans promised is taken for real, with cards and CPUs, on the nodes as they are.
             for held in claim.members:
@@ -206,14 +208,27 @@ class DryRuns:
         governed = bool(self._workspace.snapshot.of(ElasticQuota))
         return self._quota.ledger if governed and self._quota is not None else None
 
-    def pools(
-        self, problem: PreemptionProblem, limit: Callable[[QuotaLedger, str], Resources]
-    ) -> tuple[Pool, ...]:
-        """What the quotas still give, and what victims give back to them."""
+    def pools(self, problem: PreemptionProblem, *, widest: bool = False) -> tuple[Pool, ...]:
+        """What the quotas still give, and what victims give back to them.
+
+        Parameters
+        ----------
+        widest
+            By the limits that hold once everybody has left who may; evictions from the built-in quotas, and
+            of use that is guaranteed, raise them. By those of now otherwise.
+        """
         if self.ledger is None:
             return ()
         with self.without(()):
-            return quota_pools(self.ledger, problem, self._members, self._workspace.snapshot, limit)
+            ledger = raised = self.ledger
+            if widest:
+                raised = Returns(ledger, problem, self._workspace.snapshot, self._asked).all_gone()
+            limits = partial(_limit_in, raised)
+            return quota_pools(ledger, problem, self._members, self._workspace.snapshot, limits)
+
+    @property
+    def _asked(self) -> list[QuotaPod]:
+        return [quota_pod_of(pod) for pod in self._members.values()]
 
     def charged(self, victims: Collection[Leaving]) -> frozenset[PodKey]:
         """Give the victims within a guaranteed min: nobody may borrow more because they leave."""
@@ -228,16 +243,12 @@ class DryRuns:
         """Tell who may leave for the sake of the members' quotas, shape (V,)."""
         if ledger is None:
             return np.ones(len(problem.candidates), dtype=np.bool_)
-        mine, wanted = _asking(ledger, self._members.values())
-        pods = (self._workspace.snapshot.pod(key_of(key)) for key in problem.candidates.keys)
-        asked = (None if pod is None else quota_pod_of(pod) for pod in pods)
-        given = (
-            pod is not None
-            and ledger.resolve(pod) not in BUILTIN_QUOTAS
-            and gives_back(ledger, pod, mine, wanted)
-            for pod in asked
-        )
-        return np.fromiter(given, np.bool_, len(problem.candidates))
+        returns = Returns(ledger, problem, self._workspace.snapshot, self._asked)
+        return returns.giving & ~returns.built_in
+
+
+def _limit_in(raised: QuotaLedger, ledger: QuotaLedger, quota: str) -> Resources:
+    return limit_of(raised, quota)
 
 
 def _asking(ledger: QuotaLedger, members: Collection[Pod]) -> tuple[set[tuple[str, ...]], list[str]]:

@@ -35,8 +35,6 @@ from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of
 from koordcore.preemption.setup import leaving_pods, make_problem
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod, label_priority
-from koordcore.quota.admission import limit_of
-from koordcore.quota.ledger import QuotaLedger
 from koordcore.scheduling.dry_runs import Claim, DryRuns, key_of, leaving_of
 from koordcore.scheduling.gang_groups import Job, JobTable, network_tree
 from koordcore.scheduling.plugins.reservation import ReservationPlugin
@@ -228,9 +226,9 @@ class Preemptor:
         start: PreemptionPlan | None = None,
         rounds: int = MOST_ROUNDS,
     ) -> PreemptionPlan | NotHelpful:
-        """Plan within what the quotas may use now; if that fails, or may not be all, within their max.
+        """Plan within what the quotas may use now, and where evictions may raise that, within the most.
 
-        Evicting pods of other quotas may raise a runtime quota, by how much only the dry run knows.
+        By how much they do only the dry run knows.
         """
 
         def find(pools: tuple[Pool, ...]) -> PreemptionPlan | NotHelpful:
@@ -246,7 +244,7 @@ class Preemptor:
                 offers=lambda rows: runs.emptied(asked, trigger, rows),
             )
 
-        now, most = runs.pools(problem, limit_of), runs.pools(problem, QuotaLedger.max_of)
+        now, most = runs.pools(problem), runs.pools(problem, widest=True)
         plan = find(now)
         if len(now) == len(most) and all(map(_alike, now, most)):
             return plan

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 
+import attrs
 import numpy as np
 
-from koordcore._arrays import IntMatrix
+from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.quotas import QuotaPod
-from koordcore.model.resources import Resources, total
+from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
+from koordcore.model.resources import Resources, make_resources, total
 from koordcore.preemption.problem import Pool, PreemptionProblem
+from koordcore.preemption.running import running_on
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
-from koordcore.quota.lenders import chain_of, gives_back
+from koordcore.quota.lenders import chain_of, lent_by
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["quota_pools"]
+__all__ = ["Returns", "quota_pools"]
 
 
 def quota_pools(
@@ -52,19 +55,90 @@ def quota_pools(
         if room:  # those who use it now are protected and give nothing back
             gives = np.zeros((len(room), len(problem.candidates)), dtype=np.int64)
             pools.append(_pool(problem, room, own, gives))
-    leaving: list[tuple[QuotaPod, Sequence[str]] | None] = []
+    returns: Returns | None = None
     for quota in sorted({name for chain in chains.values() for name in chain}):
         own = {key: pod for key, pod in asked.items() if quota in chains[key]}
         room = _tight(limit_for(ledger, quota), ledger.used_of(quota), own)
         if not room:
             continue
-        leaving = leaving or _leaving(ledger, problem, asked, snapshot)
-        gives = np.zeros((len(room), len(leaving)), dtype=np.int64)
-        for number, one in enumerate(leaving):
-            if one is not None and quota in one[1]:
-                gives[:, number] = [one[0].request.get(name, 0) for name in room]
+        returns = returns or Returns(ledger, problem, snapshot, asked.values())
+        gives = np.stack([returns.amounts(name, quota) for name in room])
         pools.append(_pool(problem, room, own, gives))
     return tuple(pools)
+
+
+class Returns:
+    """What the candidates give back to quotas by leaving.
+
+    Parameters
+    ----------
+    ledger
+        Use and limits of the quotas.
+    asked
+        The pods that come.
+    """
+
+    def __init__(
+        self,
+        ledger: QuotaLedger,
+        problem: PreemptionProblem,
+        snapshot: ClusterSnapshot,
+        asked: Iterable[QuotaPod],
+    ) -> None:
+        coming = list(asked)
+        mine = {chain_of(ledger, pod) for pod in coming}
+        wanted = sorted({name for pod in coming for name in pod.request})
+        running = running_on(snapshot)
+        self._index, self._table = snapshot.layout.index, problem.candidates.amounts
+        self._team = running.team[problem.candidates.source]
+        self._ledger = ledger
+        self._representatives = [
+            QuotaPod(key=PodKey(namespace, "-"), quota=quota) for quota, namespace in running.teams
+        ]
+        self._chains = [chain_of(ledger, pod) for pod in self._representatives]
+        self._lent = [lent_by(ledger, chain, mine, wanted) for chain in self._chains]
+
+    def amounts(self, name: str, quota: str) -> IntVector:
+        """Give how much of a resource each candidate gives back to a quota, shape (V,)."""
+        row = self._index.get(name)
+        if row is None or row == PODS_ROW:
+            return np.zeros(len(self._team), dtype=np.int64)
+        here = np.array([quota in chain for chain in self._chains], dtype=np.bool_)
+        return np.where(here[self._team] & self.giving, self._table[row], 0)
+
+    def all_gone(self) -> QuotaLedger:
+        """Give the ledger without the use of everybody who may leave; they ask all the same."""
+        ledger, resources = self._ledger, sorted(self._index)
+        for team in np.unique(self._team[self.giving]).tolist():
+            mask = self.giving & (self._team == team)
+            used = {
+                name: int(self._table[self._index[name], mask].sum())
+                for name in resources
+                if self._index[name] != PODS_ROW
+            }
+            pod = attrs.evolve(self._representatives[team], request=make_resources(used))
+            ledger = ledger.forget(pod)
+        return ledger
+
+    @cached_property
+    def giving(self) -> BoolVector:
+        """Whose leaving may count at all, shape (V,)."""
+        every = np.array([lent is None for lent in self._lent], dtype=np.bool_)
+        giving: BoolVector = every[self._team]
+        for name in sorted({name for lent in self._lent for name in lent or ()}):
+            row = self._index.get(name)
+            if row is not None:
+                some = np.array([name in (lent or ()) for lent in self._lent], dtype=np.bool_)
+                giving = giving | (some[self._team] & (self._table[row] > 0))
+        return giving
+
+    @cached_property
+    def built_in(self) -> BoolVector:
+        """Who belongs to a quota that is promised nothing, or to none, shape (V,)."""
+        names = [chain[0] if chain else "" for chain in self._chains]
+        outside = np.array([name in BUILTIN_QUOTAS or not name for name in names], dtype=np.bool_)
+        found: BoolVector = outside[self._team]
+        return found
 
 
 def _checked(ledger: QuotaLedger, pod: QuotaPod) -> tuple[str, ...]:
@@ -82,21 +156,6 @@ def _tight(limit: Resources, used: Resources, own: Mapping[str, QuotaPod]) -> di
     asked = total(pod.request for pod in own.values())
     room = {name: limit[name] - used.get(name, 0) for name in sorted(limit)}
     return {name: left for name, left in room.items() if asked.get(name, 0) > left}
-
-
-def _leaving(
-    ledger: QuotaLedger, problem: PreemptionProblem, asked: Mapping[str, QuotaPod], snapshot: ClusterSnapshot
-) -> list[tuple[QuotaPod, Sequence[str]] | None]:
-    """Give each candidate with the quotas that it gives its request back to; None where it gives none."""
-    mine = {chain_of(ledger, pod) for pod in asked.values()}
-    wanted = sorted({name for pod in asked.values() for name in pod.request})
-    found: list[tuple[QuotaPod, Sequence[str]] | None] = []
-    for key in problem.candidates.keys:
-        pod = snapshot.pod(PodKey(*key.split("/", 1)))
-        one = None if pod is None else quota_pod_of(pod)
-        counts = one is not None and gives_back(ledger, one, mine, wanted)
-        found.append((one, chain_of(ledger, one)) if one is not None and counts else None)
-    return found
 
 
 def _pool(

@@ -83,9 +83,16 @@ class QuotaPlugin(Plugin):
         # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
         self._change(self.ledger.untrack(quota_pod_of(pod)) if self._active else self.ledger)
 
-    def charge(self, pod: Pod) -> None:
-        """Go on counting a pod that was taken off its node, as if it ran there."""
-        self._change(self.ledger.track(quota_pod_of(pod)) if self._active else self.ledger)
+    def evicted(self, pod: Pod, *, charged: bool) -> None:
+        """Take note that a pod that was taken off its node asks again: whoever made it makes it anew.
+
+        Parameters
+        ----------
+        charged
+            It goes on counting as if it ran.
+        """
+        again = quota_pod_of(pod) if charged else _tracked(pod)
+        self._change(self.ledger.track(again) if self._active else self.ledger)
 
     def promised(self, pod: Pod, row: int) -> None:
         """Count a pod that is nominated as if it ran."""
