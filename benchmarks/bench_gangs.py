@@ -21,7 +21,7 @@ from koordcore.allocators.gang.demand import GangDemand, GangPlacement, IntVecto
 from koordcore.allocators.gang.planner import place_gang
 from koordcore.allocators.gang.queue import QueuedGang, plan_in_order, plan_queue
 from koordcore.allocators.gang.slots import shared_slots
-from koordcore.model.certificates import CertificateStatus, Limits
+from koordcore.model.certificates import Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec, PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import GangTurns
@@ -125,7 +125,7 @@ class EqualMembers:
         self.slots = slots
         placed = place_gang(self.tree, self.demand())
         assert isinstance(placed, GangPlacement)
-        assert placed.certificate.status is CertificateStatus.PROVEN
+        assert placed.certificate.proven
         assert len(placed.nodes) == self.size
 
     def demand(self) -> GangDemand:
@@ -144,7 +144,7 @@ class ThreeRoles:
         self.tree = network(4, 16, 32)
         self.demand = three_roles(self.tree, 1)
         placed = place_gang(self.tree, self.demand)
-        assert placed.certificate.status is CertificateStatus.PROVEN
+        assert placed.certificate.proven
 
     def time_place(self) -> None:
         place_gang(self.tree, self.demand)
@@ -296,7 +296,7 @@ class Fragments:
             return counts
         placed = place_gang(tree, uniform(tree, size, SPREAD, slots))
         if isinstance(placed, GangPlacement):
-            assert placed.certificate.status is CertificateStatus.PROVEN
+            assert placed.certificate.proven
             for name in placed.nodes.values():
                 counts[tree.node_index[name]] += 1
         return counts

@@ -6,7 +6,7 @@ import numpy as np
 
 from koordcore._arrays import IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, Role
-from koordcore.model.certificates import DEFAULT_LIMITS, CertificateStatus, Limits
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
 from koordcore.model.preemption import NotHelpful, PreemptionPlan
 from koordcore.preemption.cost import close, damage_of
@@ -136,7 +136,7 @@ class Domains:
     def setup(self) -> None:
         self.problem = domains_problem()
         plan = _planned(self.problem)
-        assert plan.certificate.status is CertificateStatus.PROVEN
+        assert plan.certificate.proven
         self.plan = plan
 
     def time_first_legal(self) -> None:

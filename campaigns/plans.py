@@ -30,7 +30,7 @@ from koordcore.explain import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.scheduler_config import policies_from_manifest
 
-__all__ = ["Plans", "asked", "outcome", "policy_of"]
+__all__ = ["Plans", "asked", "outcome", "outcomes", "policy_of"]
 
 LAWS: Final[tuple[str, ...]] = ("answers", "legal", "verified", "complete", "ordered")
 OPEN: Final[tuple[str, ...]] = ("plugin-order", "explained", "nominated")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_WORK", "evidence_for"]
 
-MOST_WORK: Final = 60_000
-"""Entries of rows that the linear solver is given, over all cases; about a third of a second."""
+MOST_WORK: Final = 20_000
+"""Entries of rows that the linear solver is given, over all cases; about a tenth of a second."""
 _SCALE: Final = 1 << 60
 _CLOSE: Final = 1e-6
 

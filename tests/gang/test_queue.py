@@ -157,3 +157,42 @@ def test_no_budget_claims_a_bound_that_a_larger_one_beats() -> None:
     best = min(plan.certificate.objective for plan in plans)
     assert all(plan.certificate.bound <= best for plan in plans)
     assert all(not plan.certificate.proven or plan.certificate.objective == best for plan in plans)
+
+
+def two_kinds(
+    tree: NetworkTopology, slots: tuple[list[int], list[int]], needs: list[int]
+) -> list[QueuedGang]:
+    """Gangs of one kind of members each; the first kind and the second fit on different nodes."""
+    shapes = tuple(Shape(slots=np.array(one), request=np.array([1])) for one in slots)
+    free = np.maximum(*(shape.slots for shape in shapes))[None, :]
+    queue = []
+    for number, size in enumerate(needs):
+        members = tuple(Member(f"d/g{number}-{rank}", number % 2, rank) for rank in range(size))
+        role = Role(name=f"g{number}", members=members, min_available=1)
+        queue.append(
+            QueuedGang(name=f"g{number}", demand=GangDemand(roles=(role,), shapes=shapes, free=free))
+        )
+    return queue
+
+
+def test_nodes_that_only_a_later_gang_can_use_count() -> None:
+    """The first gang cannot use the first node at all; the second fills it."""
+    tree = blocks(1, 1)
+    plan = plan_queue(tree, two_kinds(tree, ([0, 2], [3, 2]), [1, 2]))
+    assert plan.certificate.objective[:2] == (-2, -3)
+    assert plan.certificate.proven
+    assert plan.placements["g0"] == {"d/g0-0": "n1-0"}
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_no_order_of_the_gangs_beats_what_is_proven(data: st.DataObject) -> None:
+    """Gangs of two kinds that fit on different nodes, placed one by one in any order."""
+    tree = blocks(*data.draw(st.lists(st.integers(1, 2), min_size=1, max_size=3)))
+    room = st.lists(st.integers(0, 2), min_size=len(tree.nodes), max_size=len(tree.nodes))
+    slots = data.draw(room), data.draw(room)
+    queue = two_kinds(tree, slots, data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=4)))
+    plan = plan_queue(tree, queue)
+    assert plan.certificate.proven
+    for order in (queue, queue[::-1], queue[1:] + queue[:1]):
+        assert plan.certificate.objective <= plan_in_order(tree, order).certificate.objective

@@ -126,7 +126,8 @@ def _unit(demand: CPUDemand, state: NUMAState) -> int:
     if not demand.bind:
         return 1
     whole_cores = demand.required and demand.bind_policy is CPUBindPolicy.FULL_PCPUS
-    return 1000 * (state.node.topology.cpus_per_core if whole_cores else 1)
+    # Without a topology nothing can be given, which is said elsewhere.
+    return 1000 * (max(1, state.node.topology.cpus_per_core) if whole_cores else 1)
 
 
 def offer_of(

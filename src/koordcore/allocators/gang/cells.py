@@ -71,12 +71,15 @@ class CellMaker:
         Whom to count.
     slots
         Most members of every shape that each node takes, shape (shapes, nodes).
+    leaves
+        Says in which order the nodes come; knows every node that any of the gangs may use.
     """
 
     program: Program
     objectives: tuple[Objective, ...]
     classes: tuple[MemberClass, ...]
     slots: IntMatrix
+    leaves: Objective
 
     @property
     def tree(self) -> NetworkTopology:
@@ -118,7 +121,7 @@ class CellMaker:
         first = self.tree.first_node
         known: dict[_NodeKey, tuple[Pattern, ...] | None] = {}
         groups: dict[int, dict[tuple[_NodeKey, int, int, int], list[int]]] = {}
-        objective = self.objectives[0]
+        objective = self.leaves
         for domain in self.tree.domains_at(len(self.tree.layers) - 1):
             for node in objective.child_order(domain).tolist():
                 kind, bound = int(patterns.kind[node - first]), int(self._bound[node])

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
+import attrs
 import numpy as np
 from immutabledict import immutabledict
 
@@ -18,8 +19,10 @@ from koordcore._cpsat import Program, Stage, Terms
 from koordcore.allocators.gang.bounds import BoolVector, fewest_domains
 from koordcore.allocators.gang.cells import Cell, CellMaker, Kind, member_classes
 from koordcore.allocators.gang.objective import Terms as Objective
+from koordcore.allocators.gang.objective import terms_of
 from koordcore.allocators.gang.role_model import RoleModel
 from koordcore.allocators.gang.stages import StagePlan
+from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.topology.network import NetworkTopology
 
 __all__ = ["GangModel"]
@@ -69,7 +72,8 @@ class GangModel:
         if usable is not None:
             self.slots = self.slots * usable
         self._times: list[tuple[int, Terms, int, int]] = []
-        self.cells = CellMaker(self.program, self.objectives, self.classes, self.slots).make()
+        self.leaves = self._leaves()
+        self.cells = CellMaker(self.program, self.objectives, self.classes, self.slots, self.leaves).make()
         numbers = range(len(objectives))
         self.switches = [{} if gang in copies else self._make_switches(gang) for gang in numbers]
         self.on = [self.program.integer(0, copies.get(gang, 1)) if optional else None for gang in numbers]
@@ -84,6 +88,14 @@ class GangModel:
             )
             self._require_gathering(gang)
             self._require_multiples(gang)
+
+    def _leaves(self) -> Objective:
+        """Order the nodes; each gang by itself knows only those that it may use, under its own rules."""
+        first = self.objectives[0]
+        if len(self.objectives) == 1:
+            return first
+        anywhere = attrs.evolve(first.demand, spec=NetworkTopologySpec())
+        return terms_of(self.tree, anywhere, self.slots.sum(axis=0))
 
     def sharpen(self) -> None:
         """Say that nodes of a cell are used only if a gang uses the cell.
@@ -217,7 +229,7 @@ class GangModel:
             domain = stack.pop()
             cell = by_domain.get(domain)
             if cell is None:
-                stack.extend(reversed(self.objectives[0].child_order(domain).tolist()))
+                stack.extend(reversed(self.leaves.child_order(domain).tolist()))
                 continue
             left = [values[variable] if variable >= 0 else 0 for variable in cell.counts]
             for node, room in self._rooms(cell, values):
@@ -240,7 +252,7 @@ class GangModel:
             ]
         order = {
             int(node) - self.tree.first_node: position
-            for position, node in enumerate(self.objectives[0].child_order(cell.domain).tolist())
+            for position, node in enumerate(self.leaves.child_order(cell.domain).tolist())
         }
         rooms = []
         for kind in cell.kinds:

@@ -1,0 +1,79 @@
+"""The other campaigns: they draw by seed, fail in known ways at most, and see what they are to see."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from campaigns.api import Api
+from campaigns.brute import best_gathering, cheapest_eviction
+from campaigns.case import Campaign
+from campaigns.laws import Laws
+from campaigns.manifests import Manifests
+from campaigns.proofs import Proofs
+from campaigns.run import CAMPAIGNS, case_of, check_case, stored_failures
+from tests.campaigns.test_plans import pod
+
+pytestmark = pytest.mark.solver
+
+
+@pytest.mark.parametrize(
+    ("campaign", "cases"),
+    [(Laws(), 3), (Manifests(), 12), (Api(), 30), (Proofs(), 6)],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_a_few_cases_fail_in_known_ways_only(campaign: Campaign, cases: int) -> None:
+    known = {one["kind"] for one in stored_failures()}
+    for number in range(cases):
+        case = case_of(campaign, 1, number)
+        assert case == case_of(campaign, 1, number)
+        found = check_case(campaign, case, campaign.laws, Counter())
+        assert {one.kind for one in found} <= known
+
+
+def test_every_stored_failure_belongs_to_a_law_of_its_campaign() -> None:
+    for line in stored_failures():
+        campaign = CAMPAIGNS[line["campaign"]]
+        assert line["law"] in (*campaign.laws, *campaign.open_laws)
+        assert line["kind"].startswith(line["law"])
+
+
+def room(name: str, block: str, cpu: int) -> dict[str, Any]:
+    labels = {"net/spine": "s", "net/block": block}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {},
+        "status": {"allocatable": {"cpu": f"{cpu}m", "pods": "9"}},
+    }
+
+
+def test_trying_everything_finds_the_tightest_block() -> None:
+    nodes = [room("a", "b1", 2000), room("b", "b1", 1000), room("c", "b2", 2000)]
+    members = [pod(f"g-{number}", 1000) for number in range(2)]
+    assert best_gathering(nodes, members, 2) == (-2, 1, 1, 1, 2, 2, 5)
+    assert best_gathering(nodes, [pod("g", 3000)], 1) is None
+
+
+def test_trying_everything_finds_the_least_damage() -> None:
+    nodes = [room("a", "b", 2000), room("b", "b", 2000)]
+    running = [
+        pod("low", 2000, nodeName="a"),
+        pod("high", 2000, nodeName="b"),
+    ]
+    running[1]["spec"]["priority"] = 7
+    asking = pod("g", 1000)
+    asking["spec"]["priority"] = 9
+    assert cheapest_eviction([*nodes, *running], [asking], 1) == (0, 0, 1, 1, 0, 0, 0)
+    asking["spec"]["priority"] = 0
+    assert cheapest_eviction([*nodes, *running], [asking], 1) is None
+
+
+def test_mutations_change_something() -> None:
+    campaign = Manifests()
+    drawn = [campaign.draw(random.Random(f"m {number}")) for number in range(8)]
+    assert len({str(one["objects"]) for one in drawn}) == len(drawn)
