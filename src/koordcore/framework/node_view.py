@@ -88,6 +88,9 @@ class Source(Protocol):
     def gone(self) -> frozenset[PodKey]:
         """Pods that count as if they were not there."""
 
+    def touched(self, rows: Rows) -> BoolVector:
+        """Tell which of the nodes, ``(n,)``, offer anything else than a plain view says."""
+
     def lifted(self, rows: Rows, *, scored: bool = False) -> IntMatrix | None:
         """Give the amounts that go away with them on each node, ``(R, n)``; for scores on request."""
 

@@ -97,7 +97,7 @@ class Evaluator:
     scope: ClassVar[Scope] = Scope.STATIC
     normalises: ClassVar[bool] = False
     amounts_only: ClassVar[bool] = False
-    """With scope ``NODE``, in a plain view: nodes with equal amounts, had and taken, get equal answers.
+    """With scope ``NODE``: nodes with equal amounts, had and taken, get equal answers in a plain view.
 
     ``scores`` then gives a new array each time; the class adds to it in place.
     """

@@ -44,7 +44,7 @@ class _Roles(NamedTuple):
     whole_scorers: tuple[Part, ...]
 
 
-def _roles_of(parts: Sequence[Part], ground: StaticResult, source: Source | None) -> _Roles:
+def _roles_of(parts: Sequence[Part], ground: StaticResult) -> _Roles:
     """Sort the parts of a class; most roles stay empty, and an empty tuple is no object of its own."""
     refusing, allocating, other_filters, other_scorers, cluster_filters, whole_scorers = (
         list[Part]() for _ in range(6)
@@ -62,7 +62,7 @@ def _roles_of(parts: Sequence[Part], ground: StaticResult, source: Source | None
         if scope is Scope.STATIC:
             continue
         # Nodes with the same amounts get the same answers.
-        alike = evaluator.amounts_only and source is None
+        alike = evaluator.amounts_only
         if setting.filters:
             if scope is Scope.CLUSTER:
                 cluster_filters.append(part)
@@ -122,7 +122,7 @@ class SchedulingClass:
         self.change = change
         self._ground = ground
         self.source = source
-        self._roles = roles = _roles_of(parts, ground, source)
+        self._roles = roles = _roles_of(parts, ground)
         # Whether the states of nodes are followed, as far as is known, and tell all there is to choose by.
         self._follows = bool(roles.amounts.scorers or roles.amounts.filters)
         self._by_states = not (
@@ -151,11 +151,26 @@ class SchedulingClass:
     def _answers(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
         """Tell which of the nodes the node-local plugins allow, ``None`` for all, and their score.
 
-        The score is -1 where they do not.
+        The score is -1 where they do not. Nodes that a source touches are asked about anew.
         """
+        plain = NodeView(self._workspace, rows)
+        if self.source is None:
+            return self._on(plain)
+        touched = self.source.touched(rows)
+        if touched.all():
+            return self._on(self.view(rows))
+        feasible, score = self._on(plain)
+        if touched.any():
+            feasible = np.ones(len(score), np.bool_) if feasible is None else feasible.copy()
+            there, score[touched] = self._on(self.view(plain.numbers[touched]))
+            feasible[touched] = True if there is None else there
+        return feasible, score
+
+    def _on(self, view: NodeView) -> tuple[BoolVector | None, IntVector]:
+        """Answer for one view, as :meth:`_answers` does."""
         feasible: BoolVector | None
-        view = self.view(rows)
-        if isinstance(rows, slice) or (member := self._member()) is None:
+        rows = view.rows
+        if isinstance(rows, slice) or not view.plain or (member := self._member()) is None:
             feasible, score = self._by_amounts(view)
         else:
             feasible, score = member.answers(rows)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
+from typing import Final
 
 import attrs
 import numpy as np
@@ -62,6 +63,10 @@ __all__ = [
     "with_holders",
     "without_holders",
 ]
+
+
+_FEW: Final = 32
+"""Nodes that are looked up one by one."""
 
 
 def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
@@ -388,7 +393,13 @@ class Lending:
         ledger = self.ledger
         if isinstance(rows, slice) and rows == slice(None):
             return np.flatnonzero(self.matched & ledger.open)
-        wanted = range(len(ledger.workspace.layout.names))[rows] if isinstance(rows, slice) else rows.tolist()
+        number = len(ledger.workspace.layout.names)
+        if not isinstance(rows, slice) and len(rows) > _FEW:
+            there = np.zeros(number, bool)
+            there[rows] = True
+            # A row of -1, for one that waits for a node, is not open.
+            return np.flatnonzero(self.matched & ledger.open & there[ledger.row])
+        wanted = range(number)[rows] if isinstance(rows, slice) else rows.tolist()
         found = [
             one
             for row in dict.fromkeys(wanted)
@@ -396,6 +407,13 @@ class Lending:
             if self.matched[one] and ledger.open[one]
         ]
         return np.array(found, np.int64)
+
+    def touched(self, rows: Rows) -> BoolVector:
+        """Tell which of the nodes have reservations that the pods may use, ``(n,)``."""
+        found = np.zeros(len(self.ledger.workspace.layout.names), bool)
+        found[self.ledger.row[self._numbers(rows)]] = True
+        there: BoolVector = found[rows]
+        return there
 
     def lifted(self, rows: Rows, *, scored: bool = False) -> IntMatrix | None:
         """Give what goes away on each node when all that the pods may use is taken off it: ``(R, n)``."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from koordcore._arrays import PODS_ROW, IntMatrix, Rows
+from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, Rows
 from koordcore.framework.node_view import Loan, NodeView, Others
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import ReservationArgs
@@ -114,6 +114,10 @@ class PreAllocating(Lending):
             given.append(Loan(row=row, states=(self._state,), holders=pods, over=True))
         rows = np.array(list(taken), np.int64)
         return _OverPods(rows, lent, ((),) * len(taken), self.ledger, given=tuple(given))
+
+    def touched(self, rows: Rows) -> BoolVector:
+        """Any node may have pods that would be taken in."""
+        return np.ones(len(self.ledger.workspace.layout.names), bool)[rows]
 
     def loans(self, rows: Rows) -> ReservationLoans:
         """Give what the pods lend that are taken in, one loan for each node where any are."""

@@ -206,14 +206,15 @@ class ReservationEvaluator(Evaluator):
         return self._lent.others(NodeView(self._plugin.workspace, rows))
 
     def fits(self, view: NodeView) -> BoolVector:
-        served = self._served(view.rows)
+        served = self._served(view)
         if self._acts:
             served &= agreeing(self._ledger, AllocatePolicy.ALIGNED, view.rows)
         return served
 
-    def _served(self, rows: Rows) -> BoolVector:
+    def _served(self, view: NodeView) -> BoolVector:
+        rows = view.rows
         self._chosen[rows], self._raw[rows], self._order[rows] = _NO_ROOM, 0, 0
-        rooms = self._lent.loans(rows)
+        rooms = self._lent.loans(slice(0, 0) if view.plain else rows)
         if not len(rooms.rows):
             return np.full(self._raw[rows].shape, not self._required)
         serves = self._serving(rooms)
@@ -262,10 +263,13 @@ class ReservationEvaluator(Evaluator):
         """
         found = np.zeros(len(picked), np.int64)
         rows = rooms.rows[picked]
-        for row in np.flatnonzero(np.bincount(rows) > 1).tolist():
-            here = np.flatnonzero(rows == row)
-            for raw in self._rating(self._inside(rooms.some(picked[here]))):
-                found[here] += raw * 100 // max(1, int(raw.max()))
+        several = np.flatnonzero(np.bincount(rows)[rows] > 1)
+        if not len(several):
+            return found
+        for raw in self._rating(self._inside(rooms.some(picked[several]))):
+            best = np.ones(len(self._raw), np.int64)
+            np.maximum.at(best, rows[several], raw)
+            found[several] += raw * 100 // best[rows[several]]
         return found
 
     def _scores(self, numbers: IntVector) -> tuple[IntVector, Any]:
