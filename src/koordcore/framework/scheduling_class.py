@@ -157,7 +157,7 @@ class SchedulingClass:
         if self.source is None:
             return self._on(plain)
         touched = self.source.touched(rows)
-        if touched.all():
+        if np.count_nonzero(touched) * _REFRESH_SHARE > len(touched):
             return self._on(self.view(rows))
         feasible, score = self._on(plain)
         if touched.any():

@@ -432,9 +432,9 @@ class Lending:
         at = ledger.row[numbers]
         if not self.together:
             lent = ledger.left[:, numbers].copy()
-            counts = np.zeros(len(ledger.workspace.layout.names), np.int64)
-            np.add.at(counts, at, ledger.lift[PODS_ROW, numbers])
-            lent[PODS_ROW] = counts[at]
+            # All of the pods that stand for reservations of its node are gone with one of them.
+            order, place = np.unique(at, return_inverse=True)
+            lent[PODS_ROW] = np.bincount(place, ledger.lift[PODS_ROW, numbers], len(order))[place]
             return ReservationLoans(at, lent, tuple((one,) for one in numbers.tolist()), ledger)
         by_row: dict[int, list[int]] = {}
         for one, row in zip(numbers.tolist(), at.tolist(), strict=True):
