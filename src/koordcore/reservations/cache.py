@@ -433,8 +433,9 @@ class Lending:
         if not self.together:
             lent = ledger.left[:, numbers].copy()
             # All of the pods that stand for reservations of its node are gone with one of them.
-            order, place = np.unique(at, return_inverse=True)
-            lent[PODS_ROW] = np.bincount(place, ledger.lift[PODS_ROW, numbers], len(order))[place]
+            if len(at):
+                here = np.unique(at, return_inverse=True)[1]
+                lent[PODS_ROW] = np.bincount(here, ledger.lift[PODS_ROW, numbers])[here]
             return ReservationLoans(at, lent, tuple((one,) for one in numbers.tolist()), ledger)
         by_row: dict[int, list[int]] = {}
         for one, row in zip(numbers.tolist(), at.tolist(), strict=True):
