@@ -157,7 +157,12 @@ class SchedulerProfile:
                     )
                 )
         percentage = 100 if self.percentage_of_nodes is None else self.percentage_of_nodes
-        return Policy(name=self.name, plugins=tuple(settings), percentage_of_nodes=percentage)
+        return Policy(
+            name=self.name,
+            scheduler_names=(self.name,),
+            plugins=tuple(settings),
+            percentage_of_nodes=percentage,
+        )
 
     def missing(self, known: Collection[str]) -> tuple[str, ...]:
         """List plugins that would decide but are no plugin of the library, unknown ones included."""

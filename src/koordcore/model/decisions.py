@@ -18,6 +18,7 @@ __all__ = [
     "JointPlan",
     "NearMiss",
     "Nominated",
+    "NotOurs",
     "PodDecision",
     "Rejection",
     "Shortfall",
@@ -273,5 +274,19 @@ class Unschedulable:
         return f"{head}: {', '.join(parts)}."
 
 
-PodDecision: TypeAlias = Bound | Waiting | Nominated | Unschedulable
+@attrs.frozen(kw_only=True)
+class NotOurs:
+    """The pod waits for another scheduler: no profile of the policy names its ``spec.schedulerName``.
+
+    Parameters
+    ----------
+    scheduler_name
+        For whom it waits.
+    """
+
+    pod: PodKey
+    scheduler_name: str
+
+
+PodDecision: TypeAlias = Bound | Waiting | Nominated | Unschedulable | NotOurs
 """Exactly one of these for each pod."""
