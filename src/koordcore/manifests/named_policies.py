@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from koordcore.errors import ModelError
 from koordcore.manifests.plugins import MODELLED
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.policy import (
-    DEFAULT_SCHEDULERS,
     STOCK_PLUGINS,
     FitArgs,
     PluginSetting,
@@ -27,9 +24,7 @@ def _stock() -> Policy:
 
 
 def _koordinator() -> Policy:
-    # Its profile is one of koord-scheduler; by name it decides about everybody that the default does.
-    shipped = koordinator_policy(MODELLED)
-    return attrs.evolve(shipped, scheduler_names=DEFAULT_SCHEDULERS)
+    return koordinator_policy(MODELLED)
 
 
 def _binpack() -> Policy:

@@ -26,7 +26,7 @@ from koordcore.manifests.plugins import (
 )
 from koordcore.manifests.scheduler_args import PLUGIN_ARGS
 from koordcore.model.mappings import EMPTY, frozen
-from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.policy import DEFAULT_SCHEDULERS, PluginSetting, Policy
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, show
 
 __all__ = [
@@ -492,11 +492,12 @@ def _args(reader: _Reader, name: str, raw: Mapping[str, Json], place: str, versi
 
 
 def koordinator_policy(known: Collection[str] = MODELLED) -> Policy:
-    """Give the profile that Koordinator ships as a policy.
+    """Give the profile that Koordinator ships as a policy for the pods that the default policy takes.
 
     Parameters
     ----------
     known
         Names of the plugins that the library has.
     """
-    return scheduler_configuration(KOORDINATOR_CONFIGURATION).profiles[0].policy(known)
+    shipped = scheduler_configuration(KOORDINATOR_CONFIGURATION).profiles[0].policy(known)
+    return attrs.evolve(shipped, scheduler_names=DEFAULT_SCHEDULERS)

@@ -287,6 +287,11 @@ class NotOurs:
     pod: PodKey
     scheduler_name: str
 
+    @property
+    def message(self) -> str:
+        """Upstream's text for a scheduler name without a profile."""
+        return f'profile not found for scheduler name "{self.scheduler_name}"'
+
 
 PodDecision: TypeAlias = Bound | Waiting | Nominated | Unschedulable | NotOurs
 """Exactly one of these for each pod."""

@@ -324,7 +324,10 @@ def _scheduler_names(names: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def _profiles(others: Iterable[Policy]) -> tuple[Policy, ...]:
-    return tuple(others)
+    return tuple(
+        attrs.evolve(one, scheduler_names=(one.name,)) if one.scheduler_names == DEFAULT_SCHEDULERS else one
+        for one in others
+    )
 
 
 @names_its_fields
@@ -341,7 +344,7 @@ class Policy:
         Scheduler name of the profile.
     scheduler_names
         Whose pods it decides, by their ``spec.schedulerName``; ``None`` for all that no other profile names.
-        Left out, ``name`` alone; of ``default-scheduler``, ``koord-scheduler`` too.
+        Left out, ``default-scheduler`` and ``koord-scheduler``; among the ``others``, its ``name``.
     plugins
         In filter order; a name stands once.
     percentage_of_nodes
@@ -357,16 +360,14 @@ class Policy:
     """
 
     name: str = "default-scheduler"
-    scheduler_names: tuple[str, ...] | None = attrs.field(converter=_scheduler_names)
+    scheduler_names: tuple[str, ...] | None = attrs.field(
+        default=DEFAULT_SCHEDULERS, converter=_scheduler_names
+    )
     plugins: tuple[PluginSetting, ...] = DEFAULT_PLUGINS
     percentage_of_nodes: int = 100
     gangs: GangTurns = attrs.field(default=GangTurns.ONE_BY_ONE, converter=GangTurns)
     group_preemption: bool | None = None
     others: tuple[Policy, ...] = attrs.field(default=(), converter=_profiles)
-
-    @scheduler_names.default
-    def _own_name(self) -> tuple[str, ...]:
-        return DEFAULT_SCHEDULERS if self.name == DEFAULT_SCHEDULERS[0] else (self.name,)
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)
