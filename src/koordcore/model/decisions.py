@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.certificates import Certificate
 from koordcore.model.claims import HeldClaim
+from koordcore.model.drafts import copier
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import PodKey
 
@@ -25,6 +27,7 @@ __all__ = [
     "Unschedulable",
     "Victim",
     "Waiting",
+    "bound_plainly",
 ]
 
 
@@ -100,7 +103,7 @@ class NearMiss:
     remarks: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Bound:
     """The pod gets a node.
 
@@ -137,6 +140,12 @@ class Bound:
     over: tuple[PodKey, ...] = ()
     dropped: tuple[str, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
+
+
+bound_plainly: Final = partial(
+    copier(Bound, "pod", "node", "score", "feasible"), Bound(pod=PodKey("", ""), node="")
+)
+"""``(pod, node, score, feasible)``: the decision by which a pod gets a node and nothing exact there."""
 
 
 @attrs.frozen(kw_only=True)
