@@ -14,8 +14,11 @@ import attrs
 from koordcore.errors import ModelError
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests import load
+from koordcore.manifests.idle_settings import idle_gates
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.protocol.feature_gates import parse_feature_gates
+from koordcore.protocol.fields import at
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName
 
@@ -38,6 +41,11 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", metavar="NAME", help="which profile of that file, where it has more than one"
     )
+    parser.add_argument(
+        "--feature-gates",
+        metavar="NAME=BOOL,…",
+        help="gates of the scheduler, such as MultiQuotaTree=true; before those of the file",
+    )
 
 
 def read_policy(arguments: argparse.Namespace) -> Policy:
@@ -53,8 +61,17 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
     if arguments.policy is None:
         if arguments.profile is not None:
             raise ModelError("--profile: chooses a profile of --policy FILE, which is missing")
-        return Policy()
-    return _supported(_chosen(arguments, _profiles(arguments.policy)))
+        return _gated(arguments, Policy())
+    return _gated(arguments, _supported(_chosen(arguments, _profiles(arguments.policy))))
+
+
+def _gated(arguments: argparse.Namespace, policy: Policy) -> Policy:
+    if arguments.feature_gates is None:
+        return policy
+    gates = at("--feature-gates", parse_feature_gates, arguments.feature_gates)
+    for one in idle_gates(gates):
+        print(f"warning: --feature-gates: {one.path.partition('.')[2]}: {one.reason}", file=sys.stderr)
+    return attrs.evolve(policy, feature_gates={**policy.feature_gates, **gates})
 
 
 def read_policies(sources: Sequence[str]) -> dict[str, Policy]:
