@@ -43,6 +43,7 @@ STOCK = (
     PluginSetting(name="VolumeZone", scores=False),
     PluginSetting(name="PodTopologySpread", weight=2),
     PluginSetting(name="InterPodAffinity", weight=2),
+    PluginSetting(name="DynamicResources", weight=2),
     PluginSetting(name="NodeResourcesBalancedAllocation", filters=False),
     PluginSetting(name="ImageLocality", filters=False),
 )
@@ -162,9 +163,11 @@ def test_the_loader_gives_policies_and_warns_of_what_it_passes_over() -> None:
     assert loaded.policies == (ALONE,)
     assert loaded.unread == {}
     assert [f"{one.path}: {one.message}" for one in loaded.warnings] == [
-        "profiles[0].plugins.filter.enabled: Mystery is not a plugin of this library; passed over",
         "profiles[0].pluginConfigs: read as pluginConfig; write that instead",
-        "profiles[0].pluginConfigs[0].args: arguments of Mystery are not read",
+        (
+            ": has no effect: profiles[0].plugins.filter.enabled[Mystery], profiles[0].pluginConfigs[0].args"
+            " (`koordcore policy` says why)"
+        ),
     ]
     with pytest.raises(ManifestError, match="2 scheduler profiles are called default-scheduler"):
         snapshot_from_objects([raw, {**raw, "profiles": [{}]}])

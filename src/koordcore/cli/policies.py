@@ -14,8 +14,11 @@ import attrs
 from koordcore.errors import ModelError
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests import load
+from koordcore.manifests.idle_settings import idle_gates
 from koordcore.manifests.named_policies import POLICY_NAMES, named_policy
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.protocol.feature_gates import parse_feature_gates
+from koordcore.protocol.fields import at
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName
 
@@ -44,6 +47,11 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="decide about the pods of other schedulers, too, by the first profile",
     )
+    parser.add_argument(
+        "--feature-gates",
+        metavar="NAME=BOOL,…",
+        help="gates of the scheduler, such as MultiQuotaTree=true; before those of the file",
+    )
 
 
 def read_policy(arguments: argparse.Namespace) -> Policy:
@@ -56,7 +64,7 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
     ModelError
         When it does not say which profile is meant.
     """
-    policy = _read(arguments)
+    policy = _gated(arguments, _read(arguments))
     return policy.of_all_schedulers() if arguments.all_schedulers else policy
 
 
@@ -64,10 +72,20 @@ def _read(arguments: argparse.Namespace) -> Policy:
     known = Policy() if arguments.policy is None else _known(arguments.policy)
     if known is None:
         profiles = [_supported(one) for one in _chosen(arguments, _profiles(arguments.policy))]
-        return attrs.evolve(profiles[0], others=profiles[1:])
+        return attrs.evolve(profiles[0], others=tuple(profiles[1:]))
     if arguments.profile is not None:
         raise ModelError("--profile: chooses a profile of --policy FILE, which is missing")
     return known
+
+
+def _gated(arguments: argparse.Namespace, policy: Policy) -> Policy:
+    if arguments.feature_gates is None:
+        return policy
+    gates = at("--feature-gates", parse_feature_gates, arguments.feature_gates)
+    for one in idle_gates(gates):
+        print(f"warning: --feature-gates: {one.path.partition('.')[2]}: {one.reason}", file=sys.stderr)
+    others = tuple(attrs.evolve(one, feature_gates={**one.feature_gates, **gates}) for one in policy.others)
+    return attrs.evolve(policy, feature_gates={**policy.feature_gates, **gates}, others=others)
 
 
 def read_policies(sources: Sequence[str]) -> dict[str, Policy]:

@@ -15,6 +15,7 @@ from koordcore.model.affinity import TopologySpreadConstraint
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.device_policy import ScoringStrategy as DeviceStrategy
+from koordcore.model.feature_gates import POLICY_GATES, args_under
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.resources import CPU, MEMORY
 
@@ -357,6 +358,9 @@ class Policy:
         ``None`` for the groups that state one.
     others
         Further profiles, without others of their own.
+    feature_gates
+        Gates of the scheduler by name. The arguments of ``plugins`` and the fields here that a gate decides
+        are what it says: ``feature_gates={"MultiQuotaTree": True}`` gives ElasticQuota a tree for every id.
     """
 
     name: str = "default-scheduler"
@@ -368,10 +372,13 @@ class Policy:
     gangs: GangTurns = attrs.field(default=GangTurns.ONE_BY_ONE, converter=GangTurns)
     group_preemption: bool | None = None
     others: tuple[Policy, ...] = attrs.field(default=(), converter=_profiles)
+    feature_gates: immutabledict[str, bool] = attrs.field(default=EMPTY, converter=frozen)
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)
         self._check_profiles()
+        if self.feature_gates:
+            self._heed_gates()
         names = [plugin.name for plugin in self.plugins]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -411,6 +418,22 @@ class Policy:
     def alone(self) -> Policy:
         """Give this profile without the others."""
         return attrs.evolve(self, others=()) if self.others else self
+
+    def _heed_gates(self) -> None:
+        gates = self.feature_gates
+        for gate, on in gates.items():
+            if type(on) is not bool:
+                raise ModelError(f"feature_gates: {gate}: expected true or false, got {on!r}")
+        gated = [
+            attrs.evolve(one, args=args)
+            if (args := args_under(one.name, one.args, gates)) is not one.args
+            else one
+            for one in self.plugins
+        ]
+        object.__setattr__(self, "plugins", tuple(gated))
+        for gate, field in POLICY_GATES.items():
+            if gate in gates:
+                object.__setattr__(self, field, gates[gate])
 
     def plugin(self, name: str) -> PluginSetting | None:
         """Give one plugin's setting, or ``None``."""
