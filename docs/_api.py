@@ -18,7 +18,7 @@ ROOMS: Mapping[str, str] = {
     "checking": "the independent checker",
     "snapshot": "the cluster as a value",
     "result": "what a call decided",
-    "explain": "why, why not, what would help",
+    "explaining": "why, why not, what would help",
     "model": "frozen records",
     "topology": "what is near what",
     "allocators": "which exact things a pod or a gang gets",

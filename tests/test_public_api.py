@@ -33,7 +33,7 @@ COME_BETWEEN = (
     "import koordcore.framework.plugin",
     "from koordcore.scheduling.cycle import open_workspace",
     "import koordcore.checking.check",
-    "import koordcore.explain",
+    "import koordcore.explaining",
     "from koordcore.checking import verify as checker",
 )
 

@@ -24,7 +24,7 @@ import attrs
 Files: TypeAlias = Mapping[Path, str]
 
 ROOT: Final = Path("src/koordcore")
-OWN: Final = ("reservation", "reservations", "model", "manifests", "explain", "checking", "cli")
+OWN: Final = ("reservation", "reservations", "model", "manifests", "explaining", "checking", "cli")
 """Parts of a path under which a file may speak of reservations: their own rooms, and the outer ones."""
 MOST_LINES: Final = 450
 

@@ -19,7 +19,7 @@ from koordcore import (
     Unschedulable,
     schedule,
 )
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from koordcore.framework import Evaluator, NodeView, Plugin, registry
 
 

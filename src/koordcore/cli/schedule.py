@@ -17,7 +17,7 @@ from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
-from koordcore.explain.network import used_domains
+from koordcore.explaining.network import used_domains
 from koordcore.manifests.patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
 from koordcore.manifests.records import result_record

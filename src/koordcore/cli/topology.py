@@ -9,7 +9,7 @@ from typing import Any, Final
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.errors import MissingExtraError, ModelError
-from koordcore.explain.network import DomainRow, domain_rows, jobs_by_node
+from koordcore.explaining.network import DomainRow, domain_rows, jobs_by_node
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 from immutabledict import immutabledict
 
-from koordcore.explain.cycle import Cycle, admission_of, explain_cycle, verdict_on
-from koordcore.explain.reservation_reasons import ReservationCounts, reservation_reasons
+from koordcore.explaining.cycle import Cycle, admission_of, explain_cycle, verdict_on
+from koordcore.explaining.reservation_reasons import ReservationCounts, reservation_reasons
 from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import QuotaPolicy
@@ -79,12 +79,12 @@ def reservation_refusals(snapshot: ClusterSnapshot, pod: Pod, cycle: Cycle) -> t
     pod
         Who was refused.
     cycle
-        What :func:`~koordcore.explain.cycle.explain_cycle` found for it.
+        What :func:`~koordcore.explaining.cycle.explain_cycle` found for it.
 
     Returns
     -------
     tuple of str
-        Texts of :func:`~koordcore.explain.reservation_reasons.reservation_reasons`; empty where no
+        Texts of :func:`~koordcore.explaining.reservation_reasons.reservation_reasons`; empty where no
         reservation concerns the pod.
 
     Raises
@@ -152,7 +152,7 @@ def preemption_refusals(
     pod
         Who was refused.
     cycle
-        What :func:`~koordcore.explain.cycle.explain_cycle` found for it.
+        What :func:`~koordcore.explaining.cycle.explain_cycle` found for it.
     policy, now
         As for that cycle.
 

@@ -8,7 +8,7 @@ import pytest
 
 from koordcore.allocators.claims.allocate import allocate_claims
 from koordcore.allocators.claims.outcome import ClaimsAllocated
-from koordcore.explain.claimed_devices import class_views, node_room, pool_views, together
+from koordcore.explaining.claimed_devices import class_views, node_room, pool_views, together
 from koordcore.manifests import load
 from koordcore.model.claims import (
     ClaimRequest,

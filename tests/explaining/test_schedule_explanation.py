@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod
-from koordcore.explain.schedule_explanation import schedule_explanation
+from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.model.gangs import PodGroup
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

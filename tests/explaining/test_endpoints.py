@@ -10,9 +10,9 @@ import pytest
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod, Policy
 from koordcore.errors import ModelError
-from koordcore.explain.endpoints import ENDPOINTS, endpoint_view
-from koordcore.explain.reservation_view import reservation_view
-from koordcore.explain.views import load_view, node_view
+from koordcore.explaining.endpoints import ENDPOINTS, endpoint_view
+from koordcore.explaining.reservation_view import reservation_view
+from koordcore.explaining.views import load_view, node_view
 from koordcore.framework.registry import PLUGINS
 from koordcore.manifests import load
 from koordcore.manifests.scheduler_config import koordinator_policy

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from koordcore.errors import ModelError
-from koordcore.explain.reservation_view import reservation_view
-from koordcore.explain.views import device_view, gang_view, load_view, node_view, numa_view, quota_view
+from koordcore.explaining.reservation_view import reservation_view
+from koordcore.explaining.views import device_view, gang_view, load_view, node_view, numa_view, quota_view
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.policy import Policy

@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 from koordcore.errors import ModelError
-from koordcore.explain.diagnosis import diagnose
-from koordcore.explain.reservation_reasons import MAX_EVENT_LENGTH, reservation_event
-from koordcore.explain.views import (
+from koordcore.explaining.diagnosis import diagnose
+from koordcore.explaining.reservation_reasons import MAX_EVENT_LENGTH, reservation_event
+from koordcore.explaining.views import (
     device_view,
     gang_view,
     load_view,

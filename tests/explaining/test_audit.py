@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordcore.explain.audit import (
+from koordcore.explaining.audit import (
     Audit,
     AuditRule,
     WorkloadEvent,

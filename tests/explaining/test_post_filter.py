@@ -5,8 +5,8 @@ from __future__ import annotations
 from immutabledict import immutabledict
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod
-from koordcore.explain.cycle import Cycle, FilterVerdict, explain_cycle
-from koordcore.explain.post_filter import failure_event, preemption_refusals
+from koordcore.explaining.cycle import Cycle, FilterVerdict, explain_cycle
+from koordcore.explaining.post_filter import failure_event, preemption_refusals
 from koordcore.model.pods import PreemptionPolicy
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.quotas import ElasticQuota

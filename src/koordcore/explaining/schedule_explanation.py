@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from koordcore.explain.diagnosis import diagnose
+from koordcore.explaining.diagnosis import diagnose
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
