@@ -22,7 +22,7 @@ from examples.kubernetes.mirror import Mirror
 from examples.kubernetes.overdue import Overdue
 from examples.kubernetes.turns import Turns
 from koordcore import ClusterSnapshot, PluginSetting, Pod, PodKey, Policy, PreemptionRules, schedule, verify
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.result import ScheduleResult
 

@@ -10,7 +10,7 @@ import pytest
 
 from koordcore.errors import ModelError
 from koordcore.explaining.diagnosis import diagnose
-from koordcore.explaining.reservation_reasons import MAX_EVENT_LENGTH, reservation_event
+from koordcore.explaining.reservation_events import MAX_EVENT_LENGTH, reservation_event
 from koordcore.explaining.views import (
     device_view,
     gang_view,

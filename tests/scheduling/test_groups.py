@@ -22,7 +22,7 @@ from koordcore import (
     verify,
 )
 from koordcore.explaining.groups import explain_group, group_states
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.model.cluster import PriorityClass
 from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import NodeState

@@ -3,7 +3,7 @@
 from koordcore.explaining.audit import Audit, audit_workloads, reason_histogram
 from koordcore.explaining.diagnosis import diagnose
 from koordcore.explaining.pod import Explanation, Help, NodeVerdict, explain
-from koordcore.explaining.reservation_reasons import reservation_event, reservation_reasons
+from koordcore.explaining.reservation_events import reservation_event, reservation_reasons
 
 __all__ = [
     "Audit",

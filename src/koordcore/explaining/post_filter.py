@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from immutabledict import immutabledict
 
 from koordcore.explaining.cycle import Cycle, admission_of, explain_cycle, verdict_on
-from koordcore.explaining.reservation_reasons import ReservationCounts, reservation_reasons
+from koordcore.explaining.reservation_events import ReservationCounts, reservation_reasons
 from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import QuotaPolicy
@@ -84,7 +84,7 @@ def reservation_refusals(snapshot: ClusterSnapshot, pod: Pod, cycle: Cycle) -> t
     Returns
     -------
     tuple of str
-        Texts of :func:`~koordcore.explaining.reservation_reasons.reservation_reasons`; empty where no
+        Texts of :func:`~koordcore.explaining.reservation_events.reservation_reasons`; empty where no
         reservation concerns the pod.
 
     Raises

@@ -27,7 +27,7 @@ from koordcore.simulate.record import RecordReplay, replay_record, write_record
 from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, plot, summaries
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, replay_cell, summarise
 from koordcore.simulate.scheduled import NodeJoined, PodArrival, ScheduledReplay, replay_schedule
-from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
+from koordcore.simulate.sweeps import Progress, ResultFolder, SweepResult, sweep
 from koordcore.simulate.trace import (
     Trace,
     drawn_ranks,

@@ -16,7 +16,7 @@ from koordcore.explaining.diagnosis import (
     group_failures,
     offered_slots,
 )
-from koordcore.explaining.reservation_reasons import ReservationCounts, reservation_event, reservation_reasons
+from koordcore.explaining.reservation_events import ReservationCounts, reservation_event, reservation_reasons
 from koordcore.protocol.times import parse_timestamp
 from tests.conformance.core import Case, subject
 from tests.reference.score_table import NodeScore, render_score_table
