@@ -144,6 +144,9 @@ class _Module:
                     if isinstance(one, ast.ImportFrom)
                     for alias in one.names
                 )
+                # The names themselves are promised only where a page has them, too.
+                calls = (one.value for one in statement.orelse if isinstance(one, ast.Assign))
+                self.always += [ast.Expr(one.func) for one in calls if isinstance(one, ast.Call)]
             elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
                 self._define(statement, statement.name)
                 self.defined[statement.name] = _mentioned([statement])
@@ -197,6 +200,7 @@ class Package:
         top = min(self.modules, key=len)
         for module in self.modules.values():
             if module.is_package or module.name == top:
+                yield module.name, ""
                 for name in module.exported:
                     if module.name == top or name in self.words:
                         yield module.name, name

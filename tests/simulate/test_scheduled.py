@@ -19,13 +19,12 @@ from koordcore.simulate import (
     NodeFailed,
     NodeJoined,
     PodArrival,
-    ScheduledReplay,
     nodes_of,
     replay,
     replay_schedule,
     untimed_events,
 )
-from koordcore.simulate.scheduled import ClusterEvent
+from koordcore.simulate.scheduled import ClusterEvent, ScheduledReplay
 from koordcore.snapshot import ClusterSnapshot
 from tests.scheduling.test_gpu_share import pod as card_pod
 from tests.scheduling.test_gpu_share import small_snapshot
