@@ -40,7 +40,8 @@ Face: TypeAlias = Mapping[str, Sequence[str]]
 def write_pages(source: Path, target: Path) -> None:
     """Write the pages of a package's folder; pages of packages that are gone are removed."""
     offered = faces(source)
-    pages = {name: _page(name, face) for name, face in offered.items()}
+    seen: set[str] = set()
+    pages = {name: _page(name, face, seen) for name, face in offered.items()}
     pages["index"] = _index(source, list(pages))
     target.mkdir(exist_ok=True)
     for path in target.glob("*.md"):
@@ -123,12 +124,19 @@ def _index(source: Path, pages: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _page(package: str, face: Face) -> str:
+def _page(package: str, face: Face, seen: set[str]) -> str:
+    """Write a page; a module of which another page has names already is indexed there alone."""
     title = f"{package}: {ROOMS[package]}" if package in ROOMS else f"{package}: what only the top offers"
     lines = [f"# {title}", ""]
     for module, names in face.items():
         lines += ["```{eval-rst}", f".. automodule:: {module}"]
-        lines += [f"   :members: {', '.join(names)}", "```", ""]
+        lines += [
+            f"   :members: {', '.join(names)}",
+            *(["   :no-index:"] if module in seen else []),
+            "```",
+            "",
+        ]
+        seen.add(module)
     return "\n".join(lines)
 
 
