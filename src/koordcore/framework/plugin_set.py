@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError, ModelError
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.extended_resources import served_by_classes
+from koordcore.framework.node_states import StateTables
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Scope
@@ -22,6 +24,7 @@ from koordcore.framework.state_scores import StateGroups
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.unmodelled import refuse_unmodelled
 from koordcore.framework.workspace import Workspace
+from koordcore.model.claims import DeviceClass
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 
@@ -42,8 +45,13 @@ def _check_args(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> N
         raise ModelError(f"policy {policy.name}: {told}")
 
 
-def _made(workspace: Workspace, policy: Policy) -> Iterator[tuple[Plugin, PluginSetting]]:
-    """Make the plugins of a policy in its order; one behind several names comes before the first of them."""
+def _made(
+    workspace: Workspace, policy: Policy, kept: Mapping[str, Plugin]
+) -> Iterator[tuple[Plugin, PluginSetting]]:
+    """Make the plugins of a policy in its order; one behind several names comes before the first of them.
+
+    Those of ``kept`` are there already.
+    """
     try:
         kinds = {setting.name: plugin_of(setting) for setting in policy.plugins}
     except ModelError as error:
@@ -53,13 +61,13 @@ def _made(workspace: Workspace, policy: Policy) -> Iterator[tuple[Plugin, Plugin
         kind = kinds[setting.name]
         _check_args(policy, setting, kind)
         if not issubclass(kind, JointPlugin):
-            plugin = kind(workspace, setting.args)
+            plugin = kept[setting.name] if setting.name in kept else kind(workspace, setting.args)
             plugin.scored = setting.scores
             yield plugin, setting
             continue
         if kind not in joint:
             own = {one.name: one for one in policy.plugins if kinds[one.name] is kind}
-            joint[kind] = kind(workspace, own)
+            joint[kind] = cast("JointPlugin", kept[kind.name]) if kind.name in kept else kind(workspace, own)
             yield joint[kind], PluginSetting(name=kind.name, filters=False, scores=False)
         yield joint[kind].entry(setting.name), attrs.evolve(setting, filters=True)
 
@@ -112,13 +120,19 @@ class PluginSet:
 
     def __init__(self, workspace: Workspace, policy: Policy) -> None:
         self.workspace = workspace
-        self.sample = NodeSample(len(workspace.layout.names), policy.percentage_of_nodes)
-        made = list(_made(workspace, policy))
+        self._policy = policy
+        self._claims = policy.filters("DynamicResources")
+        self._assemble({})
+        self._begin()
+
+    def _assemble(self, kept: Mapping[str, Plugin]) -> None:
+        """Make the plugins that are not there yet, and sort them by what they are asked for."""
+        workspace = self.workspace
+        made = list(_made(workspace, self._policy, kept))
         self.plugins = [plugin for plugin, _ in made]
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
         self._asking = [one for one in self.plugins if one.joint is None]
-        self._claims = policy.filters("DynamicResources")
         if self._claims:
             served = frozenset(served_by_classes(workspace.snapshot))
             for one in self.plugins:
@@ -134,20 +148,33 @@ class PluginSet:
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
         self._groups = StateGroups(workspace)
-        self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)
         # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 
-    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
-        """Go on in another call: who waits is new, and the plugins have been told who came and who left.
+    def _begin(self) -> None:
+        """Begin a call: who waits is new."""
+        workspace = self.workspace
+        self.sample = NodeSample(len(workspace.layout.names), self._policy.percentage_of_nodes)
+        self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)
 
-        ``False`` where a plugin has to be made anew.
+    def follow(self, changes: ClusterChanges) -> None:
+        """Go on in another call, on the workspace as it is now; who cannot follow is made anew.
+
+        The plugins have been told who came and who left. Classes go on as well, unless a plugin was made
+        anew or nodes were replaced.
         """
-        if not all(plugin.follow(moved) for plugin in self.plugins):
-            return False
-        self.nominated = NominatedPods(self.workspace, self, self.workspace.snapshot.pending)
-        self.sample = self.sample.anew()
-        return True
+        names = [one.name for one in self.settings]
+        kept = {
+            name: one
+            for name, one in zip(names, self.plugins, strict=True)
+            if one.joint is None and one.follow(changes)
+        }
+        whole = all(name in kept for name, one in zip(names, self.plugins, strict=True) if one.joint is None)
+        if not whole or changes.nodes or (self._claims and DeviceClass in changes.records):
+            # What nodes are alike in hangs on what static plugins say of them.
+            self.workspace.drop(StateTables)
+            self._assemble(kept)
+        self._begin()
 
     def key_of(self, pod: Pod) -> RequestKey | Refusal:
         """Give what tells the classes of pods apart: what the pod wants of each plugin."""
