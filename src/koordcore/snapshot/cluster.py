@@ -127,10 +127,11 @@ class ClusterSnapshot:
         from koordcore._arrays import compile_columns
 
         known, place = self._columns_before
-        rows = None if known is None or known.layout is not self.layout else changed_on(place, self.place)
+        alike = known is not None and _alike(known.layout, self.layout)
+        rows = changed_on(place, self.place) if alike else None
         if known is None or rows is None:
             return compile_columns(self.layout, self.nodes)
-        return _columns_with(known, self.nodes, rows)
+        return _columns_with(known, self.layout, self.nodes, rows)
 
     @cached_property
     def _columns_before(self) -> tuple[ClusterColumns | None, Place]:
@@ -164,8 +165,12 @@ class ClusterSnapshot:
 
     def find(self, kind: type[R], name: str, namespace: str = "") -> R | None:
         """Give one record, or ``None``."""
-        table: Mapping[tuple[str, str], R] = self.once(_index_of, kind)
-        return table.get((namespace, name))
+        if getattr(kind, "kind", None) is not None or getattr(kind, "api_version", None) is not None:
+            # Records of several kinds share the type, and so may share a name.
+            table: Mapping[tuple[str, str], R] = self.once(_index_of, kind)
+            return table.get((namespace, name))
+        found = self._find_record((kind.__name__, "", namespace, name))
+        return found if isinstance(found, kind) else None
 
     def node(self, name: str) -> NodeState:
         """Give a node by name.
@@ -233,6 +238,8 @@ class ClusterSnapshot:
         self,
         build: Callable[[ClusterSnapshot], T],
         again: Callable[[tuple[NodeState, ...], tuple[ClusterRecord, ...], T, ClusterSnapshot], T],
+        *,
+        replaced: bool = False,
     ) -> T:
         """Compute ``build(self)`` once, or derive it from what an earlier snapshot in this one's past had.
 
@@ -244,10 +251,13 @@ class ClusterSnapshot:
             Gives the same value from the nodes and records that the earlier snapshot had, its value, and this
             snapshot. Nodes and records that are the same objects are equal; the nodes are as many, in the
             same order, with the same resources.
+        replaced
+            ``again`` follows nodes that say something else as well; else the nodes themselves, without the
+            pods on them, are the same objects.
         """
         if build not in self._memo:
             layout, nodes, records, value, place = self._past.get(build, (None, (), (), None, None))
-            if layout is self.layout:
+            if layout is self.layout or (replaced and _alike(layout, self.layout)):
                 self._changes[id(nodes)] = changed_on(place, self.place)
                 value = again(nodes, records, cast("T", value), self)
             else:
@@ -434,8 +444,14 @@ class ClusterSnapshot:
     ) -> ClusterSnapshot:
         """Replace some nodes, and carry over what can be: the layout, columns and values of nodes."""
         fork = self._derived(nodes, rows, pending, records)
-        if any(nodes[row].node is not self.nodes[row].node for row in rows):
-            return fork
+        layout: ClusterLayout | None = self.layout
+        replaced = {row: nodes[row].node for row in rows if nodes[row].node is not self.nodes[row].node}
+        if replaced:
+            from koordcore._arrays import changed_layout
+
+            layout = changed_layout(self.layout, replaced)
+            if layout is None:
+                return fork
         index = self.layout.index
         if any(
             name not in index and counted(name)
@@ -444,7 +460,7 @@ class ClusterSnapshot:
             for name in pod.requests
         ):
             return fork  # a resource nobody had named: the layout grows, so everything is compiled anew
-        object.__setattr__(fork, "layout", self.layout)
+        object.__setattr__(fork, "layout", layout)
         self.hand_columns(fork)
         memo = {build: self._values_in(fork, build, rows, records) for build in self._node_memo}
         kept = {build: values for build, values in memo.items() if values is not None}
@@ -630,12 +646,18 @@ def changed_on(start: Place, end: Place) -> list[int] | None:
     return sorted(rows)
 
 
-def _columns_with(known: ClusterColumns, nodes: Sequence[NodeState], rows: Sequence[int]) -> ClusterColumns:
+def _alike(one: ClusterLayout | None, other: ClusterLayout) -> bool:
+    """Tell whether two layouts have the same rows and resources, whatever the nodes say."""
+    return one is not None and one.row_of is other.row_of and one.resources is other.resources
+
+
+def _columns_with(
+    known: ClusterColumns, layout: ClusterLayout, nodes: Sequence[NodeState], rows: Sequence[int]
+) -> ClusterColumns:
     if not rows:
         return known
     from koordcore._arrays import freeze, node_columns
 
-    layout = known.layout
     requested, scored = known.requested.copy(), known.scored.copy()
     for row in rows:
         requested[:, row], scored[:, row] = node_columns(layout, nodes[row].name, nodes[row].pods)

@@ -21,7 +21,7 @@ def belongs(pod: Pod) -> bool:
 
 def running_members(snapshot: ClusterSnapshot) -> Iterable[Pod]:
     """Give the members that hold room on a node, by node and key; only nodes that have some are looked at."""
-    return chain.from_iterable(snapshot.derived(_running, _running_again).values())
+    return chain.from_iterable(snapshot.derived(_running, _running_again, replaced=True).values())
 
 
 def _running(snapshot: ClusterSnapshot) -> dict[int, tuple[Pod, ...]]:

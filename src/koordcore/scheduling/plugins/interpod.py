@@ -9,13 +9,21 @@ from typing import Any
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
+from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import InterPodArgs
-from koordcore.scheduling.plugins.neighbours import Neighbours, affine, namespace_labels, pod_groups
+from koordcore.scheduling.plugins.neighbours import (
+    Neighbours,
+    affine,
+    follow_nodes,
+    namespace_labels,
+    pod_groups,
+)
 from koordcore.scoring.interpod import (
     REASON_AFFINITY,
     REASON_ANTI_AFFINITY,
@@ -109,7 +117,13 @@ class InterPodAffinity(Plugin):
     """Terms of the pod towards those that run, and theirs towards it."""
 
     name = "InterPodAffinity"
+    reads = frozenset((Namespace,))
     arguments = InterPodArgs
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        if changes.nodes:
+            follow_nodes(self.workspace)
+        return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
         own = pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None

@@ -13,7 +13,7 @@ from koordcore.model.records import ClusterRecord
 from koordcore.scoring.groups import PodGroups
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Neighbours", "affine", "namespace_labels", "pod_groups"]
+__all__ = ["Neighbours", "affine", "follow_nodes", "namespace_labels", "pod_groups"]
 
 
 def _start(workspace: Workspace) -> PodGroups:
@@ -26,6 +26,12 @@ def pod_groups(workspace: Workspace) -> PodGroups:
     groups = workspace.once(_start)
     groups.read(workspace.journal)
     return groups
+
+
+def follow_nodes(workspace: Workspace) -> None:
+    """Take note that nodes were replaced: what was made of their labels is void."""
+    if workspace.made(_start):
+        workspace.once(_start).relabel(workspace.layout)
 
 
 class Neighbours:
@@ -84,7 +90,7 @@ class _Terms:
     """Whether anybody has terms towards other pods; once true it stays so."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.any = workspace.snapshot.derived(_terms, _terms_again)
+        self.any = workspace.snapshot.derived(_terms, _terms_again, replaced=True)
         self.read = 0
 
 

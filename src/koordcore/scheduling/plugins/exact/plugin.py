@@ -19,11 +19,12 @@ from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
 from koordcore.errors import ManifestError
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Reserved, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
-from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall
+from koordcore.model.devices import DeviceAllocation, DeviceObject, DeviceRequest, DeviceShortfall
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
@@ -82,6 +83,7 @@ class ExactPlugin(JointPlugin):
     """
 
     name = "NodeNUMAResource and DeviceShare"
+    reads = frozenset((NodeResourceTopology, DeviceObject, Reservation))
     entry_arguments: ClassVar[Mapping[str, type]] = {NUMA: NUMAArgs, DEVICES: DevicePolicy}
 
     def __init__(self, workspace: Workspace, settings: Mapping[str, PluginSetting]) -> None:
@@ -96,6 +98,13 @@ class ExactPlugin(JointPlugin):
         self.states = ExactStates(workspace, cpus=self._numa, devices=self._devices)
         self.rooms = ExactRooms(self.states)
         self._questions: dict[NodeRequest, Question] = {}
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        # What holders of reservations have left hangs on the objects, too.
+        if self.concerned(changes) or changes.nodes:
+            self.workspace.drop(_Told)
+            return False
+        return True
 
     def entry(self, name: str) -> Plugin:
         """Give the plugin that filters and scores under one of the names."""
@@ -284,21 +293,33 @@ class _Told:
     """Whether any node of the cluster says something that NodeNUMAResource must heed."""
 
     def __init__(self, workspace: Workspace) -> None:
-        snapshot = workspace.snapshot
-        self.anything = bool(snapshot.of(NodeResourceTopology)) or snapshot.derived(_labelled, _as_before)
+        self.anything = anything_told(workspace.snapshot)
 
 
-def _labelled(snapshot: ClusterSnapshot) -> bool:
-    """Tell whether any node carries a label or an annotation of Koordinator's."""
-    return any(
-        any("koordinator.sh/" in key for key in (*state.node.labels, *state.node.annotations))
-        for state in snapshot.nodes
-    )
+def anything_told(snapshot: ClusterSnapshot) -> bool:
+    """Tell whether any node of a cluster says something that NodeNUMAResource must heed."""
+    labelled = snapshot.derived(_labelled, _labelled_again, replaced=True)
+    return bool(snapshot.of(NodeResourceTopology)) or bool(labelled)
 
 
-def _as_before(
-    nodes: tuple[NodeState, ...], records: tuple[ClusterRecord, ...], value: bool, snapshot: ClusterSnapshot
-) -> bool:
-    """The nodes themselves are the same in all snapshots of a line."""
-    del nodes, records, snapshot
-    return value
+def _labelled(snapshot: ClusterSnapshot) -> frozenset[int]:
+    """Give the rows of the nodes that carry a label or an annotation of Koordinator's."""
+    return frozenset(row for row, state in enumerate(snapshot.nodes) if _is_labelled(state))
+
+
+def _is_labelled(state: NodeState) -> bool:
+    return any("koordinator.sh/" in key for key in (*state.node.labels, *state.node.annotations))
+
+
+def _labelled_again(
+    nodes: tuple[NodeState, ...],
+    records: tuple[ClusterRecord, ...],
+    value: frozenset[int],
+    snapshot: ClusterSnapshot,
+) -> frozenset[int]:
+    """Look only at the nodes that changed."""
+    del records
+    changed = snapshot.changed_rows(nodes)
+    if not changed:
+        return value
+    return value.difference(changed).union(row for row in changed if _is_labelled(snapshot.nodes[row]))
