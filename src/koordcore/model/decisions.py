@@ -20,6 +20,7 @@ __all__ = [
     "JointPlan",
     "NearMiss",
     "Nominated",
+    "NotOurs",
     "PodDecision",
     "Rejection",
     "Shortfall",
@@ -282,5 +283,24 @@ class Unschedulable:
         return f"{head}: {', '.join(parts)}."
 
 
-PodDecision: TypeAlias = Bound | Waiting | Nominated | Unschedulable
+@attrs.frozen(kw_only=True)
+class NotOurs:
+    """The pod waits for another scheduler: no profile of the policy names its ``spec.schedulerName``.
+
+    Parameters
+    ----------
+    scheduler_name
+        For whom it waits.
+    """
+
+    pod: PodKey
+    scheduler_name: str
+
+    @property
+    def message(self) -> str:
+        """Upstream's text for a scheduler name without a profile."""
+        return f'profile not found for scheduler name "{self.scheduler_name}"'
+
+
+PodDecision: TypeAlias = Bound | Waiting | Nominated | Unschedulable | NotOurs
 """Exactly one of these for each pod."""
