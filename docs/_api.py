@@ -14,6 +14,7 @@ import attrs
 ROOMS: Mapping[str, str] = {
     "scheduling": "the cycle and its plugins",
     "framework": "what plugins answer",
+    "testing": "does a plugin keep the contract",
     "reservations": "room held for pods",
     "checking": "the independent checker",
     "explaining": "why, why not, what would help",

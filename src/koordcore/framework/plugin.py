@@ -221,6 +221,7 @@ class Plugin:
     """
 
     name: ClassVar[str]
+    """What a policy and messages call it; that of the class, where it says nothing."""
     amounts: ClassVar[bool] = False
     """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
     joint: JointPlugin | None = None
@@ -230,6 +231,11 @@ class Plugin:
     """Types of the records that it reads; ``None`` where it may read any."""
     refuses_at: ClassVar[int] = 0
     """Place among those who refuse before any node is looked at; the order of upstream's PreFilter."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         self.workspace = workspace
