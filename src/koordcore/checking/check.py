@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.checking.claim_records import claims_after
+from koordcore.checking.profiles import by_profile, check_strangers
 from koordcore.checking.quota_sums import NOBODY, Elsewhere
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
@@ -91,13 +92,24 @@ def check_result(
     everywhere: tuple[NodeState, ...] | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> tuple[Violation, ...]:
-    """Check a result on all that the snapshot shows.
+    """Check a result on all that the snapshot shows, for each profile of the policy.
 
     Parameters
     ----------
     everywhere, elsewhere
         Every node afterwards, and what pods hold that the snapshot does not show; left out: it shows all.
     """
+    states = result.snapshot.nodes if everywhere is None else everywhere
+    found = set(check_strangers(snapshot, result))
+    for own, others in by_profile(result):
+        mine = _check_profile(snapshot, own, states, elsewhere or NOBODY)
+        found |= {one for one in mine if one.subject not in others}
+    return tuple(sorted(found))
+
+
+def _check_profile(
+    snapshot: ClusterSnapshot, result: ScheduleResult, everywhere: tuple[NodeState, ...], elsewhere: Elsewhere
+) -> Iterator[Violation]:
     from koordcore.checking.cpus import check_cpu_requests
     from koordcore.checking.devices import check_device_requests
     from koordcore.checking.places import check_device_places
@@ -122,13 +134,13 @@ def check_result(
         spared = taken_in(snapshot, result)
     found = list(_check_decisions(before, outcome))
     known = {violation.subject for violation in found}
-    for check in _checks(result.snapshot.nodes if everywhere is None else everywhere, elsewhere or NOBODY):
+    for check in _checks(everywhere, elsewhere):
         found.extend(one for one in check(before, outcome) if one.subject not in known)
     for check in (check_cpu_requests, check_device_requests, check_device_places):
         found.extend(one for one in check(before, whole) if one.subject not in known)
     found += [one for one in reserved if one.subject not in known]
     found.extend(_check_snapshot(snapshot, plain, spared))
-    return tuple(sorted(set(found)))
+    yield from found
 
 
 def _check_decisions(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from koordcore.checking.index import ClusterIndex, Holder
 from koordcore.checking.neighbours import hard_constraints, means, selected, terms_of
@@ -10,18 +10,25 @@ from koordcore.checking.reservations import holder_of
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
-from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.model.selectors import LabelSelector, SelectorOperator
 
 __all__ = ["near"]
 
 
-def near(index: ClusterIndex, came: Iterable[tuple[Pod, Node]], policy: Policy) -> Iterator[Holder]:
-    """Give those whom a pod that came shuns, needs or is spread among, and those who shun it, where it is."""
+def near(
+    index: ClusterIndex, came: Iterable[tuple[Pod, Node]], filters: Callable[[str], bool]
+) -> Iterator[Holder]:
+    """Give those whom a pod that came shuns, needs or is spread among, and those who shun it, where it is.
+
+    Parameters
+    ----------
+    filters
+        Whether a plugin has a say.
+    """
     spaces = {one.name: one.labels for one in index.of(Namespace)}
     for pod, node in came:
-        if policy.filters("InterPodAffinity"):
+        if filters("InterPodAffinity"):
             for term in terms_of(pod, "anti"):
                 yield from _inside(index, node, term.topology_key, term.selector)
             wanted = terms_of(pod, "pod")
@@ -31,7 +38,7 @@ def near(index: ClusterIndex, came: Iterable[tuple[Pod, Node]], policy: Policy) 
                 home = homes.get(node.labels.get(term.topology_key, ""), {})
                 if home and means(term, space, pod, spaces, resolved=False):
                     yield from home.values()
-        if policy.filters("PodTopologySpread"):
+        if filters("PodTopologySpread"):
             for rule in hard_constraints(pod):
                 for holder in _candidates(index, rule.selector):
                     other = _pod(holder)

@@ -178,9 +178,13 @@ class _Cut:
         for pods in before.values():
             yield pods, ()
 
+    def _filters(self, name: str) -> bool:
+        """Tell whether any profile filters by a plugin."""
+        return any(one.filters(name) for one in self._result.policy.profiles)
+
     @property
     def _quotas(self) -> bool:
-        return self._result.policy.filters("ElasticQuota") and self._index.has(ElasticQuota)
+        return self._filters("ElasticQuota") and self._index.has(ElasticQuota)
 
     def _take_reservations(self) -> None:
         """Reservations that changed, were decided about or are used, their users, and those on the nodes."""
@@ -269,7 +273,7 @@ class _Cut:
     def _take_claims(self) -> None:
         """Claims, all of them where one of the pods has one: devices are held across the cluster."""
         index = self._index
-        if not self._result.policy.filters("DynamicResources"):
+        if not self._filters("DynamicResources"):
             return
         classes = classes_by_resource(sorted(index.of(DeviceClass), key=_NAMES))
         claiming = any(isinstance(one, Bound) and one.claims for one in map(_binding, self._result.decisions))
@@ -310,7 +314,7 @@ class _Cut:
                 placed.append((pod, self._index.states[name].node))
             if name in nodes:
                 placed.append((pod, nodes[name]))
-        self._take(near(self._index, placed, self._result.policy))
+        self._take(near(self._index, placed, self._filters))
 
     def _take_volumes(self) -> None:
         """Volumes of everybody on the nodes, and who else uses those of the pods."""
