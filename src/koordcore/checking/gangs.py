@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import ModelError
@@ -17,7 +17,7 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.gathering import gathering_violations
 from koordcore.topology.network import NetworkTopology, build_tree, order_layers
 
-__all__ = ["check_gangs"]
+__all__ = ["check_gangs", "gang_configs"]
 
 
 def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
@@ -30,7 +30,7 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             name = gang_name(pod.labels, pod.annotations)
             if name:
                 members[f"{pod.namespace}/{name}"].append(pod)
-    gangs = _gangs(snapshot, members)
+    gangs = gang_configs(snapshot.of(PodGroup), members)
     before = _before(snapshot)
     for gang_id in sorted(members):
         gang = gangs.get(gang_id)
@@ -50,8 +50,9 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
 
 
-def _gangs(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, Gang]:
-    gangs = {group.id: gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)}
+def gang_configs(groups: Iterable[PodGroup], members: Mapping[str, list[Pod]]) -> dict[str, Gang]:
+    """Say how gangs are meant, by id: as their PodGroups say, or else one of the members."""
+    gangs = {group.id: gang_from_pod_group(group).gang for group in groups}
     for gang_id, pods in members.items():
         # Without a PodGroup the first member, by age and name, says how the gang is meant.
         ordered = sorted(pods, key=lambda pod: (pod.created is None, pod.created, pod.key))
