@@ -57,6 +57,7 @@ def _checks() -> tuple[Check, ...]:
 def check_result(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation, ...]:
     """Do what :func:`koordcore.verify` promises."""
     from koordcore.checking.cpus import check_cpu_requests
+    from koordcore.checking.device_choices import check_device_choices
     from koordcore.checking.devices import check_device_requests
     from koordcore.checking.places import check_device_places
 
@@ -82,7 +83,7 @@ def check_result(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Vio
     known = {violation.subject for violation in found}
     for check in _checks():
         found.extend(one for one in check(before, outcome) if one.subject not in known)
-    for check in (check_cpu_requests, check_device_requests, check_device_places):
+    for check in (check_cpu_requests, check_device_requests, check_device_places, check_device_choices):
         found.extend(one for one in check(before, whole) if one.subject not in known)
     found += [one for one in reserved if one.subject not in known]
     found.extend(_check_snapshot(snapshot, plain, spared))

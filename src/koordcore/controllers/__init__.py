@@ -4,8 +4,6 @@ Each takes what the control plane knows and gives what it should write; the guid
 """
 
 from koordcore.allocators.device.admission import complete_container, validate_containers
-from koordcore.allocators.device.node_resources import device_resources
-from koordcore.allocators.device.plugins import adapt_to_plugin, lock_blocks
 from koordcore.allocators.gang.podgroup import MemberPhase, next_status
 from koordcore.colocation.checkpoints import format_checkpoint, format_state, parse_checkpoint, parse_state
 from koordcore.colocation.config import admit_config, config_absent, config_read, is_node_strategy_valid
@@ -44,6 +42,8 @@ from koordcore.colocation.sync import (
 )
 from koordcore.descheduling.migration.arbitrate import arbitrate
 from koordcore.descheduling.migration.limits import LimiterState
+from koordcore.protocol.device_amounts import device_resources
+from koordcore.protocol.device_plugins import adapt_to_plugin, lock_blocks
 from koordcore.protocol.gang import format_pod_group_status
 from koordcore.protocol.network_topology import format_detail_status
 from koordcore.protocol.normalization import cpu_basic_info_of, format_amplification, format_raw_allocatable

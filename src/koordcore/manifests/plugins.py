@@ -124,6 +124,12 @@ ARGUMENT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = immutabledict(
         "InterPodAffinity": ("hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"),
         "NodeResourcesFitPlus": ("resources",),
         "ScarceResourceAvoidance": ("resources",),
+        "DeviceShare": (
+            "scoringStrategy",
+            "disableDeviceNUMATopologyAlignment",
+            "gpuSharedResourceTemplatesConfig",
+            "gpuShareUnsupportedModels",
+        ),
         "LoadAwareScheduling": (
             "filterExpiredNodeMetrics",
             "nodeMetricExpirationSeconds",
