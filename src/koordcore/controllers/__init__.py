@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from koordcore.allocators.device.admission import (
         validate_containers as validate_containers,
     )
-    from koordcore.allocators.device.node_resources import device_resources as device_resources
-    from koordcore.allocators.device.plugins import (
+    from koordcore.protocol.device_amounts import device_resources as device_resources
+    from koordcore.protocol.device_plugins import (
         adapt_to_plugin as adapt_to_plugin,
     )
-    from koordcore.allocators.device.plugins import (
+    from koordcore.protocol.device_plugins import (
         lock_blocks as lock_blocks,
     )
     from koordcore.allocators.gang.podgroup import (
@@ -201,8 +201,8 @@ else:
         __name__,
         {
             "koordcore.allocators.device.admission": "complete_container validate_containers",
-            "koordcore.allocators.device.node_resources": "device_resources",
-            "koordcore.allocators.device.plugins": "adapt_to_plugin lock_blocks",
+            "koordcore.protocol.device_amounts": "device_resources",
+            "koordcore.protocol.device_plugins": "adapt_to_plugin lock_blocks",
             "koordcore.allocators.gang.podgroup": "MemberPhase next_status",
             "koordcore.colocation.checkpoints": "format_checkpoint format_state parse_checkpoint parse_state",
             "koordcore.colocation.config": "admit_config config_absent config_read is_node_strategy_valid",

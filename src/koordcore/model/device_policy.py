@@ -35,6 +35,8 @@ class DevicePolicy:
         Resource name to weight (at least 1); other resources are invisible to scores.
     template_resources
         A shared request for one of these must equal a vendor's template.
+    template_source
+        Namespace and name of the ConfigMap with these templates.
     unshareable_models
         ``(vendor, model)`` whose cards are never shared.
     align_numa
@@ -49,6 +51,7 @@ class DevicePolicy:
         converter=immutabledict,
     )
     template_resources: frozenset[str] = attrs.field(default=frozenset({NPU_CORE}), converter=frozenset)
+    template_source: tuple[str, str] = ("koordinator-system", "gpu-shared-resource-templates")
     unshareable_models: tuple[tuple[str, str], ...] = ()
     align_numa: bool = True
 

@@ -81,7 +81,7 @@ class DeviceEvaluator(Evaluator):
         refused = self._refusals(view)
         plain = np.array([not one for one in refused], bool)
         for refusal, mask in self._each_refusal(view.rows):
-            for reason in refusal.reasons:
+            for reason in refusal.told:
                 there = masks.setdefault((reason, 0), np.zeros(len(plain), bool))
                 there |= mask & plain
         for position, told in enumerate(refused):

@@ -32,6 +32,7 @@ from koordcore.model.policy import PluginSetting
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import load_json
+from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
@@ -39,7 +40,7 @@ from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator
 from koordcore.scheduling.plugins.exact.numa import NUMAEvaluator
 from koordcore.scheduling.plugins.exact.question import Question
 from koordcore.scheduling.plugins.exact.rooms import ExactRooms
-from koordcore.scheduling.plugins.exact.states import ExactStates
+from koordcore.scheduling.plugins.exact.states import ExactStates, shared_templates
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
@@ -95,6 +96,7 @@ class ExactPlugin(JointPlugin):
             numa=(numa.args if numa is not None else None) or DEFAULT_NUMA_ARGS,
             devices=(devices.args if devices is not None else None) or DEFAULT_DEVICE_POLICY,
         )
+        self._templates = shared_templates(workspace.snapshot, self.node_args.devices)
         self.states = ExactStates(workspace, cpus=self._numa, devices=self._devices)
         self.rooms = ExactRooms(self.states)
         self._questions: dict[NodeRequest, Question] = {}
@@ -148,7 +150,12 @@ class ExactPlugin(JointPlugin):
         if not self._devices or DEVICE_RESOURCES.isdisjoint(pod.requests):
             return None
         asked = device_request_of(
-            pod.requests, annotations=pod.annotations, labels=pod.labels, policy=self.node_args.devices
+            pod.requests,
+            annotations=pod.annotations,
+            labels=pod.labels,
+            templates=self._templates,
+            policy=self.node_args.devices,
+            designated=hints_at(pod.annotations, DEVICES),
         )
         return Refusal(asked.reasons[0]) if isinstance(asked, DeviceShortfall) else asked
 

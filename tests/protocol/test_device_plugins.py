@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from koordcore.allocators.device.plugins import PluginPatch, adapt_to_plugin, lock_blocks
 from koordcore.errors import ModelError
 from koordcore.model.pods import PodKey
+from koordcore.protocol.device_plugins import PluginPatch, adapt_to_plugin, lock_blocks
 from tests.allocators.device.build import nics, read
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
