@@ -47,13 +47,14 @@ STOCK = (
     PluginSetting(name="NodeResourcesBalancedAllocation", filters=False),
     PluginSetting(name="ImageLocality", filters=False),
 )
+ALONE = Policy(scheduler_names=("default-scheduler",), plugins=STOCK)
 
 
 def test_an_empty_configuration_is_the_stock_profile() -> None:
-    assert policies_from_manifest({}) == (Policy(plugins=STOCK),)
-    assert profile() == Policy(plugins=STOCK)
+    assert policies_from_manifest({}) == (ALONE,)
+    assert profile() == ALONE
     assert profile(schedulerName="mine", percentageOfNodesToScore=30) == Policy(
-        name="mine", plugins=STOCK, percentage_of_nodes=30
+        name="mine", scheduler_names=("mine",), plugins=STOCK, percentage_of_nodes=30
     )
 
 
@@ -159,7 +160,7 @@ def test_the_loader_gives_policies_and_warns_of_what_it_passes_over() -> None:
         ],
     }
     loaded = snapshot_from_objects([raw])
-    assert loaded.policies == (Policy(plugins=STOCK),)
+    assert loaded.policies == (ALONE,)
     assert loaded.unread == {}
     assert [f"{one.path}: {one.message}" for one in loaded.warnings] == [
         "profiles[0].pluginConfigs: read as pluginConfig; write that instead",

@@ -33,7 +33,7 @@ from koordcore.manifests.plugins import (
     REMOVED_PLUGINS,
 )
 from koordcore.model.mappings import EMPTY, frozen
-from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.policy import DEFAULT_SCHEDULERS, PluginSetting, Policy
 from koordcore.protocol.feature_gates import parse_feature_gates
 from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, show
 
@@ -141,6 +141,7 @@ class SchedulerProfile:
         percentage = 100 if self.percentage_of_nodes is None else self.percentage_of_nodes
         return Policy(
             name=self.name,
+            scheduler_names=(self.name,),
             plugins=tuple(settings),
             percentage_of_nodes=percentage,
             feature_gates=self.gates,
@@ -325,11 +326,12 @@ def _profile(
 
 
 def koordinator_policy(known: Collection[str] = MODELLED) -> Policy:
-    """Give the profile that Koordinator ships as a policy.
+    """Give the profile that Koordinator ships as a policy for the pods that the default policy takes.
 
     Parameters
     ----------
     known
         Names of the plugins that the library has.
     """
-    return scheduler_configuration(KOORDINATOR_CONFIGURATION).profiles[0].policy(known)
+    shipped = scheduler_configuration(KOORDINATOR_CONFIGURATION).profiles[0].policy(known)
+    return attrs.evolve(shipped, scheduler_names=DEFAULT_SCHEDULERS)
