@@ -14,7 +14,7 @@ import attrs
 
 from koordcore.checking import verify
 from koordcore.cli.evictions import preemption_table, victims_table
-from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now, say_left_out
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
 from koordcore.explaining.network import used_domains
@@ -53,6 +53,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_paths(parser)
     add_policy(parser)
+    add_now(parser, "the newest metric's")
     parser.add_argument(
         "--preempt",
         action="store_true",
@@ -93,11 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
     policy = read_policy(arguments)
     if arguments.joint_gangs:
         policy = attrs.evolve(policy, gangs=GangTurns.TOGETHER)
-    snapshot = loaded.snapshot
+    snapshot, now = as_of(arguments, loaded.snapshot), read_now(arguments)
     relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
     with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
-        result = schedule(snapshot, policy=policy, preempt=rules)
+        result = schedule(snapshot, policy=policy, now=now, preempt=rules)
         violations = verify(snapshot, result)
     if violations:
         # The library promises that this cannot happen; if it does, nobody should act on the plan.
@@ -105,11 +106,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)
         return 1
     if arguments.record:
-        record = write_record(snapshot, None, result, policy=policy, preempt=rules)
+        record = write_record(snapshot, None, result, policy=policy, now=now, preempt=rules)
         arguments.record.write_text(record, encoding="utf-8")
     if arguments.proofs:
         proofs = proofs_record(certificates_of(result))
         arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
+    say_left_out(result, quiet=arguments.quiet)
     PRINTERS[arguments.output](result, arguments.limit)
     return 1 if any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 

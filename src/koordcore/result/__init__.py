@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 from immutabledict import immutabledict
@@ -14,6 +15,9 @@ from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionPlan
 from koordcore.protocol.preemption import PREEMPTED_REASON
 from koordcore.snapshot import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from koordcore.result.left_out import LeftOut
 
 __all__ = ["ScheduleResult", "with_victims_told"]
 
@@ -52,6 +56,19 @@ class ScheduleResult:
     def bound(self) -> tuple[Bound, ...]:
         """The pods that got a node."""
         return tuple(one for one in self.decisions if isinstance(one, Bound))
+
+    @property
+    def not_looked_at(self) -> tuple[LeftOut, ...]:
+        """What bears on the places of pods and no decision looked at, because the policy leaves it out.
+
+        Worked out from the snapshot afterwards, in time that goes with nodes and decisions.
+        """
+        # Kinds of objects that a plain call never meets; who does not ask does not load them.
+        from koordcore.result.left_out import left_out
+
+        found = (self.snapshot.pod(one.pod) for one in self.decisions)
+        pods = [pod for pod in found if pod is not None]
+        return left_out(self.snapshot, self.policy, pods, preempting="nominated" in self.stats)
 
     def decision(self, pod: PodKey | str) -> PodDecision | None:
         """Give one pod's decision; ``None`` when it was not asked about. A text is ``"namespace/name"``."""
