@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from koordcore.checking.gang_parts import check_parts
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, Waiting
@@ -46,6 +47,8 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             if gang.topology_spec is not None:
                 own = _unshared(gang.topology_spec, _shared(specs))
                 yield from _check_gather(snapshot, gang.id, own, members[gang_id], new)
+            if gang.sub_groups is not None:
+                yield from check_parts(snapshot, gang, members[gang_id], new, _tree(snapshot))
         if gang.mode is GangMode.STRICT and {pod.key for pod in members[gang_id]} & held:
             yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
 
@@ -89,7 +92,14 @@ def _check_group(
 ) -> Iterator[Violation]:
     bound, waiting = before
     started = any(bound[name] for name in gang.group)
+    enough = max((gangs[name].min_groups for name in gang.group if name in gangs), default=0)
+    if 0 < enough < len(gang.group) and not started:
+        running = sum(bool(members.get(name)) for name in gang.group)
+        if running < enough:
+            yield Violation(ViolationKind.GANG, gang.id, f"{running} of at least {enough} gangs have members")
     for name in gang.group:
+        if 0 < enough < len(gang.group) and not members.get(name):
+            continue
         policy = gangs[name].match_policy if name in gangs else MatchPolicy.ONCE_SATISFIED
         if started and policy == MatchPolicy.ONCE_SATISFIED:
             continue

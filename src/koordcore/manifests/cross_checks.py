@@ -27,6 +27,7 @@ from koordcore.protocol.qos import (
 )
 from koordcore.protocol.quota import PARENT, QUOTA_NAME, TREE_ID, QuotaObject, quota_pod_of
 from koordcore.protocol.quota_webhook import check_tree, open_topology, refuse_pod, resolve_quota
+from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS, parse_sub_groups
 from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER
 
 __all__ = [
@@ -83,6 +84,7 @@ def topology_remarks(records: Sequence[ClusterRecord], pods: Iterable[Pod]) -> I
         ),
         None,
     )
+    pods = tuple(pods)
     known: dict[str, tuple[Problem, ...]] = {}
     texts: list[tuple[Key, str]] = [
         ((_SIGS, "PodGroup", one.namespace, one.name), one.annotations[ANNOTATION_TOPOLOGY_SPEC])
@@ -103,6 +105,32 @@ def topology_remarks(records: Sequence[ClusterRecord], pods: Iterable[Pod]) -> I
             )
         for problem in known[text]:
             yield key, problem.within(_SPEC_PATH)
+    yield from _part_remarks(records, pods, layers)
+
+
+def _part_remarks(
+    records: Sequence[ClusterRecord], pods: Iterable[Pod], layers: Collection[str] | None
+) -> Iterator[Remark]:
+    """Find layers that parts of gangs name and nobody declares."""
+    written = [
+        ((_SIGS, "PodGroup", one.namespace, one.name), one.annotations.get(ANNOTATION_SUB_GROUPS))
+        for one in records
+        if isinstance(one, PodGroup)
+    ]
+    written += [
+        (("", "Pod", one.namespace, one.name), one.annotations.get(ANNOTATION_SUB_GROUPS)) for one in pods
+    ]
+    for key, text in written:
+        try:
+            entries = parse_sub_groups(text).entries if text and layers is not None else ()
+        except ManifestError:
+            continue  # said by the parser
+        for number, entry in enumerate(entries):
+            for rule in entry.spec.gather_strategy:
+                if rule.layer not in (layers or ()):
+                    told = f"{show(rule.layer)} is none of {', '.join(layers or ())}; no domain is one of it"
+                    path = f"metadata.annotations[{ANNOTATION_SUB_GROUPS}].subGroups[{number}].gatherStrategy"
+                    yield key, Problem(path, told)
 
 
 def _spec_problems(text: str, layers: Collection[str] | None) -> Iterator[Problem]:

@@ -30,9 +30,10 @@ from koordcore.model.decisions import JobPlan, JointPlan, PodDecision, Unschedul
 from koordcore.model.gangs import GatherRule, GatherStrategy, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.gang import place_job
-from koordcore.scheduling.gang_groups import Job, network_tree
+from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.gang_input import Barred, Outline, bind_plan, demand_of, offers_of, outline_of
 from koordcore.scheduling.group_plans import flat_tree
+from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.outcomes import finish, marked
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
@@ -101,6 +102,7 @@ class JointTurns:
         return (
             not self._takes_nothing(job)
             and job.strict
+            and not job.together
             and (job.tree is None or not job.tree.children)
             and not (_key(job) and any(job.bound.values()))
             and (job.spec is not None or self._whole)
