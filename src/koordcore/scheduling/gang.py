@@ -59,7 +59,8 @@ def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
         return refused, attrs.evolve(plan, malformed=bool(job.refusal) and not job.by_labels)
     if job.tree is not None:
         return place_groups(workspace, plugins, job, job.tree, limits)
-    spec, tree = job.spec, workspace.snapshot.once(network_tree)
+    spec = job.spec
+    tree = workspace.snapshot.once(network_tree) if spec is not None or job.parts else None
     nominated = _as_nominated(workspace, plugins, job)
     if nominated is not None:
         return kept(job, marked(workspace, job, nominated))

@@ -36,6 +36,7 @@ from koordcore.protocol.gang import (
     parse_gang_pod,
     parse_topology_index,
 )
+from koordcore.protocol.networks import spelt
 from koordcore.protocol.sub_groups import Part, split_members
 from koordcore.scheduling.group_tree import GroupTree, tree_of
 from koordcore.scheduling.network_trees import network_tree
@@ -385,6 +386,9 @@ class JobTable:
     def _job(self, gang_id: str, first: Pod, by_gang: Mapping[str, list[Pod]]) -> Job:
         record = self._state.gangs.get(gang_id)
         gangs = (self._group(record) if record is not None else {}) or {gang_id: Gang(id=gang_id)}
+        tree = self._snapshot.once(network_tree) if any(map(_gathered, gangs.values())) else None
+        if tree is not None:
+            gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
         members = {name: tuple(by_gang.get(name, ())) for name in sorted(gangs)}
         with_parts = [name for name, gang in sorted(gangs.items()) if gang.sub_groups is not None]
         running = {name: self._running_of(name) for name in with_parts}
@@ -419,6 +423,6 @@ class JobTable:
         if 0 < least < len(gangs):
             ready = sum(worth_requeue(self._state.gangs[name]) for name in gangs if name in self._state.gangs)
             return "" if ready >= least else f"{ready} of at least {least} gangs have members enough"
-        tree = self._snapshot.once(network_tree)
-        step = before_pre_filter(self._state, _gang_pod(first), topology_known=tree is not None)
+        known = not any(map(_gathered, gangs.values())) or self._snapshot.once(network_tree) is not None
+        step = before_pre_filter(self._state, _gang_pod(first), topology_known=known)
         return "" if step.code is Code.SUCCESS else step.message
