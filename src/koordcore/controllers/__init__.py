@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from koordcore.allocators.device.admission import (
         validate_containers as validate_containers,
     )
-    from koordcore.protocol.device_amounts import device_resources as device_resources
-    from koordcore.protocol.device_plugins import (
-        adapt_to_plugin as adapt_to_plugin,
-    )
-    from koordcore.protocol.device_plugins import (
-        lock_blocks as lock_blocks,
-    )
     from koordcore.allocators.gang.podgroup import (
         MemberPhase as MemberPhase,
     )
@@ -135,6 +128,13 @@ if TYPE_CHECKING:
     )
     from koordcore.descheduling.migration.arbitrate import arbitrate as arbitrate
     from koordcore.descheduling.migration.limits import LimiterState as LimiterState
+    from koordcore.protocol.device_amounts import device_resources as device_resources
+    from koordcore.protocol.device_plugins import (
+        adapt_to_plugin as adapt_to_plugin,
+    )
+    from koordcore.protocol.device_plugins import (
+        lock_blocks as lock_blocks,
+    )
     from koordcore.protocol.gang import format_pod_group_status as format_pod_group_status
     from koordcore.protocol.network_topology import format_detail_status as format_detail_status
     from koordcore.protocol.normalization import (

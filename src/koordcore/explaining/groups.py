@@ -8,7 +8,8 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.scheduling.entry import schedule
-from koordcore.scheduling.gang_groups import GroupTree, Job, JobTable
+from koordcore.scheduling.gang_groups import Job, JobTable
+from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import key_domains
 from koordcore.snapshot import ClusterSnapshot
 

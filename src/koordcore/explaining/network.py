@@ -10,7 +10,7 @@ import numpy as np
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang import gang_name
 from koordcore.result import ScheduleResult
-from koordcore.scheduling.gang_groups import network_tree
+from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology
 

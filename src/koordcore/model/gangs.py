@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from immutabledict import immutabledict
@@ -13,6 +13,9 @@ from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
 from koordcore.model.durations import SECOND
 from koordcore.model.mappings import frozen_texts
+
+if TYPE_CHECKING:
+    from koordcore.model.sub_groups import SubGroups
 
 __all__ = [
     "DEFAULT_ARGS",
@@ -266,6 +269,12 @@ class Gang:
         The wish for gathering; None for a plain gang.
     created
         Creation time as the object gives it (RFC 3339); None where it gives none.
+    sub_groups
+        Parts with a minimum and a place of their own; None for none.
+    min_groups
+        How many gangs of the group have to start; 0 for all.
+    malformed
+        Why it cannot start at all, such as parts that cannot be read; empty for nothing.
     """
 
     id: str
@@ -279,6 +288,9 @@ class Gang:
     group: tuple[str, ...] = attrs.field()
     topology_spec: NetworkTopologySpec | None = None
     created: str | None = None
+    sub_groups: SubGroups | None = None
+    min_groups: int = 0
+    malformed: str = ""
 
     @group.default
     def _own_group(self) -> tuple[str, ...]:

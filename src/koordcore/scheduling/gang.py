@@ -25,9 +25,10 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import WAITS_AT_PERMIT
 from koordcore.protocol.times import format_timestamp, moment_of
-from koordcore.scheduling.gang_groups import Job, network_tree, rank_of
+from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_input import Barred, demand_of, fit_error, offers_of, outline_of
 from koordcore.scheduling.group_plans import flat_tree, place_groups
+from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import Outcome, finish, give_up, kept, marked, plan_of, waiting
 from koordcore.scheduling.permit_wait import wait_ends
@@ -58,12 +59,14 @@ def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
         return refused, attrs.evolve(plan, malformed=bool(job.refusal) and not job.by_labels)
     if job.tree is not None:
         return place_groups(workspace, plugins, job, job.tree, limits)
-    spec, tree = job.spec, workspace.snapshot.once(network_tree)
+    spec = job.spec
+    tree = workspace.snapshot.once(network_tree) if spec is not None or job.parts else None
     nominated = _as_nominated(workspace, plugins, job)
     if nominated is not None:
         return kept(job, marked(workspace, job, nominated))
-    if spec is not None and tree is not None:
-        return _planned(workspace, plugins, job, spec, tree, limits)
+    if job.together or (spec is not None and tree is not None):
+        whole = flat_tree(workspace) if tree is None else tree
+        return _planned(workspace, plugins, job, spec or NetworkTopologySpec(), whole, limits)
     mark = workspace.checkpoint()
     decisions = {pod.key: place_pod(workspace, plugins, pod) for pod in _in_order(job)}
     short = [name for name in job.members if _placed(job, name, decisions) < job.least(name)]
@@ -85,7 +88,7 @@ def _as_nominated(workspace: Workspace, plugins: PluginSet, job: Job) -> dict[Po
     """
     row_of = workspace.layout.row_of
     nominated = [pod for pod in _in_order(job) if pod.nominated_node in row_of]
-    if not nominated:
+    if not nominated or (job.together and len(nominated) < len(job.pods)):
         return None
     mark = workspace.checkpoint()
     decisions: dict[PodKey, PodDecision] = {}

@@ -6,16 +6,16 @@ be; a node that takes fewer members than it offered is named, so that whoever pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, permutations
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import numpy as np
 
 from koordcore._arrays import IntMatrix, IntVector
-from koordcore.allocators.gang.demand import GangDemand, Member, Role, Shape, rank_order
+from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
 from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -25,6 +25,7 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import topology_selector
 from koordcore.scheduling.gang_groups import Job, rank_of
+from koordcore.scheduling.gang_roles import per_node, roles_of
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.plugins.network import Coscheduling
 from koordcore.topology.network import NetworkTopology
@@ -94,25 +95,19 @@ def demand_of(
     barred: Sequence[Barred] = (),
 ) -> GangDemand:
     """Write what a job asks of the tree; the outline may know pods of further jobs."""
-    roles = tuple(
-        Role(
-            name=name,
-            members=tuple(Member(str(pod.key), outline.shape_of[str(pod.key)], rank_of(pod)) for pod in pods),
-            min_available=job.least(name),
-            **_own_rules(job, name, tree),
-        )
-        for name, pods in job.members.items()
-    )
+    roles = roles_of(job, tree, outline.shape_of)
     requests = [_amounts(workspace, scheduling_class) for scheduling_class in outline.classes]
     bound = np.zeros(len(tree.nodes), np.int64)
     for nodes in job.bound.values():
-        bound += _per_node(tree, nodes)
+        bound += per_node(tree, nodes)
     free = _free(workspace, outline)
     for slots, request in zip(offers, requests, strict=True):
         # A policy may leave amounts out of account.
         free = np.maximum(free, request[:, None] * slots[None, :])
     return GangDemand(
-        roles=roles,
+        roles=roles.roles,
+        units=roles.units,
+        quorums=roles.quorums,
         shapes=tuple(
             Shape(slots=slots, request=request, scores=scores)
             for slots, request, scores in zip(offers, requests, outline.scores, strict=True)
@@ -124,26 +119,6 @@ def demand_of(
         resources=tuple(workspace.layout.resources),
         barred=tuple((one.node, one.counts) for one in barred),
     )
-
-
-def _per_node(tree: NetworkTopology, nodes: Iterable[str]) -> IntVector:
-    counts = np.zeros(len(tree.nodes), np.int64)
-    for node in nodes:
-        if node in tree.node_index:
-            counts[tree.node_index[node]] += 1
-    return counts
-
-
-def _own_rules(job: Job, gang: str, tree: NetworkTopology) -> dict[str, Any]:
-    """Give what binds the members of one gang beside the wish of its group."""
-    spec = job.own_specs.get(gang)
-    if spec is None:
-        return {}
-    return {
-        "must_layer": spec.must_layer(tree.layers),
-        "multiples": spec.multiples,
-        "bound": _per_node(tree, job.bound[gang]),
-    }
 
 
 def _amounts(workspace: Workspace, scheduling_class: SchedulingClass) -> IntVector:

@@ -31,9 +31,10 @@ from koordcore.model.gangs import GatherRule, GatherStrategy, NetworkTopologySpe
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.scheduling.gang import place_job
-from koordcore.scheduling.gang_groups import Job, network_tree
+from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.gang_input import Barred, Outline, bind_plan, demand_of, offers_of, outline_of
 from koordcore.scheduling.group_plans import flat_tree
+from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.outcomes import finish, marked
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
@@ -108,6 +109,7 @@ class JointTurns:
             not self._takes_nothing(job)
             and all(self._together(pod) for pod in job.pods)
             and job.strict
+            and not job.together
             and (job.tree is None or not job.tree.children)
             and not (_key(job) and any(job.bound.values()))
             and (job.spec is not None or self._whole)
