@@ -71,7 +71,11 @@ def faces(source: Path) -> dict[str, Face]:
 def promised(path: Path) -> list[tuple[str, str]]:
     """Read what the ``__init__`` of a package offers without importing it: modules with names."""
     for statement in _tree(path).body:
-        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
+        if (
+            isinstance(statement, ast.If)
+            and statement.orelse  # what is read late
+            and ast.unparse(statement.test) == "TYPE_CHECKING"
+        ):
             return [
                 (str(one.module), alias.name)
                 for one in statement.body

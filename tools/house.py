@@ -95,7 +95,7 @@ def reservations(files: Files) -> Measure:
 def promised(text: str) -> list[tuple[str, str]]:
     """Give what the ``__init__`` of a package offers: modules and names."""
     for node in ast.parse(text).body:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and node.orelse and ast.unparse(node.test) == "TYPE_CHECKING":
             imports = (one for one in node.body if isinstance(one, ast.ImportFrom))
             return [(str(one.module), alias.name) for one in imports for alias in one.names]
     return []

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from koordcore.allocators.device.allocate import allocate_devices as allocate_devices
     from koordcore.allocators.device.explain import explain_devices as explain_devices
     from koordcore.allocators.device.request import device_request_of as device_request_of
+    from koordcore.allocators.device.state import node_devices as node_devices
     from koordcore.allocators.gang.demand import (
         GangDemand as GangDemand,
     )
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     )
     from koordcore.allocators.gang.demand import (
         Role as Role,
+    )
+    from koordcore.allocators.gang.demand import (
+        Shape as Shape,
     )
     from koordcore.allocators.gang.planner import place_gang as place_gang
     from koordcore.allocators.node import (
@@ -73,7 +77,8 @@ else:
             "koordcore.allocators.device.allocate": "allocate_devices",
             "koordcore.allocators.device.explain": "explain_devices",
             "koordcore.allocators.device.request": "device_request_of",
-            "koordcore.allocators.gang.demand": "GangDemand GangPlacement GangShortfall Member Role",
+            "koordcore.allocators.device.state": "node_devices",
+            "koordcore.allocators.gang.demand": "GangDemand GangPlacement GangShortfall Member Role Shape",
             "koordcore.allocators.gang.planner": "place_gang",
             "koordcore.allocators.node": "NodeAllocation NodeOffer NodeRequest fit_node",
             "koordcore.allocators.numa_request": "CPURequest parse_cpu_request",

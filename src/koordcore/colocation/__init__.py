@@ -15,9 +15,6 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.colocation.batch import batch_of_node as batch_of_node
     from koordcore.colocation.cluster import (
-        LendingRow as LendingRow,
-    )
-    from koordcore.colocation.cluster import (
         LendingTable as LendingTable,
     )
     from koordcore.colocation.cluster import (
@@ -49,6 +46,7 @@ if TYPE_CHECKING:
     from koordcore.colocation.prediction import (
         update as update,
     )
+    from koordcore.colocation.profile import PriorityClassSpec as PriorityClassSpec
     from koordcore.colocation.waterfall import (
         explain_node as explain_node,
     )
@@ -61,11 +59,12 @@ else:
         {
             "koordcore.colocation.batch": "batch_of_node",
             "koordcore.colocation.cluster": (
-                "LendingRow LendingTable config_of_snapshot latest_report lend lending_table"
+                "LendingTable config_of_snapshot latest_report lend lending_table"
             ),
             "koordcore.colocation.mid": "mid_of_node",
             "koordcore.colocation.peak": "prod_reclaimable",
             "koordcore.colocation.prediction": "NO_MODELS PredictionState predict train update",
+            "koordcore.colocation.profile": "PriorityClassSpec",
             "koordcore.colocation.waterfall": "explain_node render_waterfalls",
         },
     )

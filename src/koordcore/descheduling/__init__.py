@@ -6,22 +6,29 @@ from koordcore._face import read_late
 
 if TYPE_CHECKING:
     from koordcore.descheduling.card_moves import plan_less_fragmentation as plan_less_fragmentation
-    from koordcore.descheduling.compare import EvictionOutcome as EvictionOutcome
-    from koordcore.descheduling.defrag import (
-        DefragmentationPlan as DefragmentationPlan,
-    )
+    from koordcore.descheduling.cards import Fragments as Fragments
     from koordcore.descheduling.defrag import (
         Wanted as Wanted,
     )
     from koordcore.descheduling.defrag import (
         plan_defragmentation as plan_defragmentation,
     )
-    from koordcore.descheduling.plan import RebalancePlan as RebalancePlan
+    from koordcore.descheduling.fragments import plan_fragments as plan_fragments
+    from koordcore.descheduling.moves import (
+        Group as Group,
+    )
+    from koordcore.descheduling.moves import (
+        Host as Host,
+    )
+    from koordcore.descheduling.moves import (
+        Movable as Movable,
+    )
+    from koordcore.descheduling.moves import (
+        MoveProblem as MoveProblem,
+    )
+    from koordcore.descheduling.plan import plan_rebalance as plan_rebalance
     from koordcore.descheduling.plans import (
         MoveRules as MoveRules,
-    )
-    from koordcore.descheduling.plans import (
-        compare_round as compare_round,
     )
     from koordcore.descheduling.plans import (
         plan_cooling as plan_cooling,
@@ -37,9 +44,11 @@ else:
         __name__,
         {
             "koordcore.descheduling.card_moves": "plan_less_fragmentation",
-            "koordcore.descheduling.compare": "EvictionOutcome",
-            "koordcore.descheduling.defrag": "DefragmentationPlan Wanted plan_defragmentation",
-            "koordcore.descheduling.plan": "RebalancePlan",
-            "koordcore.descheduling.plans": "MoveRules compare_round plan_cooling plan_empty_nodes plan_room",
+            "koordcore.descheduling.cards": "Fragments",
+            "koordcore.descheduling.defrag": "Wanted plan_defragmentation",
+            "koordcore.descheduling.fragments": "plan_fragments",
+            "koordcore.descheduling.moves": "Group Host Movable MoveProblem",
+            "koordcore.descheduling.plan": "plan_rebalance",
+            "koordcore.descheduling.plans": "MoveRules plan_cooling plan_empty_nodes plan_room",
         },
     )

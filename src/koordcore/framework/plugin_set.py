@@ -58,10 +58,11 @@ def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[
         kinds = {setting.name: plugin_of(setting) for setting in policy.plugins}
     except ModelError as error:
         raise ModelError(f"policy {policy.name}: {error}") from error
+    for setting in policy.plugins:
+        _check_args(policy, setting, kinds[setting.name])
     joint: dict[type[Plugin], JointPlugin] = {}
     for setting in policy.plugins:
         kind = kinds[setting.name]
-        _check_args(policy, setting, kind)
         if not issubclass(kind, JointPlugin):
             key = (kind, setting.name, setting.args, setting.scores)
             if key not in known:

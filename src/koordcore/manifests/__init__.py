@@ -64,9 +64,6 @@ if TYPE_CHECKING:
     )
     from koordcore.manifests.reservations import reservation_from_manifest as reservation_from_manifest
     from koordcore.manifests.scheduler_config import (
-        SchedulerConfiguration as SchedulerConfiguration,
-    )
-    from koordcore.manifests.scheduler_config import (
         policies_from_manifest as policies_from_manifest,
     )
     from koordcore.manifests.scheduler_config import (
@@ -91,8 +88,6 @@ else:
             "koordcore.manifests.proof_records": "certificates_of proofs_from_record proofs_record",
             "koordcore.manifests.records": "decision_record result_from_record result_record",
             "koordcore.manifests.reservations": "reservation_from_manifest",
-            "koordcore.manifests.scheduler_config": (
-                "SchedulerConfiguration policies_from_manifest scheduler_configuration"
-            ),
+            "koordcore.manifests.scheduler_config": "policies_from_manifest scheduler_configuration",
         },
     )

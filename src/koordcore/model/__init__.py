@@ -152,9 +152,6 @@ if TYPE_CHECKING:
         NodeMetric as NodeMetric,
     )
     from koordcore.model.metrics import (
-        PodMetric as PodMetric,
-    )
-    from koordcore.model.metrics import (
         measured_of as measured_of,
     )
     from koordcore.model.network import ClusterNetworkTopology as ClusterNetworkTopology
@@ -177,9 +174,6 @@ if TYPE_CHECKING:
         CPUBindPolicy as CPUBindPolicy,
     )
     from koordcore.model.numa import (
-        CPUExclusivePolicy as CPUExclusivePolicy,
-    )
-    from koordcore.model.numa import (
         NodeResourceTopology as NodeResourceTopology,
     )
     from koordcore.model.numa import (
@@ -195,9 +189,6 @@ if TYPE_CHECKING:
         Container as Container,
     )
     from koordcore.model.pods import (
-        HostPort as HostPort,
-    )
-    from koordcore.model.pods import (
         OwnerReference as OwnerReference,
     )
     from koordcore.model.pods import (
@@ -205,9 +196,6 @@ if TYPE_CHECKING:
     )
     from koordcore.model.pods import (
         PodKey as PodKey,
-    )
-    from koordcore.model.pods import (
-        PodResourceClaim as PodResourceClaim,
     )
     from koordcore.model.pods import (
         PreemptionPolicy as PreemptionPolicy,
@@ -380,17 +368,13 @@ else:
                 "CoschedulingArgs Gang GatherRule GatherStrategy MatchPolicy NetworkTopologySpec PodGroup"
             ),
             "koordcore.model.load": "LoadAwareArgs",
-            "koordcore.model.metrics": "NodeMetric PodMetric measured_of",
+            "koordcore.model.metrics": "NodeMetric measured_of",
             "koordcore.model.network": "ClusterNetworkTopology",
             "koordcore.model.nodes": "HOSTNAME_LABEL Node NodeState REGION_LABEL ZONE_LABEL",
             "koordcore.model.numa": (
-                "CPUBindPolicy CPUExclusivePolicy NUMAArgs NUMANodeResource NUMATopologyPolicy "
-                "NodeResourceTopology"
+                "CPUBindPolicy NUMAArgs NUMANodeResource NUMATopologyPolicy NodeResourceTopology"
             ),
-            "koordcore.model.pods": (
-                "Container HostPort OwnerReference Pod PodKey PodResourceClaim PreemptionPolicy "
-                "SchedulingGroup"
-            ),
+            "koordcore.model.pods": "Container OwnerReference Pod PodKey PreemptionPolicy SchedulingGroup",
             "koordcore.model.policy": (
                 "FitArgs FitPlusArgs GangTurns InterPodArgs NodeAffinityArgs PluginSetting Policy "
                 "ScarceArgs ScoringStrategy ShapePoint SpreadArgs"

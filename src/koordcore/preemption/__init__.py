@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from koordcore.preemption.eligible import check_eligible as check_eligible
     from koordcore.preemption.identify import identify_job as identify_job
     from koordcore.preemption.plan import plan_preemption as plan_preemption
-    from koordcore.preemption.problem import PreemptionProblem as PreemptionProblem
     from koordcore.preemption.setup import make_problem as make_problem
 else:
     __all__, __getattr__, __dir__ = read_late(
@@ -24,7 +23,6 @@ else:
             "koordcore.preemption.eligible": "check_eligible",
             "koordcore.preemption.identify": "identify_job",
             "koordcore.preemption.plan": "plan_preemption",
-            "koordcore.preemption.problem": "PreemptionProblem",
             "koordcore.preemption.setup": "make_problem",
         },
     )

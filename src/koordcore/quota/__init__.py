@@ -47,9 +47,6 @@ if TYPE_CHECKING:
         explain_runtime as explain_runtime,
     )
     from koordcore.quota.explain import (
-        format_table as format_table,
-    )
-    from koordcore.quota.explain import (
         format_waterfall as format_waterfall,
     )
     from koordcore.quota.explain import (
@@ -89,7 +86,7 @@ else:
             "koordcore.quota.admission": "Admitted QuotaCheck QuotaRefusal admit admit_together",
             "koordcore.quota.cluster": "cluster_ledger",
             "koordcore.quota.evaluate": "admit_batch",
-            "koordcore.quota.explain": "explain_runtime format_table format_waterfall quota_table",
+            "koordcore.quota.explain": "explain_runtime format_waterfall quota_table",
             "koordcore.quota.ledger": "QuotaLedger open_ledger",
             "koordcore.quota.overuse": "OveruseMonitor RevokePlan plan_revoke",
             "koordcore.quota.preempt": "select_victims",

@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     from koordcore.scoring.gpu_policies import (
         make_policy as make_policy,
     )
-    from koordcore.simulate.cluster import (
-        arrivals_of as arrivals_of,
-    )
-    from koordcore.simulate.cluster import (
-        final_snapshot as final_snapshot,
-    )
-    from koordcore.simulate.cluster import (
-        nodes_of as nodes_of,
-    )
     from koordcore.simulate.compare import compare_policies as compare_policies
     from koordcore.simulate.engine import (
         Replay as Replay,
@@ -38,9 +29,6 @@ if TYPE_CHECKING:
     )
     from koordcore.simulate.events import (
         Event as Event,
-    )
-    from koordcore.simulate.events import (
-        GangArrival as GangArrival,
     )
     from koordcore.simulate.events import (
         NodeAdded as NodeAdded,
@@ -89,9 +77,6 @@ if TYPE_CHECKING:
         play_cell as play_cell,
     )
     from koordcore.simulate.scheduled import (
-        NodeJoined as NodeJoined,
-    )
-    from koordcore.simulate.scheduled import (
         PodArrival as PodArrival,
     )
     from koordcore.simulate.scheduled import (
@@ -117,17 +102,16 @@ else:
         __name__,
         {
             "koordcore.scoring.gpu_policies": "PolicyName ScoredPolicy make_policy",
-            "koordcore.simulate.cluster": "arrivals_of final_snapshot nodes_of",
             "koordcore.simulate.compare": "compare_policies",
             "koordcore.simulate.engine": "Replay replay",
             "koordcore.simulate.events": (
-                "Arrival Departure Event GangArrival NodeAdded NodeDrained NodeFailed Refused Task"
+                "Arrival Departure Event NodeAdded NodeDrained NodeFailed Refused Task"
             ),
             "koordcore.simulate.reader": "TraceFolder",
             "koordcore.simulate.record": "replay_record write_record",
             "koordcore.simulate.report": "csv_text json_text plot summaries",
             "koordcore.simulate.scenario": "Cell CellResult Clock play_cell",
-            "koordcore.simulate.scheduled": "NodeJoined PodArrival replay_schedule",
+            "koordcore.simulate.scheduled": "PodArrival replay_schedule",
             "koordcore.simulate.sweeps": "ResultFolder sweep",
             "koordcore.simulate.trace": "Trace resample untimed_events",
         },

@@ -5,12 +5,7 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
-    from koordcore.topology.cpu import (
-        CPUSet as CPUSet,
-    )
-    from koordcore.topology.cpu import (
-        CPUTopology as CPUTopology,
-    )
+    from koordcore.topology.cpu import CPUTopology as CPUTopology
     from koordcore.topology.network import (
         LayerSpec as LayerSpec,
     )
@@ -27,7 +22,7 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.topology.cpu": "CPUSet CPUTopology",
+            "koordcore.topology.cpu": "CPUTopology",
             "koordcore.topology.network": "LayerSpec NetworkTopology build_tree order_layers",
         },
     )
