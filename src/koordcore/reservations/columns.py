@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -92,8 +93,8 @@ def _held(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 
 
 def held_again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
     held: ClusterSnapshot,
     snapshot: ClusterSnapshot,
 ) -> ClusterSnapshot:
@@ -113,10 +114,10 @@ def held_again(
 
 
 def _changes(
-    records: tuple[ClusterRecord, ...], snapshot: ClusterSnapshot
+    records: Vector[ClusterRecord], snapshot: ClusterSnapshot
 ) -> list[tuple[Reservation, Reservation]] | None:
     """Give the reservations that are not the same objects; ``None`` where some came or went."""
-    if records is snapshot.records:
+    if snapshot.has_records(records):
         return []
     before = [one for one in records if type(one) is Reservation]
     after = snapshot.of(Reservation)
@@ -341,8 +342,8 @@ def _holder_there(snapshot: ClusterSnapshot, state: ReservationState, row: int |
 
 
 def standing_again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
     before: Standing,
     snapshot: ClusterSnapshot,
 ) -> Standing:

@@ -144,7 +144,7 @@ class SchedulingCycle:
         self.policy = policy
         self._start, self._now, self._limits = snapshot, now, limits
         # Reservations change what stands on the nodes from call to call: with them everything is built anew.
-        self._lasting = matched is None and not snapshot.of(Reservation)
+        self._lasting = matched is None and not snapshot.has(Reservation)
         warm = take_warm(snapshot, policy, now) if self._lasting else None
         if warm is None:
             self.workspace = open_workspace(snapshot, policy, now)
