@@ -123,6 +123,7 @@ class PluginSet:
         self._policy = policy
         self._claims = policy.filters("DynamicResources")
         self._assemble({})
+        self._forget()
         self._begin()
 
     def _assemble(self, kept: Mapping[str, Plugin]) -> None:
@@ -144,10 +145,6 @@ class PluginSet:
         # The plugin whose requests are the amounts that a pod asks for.
         numbers = [number for number, one in enumerate(self._asking) if one.amounts]
         self._fit = numbers[0] if numbers else None
-        self._classes: dict[RequestKey, SchedulingClass] = {}
-        self._static: dict[tuple[int, Hashable], Part] = {}
-        self._grounds: dict[tuple[int, ...], StaticResult] = {}
-        self._groups = StateGroups(workspace)
         # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 
@@ -163,18 +160,34 @@ class PluginSet:
         The plugins have been told who came and who left. Classes go on as well, unless a plugin was made
         anew or nodes were replaced.
         """
-        names = [one.name for one in self.settings]
-        kept = {
-            name: one
-            for name, one in zip(names, self.plugins, strict=True)
-            if one.joint is None and one.follow(changes)
-        }
-        whole = all(name in kept for name, one in zip(names, self.plugins, strict=True) if one.joint is None)
-        if not whole or changes.nodes or (self._claims and DeviceClass in changes.records):
+        pairs = list(zip(self.settings, self.plugins, strict=True))
+        kept = {one.name: plugin for one, plugin in pairs if plugin.joint is None and plugin.follow(changes)}
+        gone = [plugin for one, plugin in pairs if (plugin.joint or plugin) not in kept.values()]
+        if changes.nodes or (self._claims and DeviceClass in changes.records):
             # What nodes are alike in hangs on what static plugins say of them.
             self.workspace.drop(StateTables)
             self._assemble(kept)
+            self._forget()
+        elif gone:
+            self._assemble(kept)
+            self._forget_parts(gone)
         self._begin()
+
+    def _forget(self) -> None:
+        """Forget every class."""
+        self._classes: dict[RequestKey, SchedulingClass] = {}
+        self._static: dict[tuple[int, Hashable], Part] = {}
+        self._grounds: dict[tuple[int, ...], StaticResult] = {}
+        self._groups = StateGroups(self.workspace)
+
+    def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
+        """Forget the classes that some plugins have a part in."""
+        for key, one in list(self._classes.items()):
+            if any(part.plugin in plugins for part in one.parts):
+                self._classes.pop(key).retire()
+        self._static = {key: part for key, part in self._static.items() if part.plugin not in plugins}
+        known = {*map(id, self._static.values())}
+        self._grounds = {key: ground for key, ground in self._grounds.items() if known.issuperset(key)}
 
     def key_of(self, pod: Pod) -> RequestKey | Refusal:
         """Give what tells the classes of pods apart: what the pod wants of each plugin."""

@@ -136,7 +136,7 @@ def _running_again(
     groups = _groups(snapshot)
     changed = snapshot.changed_rows(nodes)
     # What groups say of their members is part of the columns.
-    regrouped = not snapshot.has_records(records) and (groups is not None or value.grouped)
+    regrouped = snapshot.changed_records(records) and (groups is not None or value.grouped)
     if regrouped or len(changed) * _FEW > len(nodes):
         return _running(snapshot)
     if not changed:

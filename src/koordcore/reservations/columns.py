@@ -110,21 +110,20 @@ def held_again(
         if one.status.node_name in there and one.active:
             there[one.status.node_name].append(reserve_pod(one))
     pods = {name: (*snapshot.node(name).pods, *holders) for name, holders in sorted(there.items())}
-    return held.with_pods(pods, snapshot.pending, snapshot.records)
+    return held.with_pods(pods, snapshot.pending, snapshot.changed_records(records))
 
 
 def _changes(
     records: Vector[ClusterRecord], snapshot: ClusterSnapshot
 ) -> list[tuple[Reservation, Reservation]] | None:
     """Give the reservations that are not the same objects; ``None`` where some came or went."""
-    if snapshot.has_records(records):
-        return []
-    before = [one for one in records if type(one) is Reservation]
-    after = snapshot.of(Reservation)
-    if len(before) != len(after):
-        return None
-    found = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
-    return None if any(old.name != new.name for old, new in found) else found
+    found = []
+    for old, new in snapshot.changed_records(records):
+        if isinstance(old, Reservation) and isinstance(new, Reservation):
+            found.append((old, new))
+        elif isinstance(old or new, Reservation):
+            return None
+    return found
 
 
 @per_node()

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 import attrs
 
 from koordcore._columns import ClusterColumns, ClusterLayout
-from koordcore._line import KEPT, Delta, Line, Overlay, Place, RecordPair
+from koordcore._line import KEPT, Delta, Line, Place, RecordPair
+from koordcore._table import Table
 from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
@@ -24,6 +25,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import counted
 from koordcore.snapshot._draft import Draft, Lookups
+from koordcore.snapshot._records import net_records
 from koordcore.snapshot.changes import (
     Change,
     NodeAdded,
@@ -165,7 +167,7 @@ class ClusterSnapshot:
     @cached_property
     def location(self) -> Mapping[PodKey, str]:
         """Which node holds which pod."""
-        return Overlay({pod.key: state.name for state in self._nodes for pod in state.pods})
+        return Table({pod.key: state.name for state in self._nodes for pod in state.pods})
 
     @cached_property
     def _by_type(self) -> dict[type, tuple[ClusterRecord, ...]]:
@@ -253,10 +255,10 @@ class ClusterSnapshot:
         return found
 
     @cached_property
-    def _pods(self) -> Overlay[PodKey, Pod]:
+    def _pods(self) -> Table[PodKey, Pod]:
         pods = {pod.key: pod for pod in self.pending}
         pods.update((pod.key, pod) for pod in self.bound_pods())
-        return Overlay(pods)
+        return Table(pods)
 
     def bound_pods(self) -> Iterable[Pod]:
         """Give every pod that holds room, by node and key."""
@@ -297,6 +299,7 @@ class ClusterSnapshot:
             layout, nodes, records, value, place = self._past.get(build, (None, None, None, None, None))
             if layout is self.layout or (replaced and _alike(layout, self.layout)):
                 self._changes[id(nodes)] = changed_on(place, self.place)
+                self._record_changes[id(records)] = _records_between(place, self.place)
                 value = again(nodes, records, cast("T", value), self)
             else:
                 value = build(self)
@@ -315,9 +318,12 @@ class ClusterSnapshot:
             ]
         return known
 
-    def has_records(self, before: Vector[ClusterRecord]) -> bool:
-        """Tell whether the records are the same as in what :meth:`derived` handed over."""
-        return before is self._records
+    def changed_records(self, before: Vector[ClusterRecord]) -> list[RecordPair]:
+        """Give the records that are not the same objects as in what :meth:`derived` handed over."""
+        if before is self._records:
+            return []
+        known = self._record_changes.get(id(before))
+        return _changed_records(before, self._records) if known is None else known
 
     def state_at(self, row: int) -> NodeState:
         """Give the node in a row, by name, with its pods."""
@@ -325,6 +331,10 @@ class ClusterSnapshot:
 
     @cached_property
     def _changes(self) -> dict[int, list[int] | None]:
+        return {}
+
+    @cached_property
+    def _record_changes(self) -> dict[int, list[RecordPair] | None]:
         return {}
 
     @cached_property
@@ -438,21 +448,20 @@ class ClusterSnapshot:
         self,
         pods: Mapping[str, tuple[Pod, ...]],
         pending: Iterable[Pod],
-        records: tuple[ClusterRecord, ...],
+        records: Sequence[RecordPair] = (),
     ) -> ClusterSnapshot:
-        """Replace the pods of some nodes, all pending pods, and all records.
+        """Replace the pods of some nodes, all pending pods, and some records.
 
         Parameters
         ----------
         records
-            In order; those that are not the same objects are what changes.
+            Before, as they are here, and after.
         """
         states = {}
         for name, there in pods.items():
             row = bisect_left(self._names, name)
             states[row] = NodeState(self._nodes[row].node, there)
-        changed = [] if records is self.records else _changed_records(self.records, records)
-        return self._fork(states, _by_key(pending), changed)
+        return self._fork(states, _by_key(pending), records)
 
     def _drawn(self, draft: Draft) -> ClusterSnapshot:
         """Make the snapshot that a draft comes to."""
@@ -588,13 +597,19 @@ class ClusterSnapshot:
     ) -> None:
         """Carry the tables of pods over, where they are known here."""
         known = _known(self)
-        before = [(state.name, pod) for state, _ in pairs if state is not None for pod in state.pods]
-        after = [(state.name, pod) for _, state in pairs if state is not None for pod in state.pods]
-        gone = {pod.key for _, pod in before}
+        if not known:
+            return
+        gone: set[PodKey] = set()
+        after: list[tuple[str, Pod]] = []
+        for old, new in pairs:
+            there = () if old is None else old.pods
+            here = () if new is None else new.pods
+            stay = {*map(id, there)} & {*map(id, here)}
+            gone.update(pod.key for pod in there if id(pod) not in stay)
+            after += [(pod.node_name or "", pod) for pod in here if id(pod) not in stay]
         if "location" in known:
-            table = cast("Overlay[PodKey, str]", self.location)
-            new = {pod.key: name for name, pod in after}
-            object.__setattr__(made, "location", table.changed(gone, new))
+            table = cast("Table[PodKey, str]", self.location)
+            object.__setattr__(made, "location", table.changed(gone, {pod.key: name for name, pod in after}))
         if "_pods" in known:
             pods: dict[PodKey, Pod] = {}
             if made.pending is not self.pending:
@@ -624,10 +639,14 @@ def _pending_with(pending: tuple[Pod, ...], changed: Mapping[PodKey, Pod | None]
     return tuple(found)
 
 
-def _changed_records(before: tuple[ClusterRecord, ...], after: tuple[ClusterRecord, ...]) -> list[RecordPair]:
+def _records_between(start: Place, end: Place) -> list[RecordPair] | None:
+    """Give the records that changed between two places; ``None`` where that is unknown."""
+    path = start.path(end)
+    return None if path is None else net_records(path)
+
+
+def _changed_records(before: Iterable[ClusterRecord], after: Iterable[ClusterRecord]) -> list[RecordPair]:
     """Give the records that are not the same objects, before and after."""
-    if before is after:
-        return []
     kept = {*map(id, before)} & {*map(id, after)}
     old = {record_key(one): one for one in before if id(one) not in kept}
     new = {record_key(one): one for one in after if id(one) not in kept}

@@ -222,7 +222,7 @@ def _again(
     known: ClusterDevices,
     snapshot: ClusterSnapshot,
 ) -> ClusterDevices:
-    if not snapshot.has_records(records) and not _reads_alike(records, snapshot):
+    if snapshot.changed_records(records) and not _reads_alike(records, snapshot):
         return ClusterDevices(snapshot)
     same = all(old.node is new.node for old, new in zip(nodes, snapshot.nodes, strict=True))
     return known if same else ClusterDevices(snapshot)

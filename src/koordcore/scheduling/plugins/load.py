@@ -59,12 +59,9 @@ class _Compiled:
     ) -> LoadState:
         """Make the rows of nodes anew that changed since, or whose metrics did."""
         changed = {*snapshot.changed_rows(nodes)}
-        if not snapshot.has_records(records):
-            before = {one.node: one for one in records if isinstance(one, NodeMetric)}
-            after = {one.node: one for one in snapshot.of(NodeMetric)}
-            row_of = snapshot.layout.row_of
-            names = (name for name in {**before, **after} if before.get(name) is not after.get(name))
-            changed.update(row_of[name] for name in names if name in row_of)
+        row_of = snapshot.layout.row_of
+        ones = (before or after for before, after in snapshot.changed_records(records))
+        changed.update(row_of[one.node] for one in ones if isinstance(one, NodeMetric) and one.node in row_of)
         if len(changed) * _FEW > len(nodes):
             return self(snapshot)
         if not changed:

@@ -101,10 +101,13 @@ class ExactPlugin(JointPlugin):
         self._questions: dict[NodeRequest, Question] = {}
 
     def follow(self, changes: ClusterChanges) -> bool:
-        # What holders of reservations have left hangs on the objects, too.
-        if self.concerned(changes) or changes.nodes:
+        # The states of nodes have followed already.
+        if self.workspace.made(_Told) and self._concerned != anything_told(self.workspace.snapshot):
             self.workspace.drop(_Told)
             return False
+        if changes.nodes:
+            self._questions.clear()
+            self.states.relabel()
         return True
 
     def entry(self, name: str) -> Plugin:
