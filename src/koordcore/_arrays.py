@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._node_columns import NodeColumns
+from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
@@ -88,7 +89,7 @@ def compile_layout(states: Sequence[NodeState]) -> ClusterLayout:
     ModelError
         When an amount exceeds ``AMOUNT_LIMIT``.
     """
-    nodes = tuple(state.node for state in states)
+    nodes = Vector(state.node for state in states)
     offered = [_offered(node) for node in nodes]
     names = {name for amounts in offered for name in amounts}
     names.update(name for state in states for pod in state.pods for name in pod.requests)
@@ -130,17 +131,17 @@ def changed_layout(layout: ClusterLayout, changed: Mapping[int, Node]) -> Cluste
     offered = {row: _offered(node) for row, node in changed.items()}
     if any(name not in layout.index and counted(name) for amounts in offered.values() for name in amounts):
         return None
-    nodes, allocatable = list(layout.nodes), layout.allocatable
+    allocatable = layout.allocatable
     for row, node in changed.items():
-        if offered[row] != _offered(nodes[row]):
+        if offered[row] != _offered(layout.nodes[row]):
             if allocatable is layout.allocatable:
                 allocatable = allocatable.copy()
             allocatable[:, row] = 0
             _write_offer(allocatable[:, row], layout.index, node.name, offered[row])
-        nodes[row] = node
+    nodes = layout.nodes.changed(changed)
     return attrs.evolve(
         layout,
-        nodes=tuple(nodes),
+        nodes=nodes,
         allocatable=allocatable if allocatable is layout.allocatable else freeze(allocatable),
         kinds=layout.kinds.changed(nodes, list(changed)),
     )

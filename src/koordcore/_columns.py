@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from koordcore._vector import Vector
 from koordcore.model.nodes import Node
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class ClusterLayout:
 
     names: tuple[str, ...]
     row_of: Mapping[str, int]
-    nodes: tuple[Node, ...]
+    nodes: Vector[Node]
     resources: tuple[str, ...]
     index: Mapping[str, int]
     allocatable: NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from koordcore.snapshot.changes import RecordKey, record_key
+from koordcore.snapshot._records import net_records
 
 if TYPE_CHECKING:
     from koordcore._line import Delta, RecordPair
@@ -39,17 +39,12 @@ class ClusterChanges(NamedTuple):
 def changes_between(deltas: Iterable[Delta]) -> ClusterChanges | None:
     """Add steps up; ``None`` where nodes joined or left."""
     states: dict[int, tuple[NodeState, NodeState]] = {}
-    records: dict[RecordKey, RecordPair] = {}
-    for delta in deltas:
+    path = list(deltas)
+    for delta in path:
         if delta.nodes is None:
             return None
         for row, before, after in delta.nodes:
             states[row] = (states[row][0] if row in states else before, after)
-        for pair in delta.records:
-            one = pair[0] if pair[1] is None else pair[1]
-            assert one is not None  # a pair says something
-            key = record_key(one)
-            records[key] = (records[key][0] if key in records else pair[0], pair[1])
     pods: list[tuple[Pod, int, int]] = []
     for row in sorted(states):
         pods += _moved(row, *states[row])
@@ -59,9 +54,8 @@ def changes_between(deltas: Iterable[Delta]) -> ClusterChanges | None:
         if before.node is not after.node
     }
     by_type: dict[type, list[RecordPair]] = {}
-    for old, new in records.values():
-        if old is not new:
-            by_type.setdefault(type(new if old is None else old), []).append((old, new))
+    for old, new in net_records(path):
+        by_type.setdefault(type(new if old is None else old), []).append((old, new))
     pods.sort(key=lambda moved: moved[2])  # who leaves goes first
     return ClusterChanges(pods, nodes, by_type, states)
 

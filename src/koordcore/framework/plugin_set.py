@@ -144,6 +144,7 @@ class PluginSet:
         self._others: dict[Policy, PluginSet] = {}
         self.sample = NodeSample(len(workspace.layout.names), policy.percentage_of_nodes)
         self._assemble()
+        self._forget()
         self._begin()
 
     def _assemble(self) -> None:
@@ -170,10 +171,6 @@ class PluginSet:
         # The plugin whose requests are the amounts that a pod asks for.
         numbers = [number for number, one in enumerate(self._asking) if one.amounts]
         self._fit = numbers[0] if numbers else None
-        self._classes: dict[RequestKey, SchedulingClass] = {}
-        self._static: dict[tuple[int, Hashable], Part] = {}
-        self._grounds: dict[tuple[int, ...], StaticResult] = {}
-        self._groups = StateGroups(workspace)
         # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 
@@ -191,13 +188,34 @@ class PluginSet:
         anew or nodes were replaced.
         """
         kept = {key: one for key, one in self._known.items() if one.follow(changes)}
-        whole = len(kept) == len(self._known)
-        if not whole or changes.nodes or DeviceClass in changes.records:
+        gone = [one for one in self.plugins if (one.joint or one) not in kept.values()]
+        if changes.nodes or DeviceClass in changes.records:
             # What nodes are alike in hangs on what static plugins say of them.
             self.workspace.drop(StateTables)
             self._known = kept
             self._assemble()
+            self._forget()
+        elif len(kept) < len(self._known):
+            self._known = kept
+            self._assemble()
+            self._forget_parts(gone)
         self._begin()
+
+    def _forget(self) -> None:
+        """Forget every class."""
+        self._classes: dict[RequestKey, SchedulingClass] = {}
+        self._static: dict[tuple[int, Hashable], Part] = {}
+        self._grounds: dict[tuple[int, ...], StaticResult] = {}
+        self._groups = StateGroups(self.workspace)
+
+    def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
+        """Forget the classes that some plugins have a part in."""
+        for key, one in list(self._classes.items()):
+            if any(part.plugin in plugins for part in one.parts):
+                self._classes.pop(key).retire()
+        self._static = {key: part for key, part in self._static.items() if part.plugin not in plugins}
+        known = {*map(id, self._static.values())}
+        self._grounds = {key: ground for key, ground in self._grounds.items() if known.issuperset(key)}
 
     def of(self, pod: Pod) -> PluginSet:
         """Give the set of the profile that decides a pod: that of its scheduler, else the first one."""

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import numpy as np
 
 from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, ClusterLayout, FloatCube, IntCube, IntMatrix, Rows
+from koordcore._vector import Vector
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -93,6 +94,9 @@ class Workspace:
         self._made: dict[Callable[[Workspace], Any], Any] = {}
         self._pods: dict[int, dict[PodKey, Pod]] = {}
         self._values: dict[Callable[..., Any], list[Any]] = {}
+        # The values as some snapshot keeps them, and how much had changed by then.
+        self._kept: dict[Callable[..., Any], Vector[Any]] = {}
+        self._kept_at = 0
         self._bound: dict[PodKey, Pod] = {}
         self._gone: dict[PodKey, int] = {}
         # How to undo each change: what to call, with what. Tuples, because a closure is five objects for the
@@ -137,7 +141,7 @@ class Workspace:
         """Give the pods that hold room on a node now."""
         pods = self._pods.get(row)
         if pods is None:
-            pods = self._pods[row] = {pod.key: pod for pod in self.snapshot.nodes[row].pods}
+            pods = self._pods[row] = {pod.key: pod for pod in self.snapshot.state_at(row).pods}
         return pods
 
     def once(self, make: Callable[[Workspace], T]) -> T:
@@ -291,21 +295,30 @@ class Workspace:
         rows = self._changed()
         if not rows:
             return self.snapshot
-        nodes = list(self.snapshot.nodes)
-        for row in rows:
-            nodes[row] = self.state_of(row)
-        pending = tuple(pod for pod in self.snapshot.pending if pod.key not in self._bound)
-        end = self.snapshot.with_states(tuple(nodes), pending, rows)
+        pending = self.snapshot.pending
+        if any(pod.key in self._bound for pod in pending):
+            pending = tuple(pod for pod in pending if pod.key not in self._bound)
+        end = self.snapshot.with_states({row: self.state_of(row) for row in rows}, pending)
         if self._grows():
             return end
         object.__setattr__(end, "layout", self.layout)
         self.snapshot.hand_columns(end)
-        object.__setattr__(
-            end, "_node_memo", {build: tuple(values) for build, values in self._values.items()}
-        )
+        object.__setattr__(end, "_node_memo", self._memo())
         self.snapshot = end
         self.stands = len(self.journal)
         return end
+
+    def _memo(self) -> dict[Callable[..., Any], Vector[Any]]:
+        """Give the values of nodes as they are now, for a snapshot to keep."""
+        rows = {*self.touched[self._kept_at :]}
+        memo = {}
+        for build, values in self._values.items():
+            before = self._kept.get(build)
+            memo[build] = (
+                Vector(values) if before is None else before.changed({row: values[row] for row in rows})
+            )
+        self._kept, self._kept_at = memo, len(self.touched)
+        return memo
 
     def _changed(self) -> list[int]:
         """Give the rows of nodes where anybody came or left in this call."""
@@ -378,7 +391,7 @@ class Workspace:
             row_of = self.layout.row_of
             rows = {*changes.states, *(row_of[name] for name in names if name in row_of)}
             for row in sorted(rows):
-                self._set(values, row, build(snapshot, snapshot.nodes[row]))
+                self._set(values, row, build(snapshot, snapshot.state_at(row)))
 
     def made(self, make: Callable[[Workspace], Any]) -> bool:
         """Tell whether anybody has asked :meth:`once` for it."""

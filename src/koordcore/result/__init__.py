@@ -87,7 +87,7 @@ def with_victims_told(snapshot: ClusterSnapshot, plans: Iterable[PreemptionPlan]
         name: tuple(_told(pod, job_of) if pod.key in job_of else pod for pod in snapshot.node(name).pods)
         for name in sorted(nodes)
     }
-    return snapshot.with_pods(pods, snapshot.pending, snapshot.records)
+    return snapshot.with_pods(pods, snapshot.pending)
 
 
 def _told(pod: Pod, job_of: Mapping[PodKey, str]) -> Pod:

@@ -423,7 +423,7 @@ class LoadState:
             return
         estimate, report = self._estimator.of(pod), self._reports[row]
         alone = bool(self._alone_filter[row]), bool(self._alone_score[row]), bool(self._prod_filters[row])
-        if report.pods and (pod.namespace, pod.name) in report.pods:
+        if pod.key in report.pods:
             change = self._change(self._estimator.contribution(pod, estimate, report, assigned), *alone)
         else:
             # Where no measurement shows the pod, all pods of the same estimate change a node alike.
@@ -443,9 +443,7 @@ class LoadState:
         self, added: Contribution, alone_filter: bool, alone_score: bool, prod_filters: bool
     ) -> IntMatrix:
         """What a pod adds to all that is kept of its node: ``(8, C)``."""
-        usage, delta, prod_delta, estimated = np.array(
-            [added.prod_usage, added.node_delta, added.prod_delta, added.estimated], np.int64
-        )
+        usage, delta, prod_delta, estimated = np.array(added, np.int64)
         prod = usage + prod_delta
         filtered, scored = estimated if alone_filter else delta, estimated if alone_score else delta
         by_prod = prod if self.args.score_according_prod_usage else scored
@@ -510,9 +508,9 @@ class LoadState:
                 continue
             estimate = estimator.of(pod)
             report = reports[row]
-            if report.pods and (pod.namespace, pod.name) in report.pods:
+            if pod.key in report.pods:
                 added = estimator.contribution(pod, estimate, report)
-                measured.append((added.prod_usage, added.node_delta, added.prod_delta, added.estimated))
+                measured.append(added)
                 measured_rows.append(row)
             elif estimate.any:
                 rows.append(row)

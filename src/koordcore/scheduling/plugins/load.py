@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._vector import Vector
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
@@ -51,19 +52,16 @@ class _Compiled:
 
     def again(
         self,
-        nodes: tuple[NodeState, ...],
-        records: tuple[ClusterRecord, ...],
+        nodes: Vector[NodeState],
+        records: Vector[ClusterRecord],
         value: LoadState,
         snapshot: ClusterSnapshot,
     ) -> LoadState:
         """Make the rows of nodes anew that changed since, or whose metrics did."""
         changed = {*snapshot.changed_rows(nodes)}
-        if records is not snapshot.records:
-            before = {one.node: one for one in records if isinstance(one, NodeMetric)}
-            after = {one.node: one for one in snapshot.of(NodeMetric)}
-            row_of = snapshot.layout.row_of
-            names = (name for name in {**before, **after} if before.get(name) is not after.get(name))
-            changed.update(row_of[name] for name in names if name in row_of)
+        row_of = snapshot.layout.row_of
+        ones = (before or after for before, after in snapshot.changed_records(records))
+        changed.update(row_of[one.node] for one in ones if isinstance(one, NodeMetric) and one.node in row_of)
         if len(changed) * _FEW > len(nodes):
             return self(snapshot)
         if not changed:
@@ -75,7 +73,7 @@ class _Compiled:
 
 def renew(state: LoadState, snapshot: ClusterSnapshot, rows: Sequence[int]) -> None:
     """Make the load of some nodes anew, from what a snapshot says of them."""
-    states = [snapshot.nodes[row] for row in rows]
+    states = [snapshot.state_at(row) for row in rows]
     found = ((one.name, snapshot.find(NodeMetric, one.name)) for one in states)
     metrics = {name: metric for name, metric in found if metric is not None}
     state.renew(rows, [one.node for one in states], metrics, [one.pods for one in states])
@@ -139,7 +137,7 @@ class LoadAware(Plugin):
         super().__init__(workspace, args)
         self._state: LoadState | None = None
         self._nominated: set[int] = set()
-        self._measured = bool(workspace.snapshot.of(NodeMetric))
+        self._measured = workspace.snapshot.has(NodeMetric)
 
     @property
     def state(self) -> LoadState:
@@ -157,7 +155,7 @@ class LoadAware(Plugin):
     def follow(self, changes: ClusterChanges) -> bool:
         workspace = self.workspace
         metrics = changes.records.get(NodeMetric, ())
-        if self._measured != bool(workspace.snapshot.of(NodeMetric)):
+        if self._measured != workspace.snapshot.has(NodeMetric):
             return False
         if self._state is None:
             return True

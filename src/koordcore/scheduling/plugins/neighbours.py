@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from koordcore._vector import Vector
 from koordcore.framework.workspace import Workspace
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import NodeState
@@ -71,12 +72,11 @@ def _terms(snapshot: ClusterSnapshot) -> bool:
 
 
 def _terms_again(
-    nodes: tuple[NodeState, ...], records: tuple[ClusterRecord, ...], value: bool, snapshot: ClusterSnapshot
+    nodes: Vector[NodeState], records: Vector[ClusterRecord], value: bool, snapshot: ClusterSnapshot
 ) -> bool:
     """Look only at nodes that changed; where there were terms, that there may be some is good enough."""
     del records
-    after = snapshot.nodes
-    return value or any(has_terms(after[row]) for row in snapshot.changed_rows(nodes))
+    return value or any(has_terms(snapshot.state_at(row)) for row in snapshot.changed_rows(nodes))
 
 
 def has_terms(state: NodeState) -> bool:

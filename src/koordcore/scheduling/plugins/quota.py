@@ -54,7 +54,7 @@ class QuotaPlugin(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         snapshot = workspace.snapshot
-        self._active = bool(snapshot.of(ElasticQuota))
+        self._active = snapshot.has(ElasticQuota)
         self._policy = args or QuotaPolicy()
         self.ledger = (
             snapshot.once(snapshot_ledger, self._policy)
@@ -63,7 +63,7 @@ class QuotaPlugin(Plugin):
         )
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if self._active != bool(self.workspace.snapshot.of(ElasticQuota)):
+        if self._active != self.workspace.snapshot.has(ElasticQuota):
             return False
         if self._active:  # who waits asks for quota, too
             self.ledger = self.workspace.snapshot.once(snapshot_ledger, self._policy)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import attrs
 
+from koordcore._vector import Vector
 from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, device_request_of
 from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
@@ -102,10 +103,13 @@ class ExactPlugin(JointPlugin):
         self._questions: dict[NodeRequest, Question] = {}
 
     def follow(self, changes: ClusterChanges) -> bool:
-        # What holders of reservations have left hangs on the objects, too.
-        if self.concerned(changes) or changes.nodes:
+        # The states of nodes have followed already.
+        if self.workspace.made(_Told) and self._concerned != anything_told(self.workspace.snapshot):
             self.workspace.drop(_Told)
             return False
+        if changes.nodes:
+            self._questions.clear()
+            self.states.relabel()
         return True
 
     def entry(self, name: str) -> Plugin:
@@ -306,7 +310,7 @@ class _Told:
 def anything_told(snapshot: ClusterSnapshot) -> bool:
     """Tell whether any node of a cluster says something that NodeNUMAResource must heed."""
     labelled = snapshot.derived(_labelled, _labelled_again, replaced=True)
-    return bool(snapshot.of(NodeResourceTopology)) or bool(labelled)
+    return snapshot.has(NodeResourceTopology) or bool(labelled)
 
 
 def _labelled(snapshot: ClusterSnapshot) -> frozenset[int]:
@@ -319,8 +323,8 @@ def _is_labelled(state: NodeState) -> bool:
 
 
 def _labelled_again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
     value: frozenset[int],
     snapshot: ClusterSnapshot,
 ) -> frozenset[int]:
@@ -329,4 +333,4 @@ def _labelled_again(
     changed = snapshot.changed_rows(nodes)
     if not changed:
         return value
-    return value.difference(changed).union(row for row in changed if _is_labelled(snapshot.nodes[row]))
+    return value.difference(changed).union(row for row in changed if _is_labelled(snapshot.state_at(row)))
