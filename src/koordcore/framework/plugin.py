@@ -139,8 +139,13 @@ class Evaluator:
         return None
 
     def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        """Tell in numbers what the one node of a view lacks."""
-        return ()
+        """Tell in numbers what the one node of a view lacks; as it stands, its reasons without numbers."""
+        fits = self.fits(view)
+        if fits is None or fits[0]:
+            return ()
+        hopeless = self.unresolvable(view)
+        resolvable = hopeless is None or not hopeless[0]
+        return tuple(Shortfall(text, resolvable=resolvable) for text, holds in self.reasons(view) if holds[0])
 
     def details(self, view: NodeView) -> tuple[str, ...]:
         """Say more about why the one node of a view refuses, and what would help there."""
