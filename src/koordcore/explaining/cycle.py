@@ -160,8 +160,8 @@ def verdict_on(
         return refused
     scheduling_class = plugins.class_of(pod)
     assert isinstance(scheduling_class, SchedulingClass), "admission has asked every plugin"
-    names = workspace.layout.names
-    return _filters(scheduling_class, names, np.array([name == node for name in names], bool))[node]
+    among = np.array([name == node for name in workspace.layout.names], bool)
+    return filters_of(plugins, scheduling_class, pod, among)[node]
 
 
 def _open(
@@ -206,9 +206,10 @@ def _look(
     nominated = nominated_only(workspace, pod, feasible)
     if nominated is not None:
         feasible = allowed = nominated
-    filters = _filters(scheduling_class, names, allowed & ~feasible)
-    with plugins.nominated.assumed(pod):
-        filters |= _filters(scheduling_class, names, allowed)
+    looked_at = allowed.copy()
+    if (own := workspace.layout.row_of.get(pod.nominated_node or "")) is not None:
+        looked_at[own] = True  # it is tried first, whatever narrows the search
+    filters = filters_of(plugins, scheduling_class, pod, looked_at)
     rows = np.flatnonzero(feasible).tolist()
     table = scheduling_class.score_table(feasible) if len(rows) > 1 else {}
     totals = scheduling_class.totals(feasible)
@@ -228,6 +229,21 @@ def _look(
         decision=decision,
         waits=job is not None and any(job.least(name) > 1 for name in job.members),
     )
+
+
+def filters_of(
+    plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod, among: BoolVector
+) -> dict[str, FilterVerdict]:
+    """Ask the filters about some nodes, ``(N,)``, each beside the pods nominated there, and without them."""
+    names = plugins.workspace.layout.names
+    filters = _filters(scheduling_class, names, among)
+    for row in plugins.nominated.one_by_one(pod, among):
+        only = np.zeros_like(among)
+        only[row] = True
+        beside = _filters(scheduling_class, names, only)[names[row]]
+        if not beside.passed:
+            filters[names[row]] = beside
+    return filters
 
 
 def _filters(

@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import chain
 
 import attrs
+import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
@@ -210,10 +211,15 @@ def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
     totals = scheduling_class.totals(feasible)
     table = scheduling_class.score_table(feasible)
     names = workspace.layout.names
+
+    def verdict(row: int) -> NodeVerdict:
+        return _verdict(scheduling_class, names[row], row, int(totals[row]), table)
+
+    verdicts = [verdict(row) for row in range(len(totals))]
+    for row in plugins.nominated.one_by_one(pod, np.ones(len(totals), np.bool_)):
+        if (beside := verdict(row)).plugin:
+            verdicts[row] = beside
     with plugins.nominated.assumed(pod):
-        verdicts = [
-            _verdict(scheduling_class, names[row], row, int(totals[row]), table) for row in range(len(totals))
-        ]
         reserving = reserves(cycle.policy)
         helps = () if feasible.any() else _what_helps(workspace, scheduling_class, reserving=reserving)
     verdicts.sort(key=lambda one: (-one.total, _lacking(one.shortfalls), one.node))
