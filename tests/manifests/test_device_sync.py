@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.nodes import Node
 from tests.scheduling.device_objects import (
@@ -111,3 +113,31 @@ def test_running_pods_that_do_not_say_what_they_hold_are_warned_of() -> None:
     warnings = [one for one in snapshot_from_objects(objects).warnings if ALLOCATED in one.path]
     assert [one.object_name for one in warnings] == ["Pod default/silent"]
     assert "count as free" in warnings[0].message
+
+
+PARTITIONS = '{"1": [{"minors": [0]}, {"minors": [1]}]}'
+
+
+@pytest.mark.parametrize("place", ["labels", "of_device"])
+def test_the_policy_of_a_node_counts_beside_a_table_on_its_device(place: str) -> None:
+    """Upstream looks at the Device's alone; which of the two says Honor makes no difference here."""
+    honor = {"node.koordinator.sh/gpu-partition-policy": "Honor"}
+    table = {"scheduling.koordinator.sh/gpu-partitions": PARTITIONS}
+    machine = node("n", card(0), card(1), annotations=table, **{place: honor})
+    loaded, result = run(machine, pod("one", WHOLE), pod("two", {KOORD + "gpu": "200"}))
+    assert given(result, "one")["gpu"]
+    assert "Unsupported number of GPU requests" in refusal(
+        run(machine, pod("two", {KOORD + "gpu": "200"}))[1], "two"
+    )
+    said = [one for one in loaded.warnings if "absent beside a table" in one.message]
+    assert len(said) == (place == "labels")
+
+
+@pytest.mark.parametrize("place", ["labels", "of_device"])
+def test_the_model_counts_wherever_it_stands(place: str) -> None:
+    """Eight cards of a known model have its partitions, so two of them are a pair of the table."""
+    model = {"node.koordinator.sh/gpu-model": "H800", "node.koordinator.sh/gpu-partition-policy": "Honor"}
+    machine = node("n", *[card(minor, pcie=str(minor)) for minor in range(8)], **{place: model})
+    _, result = run(machine, pod("two", {KOORD + "gpu": "200"}))
+    assert given(result, "two") == {"gpu": [0, 1]}
+    assert "Unsupported number" in refusal(run(machine, pod("three", {KOORD + "gpu": "300"}))[1], "three")

@@ -71,7 +71,7 @@ def test_one_virtual_mlu() -> None:
     assert done.annotations["CAMBRICON_DSMLU_PROFILE"] == "0_5_4"
     assert done.lock is not None
     assert (done.lock.key, done.lock.value) == ("cambricon.com/dsmlu.lock", "2026-01-01T12:00:00Z,default,p")
-    with pytest.raises(ModelError, match="one MLU"):
+    with pytest.raises(ModelError, match="one card per pod"):
         patch(gpu(0, 1, gpu_core="5", gpu_memory="1Gi"), "cambricon")
     with pytest.raises(ModelError, match="gpu-memory"):
         patch(gpu(0, gpu_core="5", gpu_memory="1Mi"), "cambricon")

@@ -11,10 +11,18 @@ from koordcore.manifests import Loaded, snapshot_from_objects
 
 __all__ = [
     "ALLOCATED",
+    "ASCEND",
+    "HALF",
     "KOORD",
+    "NPU",
+    "NPU_CARD",
+    "QUARTER",
+    "TEMPLATES",
     "Objects",
+    "asks",
     "bound",
     "card",
+    "config_map",
     "given",
     "nic",
     "node",
@@ -135,3 +143,29 @@ def refusal(result: ScheduleResult, name: str) -> str:
     (found,) = [one for one in result.decisions if one.pod.name == name]
     assert isinstance(found, Unschedulable), found
     return found.message
+
+
+# --- virtual cards of Ascend ------------------------------------------------------------
+
+NPU = "huawei.com/npu-"
+ASCEND = {"node.koordinator.sh/gpu-vendor": "huawei", "node.koordinator.sh/gpu-model": "Ascend-910B"}
+NPU_CARD = {
+    NPU + "core": "20",
+    NPU + "cpu": "14",
+    NPU + "dvpp": "100",
+    KOORD + "gpu-memory": "32Gi",
+    KOORD + "gpu-memory-ratio": "100",
+}
+QUARTER = {NPU + "core": "5", NPU + "cpu": "3", NPU + "dvpp": "25", KOORD + "gpu-memory": "8Gi"}
+HALF = {NPU + "core": "10", NPU + "cpu": "6", KOORD + "gpu-memory": "16Gi"}
+TEMPLATES = {"huawei-Ascend-910B": {"vir05": QUARTER, "vir10": HALF}, "huawei-Other": {"vir05": HALF}}
+
+
+def config_map(data: Any = TEMPLATES, **metadata: str) -> Objects:
+    written = {"name": "gpu-shared-resource-templates", "namespace": "koordinator-system", **metadata}
+    text = data if isinstance(data, str) else json.dumps(data)
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": written, "data": {"data.yaml": text}}]
+
+
+def asks(name: str, amounts: dict[str, str]) -> Objects:
+    return pod(name, {KOORD + "gpu.shared": "1", **amounts})

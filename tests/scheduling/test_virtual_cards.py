@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import attrs
 import pytest
@@ -17,10 +16,16 @@ from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.devices import SharedTemplates
 from tests.scheduling.device_objects import (
     ALLOCATED,
+    ASCEND,
+    HALF,
     KOORD,
-    Objects,
+    NPU,
+    NPU_CARD,
+    QUARTER,
+    asks,
     bound,
     card,
+    config_map,
     given,
     node,
     pod,
@@ -28,31 +33,7 @@ from tests.scheduling.device_objects import (
     run,
 )
 
-NPU = "huawei.com/npu-"
-ASCEND = {"node.koordinator.sh/gpu-vendor": "huawei", "node.koordinator.sh/gpu-model": "Ascend-910B"}
-CARD = {
-    NPU + "core": "20",
-    NPU + "cpu": "14",
-    NPU + "dvpp": "100",
-    KOORD + "gpu-memory": "32Gi",
-    KOORD + "gpu-memory-ratio": "100",
-}
-QUARTER = {NPU + "core": "5", NPU + "cpu": "3", NPU + "dvpp": "25", KOORD + "gpu-memory": "8Gi"}
-HALF = {NPU + "core": "10", NPU + "cpu": "6", KOORD + "gpu-memory": "16Gi"}
-TEMPLATES = {"huawei-Ascend-910B": {"vir05": QUARTER, "vir10": HALF}, "huawei-Other": {"vir05": HALF}}
-
-
-def config_map(data: Any = TEMPLATES, **metadata: str) -> Objects:
-    written = {"name": "gpu-shared-resource-templates", "namespace": "koordinator-system", **metadata}
-    text = data if isinstance(data, str) else json.dumps(data)
-    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": written, "data": {"data.yaml": text}}]
-
-
-def asks(name: str, amounts: dict[str, str]) -> Objects:
-    return pod(name, {KOORD + "gpu.shared": "1", **amounts})
-
-
-CLUSTER = node("n", card(0, CARD), card(1, CARD), labels=ASCEND, of_device=ASCEND)
+CLUSTER = node("n", card(0, NPU_CARD), card(1, NPU_CARD), labels=ASCEND, of_device=ASCEND)
 
 
 def test_a_virtual_card_is_placed_and_named_by_its_template() -> None:
@@ -73,7 +54,9 @@ def test_amounts_of_no_template_and_templates_of_another_model_are_refused() -> 
     _, result = run(CLUSTER, config_map(), asks("odd", odd), asks("mine", QUARTER))
     assert "no matched GPU shared resource template" in refusal(result, "odd")
     other = {**ASCEND, "node.koordinator.sh/gpu-model": "Elsewhere"}
-    _, result = run(node("n", card(0, CARD), labels=other, of_device=other), config_map(), asks("p", QUARTER))
+    _, result = run(
+        node("n", card(0, NPU_CARD), labels=other, of_device=other), config_map(), asks("p", QUARTER)
+    )
     assert refusal(result, "p") == "0/1 nodes are available: 1 no matched GPU shared resource template."
 
 

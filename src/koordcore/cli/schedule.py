@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -126,7 +127,8 @@ def print_json(result: ScheduleResult, limit: int) -> None:
 def print_patches(result: ScheduleResult, limit: int) -> None:
     """Print what a controller would send to the API server, one JSON object per line, in that order."""
     del limit
-    for call in patches(result):
+    # The command line alone may look at a clock; device plugins find new pods by the time of their binding.
+    for call in patches(result, bound_at=datetime.now(UTC)):
         print(json.dumps(call.to_json()))
 
 

@@ -29,7 +29,7 @@ from koordcore.manifests.cross_checks import (
     topology_remarks,
     warn_of_quality,
 )
-from koordcore.manifests.device_sync import sync_nodes, untold_holders
+from koordcore.manifests.device_sync import sync_devices, untold_holders
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
@@ -319,8 +319,9 @@ class _Bundle:
         self.problems += self._placed(quota_cycles(self.records))
         self._profiles()
         unread = self._generic_workloads()
-        self.nodes, synced = sync_nodes(self.nodes, self.records, (read.pod for read, _ in self.pods))
-        self.warnings += self._placed(synced)
+        synced = sync_devices(self.nodes, self.records, [read.pod for read, _ in self.pods])
+        self.nodes, self.records = synced.nodes, synced.records
+        self.warnings += self._placed(synced.remarks)
         states, pending = self._bind()
         self.warnings += self._placed(untold_holders(states, self.records))
         self._cross_checks()

@@ -13,10 +13,12 @@ from koordcore.manifests.calls import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Call
 from koordcore.manifests.claim_calls import claim_calls
 from koordcore.manifests.encode import format_time
 from koordcore.manifests.group_patches import group_conditions
+from koordcore.manifests.plugin_patches import NO_PATCH, plugin_patch
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Victim, Waiting
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation, ReservationCondition, ReservationPhase
 from koordcore.model.resources import format_resources
+from koordcore.protocol.device_plugins import PluginPatch
 from koordcore.protocol.preemption import PREEMPTED_REASON, format_preempted
 from koordcore.protocol.reservation import NOMINATED_NODE, RESERVATION_ALLOCATED, allocated_reservation
 from koordcore.result import ScheduleResult
@@ -28,7 +30,9 @@ _UNSCHEDULABLE: Final = "Unschedulable"
 _GATED: Final = "SchedulingGated"
 
 
-def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Call, ...]:
+def patches(
+    result: ScheduleResult, *, now: datetime | None = None, bound_at: datetime | None = None
+) -> tuple[Call, ...]:
     """Say what a controller would send for a result.
 
     A bound pod gets its labels and annotations first and its Binding then, as upstream does in PreBind and
@@ -39,20 +43,30 @@ def patches(result: ScheduleResult, *, now: datetime | None = None) -> tuple[Cal
     whoever reads the cluster next waits for them. Kubernetes' own groups that start, or cannot, get their
     condition last.
 
+    Pods with cards of a vendor whose device plugin reads annotations get these, pods isolated by HAMi-core
+    get their label (gate ``DevicePluginAdaption``). Where the plugin serves one pod at a time its node is
+    locked first: send what is about the next pod there once the plugin took the lock away.
+
     Parameters
     ----------
     result
         What :func:`koordcore.schedule` decided.
     now
         Transition time of the conditions, with its zone; left out of them when it is not given.
+    bound_at
+        Time of binding for device plugins, if not ``now``; without either the annotations that are times, and
+        locks, are left out.
     """
+    moment = bound_at or now
     evicted: set[PodKey] = set()
     reservations = {one.pod_key: one for one in result.snapshot.of(Reservation)}
     calls: list[Call] = []
     for decision in result.decisions:
         one = reservations.get(decision.pod)
         if one is None:
-            calls += _calls(result.snapshot, decision, now, evicted)
+            plugin = plugin_patch(result, decision, moment) if isinstance(decision, Bound) else NO_PATCH
+            calls += _locks(decision, plugin)
+            calls += _calls(result.snapshot, decision, now, evicted, plugin)
         else:
             calls += _evictions(result.snapshot, decision, now, evicted)
             calls += _about_reservation(one, decision, now)
@@ -84,12 +98,16 @@ def _about_groups(result: ScheduleResult, now: datetime | None) -> Iterator[Call
 
 
 def _calls(
-    snapshot: ClusterSnapshot, decision: PodDecision, now: datetime | None, evicted: set[PodKey]
+    snapshot: ClusterSnapshot,
+    decision: PodDecision,
+    now: datetime | None,
+    evicted: set[PodKey],
+    plugin: PluginPatch,
 ) -> Iterator[Call]:
     match decision:
         case Bound():
             yield from claim_calls(snapshot, decision, now)
-            yield from _bound(snapshot, decision)
+            yield from _bound(snapshot, decision, plugin)
         case Unschedulable():
             yield _unscheduled(decision.pod, _UNSCHEDULABLE, decision.message, now)
         case Waiting():
@@ -184,17 +202,23 @@ def _kept(condition: ReservationCondition) -> dict[str, Any]:
     return {key: value for key, value in written.items() if value}
 
 
-def _annotations(decision: Bound) -> dict[str, str | None]:
+def _annotations(decision: Bound, plugin: PluginPatch = NO_PATCH) -> dict[str, str | None]:
     """Give what a merge patch writes, and with ``null`` what it takes away."""
     gone: dict[str, str | None] = dict.fromkeys(decision.dropped)
-    return dict(sorted({**gone, **decision.annotations}.items()))
+    return dict(sorted({**gone, **decision.annotations, **plugin.annotations}.items()))
 
 
-def _bound(snapshot: ClusterSnapshot, decision: Bound) -> Iterator[Call]:
-    labels = dict(sorted(decision.labels.items()))
-    written = {
-        name: texts for name, texts in (("annotations", _annotations(decision)), ("labels", labels)) if texts
-    }
+def _locks(decision: PodDecision, plugin: PluginPatch) -> Iterator[Call]:
+    """Lock the node of a pod whose device plugin can tell one new pod at a time."""
+    if isinstance(decision, Bound) and plugin.lock is not None:
+        body = {"metadata": {"annotations": {plugin.lock.key: plugin.lock.value}}}
+        yield Call(verb="patch", pod=decision.pod, content_type=MERGE_PATCH, body=body, node=decision.node)
+
+
+def _bound(snapshot: ClusterSnapshot, decision: Bound, plugin: PluginPatch) -> Iterator[Call]:
+    labels = dict(sorted({**decision.labels, **plugin.labels}.items()))
+    annotations = _annotations(decision, plugin)
+    written = {name: texts for name, texts in (("annotations", annotations), ("labels", labels)) if texts}
     if written:
         yield Call(verb="patch", pod=decision.pod, content_type=MERGE_PATCH, body={"metadata": written})
     pod = snapshot.pod(decision.pod)

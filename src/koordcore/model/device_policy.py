@@ -41,6 +41,9 @@ class DevicePolicy:
         ``(vendor, model)`` whose cards are never shared.
     align_numa
         Give hints to the topology manager.
+    adapt_plugins
+        Bound pods say what vendors' device plugins read (gate ``DevicePluginAdaption``): all pods with
+        devices, none, or with ``None`` those whose cards cannot start without.
     """
 
     strategy: ScoringStrategy = attrs.field(
@@ -54,6 +57,7 @@ class DevicePolicy:
     template_source: tuple[str, str] = ("koordinator-system", "gpu-shared-resource-templates")
     unshareable_models: tuple[tuple[str, str], ...] = ()
     align_numa: bool = True
+    adapt_plugins: bool | None = None
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)

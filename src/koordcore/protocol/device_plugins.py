@@ -1,6 +1,8 @@
 """What vendors' device plugins want to read on a bound pod (gate ``DevicePluginAdaption``).
 
-Upstream: ``pkg/scheduler/plugins/deviceshare/device_plugin_adapter.go``. The time of binding is an argument.
+Upstream: ``pkg/scheduler/plugins/deviceshare/device_plugin_adapter.go``, whose gate is off by default. Here
+it is on where the cards of a vendor, or of an isolation provider, cannot start without: those plugins find
+the devices of a pod nowhere else. The time of binding is an argument.
 """
 
 from __future__ import annotations
@@ -18,13 +20,18 @@ from koordcore.model.devices import GPU_CORE, GPU_MEMORY, DeviceAllocation, Devi
 from koordcore.model.pods import PodKey
 from koordcore.protocol.device import GPU_ISOLATION_PROVIDER
 
-__all__ = ["NodeLock", "PluginPatch", "adapt_to_plugin", "lock_blocks"]
+__all__ = ["LOCKS", "NodeLock", "PluginPatch", "adapt_to_plugin", "adapts", "lock_blocks", "plugin_refusal"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCK_LIFE: Final = timedelta(minutes=5)
 _CAMBRICON_UNIT: Final = 256 * 2**20
 _MIB: Final = 2**20
 _DUO: Final = "Ascend-310P3-300I-DUO"
+_READING: Final = frozenset({"huawei", "cambricon", "metax"})
+"""Vendors whose plugins learn from annotations which cards a pod was given."""
+_LEAST_MEMORY: Final[Mapping[str, int]] = {"cambricon": _CAMBRICON_UNIT, "metax": _MIB}
+LOCKS: Final[Mapping[str, str]] = {"cambricon": "cambricon.com/dsmlu.lock", "metax": "hami.io/mutex.lock"}
+"""Vendor to the annotation of a node whose plugin serves one pod at a time."""
 
 
 @attrs.frozen
@@ -52,6 +59,44 @@ class PluginPatch:
     lock: NodeLock | None = None
 
 
+def adapts(gate: bool | None, vendor: str, pod_labels: Mapping[str, str]) -> bool:
+    """Tell whether a pod with cards of a vendor is written for its device plugin.
+
+    Parameters
+    ----------
+    gate
+        What the configuration says; ``None`` where it says nothing.
+    """
+    return gate if gate is not None else vendor in _READING or _isolates(pod_labels)
+
+
+def _isolates(pod_labels: Mapping[str, str]) -> bool:
+    return pod_labels.get(GPU_ISOLATION_PROVIDER, "").casefold() == "hami-core"
+
+
+def plugin_refusal(vendor: str, cards: int, amounts: Mapping[str, int]) -> str:
+    """Say why a vendor's plugin cannot serve a pod; empty where it can.
+
+    Parameters
+    ----------
+    cards
+        How many the pod gets.
+    amounts
+        On each of them, memory in bytes.
+    """
+    if vendor not in _LEAST_MEMORY:
+        return ""
+    plugin = f"the device plugin of {vendor}"
+    if vendor == "cambricon" and cards != 1:
+        return f"{plugin} serves one card per pod, got {cards}"
+    if GPU_CORE not in amounts:
+        return f"{plugin} needs {GPU_CORE}"
+    least = _LEAST_MEMORY[vendor]
+    if amounts.get(GPU_MEMORY, 0) < least:
+        return f"{plugin} needs at least {least // _MIB}Mi of {GPU_MEMORY}, got {amounts.get(GPU_MEMORY, 0)}"
+    return ""
+
+
 def adapt_to_plugin(
     allocation: DeviceAllocation,
     *,
@@ -60,7 +105,7 @@ def adapt_to_plugin(
     node: str,
     vendor: str,
     model: str,
-    now: datetime,
+    now: datetime | None,
 ) -> PluginPatch:
     """Say what the vendor's plugin has to find on a pod with these devices.
 
@@ -69,32 +114,32 @@ def adapt_to_plugin(
     vendor, model
         Labels of the Device object.
     now
-        Time of binding, with a zone.
+        Time of binding, with a zone; without it times and locks, which are made of it, are left out.
 
     Raises
     ------
     ModelError
         When the vendor's plugin cannot serve the allocation: several MLUs, or too little memory.
     """
-    nanoseconds = str((now - _EPOCH) // timedelta(microseconds=1) * 1000)
-    annotations = {"scheduling.koordinator.sh/bind-timestamp": nanoseconds}
+    nanoseconds = "" if now is None else str((now - _EPOCH) // timedelta(microseconds=1) * 1000)
+    annotations = {"scheduling.koordinator.sh/bind-timestamp": nanoseconds} if nanoseconds else {}
     labels: dict[str, str] = {}
     lock = None
     cards = allocation.devices.get(DeviceType.GPU, ())
     if cards:
         minors = ",".join(str(card.minor) for card in cards)
         annotations["scheduling.koordinator.sh/gpu-minors"] = minors
-        if pod_labels.get(GPU_ISOLATION_PROVIDER, "").casefold() == "hami-core":
+        if _isolates(pod_labels):
             labels["hami.io/vgpu-node"] = node
         if vendor == "huawei":
-            annotations["predicate-time"] = nanoseconds
+            annotations |= {"predicate-time": nanoseconds} if nanoseconds else {}
             annotations |= _huawei(cards, model)
         elif vendor == "cambricon":
             annotations |= _cambricon(cards)
-            lock = NodeLock("cambricon.com/dsmlu.lock", _lock_value(now, pod))
         elif vendor == "metax":
             annotations |= _metax(cards)
-            lock = NodeLock("hami.io/mutex.lock", _lock_value(now, pod))
+        if vendor in LOCKS and now is not None:
+            lock = NodeLock(LOCKS[vendor], _lock_value(now, pod))
     return PluginPatch(annotations=annotations, labels=labels, lock=lock)
 
 
@@ -107,20 +152,17 @@ def _huawei(cards: Sequence[DeviceHolding], model: str) -> dict[str, str]:
     return {"huawei.com/npu-core": ",".join(str(card.minor) for card in cards)}
 
 
-def _amount(card: DeviceHolding, name: str, least: int) -> int:
-    amount = card.resources.get(name)
-    if amount is None or amount < least:
-        raise ModelError(
-            f"gpu {card.minor}: the vendor's plugin needs {name} of at least {least}, got {amount}"
-        )
-    return amount
+def _check(vendor: str, cards: Sequence[DeviceHolding]) -> None:
+    for card in cards:
+        refused = plugin_refusal(vendor, len(cards), card.resources)
+        if refused:
+            raise ModelError(f"gpu {card.minor}: {refused}")
 
 
 def _cambricon(cards: Sequence[DeviceHolding]) -> dict[str, str]:
-    if len(cards) != 1:
-        raise ModelError(f"the vendor's plugin serves one MLU, got {len(cards)}")
-    core = _amount(cards[0], GPU_CORE, 0)
-    memory = _amount(cards[0], GPU_MEMORY, _CAMBRICON_UNIT) // _CAMBRICON_UNIT
+    _check("cambricon", cards)
+    held = cards[0].resources
+    core, memory = held[GPU_CORE], held[GPU_MEMORY] // _CAMBRICON_UNIT
     # The plugin's own spelling.
     return {
         "CAMBRICON_DSMLU_ASSIGHED": "false",
@@ -129,11 +171,12 @@ def _cambricon(cards: Sequence[DeviceHolding]) -> dict[str, str]:
 
 
 def _metax(cards: Sequence[DeviceHolding]) -> dict[str, str]:
+    _check("metax", cards)
     entries = [
         {
             "uuid": card.id,
-            "compute": _amount(card, GPU_CORE, 0),
-            "vRam": _amount(card, GPU_MEMORY, _MIB) // _MIB,
+            "compute": card.resources[GPU_CORE],
+            "vRam": card.resources[GPU_MEMORY] // _MIB,
         }
         for card in cards
     ]

@@ -42,6 +42,7 @@ from koordcore.scheduling.plugins.exact.numa import NUMAEvaluator
 from koordcore.scheduling.plugins.exact.question import Question
 from koordcore.scheduling.plugins.exact.rooms import ExactRooms
 from koordcore.scheduling.plugins.exact.states import ExactStates, shared_templates
+from koordcore.scheduling.plugins.exact.vendors import VendorPlugins
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
@@ -228,7 +229,8 @@ class _DeviceEntry(Plugin):
         return wanted.devices if isinstance(wanted, _Wanted) else None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return DeviceEvaluator(self._exact.question(request), self._exact.rooms)
+        vendors = VendorPlugins(self._exact.states, request.devices, self.args)
+        return DeviceEvaluator(self._exact.question(request), self._exact.rooms, vendors)
 
 
 class _Reserving(Evaluator):
