@@ -9,7 +9,7 @@ import pytest
 
 from koordcore import Policy, ScheduleResult, schedule
 from koordcore.manifests import snapshot_from_objects
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from tests.scheduling.device_objects import (
     ASCEND,
     KOORD,

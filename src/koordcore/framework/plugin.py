@@ -34,6 +34,7 @@ __all__ = [
     "Refusal",
     "Reserved",
     "Scope",
+    "Together",
     "default_normalise",
 ]
 
@@ -204,6 +205,23 @@ class Evaluator:
         return None
 
 
+@attrs.frozen(eq=False, kw_only=True)
+class Together:
+    """What several pods get on one node, or that they do not fit together.
+
+    Parameters
+    ----------
+    plan
+        What each gets, in the order in which they are to be bound; empty for none that is known.
+    rows
+        Where the plan is empty: all nodes in the same state, where it is proven that there is none, shape
+        (n,); empty where that is not known.
+    """
+
+    plan: Mapping[PodKey, Any]
+    rows: IntVector
+
+
 class Plugin:
     """One plugin over one workspace; the defaults say "this pod does not concern me".
 
@@ -218,6 +236,8 @@ class Plugin:
     ----------
     scored
         Whether the policy asks for its scores.
+    planned
+        What pods get that are bound next, by pod: of a choice that :meth:`together` made.
     served
         Extended resources that devices of claims serve: no node has to have them.
     joint
@@ -246,6 +266,7 @@ class Plugin:
         self.workspace = workspace
         self.args = args
         self.scored = True
+        self.planned: Mapping[PodKey, Any] = {}
         self.served: frozenset[str] = frozenset()
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
@@ -272,6 +293,33 @@ class Plugin:
     def remarks(self, pod: Pod, row: int) -> tuple[str, ...]:
         """Say what the plugin knows of a node that refuses a pod, whether the pod concerns it or not."""
         return ()
+
+    def together(self, pods: Sequence[Pod], row: int) -> Together | None:
+        """Choose what several pods of a gang get on one node, where one after another they do not all fit.
+
+        Asked only when they were tried; the choice is kept in :attr:`planned` by whoever binds them then.
+        ``None``: there is nothing to choose.
+        """
+        return None
+
+    def never_together(
+        self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
+    ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+        """Say which numbers of pods of several kinds nodes do not take together.
+
+        Parameters
+        ----------
+        pods, demand
+            One pod of each kind, and how many of each there are.
+        rows
+            The nodes.
+
+        Returns
+        -------
+        mapping
+            By row, proven: so many of each kind, or more, do not fit. A node may be left out.
+        """
+        return {}
 
     def placed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was bound to a node, of any class, also where ``request_of`` gave ``None``.

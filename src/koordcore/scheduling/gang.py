@@ -18,6 +18,7 @@ from immutabledict import immutabledict
 from koordcore._arrays import IntMatrix
 from koordcore.allocators.gang.demand import GangDemand, Member, rank_order
 from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, PodDecision, Unschedulable, Waiting
@@ -76,9 +77,15 @@ def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
         return _held(workspace, plugins, job, decisions, mark)
     workspace.rollback(mark)
     # Extra members of an early gang may have taken what a later one needs for its minimum.
-    if len(job.members) > 1 or len({plugins.key_of(pod) for pod in job.pods}) > 1:
+    if len(job.members) > 1 or len({plugins.key_of(pod) for pod in job.pods}) > 1 or _chooses(plugins, job):
         return _planned(workspace, plugins, job, NetworkTopologySpec(), flat_tree(workspace), limits)
     return give_up(workspace, job, decisions, "")
+
+
+def _chooses(plugins: PluginSet, job: Job) -> bool:
+    """Tell whether cards or CPUs of one member may be what another needs, and not only amounts."""
+    classes = (plugins.class_of(pod) for pod in job.pods[:1])
+    return any(isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes)
 
 
 def _as_nominated(workspace: Workspace, plugins: PluginSet, job: Job) -> dict[PodKey, PodDecision] | None:
