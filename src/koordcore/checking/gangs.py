@@ -17,7 +17,7 @@ from koordcore.protocol.networks import network_of, spelt
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.gathering import gathering_violations
-from koordcore.topology.network import NetworkTopology
+from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
 __all__ = ["check_gangs", "gang_configs"]
 
@@ -159,6 +159,8 @@ def _check_gather(
     pods: list[Pod],
     new: set[PodKey],
 ) -> Iterator[Violation]:
+    if tree is None and not spec.needs_network:
+        tree = build_tree([LayerSpec(NODE_LAYER)], {str(pod.node_name): {} for pod in pods})
     if tree is None:
         yield Violation(ViolationKind.GANG, gang_id, "wants to be gathered, and there is no network topology")
         return
