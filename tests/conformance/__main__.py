@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -42,6 +43,24 @@ def vector_files(folders: Iterable[Path], globs: Sequence[str]) -> list[Path]:
 def judge_files(files: Iterable[Path], only: str | None = None) -> list[Judgement]:
     """Run the cases of many files; ``only`` keeps the cases of that id."""
     return [run_case(case) for path in files for case in load_file(path) if only is None or case.id == only]
+
+
+def judge_apart(files: Sequence[Path], workers: int) -> list[Judgement]:
+    """Run the cases of many files in several processes, largest files first; answers and inputs stay there.
+
+    The judgements come in the order of the files.
+    """
+    order = sorted(files, key=lambda path: (-path.stat().st_size, path))
+    with ProcessPoolExecutor(workers, initializer=load_adapters) as pool:
+        found = dict(zip(order, pool.map(_verdicts, order), strict=True))
+    return [one for path in files for one in found[path]]
+
+
+def _verdicts(path: Path) -> list[Judgement]:
+    return [
+        attrs.evolve(one, case=attrs.evolve(one.case, input=None, tables={}), answer=None)
+        for one in judge_files([path])
+    ]
 
 
 def _table(judgements: Sequence[Judgement]) -> str:
@@ -107,6 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--prune", action="store_true", help="take cases that pass out of the list of open ones"
     )
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes (default 2)")
     parser.add_argument("--corrupt", type=int, metavar="N", help="corrupt N answers of each file instead")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of --corrupt")
     parser.add_argument(
@@ -117,7 +137,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     files = vector_files(arguments.folders or default_folders(), arguments.subject)
     if arguments.corrupt:
         return _corrupt(files, arguments)
-    judgements = judge_files(files, arguments.show)
+    if arguments.show or arguments.record or arguments.workers < 2 or len(files) < 2:
+        judgements = judge_files(files, arguments.show)
+    else:
+        judgements = judge_apart(files, arguments.workers)
     if not judgements:
         print("no case matches", file=sys.stderr)
         return 2

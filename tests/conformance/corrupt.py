@@ -128,11 +128,17 @@ def _at(answer: Any, path: Path_) -> Any:
 
 
 def accepted_of(case: Case, number: int, seed: int) -> list[Corrupted]:
-    """Corrupt the answer to one case so many times; empty where the answer itself is not right."""
+    """Corrupt the answer to one case so many times.
+
+    Empty where the answer itself is not right, or is no JSON: of ``dra.sequence`` the judge is given records.
+    """
     first = run_case(case)
     if first.verdict not in RIGHT or first.answer == {}:
         return []
-    answer = json.loads(json.dumps(first.answer))
+    try:
+        answer = json.loads(json.dumps(first.answer))
+    except TypeError:
+        return []
     if judged(case, answer).verdict not in RIGHT:
         raise AssertionError(
             f"{case.subject} {case.id}: another verdict after writing and reading the answer"

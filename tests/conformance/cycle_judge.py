@@ -197,6 +197,11 @@ def _rated_otherwise(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str,
             continue
         if node not in own or node not in other:
             return []
+        said = scene.cycle.scores.get(node, {})
+        if any(said.get(name, 0) != score for name, score in own[node].items()):
+            return []
+        if mine["total"][node] != weighed(scene, own[node]):
+            return []
         drawn = overdrawn(scene.snapshot, node)
         why = rated_otherwise(scene, node, own[node], other[node])
         why = why or (f"RSV-1: users of reservations on {node} hold more {sorted(drawn)}" if drawn else "")
@@ -204,6 +209,12 @@ def _rated_otherwise(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str,
             return []
         notes.append(why)
     return notes
+
+
+def weighed(scene: Scene, scores: Mapping[str, int]) -> int:
+    """Add up the scores of a node by the weights of the policy."""
+    weights = {one.name: one.weight for one in scene.policy.plugins if one.scores}
+    return sum(weights.get(name, 1) * score for name, score in scores.items())
 
 
 def _why_refused_so(

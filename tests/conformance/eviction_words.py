@@ -30,7 +30,7 @@ def evictions_differ(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str,
         lines = [one for one in said.split("preemption: ") if one]
         hopeless = {f"preemption: {line.removesuffix(', ')}" for line in lines}
         return "PRE-21: whoever leaves, the refusal stands" if hopeless == {nobody} else ""
-    if _LOAD.search(told) and not _LOAD.search(said) and (node := _serves_when_left(scene)):
+    if _LOAD.search(told) and not said and (node := _serves_when_left(scene)):
         return f"PRE-22: {node} serves once the load of less important pods leaves with them"
     return ""
 

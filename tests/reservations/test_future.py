@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from koordcore.cli.main import main
+from koordcore.manifests.reservations import reservation_from_manifest
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.backfilling import (
     EarliestStart,
@@ -120,3 +121,9 @@ def test_the_command_line_prints_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(arguments) == 0
     assert "starts at 2026-11-21T13:00:00+00:00, in 1:00:00" in capsys.readouterr().out
     assert main(["when", "default/one", str(path)]) == 2
+    assert main([*arguments, "-o", "reservations"]) == 0
+    (written,) = json.loads(capsys.readouterr().out)["items"]
+    held = reservation_from_manifest(written)
+    assert held.template is not None
+    assert (held.template.node_name, held.requests["cpu"], held.ttl) == ("n1", 6000, 0)
+    assert [owner.object and owner.object.name for owner in held.owners] == ["large"]

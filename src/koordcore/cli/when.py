@@ -10,10 +10,20 @@ from koordcore.cli.inputs import add_now, add_paths, find_pod, load_paths, read_
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.errors import ManifestError, ModelError
+from koordcore.manifests.encode import pod_manifest
+from koordcore.model.durations import format_duration
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END, expected_duration, expected_end
 from koordcore.protocol.gang import gang_name
-from koordcore.scheduling.backfilling import BackfillPlan, EarliestStart, NoStart, backfill, earliest_start
+from koordcore.scheduling.backfilling import (
+    BackfillPlan,
+    EarliestStart,
+    NoStart,
+    backfill,
+    earliest_start,
+    future_reservations,
+)
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["describe", "run"]
@@ -26,6 +36,7 @@ A pod that says neither stays for ever.
 examples:
   koordcore when default/trainer-0 cluster.yaml
   koordcore when default/big-gang cluster.yaml --now 2026-11-21T12:00:00Z -o json
+  koordcore when default/big-gang cluster.yaml -o reservations > held.json  # to apply once the room is there
 """
 
 
@@ -37,7 +48,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_policy(parser)
     add_now(parser, "the newest start of a running pod")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("-o", "--output", choices=("table", "json", "reservations"), default="table")
     parser.set_defaults(run=run)
 
 
@@ -53,7 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
         between = None
         if isinstance(plan, EarliestStart) and plan.start > now:
             between = backfill(snapshot, plan, ends, durations, now=now, policy=policy)
-    if arguments.output == "json":
+    if arguments.output == "reservations":
+        made = () if isinstance(plan, NoStart) else future_reservations(plan)
+        items = [_reservation_manifest(one) for one in made]
+        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2))
+    elif arguments.output == "json":
         print(json.dumps(_record(plan, between), indent=2))
     else:
         _print(arguments.name, plan, between, now)
@@ -127,6 +142,31 @@ def _record(plan: EarliestStart | NoStart, between: BackfillPlan | None) -> dict
         record["withoutRoom"] = [str(key) for key in between.without_room]
         record["startRecomputed"] = between.recomputed.isoformat()
     return record
+
+
+def _reservation_manifest(one: Reservation) -> dict[str, object]:
+    """Write a reservation that holds a start, with all that is not a default."""
+    assert one.template is not None
+    template = pod_manifest(one.template)
+    named = template["metadata"]
+    metadata = {key: named[key] for key in ("labels", "annotations") if key in named}
+    owners = [
+        {"object": {"namespace": each.object.namespace, "name": each.object.name, "uid": each.object.uid}}
+        for each in one.owners
+        if each.object is not None
+    ]
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": one.name},
+        "spec": {
+            "template": {"metadata": metadata, "spec": template["spec"]},
+            "owners": owners,
+            "ttl": format_duration(one.ttl or 0),
+            "allocateOnce": one.allocate_once,
+            "allocatePolicy": str(one.allocate_policy),
+        },
+    }
 
 
 def _print(name: str, plan: EarliestStart | NoStart, between: BackfillPlan | None, now: datetime) -> None:

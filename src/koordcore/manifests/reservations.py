@@ -8,7 +8,7 @@ from typing import Final
 from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading, as_resources, as_time, choice, read_metadata, section
 from koordcore.manifests.pods import read_pod
-from koordcore.model.durations import HOUR, parse_duration
+from koordcore.model.durations import HOUR
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import (
     AllocatePolicy,
@@ -21,7 +21,17 @@ from koordcore.model.reservations import (
     ReservationPhase,
     ReservationStatus,
 )
-from koordcore.protocol.fields import Json, as_bool, as_int, as_list, as_mapping, as_str, list_of, optional
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_duration,
+    as_int,
+    as_list,
+    as_mapping,
+    as_str,
+    list_of,
+    optional,
+)
 from koordcore.protocol.reservation import (
     RESIZE_ALLOCATABLE,
     RESTRICTED_OPTIONS,
@@ -76,7 +86,7 @@ def read_reservation(reading: Reading, raw: Mapping[str, Json]) -> Reservation:
     spec = section(reading, raw, "spec")
     template, priority = _template(reading, spec, meta.name)
     owners, unreadable = _owners(reading, spec)
-    ttl = reading.take(spec, "ttl", "spec", _duration, None)
+    ttl = reading.take(spec, "ttl", "spec", as_duration, None)
     expires = reading.take(spec, "expires", "spec", as_time, None)
     if not meta.uid and ttl is None and expires is None:
         ttl = _DEFAULT_TTL
@@ -125,10 +135,6 @@ def _template(reading: Reading, spec: Mapping[str, Json], name: str) -> tuple[Po
     reading.problems += (problem.within("spec.template") for problem in inner.problems)
     reading.warnings += (problem.within("spec.template") for problem in inner.warnings)
     return read.pod, optional(body, "priority", as_int, None) if not inner.problems else None
-
-
-def _duration(value: Json) -> int:
-    return parse_duration(as_str(value))
 
 
 def _owners(reading: Reading, spec: Mapping[str, Json]) -> tuple[tuple[ReservationOwner, ...], str]:

@@ -22,13 +22,13 @@ from koordcore.model.colocation import (
     ThirdPartyAllocation,
     ZoneLoad,
 )
-from koordcore.model.durations import parse_duration
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, parse_measured
 from koordcore.model.quantity import NANO, format_quantity
 from koordcore.model.resources import BATCH_MEMORY, CPU
 from koordcore.protocol.fields import (
     Json,
     as_bool,
+    as_duration,
     as_int,
     as_mapping,
     as_str,
@@ -94,11 +94,7 @@ def _number(value: Json) -> float:
 
 
 def _durations(value: Json) -> tuple[int, ...] | None:
-    return optional(as_mapping(value), "durations", list_of(_duration), None, fold_case=True)
-
-
-def _duration(value: Json) -> int:
-    return parse_duration(as_str(value))
+    return optional(as_mapping(value), "durations", list_of(as_duration), None, fold_case=True)
 
 
 def _extensions(value: Json) -> immutabledict[str, object]:

@@ -14,10 +14,12 @@ from typing import Final, TypeAlias, TypeVar
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, Problem
+from koordcore.model.durations import parse_duration
 
 __all__ = [
     "Json",
     "as_bool",
+    "as_duration",
     "as_int",
     "as_labels",
     "as_list",
@@ -64,6 +66,11 @@ def as_str(value: Json) -> str:
     if not isinstance(value, str):
         raise _expected("string", value)
     return value
+
+
+def as_duration(value: Json) -> int:
+    """Take a length of time as Go writes it (``1h30m``), in nanoseconds."""
+    return parse_duration(as_str(value))
 
 
 def as_int(value: Json) -> int:

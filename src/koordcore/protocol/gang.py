@@ -30,6 +30,7 @@ from koordcore.model.gangs import (
 from koordcore.protocol.fields import (
     Json,
     as_bool,
+    as_duration,
     as_int,
     as_list,
     as_mapping,
@@ -481,16 +482,12 @@ def parse_coscheduling_args(raw: Json) -> CoschedulingArgs:
     body = as_mapping(raw)
     default = CoschedulingArgs()
     return CoschedulingArgs(
-        default_timeout=optional(body, "defaultTimeout", _duration, default.default_timeout),
+        default_timeout=optional(body, "defaultTimeout", as_duration, default.default_timeout),
         default_match_policy=optional(body, "defaultMatchPolicy", as_str, default.default_match_policy),
         controller_workers=optional(body, "controllerWorkers", as_int, default.controller_workers),
         enable_preemption=optional(body, "enablePreemption", as_bool, False),
         aware_network_topology=optional(body, "awareNetworkTopology", as_bool, False),
     )
-
-
-def _duration(value: Json) -> int:
-    return parse_duration(as_str(value))
 
 
 def binding_annotations(group: tuple[str, ...], members: int) -> dict[str, str]:

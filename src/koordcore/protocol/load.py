@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordcore.errors import ManifestError
-from koordcore.model.durations import parse_duration
 from koordcore.model.load import NO_PERCENTS, AggregatedArgs, LoadAwareArgs, LoadThresholds, Percents
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
@@ -14,6 +13,7 @@ from koordcore.model.resources import Resources, make_resources, parse_resources
 from koordcore.protocol.fields import (
     Json,
     as_bool,
+    as_duration,
     as_int,
     as_mapping,
     as_str,
@@ -57,18 +57,14 @@ def _percents(value: Json) -> Percents:
     return Percents({name: 0 if one is None else optional(raw, name, as_int, 0) for name, one in raw.items()})
 
 
-def _duration(value: Json) -> int:
-    return parse_duration(as_str(value))
-
-
 def _aggregated(value: Json, *, fold_case: bool) -> AggregatedArgs:
     raw = as_mapping(value)
     return AggregatedArgs(
         usage_thresholds=optional(raw, "usageThresholds", _percents, NO_PERCENTS, fold_case=fold_case),
         usage_type=optional(raw, "usageAggregationType", as_str, "", fold_case=fold_case),
-        usage_duration=optional(raw, "usageAggregatedDuration", _duration, 0, fold_case=fold_case),
+        usage_duration=optional(raw, "usageAggregatedDuration", as_duration, 0, fold_case=fold_case),
         score_type=optional(raw, "scoreAggregationType", as_str, "", fold_case=fold_case),
-        score_duration=optional(raw, "scoreAggregatedDuration", _duration, 0, fold_case=fold_case),
+        score_duration=optional(raw, "scoreAggregatedDuration", as_duration, 0, fold_case=fold_case),
     )
 
 

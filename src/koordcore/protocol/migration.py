@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from koordcore.errors import ManifestError
-from koordcore.model.durations import format_duration, parse_duration
+from koordcore.model.durations import format_duration
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
 from koordcore.model.pods import PodKey
 from koordcore.protocol.fields import (
     Json,
     as_bool,
+    as_duration,
     as_mapping,
     as_str,
     as_str_mapping,
@@ -88,10 +89,6 @@ def _moment(value: Json) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)
 
 
-def _duration(value: Json) -> int:
-    return parse_duration(as_str(value))
-
-
 def parse_job(raw: Mapping[str, Json]) -> PodMigrationJob:
     """Read a PodMigrationJob object.
 
@@ -117,7 +114,7 @@ def parse_job(raw: Mapping[str, Json]) -> PodMigrationJob:
         pod=pod,
         pod_uid=uid,
         mode=optional(spec, "mode", _mode, None),
-        ttl=None if field(spec, "ttl") is None else optional(spec, "ttl", _duration, 0),
+        ttl=None if field(spec, "ttl") is None else optional(spec, "ttl", as_duration, 0),
         paused=optional(spec, "paused", as_bool, False),
         phase=optional(status, "phase", _phase, JobPhase.NONE),
         status=optional(status, "status", as_str, ""),

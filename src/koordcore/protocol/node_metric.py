@@ -9,7 +9,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
-from koordcore.model.durations import SECOND, parse_duration
+from koordcore.model.durations import SECOND
 from koordcore.model.metrics import (
     NOTHING_MEASURED,
     AggregatedUsage,
@@ -19,7 +19,17 @@ from koordcore.model.metrics import (
     PodMetric,
     parse_measured,
 )
-from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, collect, list_of, optional
+from koordcore.protocol.fields import (
+    Json,
+    as_duration,
+    as_int,
+    as_list,
+    as_mapping,
+    as_str,
+    collect,
+    list_of,
+    optional,
+)
 from koordcore.protocol.times import parse_timestamp
 
 __all__ = ["parse_node_metric"]
@@ -47,15 +57,11 @@ def _usage(value: Json) -> Measured:
     )
 
 
-def _duration(value: Json) -> int:
-    return parse_duration(as_str(value))
-
-
 def _aggregated(value: Json) -> AggregatedUsage:
     raw = _EMPTY if value is None else as_mapping(value)
     statistics = optional(raw, "usage", as_mapping, _EMPTY)
     return AggregatedUsage(
-        optional(raw, "duration", _duration, 0),
+        optional(raw, "duration", as_duration, 0),
         immutabledict((name, _at(f"usage.{name}", _usage, one)) for name, one in sorted(statistics.items())),
     )
 

@@ -8,11 +8,10 @@ from typing import Any, Final
 import attrs
 
 from koordcore.errors import ManifestError, Problem
-from koordcore.model.durations import parse_duration
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.model.resources import Resources
 from koordcore.protocol.exact import amounts_of, parse_exact_list
-from koordcore.protocol.fields import Json, as_bool, as_str, optional
+from koordcore.protocol.fields import Json, as_bool, as_duration, optional
 
 __all__ = ["parse_quota_args"]
 
@@ -80,7 +79,7 @@ def _limit(raw: Json) -> Resources:
 
 
 def _delay(raw: Json) -> int:
-    delay = parse_duration(as_str(raw))
+    delay = as_duration(raw)
     if delay < 0:
         raise ManifestError.at("", "must not be negative")
     return delay

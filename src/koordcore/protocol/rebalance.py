@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
-from koordcore.model.durations import format_duration, parse_duration
+from koordcore.model.durations import format_duration
 from koordcore.model.migration import JobMode
 from koordcore.model.rebalance import (
     DEFAULT_POOL,
@@ -30,6 +30,7 @@ from koordcore.protocol.colocation import parse_selector
 from koordcore.protocol.fields import (
     Json,
     as_bool,
+    as_duration,
     as_int,
     as_mapping,
     as_str,
@@ -61,7 +62,7 @@ def _float(value: Json) -> float | int:
 
 
 def _duration(value: Json) -> str:
-    return format_duration(parse_duration(as_str(value)))
+    return format_duration(as_duration(value))
 
 
 def _share(value: Json) -> int | str:
@@ -200,10 +201,6 @@ def _pod_selector_of(value: Json) -> PodSelector:
     return PodSelector(optional(raw, "name", as_str, ""), optional(raw, "selector", parse_selector, None))
 
 
-def _nanoseconds(value: Json) -> int:
-    return parse_duration(as_str(value))
-
-
 def _table_of(value: Json) -> immutabledict[str, Any]:
     return immutabledict(sorted(as_mapping(value).items()))
 
@@ -211,7 +208,7 @@ def _table_of(value: Json) -> immutabledict[str, Any]:
 def _condition_of(value: Json) -> AnomalyCondition:
     raw = as_mapping(value)
     return AnomalyCondition(
-        timeout=optional(raw, "timeout", _nanoseconds, 0),
+        timeout=optional(raw, "timeout", as_duration, 0),
         consecutive_abnormalities=optional(raw, "consecutiveAbnormalities", as_int, 0),
         consecutive_normalities=optional(raw, "consecutiveNormalities", as_int, 0),
     )
@@ -250,7 +247,7 @@ def low_node_load_args(raw: Mapping[str, Json]) -> LowNodeLoadArgs:
         node_fit=done["nodeFit"],
         namespaces=optional(done, "evictableNamespaces", _namespaces_of, None),
         pod_selectors=optional(done, "podSelectors", list_of(_pod_selector_of), ()),
-        detector_cache_timeout=_nanoseconds(done["detectorCacheTimeout"]),
+        detector_cache_timeout=as_duration(done["detectorCacheTimeout"]),
         pools=collect(_pool_of, pools),
     )
 
@@ -362,7 +359,7 @@ def parse_evictor_args(raw: Mapping[str, Json]) -> EvictorArgs:
 def _limiter_of(value: Json) -> ObjectLimiter:
     raw = as_mapping(value)
     return ObjectLimiter(
-        duration=optional(raw, "duration", _nanoseconds, 0),
+        duration=optional(raw, "duration", as_duration, 0),
         max_migrating=optional(raw, "maxMigrating", _share, None),
         burst=optional(raw, "burst", as_int, 0) or 1,
     )
@@ -397,7 +394,7 @@ def migration_controller_args(raw: Mapping[str, Json]) -> MigrationControllerArg
         skip_check_expected_replicas=done.get("skipCheckExpectedReplicas", False),
         limiters=optional(done, "objectLimiters", _limiters_of, immutabledict()),
         default_job_mode=JobMode(mode),
-        default_job_ttl=_nanoseconds(done["defaultJobTTL"]),
+        default_job_ttl=as_duration(done["defaultJobTTL"]),
         scheduler_names=tuple(done["schedulerNames"]),
     )
 

@@ -70,6 +70,20 @@ def as_json(outcome: ClaimOutcome) -> Any:
             return {"error": {"kind": outcome.kind.value, "text": outcome.text, "onNode": outcome.on_node}}
 
 
+def from_json(case: Case, written: Mapping[str, Any]) -> ClaimOutcome:
+    """An outcome as it was written."""
+    if set(written) == {"error"}:
+        error = written["error"]
+        return ClaimError(ClaimErrorKind(error["kind"]), error["text"], error["onNode"])
+    if set(written) != {"allocated"}:
+        raise ValueError(f"no outcome: {sorted(written)}")
+    if written["allocated"] is None:
+        return ClaimsRefused()
+    claims = zip(case.input["claims"], written["allocated"], strict=True)
+    read = [claim_of({**raw, "status": {"allocation": one}}).allocation for raw, one in claims]
+    return ClaimsAllocated(tuple(one for one in read if one is not None))
+
+
 def places(claims: Sequence[ResourceClaim], allocations: Sequence[ClaimAllocation]) -> list[int]:
     """By prioritized request, in order: the place of the alternative taken."""
     found = []
@@ -118,12 +132,21 @@ def judge_error(case: Case, error: ClaimError) -> str:
     return f"expected {list(expected)}, got {error.kind}: {error.text}"
 
 
-def judge_exact(case: Case, outcome: ClaimOutcome) -> str:
-    """Say what is wrong with the exact answer; empty for nothing."""
+def illegal(case: Case, outcome: ClaimOutcome) -> str:
+    """Say what is illegal about an allocation; empty for nothing, and for an answer without one."""
+    if not isinstance(outcome, ClaimsAllocated):
+        return ""
     world, node = world_of(case)
-    expected = case.raw["expect"]
     checker = world.checker()
     held_of(case.input, world.features, checker)
+    claims = [claim_of(raw) for raw in case.input["claims"]]
+    wrong = checker.check(world.nodes[node].checked, list(zip(claims, outcome.allocations, strict=True)))
+    return f"not legal: {'; '.join(wrong)}" if wrong else ""
+
+
+def judge_exact(case: Case, outcome: ClaimOutcome) -> str:
+    """Say what is wrong with the exact answer; empty for nothing."""
+    expected = case.raw["expect"]
     claims = [claim_of(raw) for raw in case.input["claims"]]
     match outcome:
         case ClaimError():
@@ -133,11 +156,8 @@ def judge_exact(case: Case, outcome: ClaimOutcome) -> str:
             fits = expected.get("feasible") or expected.get("allocated") is not None
             return "refused although something fits" if fits or kind not in (None, "all-constraint") else ""
         case ClaimsAllocated():
-            wrong = checker.check(
-                world.nodes[node].checked, list(zip(claims, outcome.allocations, strict=True))
-            )
-            if wrong:
-                return "not legal: " + "; ".join(wrong)
+            if wrong := illegal(case, outcome):
+                return wrong
             error = (expected.get("error") or {}).get("kind")
             if error is not None and not (case.raw.get("mixed") or error == "all-constraint"):
                 return f"expected {error}, got an allocation"
@@ -169,8 +189,13 @@ def judge_first_fit(case: Case, answer: Any) -> str:
 
 def judge(case: Case, answer: Any) -> tuple[Verdict, str]:
     """Both modes must be right; the exact one may be better."""
-    exact, outcome = answer["exact"], answer["outcome"]
-    wrong = [f"first-fit: {text}" for text in (judge_first_fit(case, answer["first-fit"]),) if text]
+    exact = answer["exact"]
+    outcome = from_json(case, exact)
+    first = answer.get("first-fit")
+    wrong = []
+    if first is not None:
+        told = judge_first_fit(case, first) or illegal(case, from_json(case, first))
+        wrong += [f"first-fit: {told}"] if told else []
     wrong += [f"exact: {text}" for text in (judge_exact(case, outcome),) if text]
     if wrong:
         return Verdict.WRONG, "\n".join(wrong)
@@ -188,8 +213,6 @@ def allocate(case: Case) -> Any:
     modes = (AllocationMode.EXACT,) if missed else (AllocationMode.EXACT, AllocationMode.FIRST_FIT)
     outcomes = {mode: allocate_claims(room, claims, world.classes, mode=mode) for mode in modes}
     exact = outcomes[AllocationMode.EXACT]
-    return {
-        "exact": as_json(exact),
-        "first-fit": as_json(outcomes.get(AllocationMode.FIRST_FIT, exact)),
-        "outcome": exact,
-    }
+    return {"exact": as_json(exact)} | (
+        {} if missed else {"first-fit": as_json(outcomes[AllocationMode.FIRST_FIT])}
+    )
