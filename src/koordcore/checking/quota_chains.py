@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from koordcore.checking.quotas import parents_of, quota_of
+from koordcore.checking.quotas import charged, parents_of, quota_of
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.resources import total
@@ -70,4 +70,4 @@ class QuotaChains:
             return promised <= above and self.kept(parent, resource, snapshot, held)
         there = sum(state.node.allocatable.get(resource, 0) for state in snapshot.nodes)
         outside = [pod for quota, pods in held.items() if quota not in self.quotas for pod in pods]
-        return promised <= there - total(pod.requests for pod in outside).get(resource, 0)
+        return promised <= there - total(charged(pod) for pod in outside).get(resource, 0)

@@ -15,11 +15,11 @@ from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
-from koordcore.model.resources import Resources, total
+from koordcore.model.resources import Resources, make_resources, total
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_quotas", "parents_of", "quota_of"]
+__all__ = ["charged", "check_quotas", "parents_of", "quota_of"]
 
 QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
 PREEMPTIBLE_LABEL = "quota.scheduling.koordinator.sh/preemptible"
@@ -65,6 +65,15 @@ def quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, 
     return spaces.get(pod.namespace, DEFAULT_QUOTA)
 
 
+def charged(pod: Pod) -> Resources:
+    """Give what a pod counts with: an amount of ``koordinator.sh/gpu`` is core, memory and cards as well."""
+    percent = pod.requests.get("koordinator.sh/gpu", 0)
+    if not percent:
+        return pod.requests
+    names = {"gpu-core": percent, "gpu-memory-ratio": percent, "gpu.shared": max(1, percent // 100)}
+    return make_resources({**{f"koordinator.sh/{name}": one for name, one in names.items()}, **pod.requests})
+
+
 def parents_of(name: str, quotas: Mapping[str, ElasticQuota]) -> Iterator[str]:
     """Name what is above a quota, the nearest first."""
     seen = {name}
@@ -78,8 +87,8 @@ def parents_of(name: str, quotas: Mapping[str, ElasticQuota]) -> Iterator[str]:
 def _check_limit(
     name: str, what: str, pods: Collection[Pod], limit: Resources, new: Collection[PodKey]
 ) -> Iterator[Violation]:
-    used = total(pod.requests for pod in pods)
-    added = total(pod.requests for pod in pods if pod.key in new)
+    used = total(charged(pod) for pod in pods)
+    added = total(charged(pod) for pod in pods if pod.key in new)
     for resource, bound in sorted(limit.items()):
         # What was exceeded before is not held against who adds nothing to it.
         if used.get(resource, 0) > bound and added.get(resource, 0):
