@@ -141,3 +141,11 @@ def test_the_model_counts_wherever_it_stands(place: str) -> None:
     _, result = run(machine, pod("two", {KOORD + "gpu": "200"}))
     assert given(result, "two") == {"gpu": [0, 1]}
     assert "Unsupported number" in refusal(run(machine, pod("three", {KOORD + "gpu": "300"}))[1], "three")
+
+
+def test_pods_that_only_the_webhook_would_have_helped_are_told_what_to_ask_for() -> None:
+    vendor = {"node.koordinator.sh/gpu-vendor": "metax"}
+    loaded, result = run(node("n", card(0), of_device=vendor), pod("p", WHOLE))
+    assert "Insufficient koordinator.sh/gpu" in refusal(result, "p")
+    (said,) = [one for one in loaded.warnings if one.object_name == "Pod default/p"]
+    assert said.message.startswith("no node offers it; ask for koordinator.sh/gpu-core")

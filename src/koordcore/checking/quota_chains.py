@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from koordcore.checking.quota_sums import NOBODY, Elsewhere, parents_of, quota_of, spaces_of
+from koordcore.checking.quota_sums import NOBODY, Elsewhere, charged, parents_of, quota_of, spaces_of
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
@@ -58,7 +58,7 @@ class QuotaChains:
             found[name].update(self.elsewhere.held(name, whole=whole))
         for pod in pods:
             for name in self.chain(pod):
-                found[name].update(pod.requests)
+                found[name].update(charged(pod))
         return found
 
     def kept(self, name: str, resource: str, held: Mapping[str, Mapping[str, int]]) -> bool:

@@ -9,8 +9,9 @@ from typing import Final
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota
+from koordcore.model.resources import Resources, make_resources
 
-__all__ = ["NOBODY", "Elsewhere", "QuotaSums", "parents_of", "quota_of", "spaces_of"]
+__all__ = ["NOBODY", "Elsewhere", "QuotaSums", "charged", "parents_of", "quota_of", "spaces_of"]
 
 QUOTA_LABEL: Final = "quota.scheduling.koordinator.sh/name"
 PREEMPTIBLE_LABEL: Final = "quota.scheduling.koordinator.sh/preemptible"
@@ -19,6 +20,15 @@ PREEMPTIBLE_LABEL: Final = "quota.scheduling.koordinator.sh/preemptible"
 def spaces_of(quotas: Mapping[str, ElasticQuota]) -> dict[str, str]:
     """Give the quota of each namespace that one lists; of several the last by name."""
     return {space: name for name, quota in sorted(quotas.items()) for space in quota.namespaces}
+
+
+def charged(pod: Pod) -> Resources:
+    """Give what a pod counts with: an amount of ``koordinator.sh/gpu`` is core, memory and cards as well."""
+    percent = pod.requests.get("koordinator.sh/gpu", 0)
+    if not percent:
+        return pod.requests
+    names = {"gpu-core": percent, "gpu-memory-ratio": percent, "gpu.shared": max(1, percent // 100)}
+    return make_resources({**{f"koordinator.sh/{name}": one for name, one in names.items()}, **pod.requests})
 
 
 def quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, str]) -> str:
@@ -77,7 +87,7 @@ class QuotaSums:
         sums = [self.own[chain[0]], *(self.whole[name] for name in chain)]
         if PREEMPTIBLE_LABEL in pod.labels and pod.labels[PREEMPTIBLE_LABEL] == "false":
             sums.append(self.guarded[chain[0]])
-        for name, amount in pod.requests.items():
+        for name, amount in charged(pod).items():
             for each in sums:
                 each[name] += sign * amount
 

@@ -15,6 +15,7 @@ from koordcore.checking.quota_sums import (
     NOBODY,
     PREEMPTIBLE_LABEL,
     Elsewhere,
+    charged,
     parents_of,
     quota_of,
     spaces_of,
@@ -72,9 +73,9 @@ def _check_limit(
     limit: Resources,
     new: Collection[PodKey],
 ) -> Iterator[Violation]:
-    used = Counter(total(pod.requests for pod in pods))
+    used = Counter(total(charged(pod) for pod in pods))
     used.update(others)
-    added = total(pod.requests for pod in pods if pod.key in new)
+    added = total(charged(pod) for pod in pods if pod.key in new)
     for resource, bound in sorted(limit.items()):
         # What was exceeded before is not held against who adds nothing to it.
         if used[resource] > bound and added.get(resource, 0):

@@ -15,7 +15,16 @@ from immutabledict import immutabledict
 
 from koordcore.errors import Problem
 from koordcore.manifests.cross_checks import Key, Remark
-from koordcore.model.devices import ALL_GPU_RESOURCES, FPGA, GPU_SHARED, RDMA, DeviceObject
+from koordcore.model.devices import (
+    ALL_GPU_RESOURCES,
+    FPGA,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    RDMA,
+    DeviceObject,
+)
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
@@ -37,7 +46,7 @@ class Synced:
     remarks: list[Remark]
 
 
-def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: Iterable[Pod]) -> Synced:
+def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: Sequence[Pod]) -> Synced:
     """Complete amounts and labels that nodes lack and their Device objects give, and policies of partitions.
 
     What a node says of its own accord stays as it is. All nodes that lack the same are said once. Clusters
@@ -63,7 +72,8 @@ def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: 
             policies[node.name] = attrs.evolve(device, labels=labelled)
     kept = [policies.get(one.name, one) if isinstance(one, DeviceObject) else one for one in records]
     remarks = [_lacking(sorted(those), names) for names, those in lacking.items()]
-    return Synced(done, kept, [*remarks, *map(_policy_taken, sorted(policies))])
+    remarks += map(_policy_taken, sorted(policies))
+    return Synced(done, kept, [*remarks, *_unsplit(done, pods)])
 
 
 def _lacked(node: Node, device: DeviceObject) -> tuple[Mapping[str, int], Mapping[str, str]]:
@@ -90,6 +100,17 @@ def _lacking(nodes: Sequence[str], names: Sequence[str]) -> Remark:
     others = "" if len(nodes) == 1 else f" (here and on {len(nodes) - 1} more nodes)"
     told = f"lacks {', '.join(sorted(names))}; taken from its Device, as the manager does{others}"
     return ("", "Node", "", nodes[0]), Problem("status.allocatable", told)
+
+
+def _unsplit(nodes: Sequence[Node], pods: Iterable[Pod]) -> Iterator[Remark]:
+    """Find what the webhook would have split: only NVIDIA's nodes offer ``koordinator.sh/gpu`` itself."""
+    offered = {name for node in nodes for name in node.allocatable}
+    if GPU in offered or GPU_CORE not in offered:
+        return
+    for pod in pods:
+        if pod.node_name is None and pod.requests.get(GPU):
+            told = f"no node offers it; ask for {GPU_CORE} and {GPU_MEMORY_RATIO}, as the webhook does"
+            yield ("", "Pod", pod.namespace, pod.name), Problem(f"spec.containers[*].resources[{GPU}]", told)
 
 
 def _policy_taken(name: str) -> Remark:

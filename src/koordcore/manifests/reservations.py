@@ -7,6 +7,7 @@ from typing import Final
 
 from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading, as_resources, as_time, choice, read_metadata, section
+from koordcore.manifests.aliases import canonical_names
 from koordcore.manifests.pods import read_pod
 from koordcore.model.durations import HOUR
 from koordcore.model.pods import Pod
@@ -21,6 +22,7 @@ from koordcore.model.reservations import (
     ReservationPhase,
     ReservationStatus,
 )
+from koordcore.model.resources import Resources
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -167,12 +169,17 @@ def _condition(value: Json) -> ReservationCondition:
     )
 
 
+def _amounts(value: Json) -> Resources:
+    """Read amounts by names of today; the pods of the template are read so, too."""
+    return as_resources(canonical_names(as_mapping(value))[0])
+
+
 def _status(reading: Reading, raw: Mapping[str, Json]) -> ReservationStatus:
     return ReservationStatus(
         phase=reading.take(raw, "phase", "status", _phase, ReservationPhase.UNSET),
         node_name=reading.take(raw, "nodeName", "status", as_str, ""),
-        allocatable=reading.take(raw, "allocatable", "status", as_resources, None),
-        allocated=reading.take(raw, "allocated", "status", as_resources, None),
+        allocatable=reading.take(raw, "allocatable", "status", _amounts, None),
+        allocated=reading.take(raw, "allocated", "status", _amounts, None),
         current_owners=reading.take(raw, "currentOwners", "status", list_of(as_object_reference), ()),
         conditions=reading.take(raw, "conditions", "status", list_of(_condition), ()),
     )

@@ -34,7 +34,13 @@ from koordcore.model.devices import (
     VirtualFunction,
 )
 from koordcore.model.quantity import parse_quantity
-from koordcore.model.resources import NO_RESOURCES, Resources, format_resources, parse_resources
+from koordcore.model.resources import (
+    NO_RESOURCES,
+    Resources,
+    format_resources,
+    make_resources,
+    parse_resources,
+)
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.fields import field, load_json
 from koordcore.protocol.go_json import syntax_error, type_error
@@ -59,6 +65,7 @@ __all__ = [
     "parse_partition_spec",
     "parse_selector",
     "replace_deprecated",
+    "split_gpu",
 ]
 
 DEVICE_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
@@ -103,6 +110,27 @@ def replace_deprecated(amounts: Mapping[str, T]) -> dict[str, T]:
         elif new not in amounts:
             renamed[new] = amount
     return renamed
+
+
+def split_gpu(amounts: Resources) -> Resources:
+    """Add to ``koordinator.sh/gpu`` what the webhook makes of it: core, memory ratio and number of cards.
+
+    What counts a pod as the API server keeps it counts these. Amounts that are written stay.
+
+    Examples
+    --------
+    >>> parts = split_gpu(make_resources({GPU: 200}))
+    >>> {name.partition("/")[2]: amount for name, amount in parts.items()}
+    {'gpu': 200, 'gpu-core': 200, 'gpu-memory-ratio': 200, 'gpu.shared': 2}
+    """
+    return _split(amounts) if amounts.get(GPU) else amounts
+
+
+@lru_cache(maxsize=4096)
+def _split(amounts: Resources) -> Resources:
+    percent = amounts[GPU]
+    parts = {GPU_CORE: percent, GPU_MEMORY_RATIO: percent, GPU_SHARED: max(1, percent // 100)}
+    return make_resources({**parts, **amounts})
 
 
 def load_go_json(text: str, *, prefix: str = "") -> Any:

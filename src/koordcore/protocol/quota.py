@@ -13,7 +13,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaProfile, Spelling
 from koordcore.model.resources import CPU, DEPRECATED_BATCH_NAMES, MEMORY, Resources
 from koordcore.model.selectors import NOTHING, LabelSelector
-from koordcore.protocol.device import DEPRECATED_NAMES
+from koordcore.protocol.device import DEPRECATED_NAMES, split_gpu
 from koordcore.protocol.exact import (
     ExactList,
     ExactQuantity,
@@ -314,7 +314,7 @@ def quota_pod_of(pod: Pod) -> QuotaPod:
     return QuotaPod(
         key=pod.key,
         quota=quota_label(pod.labels),
-        request=pod.requests,
+        request=split_gpu(pod.requests),
         preemptible=is_preemptible(pod.labels),
         priority=pod.priority,
         start=None if pod.started is None else moment_of(pod.started),
