@@ -20,7 +20,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.arguments import check_arguments
-from koordcore.scheduling.cycle import SchedulingCycle, open_cycle, reserves
+from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
 from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.snapshot import ClusterSnapshot
 
@@ -214,7 +214,7 @@ def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
         verdicts = [
             _verdict(scheduling_class, names[row], row, int(totals[row]), table) for row in range(len(totals))
         ]
-        reserving = reserves(cycle.policy)
+        reserving = any(one.plugin("Reservation") is not None for one in cycle.policy.profiles)
         helps = () if feasible.any() else _what_helps(workspace, scheduling_class, reserving=reserving)
     verdicts.sort(key=lambda one: (-one.total, _lacking(one.shortfalls), one.node))
     return Explanation(pod=pod.key, verdicts=tuple(verdicts), help=helps)

@@ -7,9 +7,10 @@ for all nodes at once or for the few that changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -17,12 +18,18 @@ from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Others, Rating, Source
+from koordcore.framework.queue_plan import QueuePlan
 from koordcore.framework.workspace import Workspace
+from koordcore.model.certificates import Limits
 from koordcore.model.claims import HeldClaim
-from koordcore.model.decisions import Shortfall
+from koordcore.model.decisions import PodDecision, Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import PluginSetting
+from koordcore.snapshot import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from koordcore.framework.scheduling_class import SchedulingClass
 
 __all__ = [
     "ALL_ROWS",
@@ -36,7 +43,7 @@ __all__ = [
     "default_normalise",
 ]
 
-_SELDOM: Final = ("refuse", "allocate", "sources")
+_SELDOM: Final = ("fits", "refuse", "allocate", "sources")
 
 
 class Scope(StrEnum):
@@ -102,7 +109,7 @@ class Evaluator:
     ``scores`` then gives a new array each time; the class adds to it in place.
     """
     answers: ClassVar[frozenset[str]] = frozenset()
-    """Which of the questions that most evaluators leave to the defaults it answers itself."""
+    """Which of the questions that many evaluators leave to the defaults it answers itself."""
     rates_loans: ClassVar[bool] = False
     """Its ``scores`` tell which of several loans of a node is the better one."""
 
@@ -123,6 +130,11 @@ class Evaluator:
 
     def fits(self, view: NodeView) -> BoolVector | None:
         """Tell which of the nodes can take the pod; ``None`` stands for all of them."""
+        return None
+
+    @property
+    def amounts(self) -> IntVector | None:
+        """What one of the pods counts against a node, ``(R,)``; ``None`` where it looks at no amounts."""
         return None
 
     def fits_everywhere(self) -> bool:
@@ -217,6 +229,8 @@ class Plugin:
     ----------
     scored
         Whether the policy asks for its scores.
+    plan
+        What pods were matched with before the call began; see :meth:`match`.
     served
         Extended resources that devices of claims serve: no node has to have them.
     joint
@@ -228,6 +242,8 @@ class Plugin:
     """What a policy and messages call it; that of the class, where it says nothing."""
     amounts: ClassVar[bool] = False
     """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
+    serves_claims: ClassVar[bool] = False
+    """It looks at resource claims of pods; without such a filter pods that name some are refused."""
     joint: JointPlugin | None = None
     arguments: ClassVar[type | None] = None
     """Class of its arguments; ``None`` for a plugin that takes none."""
@@ -244,6 +260,43 @@ class Plugin:
         self.args = args
         self.scored = True
         self.served: frozenset[str] = frozenset()
+        self.plan: Mapping[PodKey, int] = EMPTY
+
+    @classmethod
+    def waiting(cls, snapshot: ClusterSnapshot) -> Iterable[Pod]:
+        """Give pods that wait beside those of the cluster: they stand for what this plugin places."""
+        return ()
+
+    @classmethod
+    def opened(cls, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        """Give the cluster as all plugins are to see it, such as with what is held for some pods.
+
+        The nodes are the same; the very snapshot where there is nothing to add.
+        """
+        return snapshot
+
+    @classmethod
+    def closed(
+        cls,
+        start: ClusterSnapshot,
+        end: ClusterSnapshot,
+        decisions: Sequence[PodDecision],
+        now: datetime | None,
+    ) -> ClusterSnapshot:
+        """Take back what :meth:`opened` added, and write what was decided on records of this plugin.
+
+        Parameters
+        ----------
+        start
+            The cluster as the caller knows it.
+        end
+            The cluster after the decisions, as the plugins of the policy before this one left it.
+        decisions
+            One for each pod.
+        now
+            The clock of the call.
+        """
+        return end
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         """Read what the pod wants of this plugin: a hashable value that tells pod classes apart.
@@ -286,6 +339,34 @@ class Plugin:
         told by :meth:`placed` and :meth:`removed`, and stand in the workspace's columns, values and journal;
         the clock and the pods that wait are those of the new call.
         """
+        return True
+
+    @property
+    def matches(self) -> bool:
+        """It matches the pods of a call with what it holds, all together, before the first has its turn."""
+        return False
+
+    def match(
+        self,
+        pods: Sequence[Pod],
+        class_of: Callable[[Pod], SchedulingClass | Refusal],
+        limits: Limits,
+    ) -> QueuePlan:
+        """Choose what single pods are meant for; ``plan`` tells the plugin of the next attempt.
+
+        Parameters
+        ----------
+        pods
+            The queue.
+        class_of
+            Gives a pod's class, or why no node needs to be asked.
+        limits
+            Budget and seed of the solver.
+        """
+        return QueuePlan()
+
+    def may_preempt(self, pod: Pod) -> bool:
+        """Tell whether others may be evicted for a pod."""
         return True
 
     def promised(self, pod: Pod, row: int) -> None:

@@ -16,7 +16,7 @@ from koordcore.framework.extended_resources import served_by_classes
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Scope
-from koordcore.framework.registry import PLUGINS, plugin_of
+from koordcore.framework.registry import PLUGINS, kinds_of
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
@@ -56,10 +56,7 @@ _Made: TypeAlias = dict[Hashable, Plugin]
 
 def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[Plugin, PluginSetting]]:
     """Make the plugins of a profile in its order; one behind several names comes before the first of them."""
-    try:
-        kinds = {setting.name: plugin_of(setting) for setting in policy.plugins}
-    except ModelError as error:
-        raise ModelError(f"policy {policy.name}: {error}") from error
+    kinds = kinds_of(policy)
     joint: dict[type[Plugin], JointPlugin] = {}
     for setting in policy.plugins:
         kind = kinds[setting.name]
@@ -146,7 +143,7 @@ class PluginSet:
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
         self._asking = [one for one in self.plugins if one.joint is None]
-        self._claims = policy.filters("DynamicResources")
+        self._claims = any(one.serves_claims and setting.filters for one, setting in made)
         if self._claims:
             served = frozenset(served_by_classes(workspace.snapshot))
             for one in self.plugins:

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.framework.nominated import assume_nominated, forget_nominated
 from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
@@ -34,11 +34,8 @@ from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of
 from koordcore.preemption.setup import leaving_pods, make_problem
-from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod, label_priority
 from koordcore.scheduling.dry_runs import Claim, DryRuns, key_of, leaving_of
 from koordcore.scheduling.gang_groups import Job, JobTable, network_tree
-from koordcore.scheduling.plugins.reservation import ReservationPlugin
-from koordcore.scheduling.plugins.resources import FitEvaluator
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
 
@@ -72,14 +69,12 @@ class Preemptor:
         self._rules, self._limits = rules, limits
         self._table = table
         self._minimums = table.minimums()
-        known = (one for one, _ in plugins.everyone if isinstance(one, ReservationPlugin))
-        self._reserving = any(one.args.enable_preemption for one in known)
         self._claims: list[Claim] = []
         self.plans: list[PreemptionPlan] = []
 
     def for_pod(self, pod: Pod) -> list[Nominated] | None:
-        """Make room for a pod without a gang, or for a reservation that may preempt."""
-        if is_reserve_pod(pod) and not self._reservation_may(pod):
+        """Make room for a pod without a gang, where every plugin lets it."""
+        if not all(one.may_preempt(pod) for one, _ in self._plugins.everyone):
             return None
         if self._rules.members is Members.MINIMUM and self._table.beyond_minimum(pod.key):
             return None
@@ -87,14 +82,6 @@ class Preemptor:
         if found:
             self._table.placed(pod.key)
         return found
-
-    def _reservation_may(self, pod: Pod) -> bool:
-        """One without a priority of its own ranks above everything: then the policy has to say so."""
-        one = self._workspace.snapshot.find(Reservation, pod.annotations.get(RESERVATION_NAME, ""))
-        if one is None:
-            return False
-        stated = one.template_priority is not None or label_priority(one.labels) is not None
-        return stated or self._reserving
 
     def for_job(self, job: Job, decisions: Sequence[PodDecision]) -> list[Nominated]:
         """Make room for a gang group that has no place, or for what its members beyond the minimum lack.
@@ -332,12 +319,7 @@ class Preemptor:
     def _mask(self, pod: Pod) -> tuple[Hashable, BoolVector, IntVector]:
         scheduling_class = self._plugins.class_of(pod)
         assert isinstance(scheduling_class, SchedulingClass)
-        amounts = np.zeros(len(self._workspace.layout.resources), dtype=np.int64)
-        amounts[PODS_ROW] = 1
-        for part in scheduling_class.parts:
-            if isinstance(part.evaluator, FitEvaluator) and part.setting.filters:
-                amounts = part.evaluator.amounts
-        return id(scheduling_class), scheduling_class.mendable(), amounts
+        return id(scheduling_class), scheduling_class.mendable(), scheduling_class.amounts
 
     # -- standing plans --------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ if the reservations that the pod may use were gone; here it is decided whether o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import attrs
@@ -24,23 +25,40 @@ from koordcore.framework.plugin import (
     Scope,
     default_normalise,
 )
+from koordcore.framework.queue_plan import QueuePlan
+from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import Shortfall
-from koordcore.model.mappings import EMPTY
+from koordcore.model.certificates import Limits
+from koordcore.model.decisions import PodDecision, Shortfall
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.reservations import DEFAULT_RESERVATION_ARGS, AllocatePolicy, ReservationArgs
+from koordcore.model.reservations import (
+    DEFAULT_RESERVATION_ARGS,
+    AllocatePolicy,
+    Reservation,
+    ReservationArgs,
+    ReservationMatching,
+)
 from koordcore.model.resources import PODS, counted
 from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
+    RESERVATION_NAME,
     RESERVATION_NODE,
     ReservationWish,
     format_allocated_reservation,
     is_reserve_pod,
+    label_priority,
     reservation_wish,
     resized_allocatable,
 )
-from koordcore.reservations.cache import Lending, ReservationLedger, ReservationLoans
+from koordcore.reservations.cache import (
+    Lending,
+    ReservationLedger,
+    ReservationLoans,
+    pending_reserve_pods,
+    with_holders,
+    without_holders,
+)
 from koordcore.reservations.filter import (
     NO_RESERVATION,
     POLICY_CONFLICT,
@@ -54,6 +72,7 @@ from koordcore.reservations.preallocation import (
     requires_pods,
 )
 from koordcore.scheduling.plugins.holder import HolderEvaluator, WaitingReservation, agreeing
+from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["ReservationEvaluator", "ReservationPlugin"]
 
@@ -390,10 +409,41 @@ class ReservationPlugin(Plugin):
         super().__init__(workspace, args)
         self.args: ReservationArgs = args or DEFAULT_RESERVATION_ARGS
         self.ledger: ReservationLedger = workspace.once(ReservationLedger)
-        self.plan: Mapping[PodKey, int] = EMPTY
-        """Numbers of the reservations that are meant for pods."""
         # Running pods over which a reservation is being placed.
         self._taken_in: dict[PodKey, list[Pod]] = {}
+
+    @classmethod
+    def waiting(cls, snapshot: ClusterSnapshot) -> Iterable[Pod]:
+        return pending_reserve_pods(snapshot)
+
+    @classmethod
+    def opened(cls, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        return snapshot.once(with_holders)
+
+    @classmethod
+    def closed(
+        cls,
+        start: ClusterSnapshot,
+        end: ClusterSnapshot,
+        decisions: Sequence[PodDecision],
+        now: datetime | None,
+    ) -> ClusterSnapshot:
+        return without_holders(start, end, decisions, now)
+
+    @property
+    def matches(self) -> bool:
+        return self.args.matching is ReservationMatching.JOINT
+
+    def match(
+        self,
+        pods: Sequence[Pod],
+        class_of: Callable[[Pod], SchedulingClass | Refusal],
+        limits: Limits,
+    ) -> QueuePlan:
+        # Only who asks for it pays for the solver's adapter.
+        from koordcore.scheduling.plugins.reservation_matching import plan_reservations
+
+        return plan_reservations(self.ledger, pods, class_of, limits)
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if is_reserve_pod(pod):
@@ -446,6 +496,16 @@ class ReservationPlugin(Plugin):
             for row, node in enumerate(nodes)
             for pod in self.workspace.pods_on(row).values()
         )
+
+    def may_preempt(self, pod: Pod) -> bool:
+        if not is_reserve_pod(pod):
+            return True
+        one = self.workspace.snapshot.find(Reservation, pod.annotations.get(RESERVATION_NAME, ""))
+        if one is None:
+            return False
+        # One without a priority of its own ranks above everything: then the policy has to say so.
+        stated = one.template_priority is not None or label_priority(one.labels) is not None
+        return stated or self.args.enable_preemption
 
     def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
         return not self.ledger.states and not any(is_operating_pod(pod) for pod, _, _ in moved)
