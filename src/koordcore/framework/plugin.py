@@ -17,8 +17,8 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Others, Rating, Source
-from koordcore.framework.queue_plan import QueuePlan
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.claims import HeldClaim
@@ -351,7 +351,7 @@ class Plugin:
         pods: Sequence[Pod],
         class_of: Callable[[Pod], SchedulingClass | Refusal],
         limits: Limits,
-    ) -> QueuePlan:
+    ) -> MatchPlan:
         """Choose what single pods are meant for; ``plan`` tells the plugin of the next attempt.
 
         Parameters
@@ -363,11 +363,28 @@ class Plugin:
         limits
             Budget and seed of the solver.
         """
-        return QueuePlan()
+        return MatchPlan()
 
     def may_preempt(self, pod: Pod) -> bool:
         """Tell whether others may be evicted for a pod."""
         return True
+
+    def evicted(self, pod: Pod, *, charged: bool) -> None:
+        """Take note that a pod that was taken off its node asks again: whoever made it makes it anew.
+
+        Parameters
+        ----------
+        charged
+            It goes on counting as if it ran; see :meth:`budget`.
+        """
+
+    def budget(self) -> Any | None:
+        """Give what it limits over the whole cluster, as it stands now, for who plans evictions.
+
+        An object that answers the questions of ``koordcore.scheduling.eviction_budget.EvictionBudget``;
+        ``None`` where it limits nothing.
+        """
+        return None
 
     def promised(self, pod: Pod, row: int) -> None:
         """Take note of a nominated pod: it counts on its node before it is there."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.plugin_set import PluginSet
-from koordcore.framework.queue_plan import QueuePlan
 from koordcore.framework.registry import plugin_kinds
 from koordcore.framework.warm import hand_back, take_warm
 from koordcore.framework.workspace import Workspace
@@ -94,16 +94,16 @@ def open_cycle(
             strangers = [pod for pod in asked if pod.scheduler_name in others and pod.key not in ours]
             asked = [pod for pod in asked if pod.scheduler_name not in others or pod.key in ours]
 
-    def cycle(plan: QueuePlan | None = None) -> SchedulingCycle:
+    def cycle(plan: MatchPlan | None = None) -> SchedulingCycle:
         queue = asked if plan is None else plan.order(asked)
         return SchedulingCycle(known, queue, policy, now, limits, preempt, plan, strangers)
 
     plain = cycle()
     if not any(one.matches for one, _ in plain.plugins.everyone):
         return plain
-    from koordcore.scheduling.joint_matching import better_of, plan_queue
+    from koordcore.scheduling.joint_matching import better_of, match_queue
 
-    plan = plan_queue(PluginSet(open_workspace(known, policy, now), policy), asked, limits)
+    plan = match_queue(PluginSet(open_workspace(known, policy, now), policy), asked, limits)
     if not plan.meant:
         return plain
     one_by_one, together = _result_of(plain), _result_of(cycle(plan))
@@ -146,7 +146,7 @@ class SchedulingCycle:
         now: datetime | None,
         limits: Limits,
         preempt: PreemptionRules | None,
-        matched: QueuePlan | None = None,
+        matched: MatchPlan | None = None,
         strangers: Sequence[Pod] = (),
     ) -> None:
         from koordcore.scheduling.gang_groups import JobTable

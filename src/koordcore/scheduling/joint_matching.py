@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.plugin_set import PluginSet
-from koordcore.framework.queue_plan import QueuePlan
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, Nominated, Waiting
 from koordcore.model.pods import Pod
 from koordcore.result import ScheduleResult
 
-__all__ = ["better_of", "follow", "plan_queue"]
+__all__ = ["better_of", "follow", "match_queue"]
 
 
-def plan_queue(plugins: PluginSet, pods: Iterable[Pod], limits: Limits) -> QueuePlan:
+def match_queue(plugins: PluginSet, pods: Iterable[Pod], limits: Limits) -> MatchPlan:
     """Let the plugin that matches pods do so, for those whose profile has it.
 
     Parameters
@@ -32,7 +32,7 @@ def plan_queue(plugins: PluginSet, pods: Iterable[Pod], limits: Limits) -> Queue
     return one.match(own, plugins.class_of, limits)
 
 
-def follow(plugins: PluginSet, plan: QueuePlan) -> None:
+def follow(plugins: PluginSet, plan: MatchPlan) -> None:
     """Let pods try first what is meant for them."""
     for plugin, _ in plugins.everyone:
         if plugin.matches:

@@ -189,7 +189,7 @@ class Preemptor:
         self, problem: PreemptionProblem, plan: PreemptionPlan, runs: DryRuns, pods: dict[str, Pod]
     ) -> PreemptionPlan:
         """Add the cheapest plan elsewhere, and let victims move where that is asked for."""
-        if plan.alternative is None and not (is_lone(problem) and runs.ledger is None):
+        if plan.alternative is None and not (is_lone(problem) and not runs.budgets):
             other = rejected_alternative(
                 problem,
                 plan,

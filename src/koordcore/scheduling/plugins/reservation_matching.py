@@ -13,8 +13,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from koordcore._arrays import BoolVector
+from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.plugin import Refusal
-from koordcore.framework.queue_plan import QueuePlan
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.model.certificates import Limits
 from koordcore.model.pods import Pod
@@ -39,7 +39,7 @@ def plan_reservations(
     pods: Iterable[Pod],
     class_of: Callable[[Pod], SchedulingClass | Refusal],
     limits: Limits,
-) -> QueuePlan:
+) -> MatchPlan:
     """Choose which of the reservations that stand is meant for which pod.
 
     Pods of gangs are left out: their gang is planned as a whole. A pod is held against each reservation in
@@ -74,7 +74,7 @@ def plan_reservations(
             asking.append(pod)
             rows.append(serving)
     if not asking:
-        return QueuePlan()
+        return MatchPlan()
     every = np.stack(rows)
     numbers = np.flatnonzero(every.any(axis=0)).tolist()
     # Objects come before pods that act as reservations and have the name of one.
@@ -87,4 +87,4 @@ def plan_reservations(
     states = [ledger.states[number] for number in numbers]
     found = assign_reservations(asking, states, nodes, eligible=every[:, numbers], limits=limits)
     meant = {pod: named[name] for pod, name in found.reservations.items()}
-    return QueuePlan(meant, frozenset(found.unassigned))
+    return MatchPlan(meant, frozenset(found.unassigned))

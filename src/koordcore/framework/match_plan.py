@@ -10,11 +10,11 @@ from immutabledict import immutabledict
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 
-__all__ = ["QueuePlan"]
+__all__ = ["MatchPlan"]
 
 
 @attrs.frozen
-class QueuePlan:
+class MatchPlan:
     """What pods that were matched all together are meant for.
 
     Parameters
