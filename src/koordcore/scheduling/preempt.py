@@ -8,13 +8,13 @@ does not take its members is planned around.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._arrays import BoolVector, IntMatrix
 from koordcore.framework.nominated import assume_nominated, forget_nominated
 from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
@@ -33,7 +33,7 @@ from koordcore.preemption.lone import is_lone
 from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of
-from koordcore.preemption.setup import leaving_pods, make_problem
+from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
 from koordcore.scheduling.dry_runs import Claim, DryRuns, key_of, leaving_of
 from koordcore.scheduling.gang_groups import Job, JobTable, network_tree
 from koordcore.scheduling.relocating import Relocator
@@ -199,7 +199,7 @@ class Preemptor:
             plan = attrs.evolve(plan, alternative=other)
         if self._rules.relocation is not Relocation.FIRST or not plan.victims:
             return plan
-        relocator = Relocator(self._workspace, self._plugins, runs, pods, self._mask)
+        relocator = Relocator(self._workspace, self._plugins, runs, pods, self._wanted)
         trigger = next(iter(pods.values()))
         return relocator.relocated(
             problem, plan, lambda asked, start: self._plan(asked, runs, trigger, start)
@@ -297,7 +297,7 @@ class Preemptor:
             tree=workspace.snapshot.once(network_tree),
             spec=spec,
             bound=bound,
-            mask=self._mask,
+            wanted={pod.key: self._wanted(pod) for pods, _ in pending.values() for pod in pods},
             free=free,
             nominated=self._nominations(),
             restart=(lambda pod: restart.get(str(pod.key), 0)) if restart else None,
@@ -316,10 +316,10 @@ class Preemptor:
         source = scheduling_class.source if isinstance(scheduling_class, SchedulingClass) else None
         return None if source is None else source.lifted(slice(None))
 
-    def _mask(self, pod: Pod) -> tuple[Hashable, BoolVector, IntVector]:
+    def _wanted(self, pod: Pod) -> Wanted:
         scheduling_class = self._plugins.class_of(pod)
         assert isinstance(scheduling_class, SchedulingClass)
-        return id(scheduling_class), scheduling_class.mendable(), scheduling_class.amounts
+        return Wanted(id(scheduling_class), scheduling_class.mendable(), scheduling_class.amounts)
 
     # -- standing plans --------------------------------------------------------------------------------
 
