@@ -29,7 +29,7 @@ from koordcore import (
     verify,
 )
 from koordcore.cli import main
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from koordcore.framework import Evaluator, NodeView, Plugin
 from koordcore.manifests.policy_manifest import configuration_manifest
 from koordcore.manifests.scheduler_config import policies_from_manifest, scheduler_configuration

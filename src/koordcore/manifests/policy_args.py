@@ -137,13 +137,24 @@ def _numa(args: NUMAArgs) -> Object:
 
 
 def _devices(args: DevicePolicy) -> Object:
-    if args.template_resources != DevicePolicy().template_resources:
-        raise ModelError("DeviceShare: names of template resources cannot be written")
+    namespace, name = args.template_source
+    templates = {
+        "configMapNamespace": namespace,
+        "configMapName": name,
+        "matchedResources": sorted(args.template_resources),
+    }
+    usual = DevicePolicy()
+    told = (args.template_source, args.template_resources) != (
+        usual.template_source,
+        usual.template_resources,
+    )
     models = [{"vendor": vendor, "model": model} for vendor, model in args.unshareable_models]
     return {
         "scoringStrategy": {"type": str(args.strategy), "resources": _weights(args.weights.items())},
         "disableDeviceNUMATopologyAlignment": not args.align_numa,
-        **_given(gpuShareUnsupportedModels=models),
+        **_given(
+            gpuSharedResourceTemplatesConfig=templates if told else {}, gpuShareUnsupportedModels=models
+        ),
     }
 
 

@@ -153,9 +153,9 @@ class SchedulingCycle:
 
         self.policy = policy
         self._start, self._now, self._limits = snapshot, now, limits
-        # Where plugins see another cluster than the caller, nothing of a call serves the next one.
-        self._lasting = matched is None and _opened(snapshot, policy) is snapshot
-        warm = take_warm(snapshot, policy, now) if self._lasting else None
+        # Where pods are meant for something, that is so in this call only.
+        self._lasting = matched is None
+        warm = take_warm(opened(snapshot, policy), policy, now) if self._lasting else None
         if warm is None:
             self.workspace = open_workspace(snapshot, policy, now)
             self.plugins = PluginSet(self.workspace, policy)
@@ -281,7 +281,7 @@ def _everybody(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
     return chain(snapshot.pending, *(kind.waiting(snapshot) for kind in plugin_kinds(policy)))
 
 
-def _opened(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
+def opened(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
     for kind in plugin_kinds(policy):
         snapshot = kind.opened(snapshot)
     return snapshot
@@ -299,7 +299,7 @@ def open_workspace(snapshot: ClusterSnapshot, policy: Policy, now: datetime | No
     now
         The clock of the call.
     """
-    return Workspace(_opened(snapshot, policy), now)
+    return Workspace(opened(snapshot, policy), now)
 
 
 def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:

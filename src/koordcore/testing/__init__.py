@@ -6,8 +6,28 @@ when it asks about few nodes instead of all, shares answers among equal pods, an
 tried.
 """
 
-from koordcore.testing.check import check_plugin
-from koordcore.testing.snapshots import varied_snapshots
-from koordcore.testing.violation import BrokenContractError, Clause, ContractViolation
+from typing import TYPE_CHECKING
 
-__all__ = ["BrokenContractError", "Clause", "ContractViolation", "check_plugin", "varied_snapshots"]
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.testing.check import check_plugin as check_plugin
+    from koordcore.testing.snapshots import varied_snapshots as varied_snapshots
+    from koordcore.testing.violation import (
+        BrokenContractError as BrokenContractError,
+    )
+    from koordcore.testing.violation import (
+        Clause as Clause,
+    )
+    from koordcore.testing.violation import (
+        ContractViolation as ContractViolation,
+    )
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.testing.check": "check_plugin",
+            "koordcore.testing.snapshots": "varied_snapshots",
+            "koordcore.testing.violation": "BrokenContractError Clause ContractViolation",
+        },
+    )

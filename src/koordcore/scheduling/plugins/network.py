@@ -13,6 +13,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.errors import ManifestError
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope
 from koordcore.framework.workspace import Workspace
@@ -26,7 +27,7 @@ from koordcore.protocol.hints import (
     SchedulingHint,
     parse_scheduling_hint,
 )
-from koordcore.scheduling.gang_groups import network_tree
+from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.selector_counts import SelectorCounts
 
 __all__ = ["Coscheduling", "Hints"]
@@ -66,6 +67,10 @@ class Coscheduling(Plugin):
 
     name = "Coscheduling"
     arguments = CoschedulingArgs
+    reads = frozenset[type]()
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        return True  # the network is read at every question
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return topology_selector(pod.annotations) or None if pod.annotations else None
@@ -113,6 +118,7 @@ class Hints(Plugin):
     """
 
     name = HINT_PLUGIN
+    reads = frozenset[type]()
     arguments = int
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:

@@ -55,6 +55,7 @@ class Unschedulable(Plugin):
     """Cordoned nodes take only pods that tolerate it."""
 
     name = "NodeUnschedulable"
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -68,6 +69,7 @@ class NodeName(Plugin):
     """A pod that names its node sits there or nowhere."""
 
     name = "NodeName"
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.node_name or None
@@ -106,6 +108,7 @@ class Taints(Plugin):
     """Taints and what tolerates them."""
 
     name = "TaintToleration"
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -187,6 +190,7 @@ class NodeLabels(Plugin):
     """Node selector and node affinity."""
 
     name = "NodeAffinity"
+    reads = frozenset[type]()
     arguments = NodeAffinityArgs
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -250,6 +254,7 @@ class NodePorts(Plugin):
     """Host ports."""
 
     name = "NodePorts"
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.host_ports or None

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.node_view import Loan, NodeView, Others, Rating, Source
 from koordcore.framework.plugin import (
@@ -455,6 +456,7 @@ class ReservationPlugin(Plugin):
     """Reservations of the cluster; the arguments are :class:`ReservationArgs`."""
 
     name = "Reservation"
+    reads = frozenset((Reservation,))
     arguments = ReservationArgs
     refuses_at = 1
 
@@ -560,8 +562,13 @@ class ReservationPlugin(Plugin):
         stated = one.template_priority is not None or label_priority(one.labels) is not None
         return stated or self.args.enable_preemption
 
-    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
-        return not self.ledger.states and not any(is_operating_pod(pod) for pod, _, _ in moved)
+    def follow(self, changes: ClusterChanges) -> bool:
+        acting = any(is_operating_pod(pod) for pod, _, _ in changes.pods)
+        if not self.ledger.states and not acting and not self.concerned(changes):
+            return True
+        self.ledger.release()
+        self.workspace.drop(ReservationLedger)
+        return False
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         if isinstance(request, WaitingReservation):

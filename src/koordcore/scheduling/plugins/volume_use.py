@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import Workspace
@@ -96,6 +97,9 @@ class VolumeRestrictions(VolumePlugin):
 
     name = "VolumeRestrictions"
 
+    def follow(self, changes: ClusterChanges) -> bool:
+        return not self.concerned(changes)
+
     def request_of(self, pod: Pod) -> Hashable | None:
         if not pod.claims:
             return None
@@ -156,6 +160,7 @@ class NodeVolumeLimits(VolumePlugin):
     """As many volumes of a driver as the node can attach; silent where no CSINode tells a number."""
 
     name = "NodeVolumeLimits"
+    reads = frozenset((*VolumePlugin.reads, CSINode))
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
@@ -166,6 +171,9 @@ class NodeVolumeLimits(VolumePlugin):
             for driver, limit in node.limits.items() if node.name in row_of else ():
                 column = self.limits.setdefault(driver, np.full(number, _NO_LIMIT, np.int64))
                 column[row_of[node.name]] = min(limit, _NO_LIMIT)
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        return not self.concerned(changes)
 
     @property
     def volumes(self) -> _Volumes:
