@@ -7,11 +7,15 @@ import pytest
 
 from koordcore.checking import verify
 from koordcore.errors import ModelError
+from koordcore.framework import NodeView, Refusal
+from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.decisions import Bound, Unschedulable
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
+from koordcore.scheduling.cycle import open_workspace
+from koordcore.scheduling.one_pod import place_there
 from koordcore.snapshot import ClusterSnapshot
 from tests.reservations.worlds import IGNORES, POLICY, must, node, pod, reservation, uses
 
@@ -131,3 +135,30 @@ def test_two_that_would_be_called_the_same_while_they_are_scheduled_are_named(on
         schedule(ClusterSnapshot(nodes=nodes, records=[one, other]), policy=POLICY)
     with pytest.raises(ModelError, match="reservation a: uid-a is the name of pod default/uid-a too"):
         schedule(ClusterSnapshot(nodes=nodes, pending=[pod("uid-a", 1)], records=[one]), policy=POLICY)
+
+
+def test_asking_a_filter_leaves_no_trace() -> None:
+    """What a node would lend is known before anybody asks the filter, and whatever it was asked about."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1"), node("n2")], records=[reservation("r1", 6, "n1"), reservation("r2", 6, "n2")]
+    )
+    workspace = open_workspace(snapshot, POLICY)
+    plugins = PluginSet(workspace, POLICY)
+    owner = plugins.class_of(pod("owner", 4, "a"))
+    assert not isinstance(owner, Refusal)
+    assert owner.source is not None
+
+    def lent() -> list[str]:
+        assert owner.source is not None
+        loans = (owner.source.drawn_from(row) for row in range(2))
+        return ["" if loan is None else loan.states[0].reservation.name for loan in loans]
+
+    assert lent() == ["r1", "r2"]
+    for part in owner.parts:
+        part.evaluator.fits(NodeView(workspace))
+    assert lent() == ["r1", "r2"]
+    mark = workspace.checkpoint()
+    assert place_there(workspace, plugins, pod("first", 6, "a"), 1) is not None
+    assert lent() == ["r1", ""]
+    workspace.rollback(mark)
+    assert lent() == ["r1", "r2"]

@@ -21,7 +21,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.arguments import check_arguments
-from koordcore.scheduling.cycle import SchedulingCycle, open_cycle, reserves
+from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
 from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.snapshot import ClusterSnapshot
 
@@ -220,7 +220,7 @@ def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
         if (beside := verdict(row)).plugin:
             verdicts[row] = beside
     with plugins.nominated.assumed(pod):
-        reserving = reserves(cycle.policy)
+        reserving = any(one.plugin("Reservation") is not None for one in cycle.policy.profiles)
         helps = () if feasible.any() else _what_helps(workspace, scheduling_class, reserving=reserving)
     verdicts.sort(key=lambda one: (-one.total, _lacking(one.shortfalls), one.node))
     return Explanation(pod=pod.key, verdicts=tuple(verdicts), help=helps)

@@ -7,9 +7,10 @@ for all nodes at once or for the few that changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -17,13 +18,19 @@ from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Others, Rating, Source
 from koordcore.framework.workspace import Workspace
+from koordcore.model.certificates import Limits
 from koordcore.model.claims import HeldClaim
-from koordcore.model.decisions import Shortfall
+from koordcore.model.decisions import PodDecision, Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import PluginSetting
+from koordcore.snapshot import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from koordcore.framework.scheduling_class import SchedulingClass
 
 __all__ = [
     "ALL_ROWS",
@@ -38,7 +45,7 @@ __all__ = [
     "default_normalise",
 ]
 
-_SELDOM: Final = ("refuse", "allocate", "sources")
+_SELDOM: Final = ("fits", "refuse", "allocate", "sources")
 
 
 class Scope(StrEnum):
@@ -104,7 +111,7 @@ class Evaluator:
     ``scores`` then gives a new array each time; the class adds to it in place.
     """
     answers: ClassVar[frozenset[str]] = frozenset()
-    """Which of the questions that most evaluators leave to the defaults it answers itself."""
+    """Which of the questions that many evaluators leave to the defaults it answers itself."""
     rates_loans: ClassVar[bool] = False
     """Its ``scores`` tell which of several loans of a node is the better one."""
 
@@ -125,6 +132,11 @@ class Evaluator:
 
     def fits(self, view: NodeView) -> BoolVector | None:
         """Tell which of the nodes can take the pod; ``None`` stands for all of them."""
+        return None
+
+    @property
+    def amounts(self) -> IntVector | None:
+        """What one of the pods counts against a node, ``(R,)``; ``None`` where it looks at no amounts."""
         return None
 
     def fits_everywhere(self) -> bool:
@@ -236,6 +248,8 @@ class Plugin:
     ----------
     scored
         Whether the policy asks for its scores.
+    plan
+        What pods were matched with before the call began; see :meth:`match`.
     planned
         What pods get that are bound next, by pod: of a choice that :meth:`together` made.
     served
@@ -249,6 +263,8 @@ class Plugin:
     """What a policy and messages call it; that of the class, where it says nothing."""
     amounts: ClassVar[bool] = False
     """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
+    serves_claims: ClassVar[bool] = False
+    """It looks at resource claims of pods; without such a filter pods that name some are refused."""
     joint: JointPlugin | None = None
     arguments: ClassVar[type | None] = None
     """Class of its arguments; ``None`` for a plugin that takes none."""
@@ -268,6 +284,43 @@ class Plugin:
         self.scored = True
         self.planned: Mapping[PodKey, Any] = {}
         self.served: frozenset[str] = frozenset()
+        self.plan: Mapping[PodKey, int] = EMPTY
+
+    @classmethod
+    def waiting(cls, snapshot: ClusterSnapshot) -> Iterable[Pod]:
+        """Give pods that wait beside those of the cluster: they stand for what this plugin places."""
+        return ()
+
+    @classmethod
+    def opened(cls, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        """Give the cluster as all plugins are to see it, such as with what is held for some pods.
+
+        The nodes are the same; the very snapshot where there is nothing to add.
+        """
+        return snapshot
+
+    @classmethod
+    def closed(
+        cls,
+        start: ClusterSnapshot,
+        end: ClusterSnapshot,
+        decisions: Sequence[PodDecision],
+        now: datetime | None,
+    ) -> ClusterSnapshot:
+        """Take back what :meth:`opened` added, and write what was decided on records of this plugin.
+
+        Parameters
+        ----------
+        start
+            The cluster as the caller knows it.
+        end
+            The cluster after the decisions, as the plugins of the policy before this one left it.
+        decisions
+            One for each pod.
+        now
+            The clock of the call.
+        """
+        return end
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         """Read what the pod wants of this plugin: a hashable value that tells pod classes apart.
@@ -342,6 +395,51 @@ class Plugin:
     def concerned(self, changes: ClusterChanges) -> bool:
         """Tell whether records changed that the plugin reads."""
         return self.reads is None or any(kind in self.reads for kind in changes.records)
+
+    @property
+    def matches(self) -> bool:
+        """It matches the pods of a call with what it holds, all together, before the first has its turn."""
+        return False
+
+    def match(
+        self,
+        pods: Sequence[Pod],
+        class_of: Callable[[Pod], SchedulingClass | Refusal],
+        limits: Limits,
+    ) -> MatchPlan:
+        """Choose what single pods are meant for; ``plan`` tells the plugin of the next attempt.
+
+        Parameters
+        ----------
+        pods
+            The queue.
+        class_of
+            Gives a pod's class, or why no node needs to be asked.
+        limits
+            Budget and seed of the solver.
+        """
+        return MatchPlan()
+
+    def may_preempt(self, pod: Pod) -> bool:
+        """Tell whether others may be evicted for a pod."""
+        return True
+
+    def evicted(self, pod: Pod, *, charged: bool) -> None:
+        """Take note that a pod that was taken off its node asks again: whoever made it makes it anew.
+
+        Parameters
+        ----------
+        charged
+            It goes on counting as if it ran; see :meth:`budget`.
+        """
+
+    def budget(self) -> Any | None:
+        """Give what it limits over the whole cluster, as it stands now, for who plans evictions.
+
+        An object that answers the questions of ``koordcore.scheduling.eviction_budget.EvictionBudget``;
+        ``None`` where it limits nothing.
+        """
+        return None
 
     def promised(self, pod: Pod, row: int) -> None:
         """Take note of a nominated pod: it counts on its node before it is there."""

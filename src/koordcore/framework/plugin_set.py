@@ -18,7 +18,7 @@ from koordcore.framework.node_states import StateTables
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Scope
-from koordcore.framework.registry import PLUGINS, plugin_of
+from koordcore.framework.registry import PLUGINS, kinds_of
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
@@ -62,10 +62,7 @@ def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[
 
     Those of ``known`` are there already.
     """
-    try:
-        kinds = {setting.name: plugin_of(setting) for setting in policy.plugins}
-    except ModelError as error:
-        raise ModelError(f"policy {policy.name}: {error}") from error
+    kinds = kinds_of(policy)
     arguments = {setting.name: _args_of(policy, setting, kinds[setting.name]) for setting in policy.plugins}
     joint: dict[type[Plugin], JointPlugin] = {}
     for setting in policy.plugins:
@@ -146,7 +143,6 @@ class PluginSet:
     def __init__(self, workspace: Workspace, policy: Policy, known: _Made | None = None) -> None:
         self.workspace = workspace
         self._policy, self.name = policy, policy.name
-        self._claims = policy.filters("DynamicResources")
         self._known: _Made = {} if known is None else known
         self._others: dict[Policy, PluginSet] = {}
         self.sample = NodeSample(len(workspace.layout.names), policy.percentage_of_nodes)
@@ -163,6 +159,7 @@ class PluginSet:
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
         self._asking = [one for one in self.plugins if one.joint is None]
+        self._claims = any(one.serves_claims and setting.filters for one, setting in made)
         if self._claims:
             served = frozenset(served_by_classes(workspace.snapshot))
             for one in self.plugins:

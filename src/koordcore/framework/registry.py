@@ -16,9 +16,9 @@ from immutabledict import immutabledict
 from koordcore.errors import ModelError
 from koordcore.framework.plugin import Plugin
 from koordcore.model.installed import offered_plugins
-from koordcore.model.policy import PluginSetting
+from koordcore.model.policy import PluginSetting, Policy
 
-__all__ = ["PLUGINS", "known_plugins", "plugin_of", "plugin_type"]
+__all__ = ["PLUGINS", "kinds_of", "known_plugins", "plugin_kinds", "plugin_of", "plugin_type"]
 
 _HOME: Final = "koordcore.scheduling.plugins"
 
@@ -84,6 +84,32 @@ def plugin_of(setting: PluginSetting) -> type[Plugin]:
         When there is none of that name, or what was handed over is no plugin.
     """
     return plugin_type(setting.name) if setting.plugin is None else _checked(setting.name, setting.plugin)
+
+
+def kinds_of(profile: Policy) -> dict[str, type[Plugin]]:
+    """Give the classes of a profile's plugins by their names in it, in its order.
+
+    Raises
+    ------
+    ModelError
+        When there is no such plugin; the message names the profile.
+    """
+    try:
+        return {setting.name: plugin_of(setting) for setting in profile.plugins}
+    except ModelError as error:
+        raise ModelError(f"policy {profile.name}: {error}") from error
+
+
+def plugin_kinds(policy: Policy) -> tuple[type[Plugin], ...]:
+    """Give the classes of all plugins of a policy, each once, profile after profile.
+
+    Raises
+    ------
+    ModelError
+        When a profile names a plugin that does not exist.
+    """
+    found = (kind for profile in policy.profiles for kind in kinds_of(profile).values())
+    return tuple(dict.fromkeys(found))
 
 
 def _checked(name: str, found: object) -> type[Plugin]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
+from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope
 from koordcore.framework.state_scores import AmountParts, Choice, Membership, StateGroups
@@ -311,10 +311,20 @@ class SchedulingClass:
     @property
     def counts_beyond_amounts(self) -> bool:
         """A filter other than that of amounts looks at what runs on a node or in the cluster."""
-        local = self._roles.other_filters
-        return bool(self._roles.cluster_filters) or any(
-            part.plugin.name != "NodeResourcesFit" for part in local
-        )
+        filters = (part.evaluator for part in self.parts if part.setting.filters)
+        counting = (one for one in filters if one.scope is not Scope.STATIC and "fits" in one.answers)
+        return any(one.amounts is None for one in counting)
+
+    @property
+    def amounts(self) -> IntVector:
+        """What one pod of the class counts against a node: milli-CPU, bytes and counts, ``(R,)``."""
+        for part in self.parts:
+            amounts = part.evaluator.amounts if part.setting.filters else None
+            if amounts is not None:
+                return amounts
+        alone = np.zeros(len(self._workspace.layout.resources), np.int64)
+        alone[PODS_ROW] = 1
+        return alone
 
     def mendable(self) -> BoolVector:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from koordcore.allocators.gang.demand import Member, Role
 from koordcore.errors import ManifestError
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.gangs import NetworkTopologySpec
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.preemption.problem import MemberShape, PreemptionProblem
@@ -23,11 +23,25 @@ from koordcore.scoring.labels import fit_selector, fit_taints, fit_term, fit_uns
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["NodeMask", "leaving_pods", "make_problem", "plain_mask"]
+__all__ = ["Wanted", "leaving_pods", "make_problem", "plain_mask"]
 
-NodeMask: TypeAlias = Callable[[Pod], tuple[Hashable, BoolVector, IntVector]]
-"""Gives what tells shapes apart, the nodes where evictions could make room for the pod, shape (N,), and what
-counts against a node's amounts, shape (R,)."""
+
+class Wanted(NamedTuple):
+    """What a pod asks of nodes.
+
+    Parameters
+    ----------
+    kind
+        Tells shapes apart: pods of one kind are alike in all else.
+    allowed
+        Where evictions could make room for it, shape (N,).
+    request
+        What counts against a node's amounts, shape (R,).
+    """
+
+    kind: Hashable
+    allowed: BoolVector
+    request: IntVector
 
 
 def plain_mask(layout: ClusterLayout, pod: Pod) -> BoolVector:
@@ -53,16 +67,12 @@ def _fit_labels(layout: ClusterLayout, pod: Pod) -> BoolVector:
     return mask
 
 
-def _plain(layout: ClusterLayout) -> NodeMask:
-    known: dict[Hashable, BoolVector] = {}
-
-    def mask(pod: Pod) -> tuple[Hashable, BoolVector, IntVector]:
-        key = (pod.requests, pod.node_selector, pod.affinity, pod.tolerations)
-        if key not in known:
-            known[key] = plain_mask(layout, pod)
-        return key, known[key], amounts_of(layout, pod)
-
-    return mask
+def _plainly(layout: ClusterLayout, pods: Iterable[Pod]) -> dict[PodKey, Wanted]:
+    found = {}
+    for pod in pods:
+        kind = (pod.requests, pod.node_selector, pod.affinity, pod.tolerations)
+        found[pod.key] = Wanted(kind, plain_mask(layout, pod), amounts_of(layout, pod))
+    return found
 
 
 def _rank(pod: Pod) -> int | None:
@@ -90,7 +100,7 @@ def make_problem(
     tree: NetworkTopology | None = None,
     spec: NetworkTopologySpec | None = None,
     bound: Sequence[str] = (),
-    mask: NodeMask | None = None,
+    wanted: Mapping[PodKey, Wanted] | None = None,
     free: IntMatrix | None = None,
     nominated: Iterable[Pod] | None = None,
     restart: Callable[[Pod], int] | None = None,
@@ -115,8 +125,8 @@ def make_problem(
         The network and the job's wish for gathering; both or none.
     bound
         Node of every member that has one already.
-    mask
-        Nodes that each member may ever run on; the plain filters when left out.
+    wanted
+        What each member asks of nodes; what the plain filters say when left out.
     free
         What the nodes have left, shape (R, N), before nominations are counted; the snapshot's when left out.
     nominated
@@ -130,14 +140,15 @@ def make_problem(
     of pods that are leaving already and that the preemptor might evict counts as free (ruling 29).
     """
     layout = snapshot.layout
-    masks = _plain(layout) if mask is None else mask
+    if wanted is None:
+        wanted = _plainly(layout, (pod for pods, _ in pending.values() for pod in pods))
     shapes: dict[Hashable, tuple[int, MemberShape]] = {}
     roles = []
     for name in sorted(pending):
         pods, least = pending[name]
         members = []
         for pod in pods:
-            key, allowed, request = masks(pod)
+            key, allowed, request = wanted[pod.key]
             if key not in shapes:
                 shapes[key] = (len(shapes), MemberShape(request=request, allowed=allowed))
             members.append(Member(str(pod.key), shapes[key][0], _rank(pod)))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.registry import plugin_kinds
 from koordcore.framework.warm import hand_back, take_warm
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
@@ -19,7 +22,6 @@ from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.model.preemption import PreemptionRules
-from koordcore.model.reservations import Reservation, ReservationArgs, ReservationMatching
 from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
@@ -27,10 +29,9 @@ from koordcore.snapshot import ClusterSnapshot
 if TYPE_CHECKING:
     from koordcore.scheduling.gang_groups import Job
     from koordcore.scheduling.gang_queue import JointTurns
-    from koordcore.scheduling.joint_matching import ReservationPlan
     from koordcore.scheduling.preempt import Preemptor
 
-__all__ = ["SchedulingCycle", "open_cycle", "open_workspace", "queue_order", "reserves", "run"]
+__all__ = ["SchedulingCycle", "open_cycle", "open_workspace", "queue_order", "run"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,7 +75,7 @@ def open_cycle(
 ) -> SchedulingCycle:
     """Get ready to decide about pods; nobody has had a turn yet.
 
-    Where pods and reservations are matched all together, both ways are tried and the better one is given.
+    Where a plugin matches all pods with what it holds, both ways are tried and the better one is given.
 
     Parameters
     ----------
@@ -83,8 +84,7 @@ def open_cycle(
     ours
         Who of those that wait is decided about, too, for whatever scheduler it waits.
     """
-    # Only who has reservations pays for reading what they need; likewise gangs.
-    asked = queue_order(_everybody(snapshot, reserves(policy)) if pods is None else pods)
+    asked = queue_order(_everybody(snapshot, policy) if pods is None else pods)
     known = _take_in(snapshot, asked)
     strangers: list[Pod] = []
     if pods is None:
@@ -94,17 +94,16 @@ def open_cycle(
             strangers = [pod for pod in asked if pod.scheduler_name in others and pod.key not in ours]
             asked = [pod for pod in asked if pod.scheduler_name not in others or pod.key in ours]
 
-    def cycle(plan: ReservationPlan | None = None) -> SchedulingCycle:
+    def cycle(plan: MatchPlan | None = None) -> SchedulingCycle:
         queue = asked if plan is None else plan.order(asked)
         return SchedulingCycle(known, queue, policy, now, limits, preempt, plan, strangers)
 
     plain = cycle()
-    if not any(map(_joins, policy.profiles)):
+    if not any(one.matches for one, _ in plain.plugins.everyone):
         return plain
-    from koordcore.scheduling.joint_matching import better_of, plan_reservations
+    from koordcore.scheduling.joint_matching import better_of, match_queue
 
-    joining = [pod for pod in asked if _joins(policy.profile_of(pod.scheduler_name) or policy)]
-    plan = plan_reservations(PluginSet(open_workspace(known, policy, now), policy), joining, limits)
+    plan = match_queue(PluginSet(open_workspace(known, policy, now), policy), asked, limits)
     if not plan.meant:
         return plain
     one_by_one, together = _result_of(plain), _result_of(cycle(plan))
@@ -117,18 +116,6 @@ def _result_of(cycle: SchedulingCycle) -> ScheduleResult:
     return cycle.finish()
 
 
-def reserves(policy: Policy) -> bool:
-    """Tell whether any profile knows of reservations: they hold their room against the pods of all."""
-    return any(profile.plugin("Reservation") is not None for profile in policy.profiles)
-
-
-def _joins(profile: Policy) -> bool:
-    """Tell whether a profile wants pods and the reservations that stand already matched all together."""
-    setting = profile.plugin("Reservation")
-    args = None if setting is None else setting.args
-    return isinstance(args, ReservationArgs) and args.matching is ReservationMatching.JOINT
-
-
 class SchedulingCycle:
     """One call: the queue, the state that pods are placed in, and what was decided so far.
 
@@ -139,7 +126,7 @@ class SchedulingCycle:
     queue
         Whom to decide about, in this order.
     matched
-        What reservations some pods are to try first.
+        What some pods are to try first.
     strangers
         Pods that wait for other schedulers.
 
@@ -159,16 +146,16 @@ class SchedulingCycle:
         now: datetime | None,
         limits: Limits,
         preempt: PreemptionRules | None,
-        matched: ReservationPlan | None = None,
+        matched: MatchPlan | None = None,
         strangers: Sequence[Pod] = (),
     ) -> None:
         from koordcore.scheduling.gang_groups import JobTable
 
         self.policy = policy
         self._start, self._now, self._limits = snapshot, now, limits
-        # Where pods are meant for some reservations, that is so in this call only.
+        # Where pods are meant for something, that is so in this call only.
         self._lasting = matched is None
-        warm = take_warm(held_snapshot(snapshot, policy), policy, now) if self._lasting else None
+        warm = take_warm(opened(snapshot, policy), policy, now) if self._lasting else None
         if warm is None:
             self.workspace = open_workspace(snapshot, policy, now)
             self.plugins = PluginSet(self.workspace, policy)
@@ -250,14 +237,8 @@ class SchedulingCycle:
         end = _nominate(end, self.decisions)
         if self._preemptor is not None:
             end = with_victims_told(end, self._preemptor.plans)
-        if reserves(self.policy):
-            from koordcore.reservations.cache import without_holders
-
-            end = without_holders(self._start, end, self.decisions, self._now)
-        if any(profile.filters("DynamicResources") for profile in self.policy.profiles):
-            from koordcore.scheduling.claim_records import with_claims
-
-            end = with_claims(end, self.decisions)
+        for kind in plugin_kinds(self.policy):
+            end = kind.closed(self._start, end, self.decisions, self._now)
         strangers = [NotOurs(pod=pod.key, scheduler_name=pod.scheduler_name) for pod in self._strangers]
         kinds = Counter(map(type, self.decisions))
         counts = {
@@ -295,27 +276,30 @@ def _nominate(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> Cluster
     return end.with_pending(*(attrs.evolve(pod, nominated_node=nodes[pod.key]) for pod in pods))
 
 
-def _everybody(snapshot: ClusterSnapshot, reserving: bool) -> Iterable[Pod]:
-    """Give the pods that wait, and those that stand for reservations which wait."""
-    if not reserving:
-        return snapshot.pending
-    from koordcore.reservations.cache import pending_reserve_pods
+def _everybody(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
+    """Give the pods that wait, and those that stand for what plugins place."""
+    return chain(snapshot.pending, *(kind.waiting(snapshot) for kind in plugin_kinds(policy)))
 
-    return [*snapshot.pending, *pending_reserve_pods(snapshot)]
+
+def opened(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
+    for kind in plugin_kinds(policy):
+        snapshot = kind.opened(snapshot)
+    return snapshot
 
 
 def open_workspace(snapshot: ClusterSnapshot, policy: Policy, now: datetime | None = None) -> Workspace:
-    """Make a workspace in which reservations hold their room where the policy knows of them."""
-    return Workspace(held_snapshot(snapshot, policy), now)
+    """Make a workspace on the cluster as the policy's plugins see it.
 
-
-def held_snapshot(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
-    """Give the cluster with the pods that stand for reservations, where the policy knows of any."""
-    if not reserves(policy) or not snapshot.has(Reservation):
-        return snapshot
-    from koordcore.reservations.cache import with_holders
-
-    return snapshot.once(with_holders)
+    Parameters
+    ----------
+    snapshot
+        As the caller knows it.
+    policy
+        Whose plugins will be asked.
+    now
+        The clock of the call.
+    """
+    return Workspace(opened(snapshot, policy), now)
 
 
 def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:

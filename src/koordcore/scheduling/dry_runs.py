@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from itertools import chain
 
 import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.framework.nominated import assume_nominated, forget_nominated
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.plugin import Plugin, Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.quotas import ElasticQuota, QuotaPod
-from koordcore.model.resources import Resources
 from koordcore.preemption.plan import deal_members
 from koordcore.preemption.problem import Conflict, MemberShape, Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving
-from koordcore.protocol.quota import quota_pod_of
-from koordcore.quota.admission import limit_of
-from koordcore.quota.ledger import QuotaLedger
-from koordcore.quota.lenders import chain_of, staying_charged
+from koordcore.scheduling.eviction_budget import EvictionBudget
 from koordcore.scheduling.one_pod import place_there
-from koordcore.scheduling.plugins.quota import QuotaPlugin
-from koordcore.scheduling.quota_pools import Returns, quota_pools
 from koordcore.scheduling.reset import unbound
 
 __all__ = ["Claim", "DryRuns", "key_of", "leaving_of"]
@@ -90,10 +83,8 @@ class DryRuns:
         self._workspace, self._plugins = workspace, plugins
         self._claims, self._members = claims, members
         self.leaving = leaving
-        quotas = (
-            one for one, setting in plugins.everyone if isinstance(one, QuotaPlugin) and setting.filters
-        )
-        self._quota = next(quotas, None)
+        limiting = (one for one, setting in plugins.everyone if setting.filters)
+        self._limiting = [one for one in limiting if type(one).budget is not Plugin.budget]
 
     # -- trying ----------------------------------------------------------------------------------------
 
@@ -116,8 +107,8 @@ class DryRuns:
             if key in workspace.pods_on(row):
                 gone = workspace.evict(key, row)
                 self._plugins.removed(gone, row)
-                if self._quota is not None:
-                    self._quota.evicted(gone, charged=key in staying)
+                for plugin in self._limiting:
+                    plugin.evicted(gone, charged=key in staying)
         for claim in self._claims:
             # What earlier plans promised is taken for real, with cards and CPUs, on the nodes as they are.
             for held in claim.members:
@@ -135,7 +126,7 @@ class DryRuns:
     ) -> Conflict | None:
         """Bind every member where the plan has it, without the victims, and then whoever moves."""
         victims = leaving_of(problem, chosen)
-        ledger, coming = self.ledger, self._coming(problem, counts, moves)
+        budgets, coming = self.budgets, self._coming(problem, counts, moves)
         with self.without(victims, self.charged(victims)):
             taken = np.zeros((len(problem.all_shapes), len(problem.nodes)), dtype=np.int64)
             for pod, shape, row in coming:
@@ -146,7 +137,7 @@ class DryRuns:
                     nowhere = np.zeros(len(problem.all_shapes), dtype=np.int64)
                     if shape >= len(problem.shapes):
                         nowhere[shape] = taken[shape].sum()
-                    return Conflict(-1, nowhere, chosen | ~self._giving(problem, ledger))
+                    return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
                 placed = place_there(self._workspace, self._plugins, pod, row)
                 if placed is None or (placed.reservation and shape >= len(problem.shapes)):
                     return Conflict(row, taken[:, row], chosen, elsewhere=scheduling_class.looks_elsewhere)
@@ -201,59 +192,41 @@ class DryRuns:
         with self.without(leaving_of(problem, chosen)):
             return scheduling_class.local_fits(rows)
 
-    # -- quotas ----------------------------------------------------------------------------------------
+    # -- limits over the whole cluster -----------------------------------------------------------------
 
     @property
-    def ledger(self) -> QuotaLedger | None:
-        """The quotas as they stand now; None where there are none."""
-        governed = bool(self._workspace.snapshot.of(ElasticQuota))
-        return self._quota.ledger if governed and self._quota is not None else None
+    def budgets(self) -> list[EvictionBudget]:
+        """What plugins limit, as it stands now."""
+        found = (one.budget() for one in self._limiting)
+        return [one for one in found if one is not None]
 
     def pools(self, problem: PreemptionProblem, *, widest: bool = False) -> tuple[Pool, ...]:
-        """What the quotas still give, and what victims give back to them.
+        """What the limits still give, and what victims give back to them.
 
         Parameters
         ----------
+        problem
+            The question, with the candidates.
         widest
-            By the limits that hold once everybody has left who may; evictions from the built-in quotas, and
-            of use that is guaranteed, raise them. By those of now otherwise.
+            By the limits that hold once everybody has left who may; by those of now otherwise.
         """
-        if self.ledger is None:
+        if not self.budgets:
             return ()
         with self.without(()):
-            ledger = raised = self.ledger
-            if widest:
-                raised = Returns(ledger, problem, self._workspace.snapshot, self._asked).all_gone()
-            limits = partial(_limit_in, raised)
-            return quota_pools(ledger, problem, self._members, self._workspace.snapshot, limits)
-
-    @property
-    def _asked(self) -> list[QuotaPod]:
-        return [quota_pod_of(pod) for pod in self._members.values()]
+            found = (one.pools(problem, self._members, widest=widest) for one in self.budgets)
+            return tuple(chain.from_iterable(found))
 
     def charged(self, victims: Collection[Leaving]) -> frozenset[PodKey]:
-        """Give the victims within a guaranteed min: nobody may borrow more because they leave."""
-        ledger = self.ledger
-        if ledger is None or not victims:
-            return frozenset()
+        """Give the victims that go on counting: nobody gets more because they leave."""
+        budgets = self.budgets if victims else []
         found = (self._workspace.pods_on(row).get(key) for key, row in victims)
-        leaving = [quota_pod_of(pod) for pod in found if pod is not None]
-        return staying_charged(ledger, leaving, *_asking(ledger, self._members.values()))
+        leaving = [pod for pod in found if pod is not None]
+        members = list(self._members.values())
+        return frozenset[PodKey]().union(*(one.charged(leaving, members) for one in budgets))
 
-    def _giving(self, problem: PreemptionProblem, ledger: QuotaLedger | None) -> BoolVector:
-        """Tell who may leave for the sake of the members' quotas, shape (V,)."""
-        if ledger is None:
-            return np.ones(len(problem.candidates), dtype=np.bool_)
-        returns = Returns(ledger, problem, self._workspace.snapshot, self._asked)
-        return returns.giving & ~returns.built_in
-
-
-def _limit_in(raised: QuotaLedger, ledger: QuotaLedger, quota: str) -> Resources:
-    return limit_of(raised, quota)
-
-
-def _asking(ledger: QuotaLedger, members: Collection[Pod]) -> tuple[set[tuple[str, ...]], list[str]]:
-    """Chains of the members' quotas, and the resources that they ask for."""
-    asked = [quota_pod_of(pod) for pod in members]
-    wanted = sorted({name for pod in asked for name in pod.request})
-    return {chain_of(ledger, pod) for pod in asked}, wanted
+    def _giving(self, problem: PreemptionProblem, budgets: Sequence[EvictionBudget]) -> BoolVector:
+        """Tell who may leave for the sake of the members' limits, shape (V,)."""
+        giving = np.ones(len(problem.candidates), dtype=np.bool_)
+        for one in budgets:
+            giving &= one.giving(problem, list(self._members.values()))
+        return giving

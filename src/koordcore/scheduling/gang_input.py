@@ -27,7 +27,7 @@ from koordcore.protocol.gang import topology_selector
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_roles import per_node, roles_of
 from koordcore.scheduling.one_pod import place_there
-from koordcore.scheduling.plugins.network import Coscheduling
+from koordcore.scheduling.selector_counts import SelectorCounts
 from koordcore.topology.network import NetworkTopology
 
 __all__ = [
@@ -160,7 +160,7 @@ def _near(workspace: Workspace, job: Job, tree: NetworkTopology) -> IntVector:
     by_key = {str(pod.key): pod for pod in job.pods}
     first = rank_order(Member(key, 0, rank_of(pod)) for key, pod in by_key.items())[0]
     selector = topology_selector(by_key[first.key].annotations)
-    counts = Coscheduling(workspace).counts(selector) if selector else {}
+    counts = workspace.once(SelectorCounts).of(selector) if selector else {}
     for node, count in counts.items():
         if node in tree.node_index:
             near[tree.node_index[node]] = count

@@ -1,101 +1,41 @@
-"""Pods and the reservations that stand already, matched all together, for calls whose policy asks for that.
-
-Pod by pod, one that two reservations serve may take the only one that serves another. Here the pods of a call
-are matched with reservations first; then they are placed in the order of the queue as ever, each with what is
-meant for it tried before all else, and those for whom nothing is left behind the others of their priority.
-What comes of that is taken only where it is better than what comes of going pod by pod.
-"""
+"""Calls whose pods a plugin matches all together, and whether that is better than going pod by pod."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 
-import attrs
-import numpy as np
-from immutabledict import immutabledict
-
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, Nominated, Waiting
-from koordcore.model.mappings import EMPTY
-from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import gang_name
-from koordcore.protocol.reservation import is_reserve_pod
-from koordcore.reservations.assign import assign_reservations
+from koordcore.model.pods import Pod
 from koordcore.result import ScheduleResult
-from koordcore.scheduling.plugins.reservation import ReservationEvaluator, ReservationPlugin
 
-__all__ = ["ReservationPlan", "better_of", "follow", "plan_reservations"]
+__all__ = ["better_of", "follow", "match_queue"]
 
 
-@attrs.frozen
-class ReservationPlan:
-    """What pods and reservations that were matched all together are meant for.
+def match_queue(plugins: PluginSet, pods: Iterable[Pod], limits: Limits) -> MatchPlan:
+    """Let the plugin that matches pods do so, for those whose profile has it.
 
     Parameters
     ----------
-    meant
-        Number of the reservation in the ledger by pod.
-    left
-        Pods that some reservation would serve and none is meant for.
+    plugins
+        Of the call, with nobody placed yet.
+    pods
+        The queue.
+    limits
+        Budget and seed of the solver.
     """
-
-    meant: immutabledict[PodKey, int] = attrs.field(default=EMPTY, converter=immutabledict)
-    left: frozenset[PodKey] = frozenset()
-
-    def order(self, queue: Iterable[Pod]) -> list[Pod]:
-        """Give the queue with those that are left out behind all others of their priority."""
-        return sorted(queue, key=lambda pod: (-pod.priority, pod.key in self.left))
+    one = next(one for one, _ in plugins.everyone if one.matches)
+    own = [pod for pod in pods if any(known.matches for known in plugins.of(pod).plugins)]
+    return one.match(own, plugins.class_of, limits)
 
 
-def plan_reservations(plugins: PluginSet, pods: Iterable[Pod], limits: Limits) -> ReservationPlan:
-    """Choose which of the reservations that stand is meant for which pod.
-
-    Pods of gangs are left out: their gang is planned as a whole. A pod is held against each reservation in
-    everything that it asks for, as the flow does it; that several draw from one node besides is not looked
-    at.
-    """
-    plugin = next(one for one, _ in plugins.everyone if isinstance(one, ReservationPlugin))
-    ledger = plugin.ledger
-    asking: list[Pod] = []
-    rows = []
-    for pod in pods if ledger.open.any() else ():
-        if pod.gated or is_reserve_pod(pod) or gang_name(pod.labels, pod.annotations):
-            continue
-        scheduling_class = plugins.class_of(pod)
-        if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
-            continue
-        answers = (part.evaluator for part in scheduling_class.parts)
-        answer = next((one for one in answers if isinstance(one, ReservationEvaluator)), None)
-        if answer is None:
-            continue
-        serving = answer.serving() & scheduling_class.feasible()[ledger.row]
-        if serving.any():
-            asking.append(pod)
-            rows.append(serving)
-    if not asking:
-        return ReservationPlan()
-    every = np.stack(rows)
-    numbers = np.flatnonzero(every.any(axis=0)).tolist()
-    # Objects come before pods that act as reservations and have the name of one.
-    numbers.sort(key=lambda number: ledger.states[number].pod is not None)
-    named: dict[str, int] = {}
-    for number in numbers:
-        named.setdefault(ledger.states[number].reservation.name, number)
-    numbers = sorted(named.values())
-    nodes = {node.name: node for node in plugins.workspace.layout.nodes}
-    states = [ledger.states[number] for number in numbers]
-    found = assign_reservations(asking, states, nodes, eligible=every[:, numbers], limits=limits)
-    meant = {pod: named[name] for pod, name in found.reservations.items()}
-    return ReservationPlan(meant, frozenset(found.unassigned))
-
-
-def follow(plugins: PluginSet, plan: ReservationPlan) -> None:
+def follow(plugins: PluginSet, plan: MatchPlan) -> None:
     """Let pods try first what is meant for them."""
     for plugin, _ in plugins.everyone:
-        if isinstance(plugin, ReservationPlugin):
+        if plugin.matches:
             plugin.plan = plan.meant
             plugins.ask_first(plugin)
 

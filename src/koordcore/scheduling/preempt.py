@@ -8,13 +8,13 @@ does not take its members is planned around.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector
+from koordcore._arrays import BoolVector, IntMatrix
 from koordcore.framework.nominated import assume_nominated, forget_nominated
 from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
@@ -33,14 +33,11 @@ from koordcore.preemption.lone import is_lone
 from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of
-from koordcore.preemption.setup import leaving_pods, make_problem
-from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod, label_priority
+from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
 from koordcore.scheduling.dry_runs import Claim, DryRuns, key_of, leaving_of
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
 from koordcore.scheduling.network_trees import network_tree
-from koordcore.scheduling.plugins.reservation import ReservationPlugin
-from koordcore.scheduling.plugins.resources import FitEvaluator
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
 
@@ -74,14 +71,12 @@ class Preemptor:
         self._rules, self._limits = rules, limits
         self._table = table
         self._minimums = table.minimums()
-        known = (one for one, _ in plugins.everyone if isinstance(one, ReservationPlugin))
-        self._reserving = any(one.args.enable_preemption for one in known)
         self._claims: list[Claim] = []
         self.plans: list[PreemptionPlan] = []
 
     def for_pod(self, pod: Pod) -> list[Nominated] | None:
-        """Make room for a pod without a gang, or for a reservation that may preempt."""
-        if is_reserve_pod(pod) and not self._reservation_may(pod):
+        """Make room for a pod without a gang, where every plugin lets it."""
+        if not all(one.may_preempt(pod) for one, _ in self._plugins.everyone):
             return None
         if self._rules.members is Members.MINIMUM and self._table.beyond_minimum(pod.key):
             return None
@@ -89,14 +84,6 @@ class Preemptor:
         if found:
             self._table.placed(pod.key)
         return found
-
-    def _reservation_may(self, pod: Pod) -> bool:
-        """One without a priority of its own ranks above everything: then the policy has to say so."""
-        one = self._workspace.snapshot.find(Reservation, pod.annotations.get(RESERVATION_NAME, ""))
-        if one is None:
-            return False
-        stated = one.template_priority is not None or label_priority(one.labels) is not None
-        return stated or self._reserving
 
     def for_job(self, job: Job, decisions: Sequence[PodDecision]) -> list[Nominated]:
         """Make room for a gang group that has no place, or for what its members beyond the minimum lack.
@@ -213,7 +200,7 @@ class Preemptor:
         self, problem: PreemptionProblem, plan: PreemptionPlan, runs: DryRuns, pods: dict[str, Pod]
     ) -> PreemptionPlan:
         """Add the cheapest plan elsewhere, and let victims move where that is asked for."""
-        if plan.alternative is None and not (is_lone(problem) and runs.ledger is None):
+        if plan.alternative is None and not (is_lone(problem) and not runs.budgets):
             other = rejected_alternative(
                 problem,
                 plan,
@@ -223,7 +210,7 @@ class Preemptor:
             plan = attrs.evolve(plan, alternative=other)
         if self._rules.relocation is not Relocation.FIRST or not plan.victims:
             return plan
-        relocator = Relocator(self._workspace, self._plugins, runs, pods, self._mask)
+        relocator = Relocator(self._workspace, self._plugins, runs, pods, self._wanted)
         trigger = next(iter(pods.values()))
         return relocator.relocated(
             problem, plan, lambda asked, start: self._plan(asked, runs, trigger, start)
@@ -321,7 +308,7 @@ class Preemptor:
             tree=workspace.snapshot.once(network_tree),
             spec=spec,
             bound=bound,
-            mask=self._mask,
+            wanted={pod.key: self._wanted(pod) for pods, _ in pending.values() for pod in pods},
             free=free,
             nominated=self._nominations(),
             restart=(lambda pod: restart.get(str(pod.key), 0)) if restart else None,
@@ -340,15 +327,10 @@ class Preemptor:
         source = scheduling_class.source if isinstance(scheduling_class, SchedulingClass) else None
         return None if source is None else source.lifted(slice(None))
 
-    def _mask(self, pod: Pod) -> tuple[Hashable, BoolVector, IntVector]:
+    def _wanted(self, pod: Pod) -> Wanted:
         scheduling_class = self._plugins.class_of(pod)
         assert isinstance(scheduling_class, SchedulingClass)
-        amounts = np.zeros(len(self._workspace.layout.resources), dtype=np.int64)
-        amounts[PODS_ROW] = 1
-        for part in scheduling_class.parts:
-            if isinstance(part.evaluator, FitEvaluator) and part.setting.filters:
-                amounts = part.evaluator.amounts
-        return id(scheduling_class), scheduling_class.mendable(), amounts
+        return Wanted(id(scheduling_class), scheduling_class.mendable(), scheduling_class.amounts)
 
     # -- standing plans --------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from koordcore.model.preemption import Move, NotHelpful, PreemptionPlan
 from koordcore.preemption.bounds import usable_up_to
 from koordcore.preemption.cost import damage_of
 from koordcore.preemption.problem import MemberShape, PreemptionProblem, Refuges
-from koordcore.preemption.setup import NodeMask
+from koordcore.preemption.setup import Wanted
 from koordcore.scheduling.dry_runs import DryRuns, key_of
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.reset import unbound
@@ -41,15 +41,15 @@ class Relocator:
         Dry runs of the job.
     members
         Its pods, by ``namespace/name``.
-    mask
-        What a pod asks for and where it may run.
+    wanted
+        Tells what a pod asks of nodes.
     """
 
     workspace: Workspace
     plugins: PluginSet
     runs: DryRuns
     members: dict[str, Pod]
-    mask: NodeMask
+    wanted: Callable[[Pod], Wanted]
 
     def relocated(
         self,
@@ -80,7 +80,7 @@ class Relocator:
             free = unbound(pod)
             if not isinstance(self.plugins.class_of(free), SchedulingClass):
                 continue
-            number, allowed, amounts = self.mask(free)
+            number, allowed, amounts = self.wanted(free)
             known = (number, problem.candidates.amounts[:, one].tobytes())
             if known not in kinds:
                 kinds[known] = (len(kinds), MemberShape(request=amounts, allowed=allowed), free)

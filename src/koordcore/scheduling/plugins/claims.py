@@ -8,6 +8,7 @@ devices can be used; one that several pods name is allocated with the first of t
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -33,11 +34,13 @@ from koordcore.model.claims import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from koordcore.model.decisions import Shortfall
+from koordcore.model.decisions import PodDecision, Shortfall
 from koordcore.model.pods import Pod
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scheduling.plugins.claim_records import with_claims
 from koordcore.scoring.labels import fit_selector
+from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["DynamicResources"]
 
@@ -190,12 +193,23 @@ class DynamicResources(Plugin):
     """Devices by ResourceClaims."""
 
     name = "DynamicResources"
+    serves_claims = True
     reads = frozenset((DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice))
     arguments = ClaimArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self.claim_args = args if isinstance(args, ClaimArgs) else ClaimArgs()
+
+    @classmethod
+    def closed(
+        cls,
+        start: ClusterSnapshot,
+        end: ClusterSnapshot,
+        decisions: Sequence[PodDecision],
+        now: datetime | None,
+    ) -> ClusterSnapshot:
+        return with_claims(end, decisions)
 
     def follow(self, changes: ClusterChanges) -> bool:
         if super().follow(changes):

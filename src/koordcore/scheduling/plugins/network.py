@@ -28,6 +28,7 @@ from koordcore.protocol.hints import (
     parse_scheduling_hint,
 )
 from koordcore.scheduling.network_trees import network_tree
+from koordcore.scheduling.selector_counts import SelectorCounts
 
 __all__ = ["Coscheduling", "Hints"]
 
@@ -50,7 +51,11 @@ class NearnessEvaluator(Evaluator):
         names = workspace.layout.names
         candidates = [names[row] for row in np.flatnonzero(feasible).tolist()]
         tree = workspace.snapshot.once(network_tree)
-        scores = nearness_scores(nearness_positions(tree, candidates, self._plugin.counts(self._selector)))
+        scores = nearness_scores(
+            nearness_positions(
+                tree, candidates, self._plugin.workspace.once(SelectorCounts).of(self._selector)
+            )
+        )
         result = np.zeros(len(names), np.int64)
         for name, score in scores.items():
             result[workspace.layout.row_of[name]] = score
@@ -64,30 +69,8 @@ class Coscheduling(Plugin):
     arguments = CoschedulingArgs
     reads = frozenset[type]()
 
-    def __init__(self, workspace: Workspace, args: Any = None) -> None:
-        super().__init__(workspace, args)
-        self._counts: dict[str, dict[str, int]] | None = None
-        self._read = 0
-
     def follow(self, changes: ClusterChanges) -> bool:
         return True  # the network is read at every question
-
-    def counts(self, selector: str) -> dict[str, int]:
-        """Count the pods of a selector by node, now."""
-        if self._counts is None:
-            self._counts = {}
-            for pod in self.workspace.start.bound_pods():
-                self._count(pod, 1)
-        for pod, _, sign in self.workspace.journal[self._read :]:
-            self._count(pod, sign)
-        self._read = len(self.workspace.journal)
-        return self._counts.get(selector, {})
-
-    def _count(self, pod: Pod, sign: int) -> None:
-        selector = topology_selector(pod.annotations)
-        if selector and self._counts is not None:
-            nodes = self._counts.setdefault(selector, {})
-            nodes[str(pod.node_name)] = nodes.get(str(pod.node_name), 0) + sign
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return topology_selector(pod.annotations) or None if pod.annotations else None

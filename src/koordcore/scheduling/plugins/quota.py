@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -17,6 +17,9 @@ from koordcore.quota.admission import QuotaRefusal, admit
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.ledger import QuotaLedger, open_ledger
 from koordcore.snapshot import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from koordcore.scheduling.eviction_budget import EvictionBudget
 
 __all__ = ["QuotaPlugin", "snapshot_ledger"]
 
@@ -87,14 +90,15 @@ class QuotaPlugin(Plugin):
         # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
         self._change(self.ledger.untrack(quota_pod_of(pod)) if self._active else self.ledger)
 
-    def evicted(self, pod: Pod, *, charged: bool) -> None:
-        """Take note that a pod that was taken off its node asks again: whoever made it makes it anew.
+    def budget(self) -> EvictionBudget | None:
+        if not self._active:
+            return None
+        # Only who evicts pays for reading how quotas are asked about then.
+        from koordcore.scheduling.plugins.quota_budget import QuotaBudget
 
-        Parameters
-        ----------
-        charged
-            It goes on counting as if it ran.
-        """
+        return QuotaBudget(self.ledger, self.workspace.snapshot)
+
+    def evicted(self, pod: Pod, *, charged: bool) -> None:
         again = quota_pod_of(pod) if charged else _tracked(pod)
         self._change(self.ledger.track(again) if self._active else self.ledger)
 

@@ -8,14 +8,16 @@ if the reservations that the pod may use were gone; here it is decided whether o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.node_view import Loan, NodeView, Others, Rating, Source
 from koordcore.framework.plugin import (
     Evaluator,
@@ -25,28 +27,39 @@ from koordcore.framework.plugin import (
     Scope,
     default_normalise,
 )
+from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import Shortfall
-from koordcore.model.mappings import EMPTY
+from koordcore.model.certificates import Limits
+from koordcore.model.decisions import PodDecision, Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import (
     DEFAULT_RESERVATION_ARGS,
     AllocatePolicy,
     Reservation,
     ReservationArgs,
+    ReservationMatching,
 )
 from koordcore.model.resources import PODS, counted
 from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
+    RESERVATION_NAME,
     RESERVATION_NODE,
     ReservationWish,
     format_allocated_reservation,
     is_reserve_pod,
+    label_priority,
     reservation_wish,
     resized_allocatable,
 )
-from koordcore.reservations.cache import Lending, ReservationLedger, ReservationLoans
+from koordcore.reservations.cache import (
+    Lending,
+    ReservationLedger,
+    ReservationLoans,
+    pending_reserve_pods,
+    with_holders,
+    without_holders,
+)
 from koordcore.reservations.filter import (
     NO_RESERVATION,
     POLICY_CONFLICT,
@@ -60,6 +73,7 @@ from koordcore.reservations.preallocation import (
     requires_pods,
 )
 from koordcore.scheduling.plugins.holder import HolderEvaluator, WaitingReservation, agreeing
+from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["ReservationEvaluator", "ReservationPlugin"]
 
@@ -90,8 +104,8 @@ class _Matched(Lending):
 
     Attributes
     ----------
-    chosen
-        ``(N,)``: the reservation that would serve the pods on each node, negative for none.
+    choose
+        Gives the reservation that would serve the pods on a node now, negative for none.
     others
         Whether all other filters take the pods in a view.
     """
@@ -100,7 +114,7 @@ class _Matched(Lending):
         self, ledger: ReservationLedger, matched: BoolVector, *, together: bool, required: bool = False
     ) -> None:
         super().__init__(ledger, matched, together=together, required=required)
-        self.chosen: IntVector = np.full(len(ledger.workspace.layout.names), _NO_ROOM, np.int64)
+        self.choose: Callable[[int], int] = lambda row: _NO_ROOM
         self.others: Others = lambda view: np.ones(len(view.numbers), bool)
 
     def drawn_from(self, row: int) -> Loan | None:
@@ -115,13 +129,38 @@ class _Matched(Lending):
         return self._at(row)
 
     def _at(self, row: int) -> ReservationLoans | None:
-        chosen = int(self.chosen[row])
+        chosen = _NO_ROOM if self.together else self.choose(row)
         if not self.together and chosen == _NO_ROOM:
             return None
         loans = self.loans(slice(row, row + 1))
         if not len(loans.rows):
             return None
         return loans if self.together else loans.only(loans.ids.index((chosen,)))
+
+
+class _Choices(NamedTuple):
+    """Which reservation would serve the pods of a class on each node.
+
+    Parameters
+    ----------
+    chosen
+        ``(N,)``: its number, negative for none.
+    raw
+        ``(N,)``: its score.
+    order
+        ``(N,)``: the smallest order among those that concern the pods there, 0 for none.
+    """
+
+    chosen: IntVector
+    raw: IntVector
+    order: IntVector
+
+    @classmethod
+    def none(cls, number: int) -> _Choices:
+        """Make the table of so many nodes, with nothing chosen."""
+        return cls(
+            np.full(number, _NO_ROOM, np.int64), np.zeros(number, np.int64), np.zeros(number, np.int64)
+        )
 
 
 class ReservationEvaluator(Evaluator):
@@ -156,9 +195,11 @@ class ReservationEvaluator(Evaluator):
         self._names = set(pod.requests)
         self._screened = self._ledger.screened(pod)
         number = len(plugin.workspace.layout.names)
-        self._chosen = self._lent.chosen
-        self._raw: IntVector = np.zeros(number, np.int64)
-        self._order: IntVector = np.zeros(number, np.int64)
+        self._lent.choose = lambda row: int(self._choices(slice(row, row + 1)).chosen[row])
+        # Choices are worked out for nodes that somebody asks about, and anew where anything was touched.
+        self._known = _Choices.none(number)
+        self._fresh = np.zeros(number, np.bool_)
+        self._read = 0
 
     def sources(self, others: Others, rating: Rating) -> Source | None:
         self._lent.others, self._rating = others, rating
@@ -172,7 +213,7 @@ class ReservationEvaluator(Evaluator):
     def restriction(self) -> BoolVector | None:
         if not self._required:
             return None
-        there = np.zeros(len(self._raw), bool)
+        there = np.zeros(len(self._fresh), bool)
         there[self._ledger.row[self._lent.matched & self._ledger.open]] = True
         return there
 
@@ -219,13 +260,11 @@ class ReservationEvaluator(Evaluator):
 
     def _served(self, view: NodeView) -> BoolVector:
         rows = view.rows
-        self._chosen[rows], self._raw[rows], self._order[rows] = _NO_ROOM, 0, 0
         rooms = self._lent.loans(slice(0, 0) if view.plain else rows)
         if not len(rooms.rows):
-            return np.full(self._raw[rows].shape, not self._required)
+            return np.full(len(view.numbers), not self._required)
         serves = self._serving(rooms)
-        if not self._lent.together:
-            self._choose(rooms, serves)
+        self._remember(rows, rooms, serves)
         inside = self._at_any(rooms, serves, rows)
         if self._lent.together:
             return inside | self._outside(rows)
@@ -237,16 +276,43 @@ class ReservationEvaluator(Evaluator):
     def _at_any(self, rooms: ReservationLoans, serves: BoolVector, rows: Rows) -> BoolVector:
         return NodeView(self._plugin.workspace, rows).where_any(rooms, serves)
 
+    def _choices(self, rows: Rows) -> _Choices:
+        """Give what is chosen on some nodes now; of others it may be out of date."""
+        self._forget()
+        stale = np.arange(len(self._fresh))[rows]
+        stale = stale[~self._fresh[stale]]
+        if len(stale):
+            rooms = self._lent.loans(stale)
+            self._remember(stale, rooms, self._serving(rooms))
+        return self._known
+
+    def _forget(self) -> None:
+        touched = self._plugin.workspace.touched
+        for row in touched[self._read :]:
+            self._fresh[row] = False
+        self._read = len(touched)
+
+    def _remember(self, rows: Rows, rooms: ReservationLoans, serves: BoolVector) -> None:
+        """Keep what is chosen on some nodes, once it is known which of their rooms serve."""
+        if self._lent.together:
+            return
+        self._forget()
+        known = self._known
+        known.chosen[rows], known.raw[rows], known.order[rows] = _NO_ROOM, 0, 0
+        self._fresh[rows] = True
+        if len(rooms.rows):
+            self._choose(rooms, serves)
+
     def _choose(self, rooms: ReservationLoans, serves: BoolVector) -> None:
         """Note the best room of each node, its score, and the smallest order that stands there."""
         ledger = self._ledger
         numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
         order = ledger.order[numbers]
         ordered = order != 0
-        first = np.full(len(self._raw), np.iinfo(np.int64).max, np.int64)
+        first = np.full(len(self._fresh), np.iinfo(np.int64).max, np.int64)
         np.minimum.at(first, rooms.rows[ordered], order[ordered])
         there = rooms.rows[ordered]
-        self._order[there] = first[there]
+        self._known.order[there] = first[there]
         picked = np.flatnonzero(serves)
         if not len(picked):
             return
@@ -259,8 +325,8 @@ class ReservationEvaluator(Evaluator):
         ranked = np.lexsort(keys)
         _, firsts = np.unique(rows[ranked], return_index=True)
         best = ranked[firsts]
-        self._chosen[rows[best]] = numbers[best]
-        self._raw[rows[best]] = scores[best]
+        self._known.chosen[rows[best]] = numbers[best]
+        self._known.raw[rows[best]] = scores[best]
 
     def _further_scores(self, rooms: ReservationLoans, picked: IntVector) -> IntVector:
         """Add up what other plugins say about the rooms of a node that serve, each scaled to 100 there.
@@ -273,7 +339,7 @@ class ReservationEvaluator(Evaluator):
         if not len(several):
             return found
         for raw in self._rating(self._inside(rooms.some(picked[several]))):
-            best = np.ones(len(self._raw), np.int64)
+            best = np.ones(len(self._fresh), np.int64)
             np.maximum.at(best, rows[several], raw)
             found[several] += raw * 100 // best[rows[several]]
         return found
@@ -302,13 +368,13 @@ class ReservationEvaluator(Evaluator):
             found.append((AFFINITY_REFUSED, ~concerned))
         names = self._plugin.workspace.layout.resources
         free = self._plugin.workspace.free
-        told = np.zeros(len(self._raw), bool)
+        told = np.zeros(len(self._fresh), bool)
         by_text: dict[str, IntVector] = {}
 
         def note(text: str, mask: BoolVector) -> None:
             if mask.any():
                 told[rooms.rows[mask]] = True
-                there = by_text.setdefault(text, np.zeros(len(self._raw), np.int64))
+                there = by_text.setdefault(text, np.zeros(len(self._fresh), np.int64))
                 np.add.at(there, rooms.rows[mask], 1)
 
         numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
@@ -329,7 +395,7 @@ class ReservationEvaluator(Evaluator):
                 if len(short):
                     told[short] = True
                     text = f"Insufficient {names[resource]}{_BY_NODE}"
-                    by_text.setdefault(text, np.zeros(len(self._raw), np.int64))[short] = 1
+                    by_text.setdefault(text, np.zeros(len(self._fresh), np.int64))[short] = 1
         for text, counts in sorted(by_text.items()):
             # What the node lacks is said once, what reservations lack for each of them.
             most = 1 if text.endswith(_BY_NODE) else int(counts.max())
@@ -367,13 +433,14 @@ class ReservationEvaluator(Evaluator):
     def scores(self, view: NodeView) -> IntVector | None:
         matched = (self._lent.matched & self._ledger.open).any()
         silent = not matched and not self._ledger.used_on(self._screened)
-        return None if self._wish.ignored or silent else self._raw[view.rows]
+        return None if self._wish.ignored or silent else self._choices(view.rows).raw[view.rows]
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
-        candidates = np.flatnonzero(feasible & (self._order != 0))
+        order = self._choices(slice(None)).order
+        candidates = np.flatnonzero(feasible & (order != 0))
         if len(candidates):
             raw = raw.copy()
-            raw[candidates[self._order[candidates].argmin()]] = PREFERRED_SCORE
+            raw[candidates[order[candidates].argmin()]] = PREFERRED_SCORE
         return default_normalise(raw, feasible)
 
     def allocate(self, pod: Pod, view: NodeView) -> Reserved | Shortfall | None:
@@ -397,10 +464,41 @@ class ReservationPlugin(Plugin):
         super().__init__(workspace, args)
         self.args: ReservationArgs = args or DEFAULT_RESERVATION_ARGS
         self.ledger: ReservationLedger = workspace.once(ReservationLedger)
-        self.plan: Mapping[PodKey, int] = EMPTY
-        """Numbers of the reservations that are meant for pods."""
         # Running pods over which a reservation is being placed.
         self._taken_in: dict[PodKey, list[Pod]] = {}
+
+    @classmethod
+    def waiting(cls, snapshot: ClusterSnapshot) -> Iterable[Pod]:
+        return pending_reserve_pods(snapshot)
+
+    @classmethod
+    def opened(cls, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        return snapshot.once(with_holders)
+
+    @classmethod
+    def closed(
+        cls,
+        start: ClusterSnapshot,
+        end: ClusterSnapshot,
+        decisions: Sequence[PodDecision],
+        now: datetime | None,
+    ) -> ClusterSnapshot:
+        return without_holders(start, end, decisions, now)
+
+    @property
+    def matches(self) -> bool:
+        return self.args.matching is ReservationMatching.JOINT
+
+    def match(
+        self,
+        pods: Sequence[Pod],
+        class_of: Callable[[Pod], SchedulingClass | Refusal],
+        limits: Limits,
+    ) -> MatchPlan:
+        # Only who asks for it pays for the solver's adapter.
+        from koordcore.scheduling.plugins.reservation_matching import plan_reservations
+
+        return plan_reservations(self.ledger, pods, class_of, limits)
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if is_reserve_pod(pod):
@@ -453,6 +551,16 @@ class ReservationPlugin(Plugin):
             for row, node in enumerate(nodes)
             for pod in self.workspace.pods_on(row).values()
         )
+
+    def may_preempt(self, pod: Pod) -> bool:
+        if not is_reserve_pod(pod):
+            return True
+        one = self.workspace.snapshot.find(Reservation, pod.annotations.get(RESERVATION_NAME, ""))
+        if one is None:
+            return False
+        # One without a priority of its own ranks above everything: then the policy has to say so.
+        stated = one.template_priority is not None or label_priority(one.labels) is not None
+        return stated or self.args.enable_preemption
 
     def follow(self, changes: ClusterChanges) -> bool:
         acting = any(is_operating_pod(pod) for pod, _, _ in changes.pods)

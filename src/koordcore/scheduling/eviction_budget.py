@@ -1,0 +1,37 @@
+"""What a plugin limits over the whole cluster, as who plans evictions asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from koordcore._arrays import BoolVector
+from koordcore.model.pods import Pod, PodKey
+from koordcore.preemption.problem import Pool, PreemptionProblem
+
+__all__ = ["EvictionBudget"]
+
+
+class EvictionBudget(Protocol):
+    """Limits as they stand when a plugin gives them (:meth:`koordcore.framework.Plugin.budget`)."""
+
+    def pools(
+        self, problem: PreemptionProblem, members: Mapping[str, Pod], *, widest: bool
+    ) -> tuple[Pool, ...]:
+        """Write what is left, and what victims give back.
+
+        Parameters
+        ----------
+        problem
+            The question, with the candidates.
+        members
+            Pods of the job, by ``namespace/name``.
+        widest
+            By the limits that hold once everybody has left who may; by those of now otherwise.
+        """
+
+    def charged(self, leaving: Collection[Pod], members: Collection[Pod]) -> frozenset[PodKey]:
+        """Give the victims that go on counting: nobody gets more because they leave."""
+
+    def giving(self, problem: PreemptionProblem, members: Collection[Pod]) -> BoolVector:
+        """Tell which candidates may leave for the sake of the members' limits, shape (V,)."""

@@ -1,0 +1,70 @@
+"""The quotas of a job's members, for who plans evictions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+
+import attrs
+
+from koordcore._arrays import BoolVector
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.quotas import QuotaPod
+from koordcore.model.resources import Resources
+from koordcore.preemption.problem import Pool, PreemptionProblem
+from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota.admission import limit_of
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.lenders import chain_of, staying_charged
+from koordcore.scheduling.plugins.quota_pools import Returns, quota_pools
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["QuotaBudget"]
+
+
+@attrs.frozen(eq=False)
+class QuotaBudget:
+    """Quotas as an :class:`~koordcore.scheduling.eviction_budget.EvictionBudget`.
+
+    Parameters
+    ----------
+    ledger
+        Use and limits as they stand.
+    snapshot
+        The cluster that the call started from.
+    """
+
+    ledger: QuotaLedger
+    snapshot: ClusterSnapshot
+
+    def pools(
+        self, problem: PreemptionProblem, members: Mapping[str, Pod], *, widest: bool
+    ) -> tuple[Pool, ...]:
+        """Give what the quotas still allow, and what victims give back to them.
+
+        Evictions from the built-in quotas, and of use that is guaranteed, raise the limits of others.
+        """
+        raised = self.ledger
+        if widest:
+            raised = Returns(self.ledger, problem, self.snapshot, _asked(members.values())).all_gone()
+        return quota_pools(self.ledger, problem, members, self.snapshot, partial(_limit_in, raised))
+
+    def charged(self, leaving: Collection[Pod], members: Collection[Pod]) -> frozenset[PodKey]:
+        """Give the victims within a guaranteed min: nobody may borrow more because they leave."""
+        asked = _asked(members)
+        wanted = sorted({name for pod in asked for name in pod.request})
+        chains = {chain_of(self.ledger, pod) for pod in asked}
+        return staying_charged(self.ledger, _asked(leaving), chains, wanted)
+
+    def giving(self, problem: PreemptionProblem, members: Collection[Pod]) -> BoolVector:
+        """Tell who may leave for the sake of the members' quotas, shape (V,)."""
+        returns = Returns(self.ledger, problem, self.snapshot, _asked(members))
+        return returns.giving & ~returns.built_in
+
+
+def _asked(pods: Iterable[Pod]) -> list[QuotaPod]:
+    return [quota_pod_of(pod) for pod in pods]
+
+
+def _limit_in(raised: QuotaLedger, ledger: QuotaLedger, quota: str) -> Resources:
+    return limit_of(raised, quota)
