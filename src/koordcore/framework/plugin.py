@@ -227,6 +227,8 @@ class Plugin:
     """Class of its arguments; ``None`` for a plugin that takes none."""
     refuses_at: ClassVar[int] = 0
     """Place among those who refuse before any node is looked at; the order of upstream's PreFilter."""
+    helped_by: ClassVar[frozenset[str] | None] = None
+    """Kinds of changes that can lift a refusal (:mod:`koordcore.framework.hints`); ``None`` for any."""
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         self.workspace = workspace

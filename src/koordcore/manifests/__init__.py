@@ -7,12 +7,14 @@ objects that are parsed already, and both report every problem of every object a
 from koordcore.manifests._raw import SourceLimits
 from koordcore.manifests.bundle import Loaded, load, snapshot_from_objects
 from koordcore.manifests.encode import node_manifest, pod_manifest
+from koordcore.manifests.events import EventReader
 from koordcore.manifests.nodes import node_from_manifest
 from koordcore.manifests.pods import pod_from_manifest
 from koordcore.manifests.reservations import reservation_from_manifest
 from koordcore.manifests.scheduler_config import policies_from_manifest
 
 __all__ = [
+    "EventReader",
     "Loaded",
     "SourceLimits",
     "load",

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
@@ -122,6 +123,7 @@ class LoadAware(Plugin):
     """Measured usage and what pods are expected to use."""
 
     name = "LoadAwareScheduling"
+    helped_by = ROOM | {"NodeMetric"}
     arguments = LoadAwareArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:

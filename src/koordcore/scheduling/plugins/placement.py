@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore.framework.hints import NODES, ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope, default_normalise
 from koordcore.model.affinity import NodeAffinity
@@ -59,6 +60,7 @@ class Unschedulable(Plugin):
     """Cordoned nodes take only pods that tolerate it."""
 
     name = "NodeUnschedulable"
+    helped_by = NODES
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -72,6 +74,7 @@ class NodeName(Plugin):
     """A pod that names its node sits there or nowhere."""
 
     name = "NodeName"
+    helped_by = NODES
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.node_name or None
@@ -110,6 +113,7 @@ class Taints(Plugin):
     """Taints and what tolerates them."""
 
     name = "TaintToleration"
+    helped_by = NODES
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -191,6 +195,7 @@ class NodeLabels(Plugin):
     """Node selector and node affinity."""
 
     name = "NodeAffinity"
+    helped_by = NODES
     arguments = NodeAffinityArgs
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -258,6 +263,7 @@ class NodePorts(Plugin):
     """Host ports."""
 
     name = "NodePorts"
+    helped_by = ROOM
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.host_ports or None

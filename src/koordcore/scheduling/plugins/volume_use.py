@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import Workspace
@@ -99,6 +100,7 @@ class VolumeRestrictions(VolumePlugin):
     """Claims that one pod at a time may use."""
 
     name = "VolumeRestrictions"
+    helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def request_of(self, pod: Pod) -> Hashable | None:
         if not pod.claims:
@@ -163,6 +165,7 @@ class NodeVolumeLimits(VolumePlugin):
     """As many volumes of a driver as the node can attach; silent where no CSINode tells a number."""
 
     name = "NodeVolumeLimits"
+    helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)

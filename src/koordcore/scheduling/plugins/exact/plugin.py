@@ -19,6 +19,7 @@ from koordcore.allocators.device.request import DEVICE_RESOURCES
 from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
 from koordcore.errors import ManifestError
+from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Reserved, Scope
 from koordcore.framework.workspace import Workspace
@@ -82,6 +83,7 @@ class ExactPlugin(JointPlugin):
     """
 
     name = "NodeNUMAResource and DeviceShare"
+    helped_by = ROOM | {"DeviceObject", "NodeResourceTopology"}
     entry_arguments: ClassVar[Mapping[str, type]] = {NUMA: NUMAArgs, DEVICES: DevicePolicy}
 
     def __init__(self, workspace: Workspace, settings: Mapping[str, PluginSetting]) -> None:
