@@ -28,7 +28,7 @@ from koordcore import (
     verify,
 )
 from koordcore.controlplane import Backoff, Overdue, SchedulingQueue, is_news, orders
-from koordcore.model.quotas import QuotaPolicy
+from koordcore.model import QuotaPolicy
 
 __all__ = ["Cycle", "Scheduler", "Settings"]
 

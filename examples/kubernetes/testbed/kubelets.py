@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from examples.kubernetes.api import Api, GoneError, RefusedError, UnreachableError
 from koordcore.controlplane import RESOURCES, Object
-from koordcore.model.resources import Resources, parse_resources
+from koordcore.model import Resources, parse_resources
 
 __all__ = ["Kubelets"]
 

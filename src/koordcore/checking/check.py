@@ -111,6 +111,7 @@ def _check_profile(
     snapshot: ClusterSnapshot, result: ScheduleResult, everywhere: tuple[NodeState, ...], elsewhere: Elsewhere
 ) -> Iterator[Violation]:
     from koordcore.checking.cpus import check_cpu_requests
+    from koordcore.checking.device_choices import check_device_choices
     from koordcore.checking.devices import check_device_requests
     from koordcore.checking.places import check_device_places
 
@@ -136,7 +137,7 @@ def _check_profile(
     known = {violation.subject for violation in found}
     for check in _checks(everywhere, elsewhere):
         found.extend(one for one in check(before, outcome) if one.subject not in known)
-    for check in (check_cpu_requests, check_device_requests, check_device_places):
+    for check in (check_cpu_requests, check_device_requests, check_device_places, check_device_choices):
         found.extend(one for one in check(before, whole) if one.subject not in known)
     found += [one for one in reserved if one.subject not in known]
     found.extend(_check_snapshot(snapshot, plain, spared))

@@ -132,6 +132,11 @@ class ClusterIndex:
         """Tell whether there is any record of a type."""
         return kind in self._tables
 
+    @property
+    def kinds(self) -> Iterable[type]:
+        """The types of records there are."""
+        return self._tables
+
     def find(self, kind: type[T], name: str, namespace: str = "") -> Iterable[T]:
         """Give the records of a name: one at most, but for objects of which several versions are kept."""
         return self._tables.get(kind, {}).get((namespace, name), {}).values()

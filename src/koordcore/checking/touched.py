@@ -36,11 +36,10 @@ from koordcore.model.claims import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from koordcore.model.cluster import Namespace, PriorityClass
 from koordcore.model.decisions import Bound, Nominated, Waiting
 from koordcore.model.devices import DeviceObject
 from koordcore.model.gangs import PodGroup
-from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod, PodKey
@@ -58,8 +57,12 @@ __all__ = ["Touched", "touched"]
 
 _NAMES: Final = attrgetter("namespace", "name")
 _CLAIMS: Final = (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceTaintRule)
-_SMALL: Final[tuple[type, ...]] = (Namespace, PriorityClass, ClusterNetworkTopology, DeviceClass)
-"""Kinds of which a cluster has few."""
+_PICKED: Final[tuple[type, ...]] = (
+    *_CLAIMS,
+    *(PodGroup, SchedulingPodGroup, CompositePodGroup, SchedulingWorkload, Reservation, ElasticQuota),
+    *(PersistentVolume, PersistentVolumeClaim, StorageClass, NodeMetric),
+)
+"""Kinds of which those are taken that somebody refers to."""
 _OF_NODES: Final[tuple[type, ...]] = (DeviceObject, NodeResourceTopology, CSINode)
 """Kinds of which each node has one by its name."""
 
@@ -347,8 +350,10 @@ class _Cut:
         return Elsewhere(index.sums, shown)
 
     def _take_records(self) -> None:
-        for kind in _SMALL:
-            self._keep(self._index.of(kind))
+        # All others are few.
+        for kind in self._index.kinds:
+            if kind not in _PICKED and kind not in _OF_NODES:
+                self._keep(self._index.of(kind))
         for name in self._whole:
             for each in _OF_NODES:
                 self._keep(self._index.find(each, name))

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from koordcore.manifests.patches import Call
+from koordcore.manifests.calls import Call
 
 __all__ = ["RESOURCES", "Object", "Request", "key_of", "version_of"]
 
@@ -55,7 +55,7 @@ class Request:
 
     @classmethod
     def of(cls, call: Call) -> Request:
-        """Turn a call of :func:`koordcore.manifests.patches.patches` into a request."""
+        """Turn a call of :func:`koordcore.patches` into a request."""
         method = {"create": "POST", "patch": "PATCH"}[call.verb]
         kind = call.content_type or "application/json"
         return cls(method=method, path=call.path, body=call.body, content_type=kind)

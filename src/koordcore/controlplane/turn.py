@@ -10,7 +10,7 @@ import attrs
 
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.model.pods import PodKey
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot

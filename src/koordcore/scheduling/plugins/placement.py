@@ -51,16 +51,13 @@ class MaskEvaluator(Evaluator):
     def unresolvable(self, view: NodeView) -> BoolVector:
         return ~self._mask[view.rows]
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        return () if self._mask[row] else (Shortfall(self.reason, resolvable=False),)
-
 
 class Unschedulable(Plugin):
     """Cordoned nodes take only pods that tolerate it."""
 
     name = "NodeUnschedulable"
     helped_by = NODES
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -75,6 +72,7 @@ class NodeName(Plugin):
 
     name = "NodeName"
     helped_by = NODES
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.node_name or None
@@ -114,6 +112,7 @@ class Taints(Plugin):
 
     name = "TaintToleration"
     helped_by = NODES
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -196,6 +195,7 @@ class NodeLabels(Plugin):
 
     name = "NodeAffinity"
     helped_by = NODES
+    reads = frozenset[type]()
     arguments = NodeAffinityArgs
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -249,14 +249,10 @@ class PortEvaluator(Evaluator):
 
     def slots(self, view: NodeView, most: int) -> IntVector:
         # The pod's own ports clash with those of its twin.
-        return np.ones(len(self._used), np.int64)
+        return np.ones(len(view.numbers), np.int64)
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         return [(self.reason, ~self.fits(view))]
-
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        return () if self._free(row) else (Shortfall(self.reason),)
 
 
 class NodePorts(Plugin):
@@ -264,6 +260,7 @@ class NodePorts(Plugin):
 
     name = "NodePorts"
     helped_by = ROOM
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.host_ports or None

@@ -22,6 +22,7 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Scope
@@ -320,6 +321,7 @@ class ResourceFit(Plugin):
 
     name = "NodeResourcesFit"
     helped_by = ROOM | {"DeviceClass"}
+    reads = frozenset[type]()
     amounts = True
     arguments = FitArgs
 
@@ -327,6 +329,11 @@ class ResourceFit(Plugin):
         super().__init__(workspace, args)
         self._settings: FitArgs = args or FitArgs()
         self._columns: dict[tuple[str, ...], FitColumns] = {}
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        if changes.nodes:
+            self.workspace.drop(_Capacities)
+        return super().follow(changes)
 
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
@@ -373,6 +380,7 @@ class BalancedAllocation(Plugin):
     """Nodes whose resources are used evenly are better; silent about pods that ask for none of them."""
 
     name = "NodeResourcesBalancedAllocation"
+    reads = frozenset[type]()
     arguments = BalancedArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
@@ -381,6 +389,11 @@ class BalancedAllocation(Plugin):
         self._names = tuple(name for name, _ in self._settings.resources)
         self._resources = tuple((name, 1) for name in self._names)
         self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        if changes.nodes:
+            self.workspace.drop(_Capacities)
+        return super().follow(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
         request = tuple(pod.requests.items())
@@ -450,6 +463,7 @@ class FitPlus(Plugin):
     """Koordinator's NodeResourcesFitPlus: a strategy and a weight for each resource that the pod asks for."""
 
     name = "NodeResourcesFitPlus"
+    reads = frozenset[type]()
     arguments = FitPlusArgs
 
     def request_of(self, pod: Pod) -> Hashable:
@@ -483,6 +497,7 @@ class ScarceAvoidance(Plugin):
     """Koordinator's ScarceResourceAvoidance: keep nodes with scarce resources for pods that ask for them."""
 
     name = "ScarceResourceAvoidance"
+    reads = frozenset[type]()
     arguments = ScarceArgs
 
     def request_of(self, pod: Pod) -> Hashable:
