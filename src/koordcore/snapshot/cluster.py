@@ -131,9 +131,7 @@ class ClusterSnapshot:
         pods = f"{len(self.location)} bound, {len(self.pending)} pending"
         kinds = Counter(type(one).__name__ for one in self.records)
         records = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
-        return (
-            f"<ClusterSnapshot: {len(self.nodes)} nodes, {bound} bound, {len(self.pending)} pending{records}>"
-        )
+        return f"<ClusterSnapshot: {len(self.nodes)} nodes, {pods}{records}>"
 
     # -- reading ---------------------------------------------------------------------------------------
 
