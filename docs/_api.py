@@ -27,6 +27,7 @@ ROOMS: Mapping[str, str] = {
     "colocation": "how much can be lent",
     "scoring": "kernels over all nodes",
     "simulate": "what would have been",
+    "controlplane": "whose turn it is, and what is about to be done",
     "manifests": "objects in, patches out",
     "protocol": "what labels and annotations say",
     "controllers": "what controllers and webhooks do beside the scheduler",

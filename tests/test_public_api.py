@@ -24,6 +24,7 @@ ROOMS = (
     "descheduling",
     "colocation",
     "simulate",
+    "controlplane",
     "topology",
     "manifests",
 )

@@ -1,10 +1,14 @@
-"""Run the scheduler: ``python -m examples.kubernetes --kubeconfig FILE``; one line of JSON per cycle."""
+"""Run the scheduler: ``python -m examples.kubernetes --kubeconfig FILE``.
+
+One line of JSON per turn goes to standard output, one for people to standard error.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import logging
+import sys
 
 import attrs
 
@@ -29,6 +33,7 @@ def main() -> None:
 
 
 def _print(cycle: Cycle) -> None:
+    print(cycle.line, file=sys.stderr, flush=True)
     print(json.dumps({name: round(value, 4) for name, value in attrs.asdict(cycle).items()}), flush=True)
 
 

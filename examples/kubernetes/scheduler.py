@@ -11,28 +11,23 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any
 
 import attrs
 
-from examples.kubernetes.api import Api, Object, Request
-from examples.kubernetes.cluster import read
+from examples.kubernetes.api import Api
+from examples.kubernetes.follower import Follower
 from examples.kubernetes.journal import Journal, send_all
-from examples.kubernetes.mirror import Mirror
-from examples.kubernetes.overdue import Overdue
-from examples.kubernetes.turns import Turns
 from koordcore import (
     ClusterSnapshot,
     PluginSetting,
     Pod,
-    PodKey,
     Policy,
     PreemptionRules,
     ScheduleResult,
-    patches,
     schedule,
     verify,
 )
+from koordcore.controlplane import Backoff, Overdue, SchedulingQueue, is_news, orders
 from koordcore.model import QuotaPolicy
 
 __all__ = ["Cycle", "Scheduler", "Settings"]
@@ -54,6 +49,8 @@ class Settings:
         How long others are given to finish what they began.
     revoke
         How long a quota may use more than its runtime.
+    backoff
+        How long a pod pauses after its first refusal; the pause doubles with each further one.
     retry
         How long a pod without a place waits where nothing seems to change.
     idle
@@ -66,7 +63,8 @@ class Settings:
     batch: int = 500
     patience: float = 2.0
     revoke: float = 120.0
-    retry: float = 30.0
+    backoff: float = 1.0
+    retry: float = 300.0
     idle: float = 1.0
     threads: int = 16
 
@@ -87,6 +85,7 @@ class Cycle:
     """What one turn did, and the seconds that each step took.
 
     ``finished`` counts calls of a batch that somebody had left; ``lost`` says that a rival's came first.
+    ``waiting`` counts the pods that the queue still has.
     ``cpu`` are seconds of the whole process since the turn before, the others are those of the clock.
     """
 
@@ -96,11 +95,26 @@ class Cycle:
     nominated: int = 0
     evicted: int = 0
     lost: bool = False
+    waiting: int = 0
     read: float = 0.0
     decide: float = 0.0
     verify: float = 0.0
     write: float = 0.0
     cpu: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """The turn in one line for people."""
+        if not self.asked and not self.evicted:
+            return f"finished {self.finished} calls that somebody had left"
+        spent = ", ".join(
+            f"{name} {1000 * getattr(self, name):.0f}" for name in ("read", "decide", "verify", "write")
+        )
+        lost = "; a rival came first" if self.lost else ""
+        return (
+            f"asked {self.asked}: bound {self.bound}, nominated {self.nominated}, evicted {self.evicted}, "
+            f"waiting {self.waiting}{lost} ({spent} ms)"
+        )
 
 
 class Scheduler:
@@ -116,28 +130,31 @@ class Scheduler:
 
     def __init__(self, api: Api, settings: Settings, report: Callable[[Cycle], None]) -> None:
         self._api, self._settings, self._report = api, settings, report
-        self.mirror = Mirror(api)
+        self.follower = Follower(api)
         self._pool = ThreadPoolExecutor(settings.threads)
-        self.journal = Journal(api, self.mirror, self._pool, patience=settings.patience)
-        self._turns = Turns(settings.name, limit=settings.batch, retry=settings.retry)
-        self._read: tuple[int, ClusterSnapshot] | None = None
+        self.journal = Journal(api, self.follower, self._pool, patience=settings.patience)
+        backoff = Backoff(initial=settings.backoff, forgotten=settings.retry)
+        self._queue = SchedulingQueue(settings.policy, limit=settings.batch, backoff=backoff)
+        self._snapshot = ClusterSnapshot()
         self._cpu = 0.0
         self._overdue = Overdue(patience=settings.patience, quotas=settings.quotas)
+        self._left_out: frozenset[str] = frozenset()
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Schedule until told to stop."""
         self.open()
+        mirror = self.follower.mirror
         while not stopped():
-            seen = self.mirror.changes
+            seen = mirror.changes
             cycle = self.turn()
             if cycle is None:
-                self.mirror.wait(lambda seen=seen: self.mirror.changes != seen, self._settings.idle)  # type: ignore[misc]
+                self.follower.wait(lambda seen=seen: mirror.changes != seen, self._settings.idle)  # type: ignore[misc]
             else:
                 self._report(cycle)
 
     def open(self) -> None:
         """Look around, and finish what the journal says."""
-        self.mirror.start()
+        self.follower.start()
         self._cpu = time.process_time()
         self._report(Cycle(finished=self.journal.open()))
 
@@ -145,32 +162,44 @@ class Scheduler:
         """Take one turn; ``None`` where there is nothing to do."""
         cycle = Cycle()
         clock = _Clock(cycle)
-        news, changes = self.mirror.news, self.mirror.changes
-        if self._read is None or self._read[0] != changes:
-            self._read = changes, read(self.mirror.objects())
-        snapshot = self._read[1]
+        now = time.monotonic()
+        self._look(now)
+        going = self._overdue.look(self._snapshot, now=now)
+        pods = self._queue.take(self._snapshot, now=now)
         clock.took("read")
-        going = self._overdue.look(snapshot, time.monotonic())
-        pods = self._turns.take(snapshot, news, time.monotonic())
         if not pods and not going:
             return None
         for key, reason in going.items():
             _log.info("evicting %s: %s", key, reason)
-        result = self._decide(snapshot, pods, clock)
-        requests, remarks = _requests(snapshot, result, going)
+        result = self._decide(self._snapshot, pods, clock)
+        todo = orders(self._snapshot, result, going, now=datetime.now(UTC))
         cycle.asked, cycle.bound = len(pods), len(result.bound)
         cycle.nominated = result.stats.get("nominated", 0)
-        cycle.evicted = sum(one.subresource == "eviction" for one in requests)
-        if requests and not self.journal.commit(requests):
+        cycle.evicted = sum(one.subresource == "eviction" for one in todo.requests)
+        if todo.requests and not self.journal.commit(todo.requests):
             cycle.lost = True
         else:
             self.journal.carry_out()
-            self._turns.done(pods)
-            send_all(self._api, self._pool, [one for one in remarks if self._is_new(one)])
+            self._queue.done(result.decisions, now=time.monotonic())
+            remarks = [one for one in todo.remarks if is_news(one, self.follower.mirror)]
+            send_all(self._api, self._pool, remarks)
+        cycle.waiting = len(self._queue)
         clock.took("write")
         cpu = time.process_time()
         cycle.cpu, self._cpu = cpu - self._cpu, cpu
         return cycle
+
+    def _look(self, now: float) -> None:
+        """Take in what the watches have shown."""
+        changes, problems = self.follower.take()
+        if not changes:
+            return
+        self._snapshot = self._snapshot.apply(*changes)
+        self._queue.notice(changes, now=now)
+        left_out = frozenset(map(str, problems))
+        for problem in sorted(left_out - self._left_out):
+            _log.error("left out: %s", problem)
+        self._left_out = left_out
 
     def _decide(self, snapshot: ClusterSnapshot, pods: list[Pod], clock: _Clock) -> ScheduleResult:
         result = schedule(
@@ -186,16 +215,6 @@ class Scheduler:
         clock.took("verify")
         return result
 
-    def _is_new(self, remark: Request) -> bool:
-        """Tell whether a pod's condition says something else so far."""
-        namespace, name = remark.pod or ("", "")
-        pod = self.mirror.find("Pod", name, namespace)
-        (wanted,) = remark.body["status"]["conditions"]
-        known = (pod or {}).get("status", {}).get("conditions", ())
-        return not any(
-            one["type"] == wanted["type"] and one.get("message") == wanted["message"] for one in known
-        )
-
 
 class _Clock:
     """Books the time since the last look under a name."""
@@ -208,43 +227,3 @@ class _Clock:
         now = time.perf_counter()
         setattr(self._cycle, what, getattr(self._cycle, what) + now - self._last)
         self._last = now
-
-
-def _requests(
-    snapshot: ClusterSnapshot, result: ScheduleResult, going: dict[PodKey, str]
-) -> tuple[list[Request], list[Request]]:
-    """Give what has to be done, and what is only said: why pods wait."""
-    requests: list[Request] = []
-    remarks: list[Request] = []
-    for call in patches(result, now=datetime.now(UTC)):
-        one = Request.of(call)
-        if one.pod is not None:
-            one = _pinned(one, snapshot)
-        told = one.body["status"].get("conditions", ()) if one.subresource == "status" and one.pod else ()
-        said = any(condition["type"] == "PodScheduled" for condition in told)
-        (remarks if said else requests).append(one)
-    leaving = {one.pod for one in requests if one.subresource == "eviction"}
-    for key in going:
-        if (key.namespace, key.name) in leaving:
-            continue
-        path = f"/api/v1/namespaces/{key.namespace}/pods/{key.name}/eviction"
-        body: Object = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": key.name, "namespace": key.namespace},
-        }
-        requests.append(_pinned(Request(method="POST", path=path, body=body), snapshot))
-    return requests, remarks
-
-
-def _pinned(request: Request, snapshot: ClusterSnapshot) -> Request:
-    """Make sure that a request never meets a later pod of the same name."""
-    assert request.pod is not None
-    pod = snapshot.pod(PodKey(*request.pod))
-    assert pod is not None
-    body: dict[str, Any] = dict(request.body)
-    if request.subresource == "eviction":
-        body["deleteOptions"] = {"preconditions": {"uid": pod.uid}}
-    else:
-        body["metadata"] = {**body.get("metadata", {}), "uid": pod.uid}
-    return attrs.evolve(request, body=body)

@@ -11,26 +11,21 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from examples.kubernetes.api import (
-    RESOURCES,
     Event,
     GoneError,
     Listing,
-    Object,
     RefusedError,
-    Request,
     UnreachableError,
-    key_of,
 )
-from examples.kubernetes.cluster import read
-from examples.kubernetes.mirror import Mirror, complete
-from examples.kubernetes.overdue import Overdue, half_gangs
+from examples.kubernetes.follower import Follower
 from examples.kubernetes.scheduler import Cycle, Scheduler, Settings
-from examples.kubernetes.turns import Turns
 from koordcore import ClusterSnapshot
+from koordcore.controlplane import RESOURCES, Object, Overdue, Request, complete, half_gangs, key_of
+from koordcore.manifests import snapshot_from_objects
 from koordcore.model.quotas import QuotaPolicy
 
 JOURNAL = "/api/v1/namespaces/kube-system/configmaps"
-SETTINGS = Settings(patience=0.0, revoke=0.0, threads=1, idle=0.01)
+SETTINGS = Settings(patience=0.0, revoke=0.0, threads=1, idle=0.01, backoff=0.0)
 
 
 class Killed(BaseException):
@@ -237,7 +232,7 @@ def test_pods_are_bound_where_they_fit_and_told_why_they_wait() -> None:
     told = [path for method, path in api.sent if path.endswith("/status")]
     assert len(told) == 1
     api.put(RESOURCES["Node"], node("n2"))
-    assert one.mirror.wait(lambda: one.mirror.find("Node", "n2") is not None, 60)
+    assert one.follower.wait(lambda: one.follower.mirror.find("Node", "n2") is not None, 60)
     settle(one)
     assert api.pods()[waiting["metadata"]["name"]] == "n2"
 
@@ -311,7 +306,7 @@ def test_a_more_important_pod_gets_the_room_of_who_had_to_go() -> None:
     one = scheduler(api)
     settle(one)
     api.put(RESOURCES["Pod"], pod("high", 4, priority=10))
-    assert one.mirror.wait(lambda: one.mirror.find("Pod", "high", "default") is not None, 60)
+    assert one.follower.wait(lambda: one.follower.mirror.find("Pod", "high", "default") is not None, 60)
     cycles = settle(one)
     assert api.pods() == {"high": "n0"}
     assert [(cycle.nominated, cycle.evicted, cycle.bound) for cycle in cycles] == [(1, 1, 0), (0, 0, 1)]
@@ -329,8 +324,8 @@ def test_a_gang_that_lost_a_member_on_the_way_is_released() -> None:
         "default/train": ["w0"]
     }
     overdue = Overdue(patience=2.0, quotas=QuotaPolicy())
-    assert overdue.look(seen(api), 10.0) == {}
-    assert [key.name for key in overdue.look(seen(api), 12.0)] == ["w0"]
+    assert overdue.look(seen(api), now=10.0) == {}
+    assert [key.name for key in overdue.look(seen(api), now=12.0)] == ["w0"]
     settle(scheduler(api))
     assert api.pods() == {}
 
@@ -369,58 +364,37 @@ def test_a_reservation_gets_its_node() -> None:
     assert (item["status"]["phase"], item["status"]["nodeName"]) == ("Available", "n0")
 
 
-def test_who_was_tried_in_vain_waits_for_news() -> None:
-    """Nominated pods come along every time, gangs as a whole, and everybody after some time."""
-    group = [pod(f"w{number}", gang="train") for number in range(3)]
-    api = server(pod_group("train", 3), pod("first", priority=5), *group)
-    turns = Turns("koord-scheduler", limit=2, retry=30.0)
-
-    def take(news: int, now: float) -> list[str]:
-        chosen = turns.take(seen(api), news, now)
-        turns.done(chosen)
-        return sorted(one.name for one in chosen)
-
-    assert take(1, 0.0) == ["first", "w0", "w1", "w2"]
-    assert take(1, 1.0) == []
-    assert take(2, 2.0) == ["first", "w0", "w1", "w2"]
-    assert take(2, 40.0) == ["first", "w0", "w1", "w2"]
-    promised = pod("promised")
-    promised["status"]["nominatedNodeName"] = "n0"
-    api.put(RESOURCES["Pod"], promised)
-    api.put(RESOURCES["Pod"], pod("new"))
-    assert take(2, 41.0) == ["new", "promised"]
-    api.put(RESOURCES["Pod"], pod("newer"))
-    assert take(2, 42.0) == ["newer", "promised"]
-
-
 def test_the_mirror_lists_anew_when_its_version_is_gone() -> None:
     """What happened in between is there, and who has left is not."""
     api = server(pod("old"))
-    mirror = Mirror(api)
-    mirror.start()
-    assert mirror.wait(lambda: len(api.watchers) == len(RESOURCES), 60)
-    news = mirror.news
+    follower = Follower(api)
+    follower.start()
+    mirror = follower.mirror
+    assert follower.wait(lambda: len(api.watchers) == len(RESOURCES), 60)
+    snapshot = ClusterSnapshot().apply(*follower.take()[0])
     with api.lock:
         watchers, api.watchers = api.watchers, []
         api.delete(RESOURCES["Pod"], "default", "old")
         api.put(RESOURCES["Pod"], pod("new"))
         api.watchers = watchers
         api.compact()
-    assert mirror.wait(lambda: mirror.find("Pod", "new", "default") is not None, 60)
+    assert follower.wait(lambda: mirror.find("Pod", "new", "default") is not None, 60)
     assert mirror.find("Pod", "old", "default") is None
-    assert mirror.news > news
+    snapshot = snapshot.apply(*follower.take()[0])
+    assert [one.name for one in snapshot.pending] == ["new"]
 
 
 def test_a_broken_object_stops_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
     """It is left out and named."""
     api = server(pod("good"), pod("bad"))
     api.items[RESOURCES["Pod"]]["default", "bad"]["spec"]["priority"] = "high"
-    assert [one.name for one in seen(api).pending] == ["good"]
-    assert "left out: Pod default/bad" in caplog.text
+    settle(scheduler(api))
+    assert api.pods()["good"]
+    assert "left out: Pod default/bad: spec.priority" in caplog.text
 
 
 def seen(api: Server) -> ClusterSnapshot:
     """The cluster as somebody sees it who lists it now."""
-    return read(
+    return snapshot_from_objects(
         [complete(kind, item) for kind, path in RESOURCES.items() for item in api.list_all(path).items]
-    )
+    ).snapshot

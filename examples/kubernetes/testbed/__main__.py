@@ -26,15 +26,20 @@ def main() -> int:
     """Build the server if need be, run what is asked for, print a table; 1 when something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m examples.kubernetes.testbed", description=__doc__)
     parser.add_argument("--cache", type=Path, help="folder of the server's binary")
+    parser.add_argument("--kube-apiserver", type=Path, help="a server that is there; nothing is built then")
     parser.add_argument("--log", type=Path, default=Path("scheduler.log"), help="log of the schedulers")
     parser.add_argument("--only", choices=SCENARIOS, action="append", help="a scenario; may be repeated")
     for field in attrs.fields(Plan):
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=field.default)
     arguments = vars(parser.parse_args())
     only, cache, log = arguments.pop("only"), arguments.pop("cache"), arguments.pop("log")
+    server = arguments.pop("kube_apiserver")
     plan = Plan(**arguments)
     failed = 0
-    with running(cache_folder(cache)) as config, closing(Bed(connect(str(config)), config, log)) as bed:
+    with (
+        running(cache_folder(cache), server) as config,
+        closing(Bed(connect(str(config)), config, log)) as bed,
+    ):
         bed.define(list(yaml.safe_load_all(_DEFINITIONS.read_text())))
         bed.open(cluster(plan.nodes, plan.gpu_nodes))
         _print_row(_HEADS)

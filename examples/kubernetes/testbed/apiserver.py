@@ -40,13 +40,15 @@ def cache_folder(given: Path | None) -> Path:
 
 
 def build(cache: Path) -> Path:
-    """Build kube-apiserver from the Go module proxy, unless it is there."""
+    """Build kube-apiserver from the Go module proxy, unless it is there, and say so."""
     binary = cache / f"kube-apiserver-{_VERSION}"
     if binary.exists():
+        _say(f"using {binary}, which was built before")
         return binary
     go = _tool("go", "/usr/local/go/bin")
     with tempfile.TemporaryDirectory() as folder:
-        print(f"building kube-apiserver {_VERSION}; this takes a while, once", file=sys.stderr)
+        _say(f"building kube-apiserver {_VERSION}: a quarter of an hour on two cores, once")
+        _say(f"  1 of 2: downloading {_MODULE} v{_VERSION} from the Go module proxy")
         download = [go, "mod", "download", "-json", f"{_MODULE}@v{_VERSION}"]
         found = json.loads(subprocess.run(download, cwd=folder, check=True, stdout=subprocess.PIPE).stdout)
         # The modules that live in Kubernetes' own repository have no versions in its go.mod.
@@ -61,10 +63,24 @@ def build(cache: Path) -> Path:
         Path(folder, "go.mod").write_text("\n".join(lines) + "\n")
         cache.mkdir(parents=True, exist_ok=True)
         partly = binary.with_name(f"{binary.name}.part")
+        _say(f"  2 of 2: compiling it and {len(staged)} modules of Kubernetes' own repository")
         command = [go, "build", "-mod=mod", "-p=2", "-ldflags=-s -w", "-o", str(partly)]
         subprocess.run(["nice", *command, f"{_MODULE}/cmd/kube-apiserver"], cwd=folder, check=True)
         partly.rename(binary)
+    _say(f"built {binary}")
     return binary
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _given(path: Path) -> Path:
+    """Take a server that is there already."""
+    if not os.access(path, os.X_OK):
+        raise SystemExit(f"{path}: no kube-apiserver that can be run")
+    _say(f"using {path}, as asked")
+    return path
 
 
 def _tool(name: str, *further: str) -> str:
@@ -75,9 +91,18 @@ def _tool(name: str, *further: str) -> str:
 
 
 @contextmanager
-def running(cache: Path) -> Iterator[Path]:
-    """Run etcd and kube-apiserver for as long as the block lasts; gives the path of a kubeconfig."""
-    binary, etcd = build(cache), _tool("etcd", "/usr/sbin", "/usr/local/bin")
+def running(cache: Path, binary: Path | None = None) -> Iterator[Path]:
+    """Run etcd and kube-apiserver for as long as the block lasts; gives the path of a kubeconfig.
+
+    Parameters
+    ----------
+    cache
+        Folder in which the server is built where none is given.
+    binary
+        A kube-apiserver that is there.
+    """
+    binary = build(cache) if binary is None else _given(binary)
+    etcd = _tool("etcd", "/usr/sbin", "/usr/local/bin")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # or the servers would outlive us
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koordcore-")))
@@ -187,8 +212,9 @@ def main() -> None:
     """Run a server until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, help="folder of the binary; a folder of the user's caches")
+    parser.add_argument("--kube-apiserver", type=Path, help="a server that is there; nothing is built then")
     arguments = parser.parse_args()
-    with running(cache_folder(arguments.cache)) as kubeconfig:
+    with running(cache_folder(arguments.cache), arguments.kube_apiserver) as kubeconfig:
         print(kubeconfig, flush=True)
         try:
             while True:

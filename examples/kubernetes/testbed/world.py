@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from examples.kubernetes.api import RESOURCES, Object
+from koordcore.controlplane import RESOURCES, Object
 
 __all__ = ["CARDS", "GPU", "NIC", "cluster", "gang", "pod", "quota"]
 

@@ -272,6 +272,8 @@ class Plugin:
     """Types of the records that it reads; ``None`` where it may read any."""
     refuses_at: ClassVar[int] = 0
     """Place among those who refuse before any node is looked at; the order of upstream's PreFilter."""
+    helped_by: ClassVar[frozenset[str] | None] = None
+    """Kinds of changes that can lift a refusal (:mod:`koordcore.framework.hints`); ``None`` for any."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

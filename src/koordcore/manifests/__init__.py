@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from koordcore.manifests.encode import (
         pod_manifest as pod_manifest,
     )
+    from koordcore.manifests.events import EventReader as EventReader
     from koordcore.manifests.move_records import (
         moves_from_record as moves_from_record,
     )
@@ -77,6 +78,7 @@ else:
             "koordcore.manifests.bundle": "Loaded load snapshot_from_objects",
             "koordcore.manifests.calls": "Call",
             "koordcore.manifests.encode": "node_manifest pod_manifest",
+            "koordcore.manifests.events": "EventReader",
             "koordcore.manifests.move_records": "moves_from_record moves_record",
             "koordcore.manifests.named_policies": "POLICY_NAMES named_policy",
             "koordcore.manifests.nodes": "node_from_manifest",

@@ -50,12 +50,21 @@ from koordcore.protocol.fields import Json, show
 from koordcore.protocol.quota import QuotaObject
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["DECODERS", "Loaded", "load", "snapshot_from_objects"]
+__all__ = [
+    "DECODERS",
+    "READ_AS_TEXT",
+    "Bundle",
+    "Loaded",
+    "check_countable",
+    "load",
+    "snapshot_from_objects",
+    "unique_key",
+]
 
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
 """API group and kind to decoder; objects of other kinds are kept as they are, and counted."""
 
-_READ_AS_TEXT: Final = frozenset({("", "Service")})
+READ_AS_TEXT: Final = frozenset({("", "Service")})
 """Kinds without a record of their own that plugins read out of the kept text."""
 _NAMESPACED: Final = frozenset({("", "Service"), ("", "ConfigMap"), ("", "PersistentVolumeClaim")})
 """Kinds without a decoder that live in ``default`` when they name no namespace."""
@@ -149,7 +158,7 @@ def snapshot_from_objects(objects: Iterable[Mapping[str, Json]]) -> Loaded:
 
 
 def _assemble(sources: Iterable[Source], network: ClusterNetworkTopology | None = None) -> Loaded:
-    bundle = _Bundle()
+    bundle = Bundle()
     for source in sources:
         if isinstance(source, Problem):
             bundle.problems.append(source)
@@ -179,11 +188,11 @@ class _Place:
         return Problem(problem.path, problem.message, object_name=shown(self.key), source=self.source)
 
 
-class _Bundle:
+class Bundle:
     """Collects objects until all are known, then resolves what they say about each other."""
 
-    def __init__(self) -> None:
-        self.memory = Memory()
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.memory = memory or Memory()
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.counts: Counter[str] = Counter()
@@ -350,7 +359,7 @@ class _Bundle:
         self.warnings += self._placed(profile_remarks(self.records))
 
     def _placed(self, remarks: Iterable[Remark]) -> Iterator[Problem]:
-        return (_Place(self.seen.get(_unique(key), ""), key).put(problem) for key, problem in remarks)
+        return (_Place(self.seen.get(unique_key(key), ""), key).put(problem) for key, problem in remarks)
 
     def _bind(self) -> tuple[tuple[NodeState, ...], tuple[Pod, ...]]:
         classes = {one.name: one for one in self.records if isinstance(one, PriorityClass)}
@@ -373,7 +382,7 @@ class _Bundle:
                 on_node[pod.node_name].append(pod)
                 if id(pod.requests) not in checked:
                     checked.add(id(pod.requests))
-                    _countable(reading, pod)
+                    check_countable(reading, pod)
             else:
                 self.records.append(pod)
                 reading.warn("spec.nodeName", f"no node {pod.node_name} in the dump; the pod holds nothing")
@@ -397,7 +406,7 @@ class _Bundle:
         owning = {owner for owners in self.owners.values() for owner in owners}
         unread: Counter[str] = Counter()
         for key, raw, source in self.unread:
-            if key[:2] in _READ_AS_TEXT:
+            if key[:2] in READ_AS_TEXT:
                 continue
             if key in owning:
                 reading = Reading(self.memory)
@@ -418,7 +427,8 @@ class _Bundle:
                 self.problems.append(Problem("", f"{count} scheduler profiles are called {name}"))
 
 
-def _unique(key: Key) -> Key:
+def unique_key(key: Key) -> Key:
+    """Give the key under which an object stands: one without a namespace is in ``default``."""
     return (*key[:2], key[2] or "default", key[3])
 
 
@@ -426,7 +436,8 @@ def _kind(key: Key) -> str:
     return f"{key[1]}.{key[0]}" if key[0] and key[:2] not in DECODERS else key[1]
 
 
-def _countable(reading: Reading, pod: Pod) -> None:
+def check_countable(reading: Reading, pod: Pod) -> None:
+    """Refuse amounts that no sum could hold."""
     for name, amount in pod.requests.items():
         if amount > AMOUNT_LIMIT:
             reading.problem("spec", f"requests {amount} of {name}; at most {AMOUNT_LIMIT} can be counted")

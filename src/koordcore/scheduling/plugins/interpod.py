@@ -10,6 +10,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
@@ -119,6 +120,7 @@ class InterPodAffinity(Plugin):
     """Terms of the pod towards those that run, and theirs towards it."""
 
     name = "InterPodAffinity"
+    helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace"}
     reads = frozenset((Namespace,))
     arguments = InterPodArgs
 

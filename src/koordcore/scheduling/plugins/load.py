@@ -11,6 +11,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._vector import Vector
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
@@ -130,6 +131,7 @@ class LoadAware(Plugin):
     """Measured usage and what pods are expected to use."""
 
     name = "LoadAwareScheduling"
+    helped_by = ROOM | {"NodeMetric"}
     reads = frozenset((NodeMetric,))
     arguments = LoadAwareArgs
 

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore.framework.hints import NODES, ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope, default_normalise
 from koordcore.model.affinity import NodeAffinity
@@ -55,6 +56,7 @@ class Unschedulable(Plugin):
     """Cordoned nodes take only pods that tolerate it."""
 
     name = "NodeUnschedulable"
+    helped_by = NODES
     reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:
@@ -69,6 +71,7 @@ class NodeName(Plugin):
     """A pod that names its node sits there or nowhere."""
 
     name = "NodeName"
+    helped_by = NODES
     reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -108,6 +111,7 @@ class Taints(Plugin):
     """Taints and what tolerates them."""
 
     name = "TaintToleration"
+    helped_by = NODES
     reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:
@@ -190,6 +194,7 @@ class NodeLabels(Plugin):
     """Node selector and node affinity."""
 
     name = "NodeAffinity"
+    helped_by = NODES
     reads = frozenset[type]()
     arguments = NodeAffinityArgs
 
@@ -254,6 +259,7 @@ class NodePorts(Plugin):
     """Host ports."""
 
     name = "NodePorts"
+    helped_by = ROOM
     reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable | None:

@@ -23,6 +23,7 @@ from koordcore._arrays import (
     as_rows,
 )
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Scope
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
@@ -319,6 +320,7 @@ class ResourceFit(Plugin):
     """Enough of every resource is free; free or used room is better, as the strategy says."""
 
     name = "NodeResourcesFit"
+    helped_by = ROOM | {"DeviceClass"}
     reads = frozenset[type]()
     amounts = True
     arguments = FitArgs

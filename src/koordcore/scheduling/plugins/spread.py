@@ -12,6 +12,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
@@ -189,6 +190,7 @@ class TopologySpread(Plugin):
     """Spread constraints of the pod, or the policy's defaults where it has none."""
 
     name = "PodTopologySpread"
+    helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace"}
     reads = frozenset((RawObject, Workload))
     arguments = SpreadArgs
 

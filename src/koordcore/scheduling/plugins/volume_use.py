@@ -16,6 +16,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import Workspace
@@ -96,6 +97,7 @@ class VolumeRestrictions(VolumePlugin):
     """Claims that one pod at a time may use."""
 
     name = "VolumeRestrictions"
+    helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def follow(self, changes: ClusterChanges) -> bool:
         return not self.concerned(changes)
@@ -160,6 +162,7 @@ class NodeVolumeLimits(VolumePlugin):
     """As many volumes of a driver as the node can attach; silent where no CSINode tells a number."""
 
     name = "NodeVolumeLimits"
+    helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     reads = frozenset((*VolumePlugin.reads, CSINode))
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout
+from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved
 from koordcore.model.nodes import REGION_LABEL, ZONE_LABEL
@@ -71,6 +72,7 @@ class VolumeBinding(VolumePlugin):
     """Nodes that the node affinity of every bound volume allows."""
 
     name = "VolumeBinding"
+    helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if not pod.claims:
@@ -134,6 +136,7 @@ class VolumeZone(VolumePlugin):
     """Nodes in the zone and region of every bound volume."""
 
     name = "VolumeZone"
+    helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def request_of(self, pod: Pod) -> Hashable | None:
         if not pod.claims:

@@ -23,6 +23,7 @@ from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
 from koordcore.errors import ManifestError
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import (
     Evaluator,
@@ -98,6 +99,7 @@ class ExactPlugin(JointPlugin):
     """
 
     name = "NodeNUMAResource and DeviceShare"
+    helped_by = ROOM | {"DeviceObject", "NodeResourceTopology"}
     reads = frozenset((NodeResourceTopology, DeviceObject, Reservation))
     entry_arguments: ClassVar[Mapping[str, type]] = {NUMA: NUMAArgs, DEVICES: DevicePolicy}
 

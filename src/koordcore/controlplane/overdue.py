@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from koordcore import ClusterSnapshot, Pod, PodKey
-from koordcore.model import QuotaPolicy
-from koordcore.protocol import gang_name, quota_pod_of
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.quotas import QuotaPolicy
+from koordcore.protocol.gang import gang_name
+from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
 from koordcore.scheduling.gang_groups import gang_state
+from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["Overdue", "half_gangs"]
 
@@ -33,7 +35,7 @@ class Overdue:
         self._half_since: dict[str, float] = {}
         self._monitors: Mapping[str, OveruseMonitor] = {}
 
-    def look(self, snapshot: ClusterSnapshot, now: float) -> dict[PodKey, str]:
+    def look(self, snapshot: ClusterSnapshot, *, now: float) -> dict[PodKey, str]:
         """Give who has to go now, with the reason; ``now`` in seconds."""
         going: dict[PodKey, str] = {}
         half = half_gangs(snapshot)

@@ -1,0 +1,70 @@
+"""The pure core of a control plane: what it knows, whose turn it is, what it is about to do.
+
+Nothing here talks to a server, reads a clock or waits. ``examples/kubernetes`` puts HTTP around it.
+"""
+
+from typing import TYPE_CHECKING
+
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.controlplane.journal import (
+        Batch as Batch,
+    )
+    from koordcore.controlplane.journal import (
+        is_final as is_final,
+    )
+    from koordcore.controlplane.mirror import (
+        Mirror as Mirror,
+    )
+    from koordcore.controlplane.mirror import (
+        complete as complete,
+    )
+    from koordcore.controlplane.overdue import (
+        Overdue as Overdue,
+    )
+    from koordcore.controlplane.overdue import (
+        half_gangs as half_gangs,
+    )
+    from koordcore.controlplane.queue import (
+        Backoff as Backoff,
+    )
+    from koordcore.controlplane.queue import (
+        SchedulingQueue as SchedulingQueue,
+    )
+    from koordcore.controlplane.requests import (
+        RESOURCES as RESOURCES,
+    )
+    from koordcore.controlplane.requests import (
+        Object as Object,
+    )
+    from koordcore.controlplane.requests import (
+        Request as Request,
+    )
+    from koordcore.controlplane.requests import (
+        key_of as key_of,
+    )
+    from koordcore.controlplane.requests import (
+        version_of as version_of,
+    )
+    from koordcore.controlplane.turn import (
+        Orders as Orders,
+    )
+    from koordcore.controlplane.turn import (
+        is_news as is_news,
+    )
+    from koordcore.controlplane.turn import (
+        orders as orders,
+    )
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.controlplane.journal": "Batch is_final",
+            "koordcore.controlplane.mirror": "Mirror complete",
+            "koordcore.controlplane.overdue": "Overdue half_gangs",
+            "koordcore.controlplane.queue": "Backoff SchedulingQueue",
+            "koordcore.controlplane.requests": "RESOURCES Object Request key_of version_of",
+            "koordcore.controlplane.turn": "Orders is_news orders",
+        },
+    )

@@ -1,0 +1,112 @@
+"""What is about to be done: written down first, done then, and finished by whoever comes after a kill.
+
+A batch is a value that fits into one ConfigMap. It counts from the moment at which the server holds it; the
+server takes a new one only from somebody who knew the one before, so that two schedulers cannot both decide
+on the same cluster; and nobody replaces a batch before all of it has been done and seen. All requests can be
+sent twice: they name the uid of the pod that they mean.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Collection
+from typing import Any
+
+import attrs
+
+from koordcore.controlplane.mirror import Mirror
+from koordcore.controlplane.requests import Object, Request
+
+__all__ = ["Batch", "is_final"]
+
+
+@attrs.frozen
+class Batch:
+    """Requests of one turn, in the order of the decisions.
+
+    Parameters
+    ----------
+    left
+        Those whose effect has not been seen.
+    seen
+        Version of the newest pod that the author knew: whoever finishes the batch has to know as much.
+    """
+
+    left: tuple[Request, ...] = ()
+    seen: int = 0
+
+    @classmethod
+    def read(cls, item: Object) -> Batch:
+        """Read a batch out of a ConfigMap."""
+        calls = json.loads(zlib.decompress(b64decode(item["binaryData"]["calls"])))
+        return cls(tuple(Request(**one) for one in calls), int(item["data"]["seen"]))
+
+    def page(self) -> Object:
+        """Give what the ConfigMap holds: the calls, compressed, since it is limited to a mebibyte."""
+        text = json.dumps([attrs.asdict(one) for one in self.left], separators=(",", ":"))
+        calls = b64encode(zlib.compress(text.encode())).decode()
+        return {"data": {"seen": str(self.seen)}, "binaryData": {"calls": calls}}
+
+    def checked(self, mirror: Mirror, *, thoroughly: bool = False) -> Batch:
+        """Drop requests whose effect is seen: from the end up to one that is not, or ``thoroughly`` all."""
+        left = list(self.left)
+        if thoroughly:
+            left = [one for one in left if not _effect_seen(one, mirror)]
+        while left and _effect_seen(left[-1], mirror):
+            left.pop()
+        return attrs.evolve(self, left=tuple(left))
+
+    def settled(self, mirror: Mirror) -> bool:
+        """Tell whether nothing is left, and the mirror knows all that the author knew."""
+        return not self.left and mirror.followed("Pod") >= self.seen
+
+    def without(self, about: Collection[str]) -> Batch:
+        """Drop all requests about some objects."""
+        return attrs.evolve(self, left=tuple(one for one in self.left if one.about not in about))
+
+
+def is_final(request: Request, status: int) -> bool:
+    """Tell whether a refusal with an HTTP status holds whoever asks again.
+
+    That of a disruption budget does until somebody plans anew. A pod that is not there any more (404), or is
+    bound already (409), is none: the mirror will show it.
+    """
+    if request.subresource == "eviction" and status == 429:
+        return True
+    return not (status == 429 or status >= 500) and status not in (404, 409)
+
+
+def _effect_seen(request: Request, mirror: Mirror) -> bool:
+    if request.pod is None:
+        item = mirror.find("Reservation", request.about.rpartition("/")[2])
+        return item is None or _covers(item, request.body)
+    namespace, name = request.pod
+    pod = mirror.find("Pod", name, namespace)
+    if pod is None or pod["metadata"]["uid"] != _uid(request) or "deletionTimestamp" in pod["metadata"]:
+        return True
+    match request.subresource:
+        case "eviction":
+            return False
+        case "binding":
+            return "nodeName" in pod["spec"]
+        case "status":
+            return "nodeName" in pod["spec"] or _covers(pod, request.body)
+        case _:
+            return _covers(pod, request.body)
+
+
+def _uid(request: Request) -> str:
+    """The uid of the pod that a request means, wherever its kind of request has it."""
+    options = request.body.get("deleteOptions", {}).get("preconditions", {})
+    return str(options.get("uid") or request.body["metadata"]["uid"])
+
+
+def _covers(item: Any, wanted: Any) -> bool:
+    """Tell whether an object has all the texts of a patch; lists and numbers come back in other forms."""
+    if isinstance(wanted, dict):
+        return isinstance(item, dict) and all(
+            _covers(item.get(name), value) for name, value in wanted.items()
+        )
+    return not isinstance(wanted, str) or item == wanted

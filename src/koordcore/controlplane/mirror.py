@@ -1,0 +1,91 @@
+"""What the cluster looks like: everything listed once, then led on by what a watch delivers.
+
+The mirror asks nobody and waits for nobody; whoever lists and watches tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koordcore.controlplane.requests import RESOURCES, Object, key_of, version_of
+
+__all__ = ["Mirror", "complete"]
+
+
+class Mirror:
+    """All objects of the kinds that decisions depend on, and how far each kind has been followed.
+
+    Parameters
+    ----------
+    resources
+        The kinds, and where the objects of each are listed.
+    """
+
+    def __init__(self, resources: Mapping[str, str] = RESOURCES) -> None:
+        self._resources = resources
+        self._objects: dict[str, dict[tuple[str, str], Object]] = {}
+        self._followed: dict[str, int] = {}
+        self._newest: dict[str, int] = {}
+        self.changes = 0
+        """Counts every change."""
+
+    # -- telling -----------------------------------------------------------------------------------------
+
+    def listed(self, kind: str, items: Iterable[Object], version: str) -> tuple[Object, ...]:
+        """Take all objects of a kind at one version; gives them as they are kept."""
+        ready = {key_of(item): complete(kind, item, self._resources) for item in items}
+        self._objects[kind] = ready
+        self._followed[kind] = int(version)
+        versions = (int(item["metadata"]["resourceVersion"]) for item in ready.values())
+        self._newest[kind] = max([self.newest(kind), *versions])
+        self.changes += 1
+        return tuple(ready.values())
+
+    def watched(self, kind: str, what: str, item: Object) -> Object | None:
+        """Take one event; gives the object as it is kept, ``None`` for a bookmark.
+
+        Parameters
+        ----------
+        what
+            ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, which only tells the version.
+        """
+        self._followed[kind] = int(item["metadata"]["resourceVersion"])
+        if what == "BOOKMARK":
+            return None
+        self._newest[kind] = self._followed[kind]
+        self.changes += 1
+        item = complete(kind, item, self._resources)
+        if what == "DELETED":
+            self._objects[kind].pop(key_of(item), None)
+        else:
+            self._objects[kind][key_of(item)] = item
+        return item
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    @property
+    def whole(self) -> bool:
+        """Every kind has been listed."""
+        return len(self._objects) == len(self._resources)
+
+    def objects(self) -> list[Object]:
+        """Give all objects; they are replaced when they change, and never edited."""
+        return [item for items in self._objects.values() for item in items.values()]
+
+    def find(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        """Give one object."""
+        return self._objects[kind].get((namespace, name))
+
+    def followed(self, kind: str) -> int:
+        """Version up to which all changes of a kind are here; they can be compared since Kubernetes 1.35."""
+        return self._followed.get(kind, 0)
+
+    def newest(self, kind: str) -> int:
+        """Version of the latest change of a kind that was seen; everybody who watches comes to see it."""
+        return self._newest.get(kind, 0)
+
+
+def complete(kind: str, item: Object, resources: Mapping[str, str] = RESOURCES) -> Object:
+    """Add what items of a list lack, and drop what nobody reads."""
+    metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
+    return {**item, "apiVersion": version_of(kind, resources), "kind": kind, "metadata": metadata}

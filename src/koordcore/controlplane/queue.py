@@ -1,0 +1,341 @@
+"""Whose turn it is: pods that may find a place, those that pause, and those that nothing has helped yet.
+
+The three queues of upstream's scheduler: *active* pods are asked about next; a refused pod goes to the
+*unschedulable* ones until a change comes that one of the plugins which refused it names as a help, or until
+it has waited for long; who comes back before its pause is over *backs off* for the rest of it. A pause
+doubles with every attempt. The clock is an argument; a turn in which nothing can have changed costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Final, TypeAlias
+
+import attrs
+
+from koordcore.framework.hints import could_help, kind_of
+from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
+from koordcore.model.gangs import PodGroup
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
+from koordcore.model.reservations import Reservation
+from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.reservations.cache import pending_reserve_pods
+from koordcore.scheduling.cycle import queue_order
+from koordcore.snapshot import Change, ClusterSnapshot, PodBound, PodEnded, PodPending, PodUpdated
+
+__all__ = ["Backoff", "SchedulingQueue"]
+
+Helped: TypeAlias = frozenset[str] | None
+"""Kinds of changes that help; ``None`` for any."""
+_ANY: Final[Helped] = None
+_NEVER: Final[Helped] = frozenset()
+
+
+@attrs.frozen(kw_only=True)
+class Backoff:
+    """How long refused pods pause, in seconds; upstream's defaults.
+
+    Parameters
+    ----------
+    initial, longest
+        Pause after the first attempt, which doubles with each further one, and the longest pause.
+    forgotten
+        After so long every refused pod is asked about again, whatever has changed.
+    """
+
+    initial: float = 1.0
+    longest: float = 10.0
+    forgotten: float = 300.0
+
+    def pause(self, attempts: int) -> float:
+        """Give the pause after a number of attempts."""
+        return min(self.longest, self.initial * 2.0 ** min(attempts - 1, 60)) if attempts else 0.0
+
+
+@attrs.define(eq=False)
+class _Entry:
+    """A pod that waits."""
+
+    pod: Pod
+    gang: str
+    attempts: int = 0
+    ready: float = 0.0
+    """When its pause is over."""
+    tried: float = 0.0
+    helped: Helped = _ANY
+
+
+class SchedulingQueue:
+    """The pods of one control plane that wait for a node.
+
+    Parameters
+    ----------
+    policy
+        Whose pods these are, and which plugins refuse.
+    limit
+        How many pods are decided at once; a gang that has begun is completed.
+    backoff
+        How long refused pods pause.
+
+    Examples
+    --------
+    >>> from koordcore import ClusterSnapshot, Node, Pod, schedule
+    >>> from koordcore.snapshot import NodeAdded, PodPending
+    >>> queue, snapshot = SchedulingQueue(Policy()), ClusterSnapshot(nodes=[Node(name="a")])
+    >>> came = PodPending(Pod(name="p", requests={"cpu": 1000}))
+    >>> snapshot = snapshot.apply(came)
+    >>> queue.notice([came], now=0.0)
+    >>> asked = queue.take(snapshot, now=0.0)
+    >>> queue.done(schedule(snapshot, asked).decisions, now=0.0)
+    >>> queue.take(snapshot, now=60.0)
+    []
+    >>> queue.notice([NodeAdded(Node(name="b"))], now=61.0)
+    >>> [pod.name for pod in queue.take(snapshot, now=61.0)]
+    ['p']
+    """
+
+    def __init__(self, policy: Policy, *, limit: int = 500, backoff: Backoff | None = None) -> None:
+        self._policy, self._limit, self._backoff = policy, limit, backoff or Backoff()
+        self._entries: dict[PodKey, _Entry] = {}
+        self._active: dict[PodKey, _Entry] = {}
+        self._pausing: list[tuple[float, int, PodKey]] = []
+        self._refused: dict[Helped, dict[PodKey, _Entry]] = {}
+        self._gangs: dict[str, dict[PodKey, None]] = {}
+        self._nominated: dict[PodKey, None] = {}
+        self._reservations: bool = True
+        self._number = 0
+        self._oldest = 0.0
+        self._since: set[str] = set()
+        """Kinds of changes since pods were last taken: they may help who is refused in that turn."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many pods are active, pause, and wait for help."""
+        refused = sum(map(len, self._refused.values()))
+        active = len(self._active)
+        return {"active": active, "backoff": len(self._entries) - active - refused, "unschedulable": refused}
+
+    # -- what happens ----------------------------------------------------------------------------------
+
+    def notice(self, changes: Iterable[Change], *, now: float) -> None:
+        """Take note of what has changed in the cluster.
+
+        Parameters
+        ----------
+        changes
+            As :meth:`koordcore.ClusterSnapshot.apply` takes them; at the start a ``PodPending`` for each pod
+            that waits.
+        now
+            Seconds on any clock that does not go back.
+        """
+        kinds: set[str] = set()
+        for change in changes:
+            match change:
+                case PodPending(pod):
+                    if not self._pend(pod, now):
+                        continue
+                case PodBound(pod):
+                    self._remove(pod.key)
+                case PodEnded(key):
+                    self._remove(key)
+                case PodUpdated(pod) if pod.key in self._entries:
+                    self._pend(pod, now)
+                    continue
+                case _:
+                    pass
+            kind = kind_of(change)
+            self._reservations |= kind == Reservation.__name__
+            kinds.add(kind)
+        if kinds:
+            self._since |= kinds
+            self._help(kinds, now)
+
+    def _pend(self, pod: Pod, now: float) -> bool:
+        """Let a pod wait; False where nothing is new about it that could matter."""
+        known = self._entries.get(pod.key)
+        if pod.deleted is not None or self._policy.profile_of(pod.scheduler_name) is None:
+            self._remove(pod.key)
+            return True
+        if known is not None and known.pod.uid == pod.uid:
+            same = known.pod == attrs.evolve(pod, nominated_node=known.pod.nominated_node)
+            known.pod = pod
+            self._promise(pod)
+            if not same:
+                self._activate(pod.key, known, now)
+            return not same
+        self._remove(pod.key)
+        entry = _Entry(pod, _gang_of(pod))
+        self._entries[pod.key] = entry
+        self._activate(pod.key, entry, now)
+        if entry.gang:
+            self._gangs.setdefault(entry.gang, {})[pod.key] = None
+        self._promise(pod)
+        return True
+
+    def _promise(self, pod: Pod) -> None:
+        if pod.nominated_node:
+            self._nominated[pod.key] = None
+        else:
+            self._nominated.pop(pod.key, None)
+
+    def _remove(self, key: PodKey) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        self._leave(key, entry)
+        self._nominated.pop(key, None)
+        if entry.gang:
+            del self._gangs[entry.gang][key]
+            if not self._gangs[entry.gang]:
+                del self._gangs[entry.gang]
+
+    def _leave(self, key: PodKey, entry: _Entry) -> None:
+        """Take a pod out of the queue that it is in."""
+        self._active.pop(key, None)
+        group = self._refused.get(entry.helped)
+        if group is not None and group.pop(key, None) is not None and not group:
+            del self._refused[entry.helped]
+
+    def _help(self, kinds: set[str], now: float) -> None:
+        """Let those come back whom one of some kinds of changes helps."""
+        for helped in [one for one in self._refused if one is None or one & kinds]:
+            for key, entry in self._refused.pop(helped).items():
+                self._activate(key, entry, now)
+
+    def _activate(self, key: PodKey, entry: _Entry, now: float) -> None:
+        """Let a pod be asked about as soon as its pause is over; behind a gate only it itself can help."""
+        self._leave(key, entry)
+        if entry.pod.gated:
+            entry.helped = _NEVER
+            self._refused.setdefault(_NEVER, {})[key] = entry
+        elif entry.ready <= now:
+            self._active[key] = entry
+        else:
+            self._pause(key, entry)
+
+    def _pause(self, key: PodKey, entry: _Entry) -> None:
+        self._number += 1
+        heappush(self._pausing, (entry.ready, self._number, key))
+
+    # -- turns -----------------------------------------------------------------------------------------
+
+    def take(self, snapshot: ClusterSnapshot, *, now: float) -> list[Pod]:
+        """Give the pods that are decided next, in the order of the queue; none where nobody may be helped.
+
+        Gangs come whole. Pods that were nominated come along every time: while they are asked about, nobody
+        else gets their room. A pod may stand for a reservation that wants a node.
+        """
+        if self._reservations:
+            self._follow_reservations(snapshot, now)
+        self._wake(now)
+        if not self._active:
+            return []
+        fresh = queue_order(entry.pod for entry in self._active.values())
+        keys = dict.fromkeys(pod.key for pod in fresh[: self._limit])
+        keys |= self._nominated
+        for gang in sorted({self._entries[key].gang for key in keys} - {""}):
+            for name in _starting_together(snapshot, gang, [self._entries[key].pod for key in keys]):
+                keys |= self._gangs.get(name, {})
+        self._since = set()
+        return queue_order(self._entries[key].pod for key in keys)
+
+    def done(self, decisions: Iterable[PodDecision], *, now: float) -> None:
+        """Take note of what was decided about the pods that were taken.
+
+        Who was bound is gone when the cluster shows it (``PodBound``), and comes back after a pause if it
+        never does.
+        """
+        for decision in decisions:
+            entry = self._entries.get(decision.pod)
+            if entry is None:
+                continue
+            self._leave(decision.pod, entry)
+            entry.attempts += 1
+            entry.tried = now
+            entry.ready = now + self._backoff.pause(entry.attempts)
+            entry.helped = self._helped(entry.pod, decision)
+            if isinstance(decision, Bound):
+                entry.ready = now + self._backoff.longest
+                self._pause(decision.pod, entry)
+            elif self._since and (entry.helped is None or entry.helped & self._since):
+                self._pause(decision.pod, entry)
+            else:
+                self._refused.setdefault(entry.helped, {})[decision.pod] = entry
+
+    def _helped(self, pod: Pod, decision: PodDecision) -> Helped:
+        match decision:
+            case Unschedulable():
+                return could_help(decision, self._policy.profile_of(pod.scheduler_name) or self._policy)
+            case Waiting() | Nominated() | Bound():
+                return _ANY
+            case NotOurs():
+                return _NEVER
+
+    def _wake(self, now: float) -> None:
+        """Let those come whose pause is over, and those that have waited for long."""
+        while self._pausing and self._pausing[0][0] <= now:
+            _, _, key = heappop(self._pausing)
+            entry = self._entries.get(key)
+            if entry is not None and entry.ready <= now and not self._waits_for_help(key, entry):
+                self._active[key] = entry
+        if now - self._oldest >= self._backoff.forgotten:
+            self._oldest = now
+            for group in list(self._refused.values()):
+                for key, entry in list(group.items()):
+                    if now - entry.tried >= self._backoff.forgotten:
+                        entry.tried = now
+                        self._activate(key, entry, now)
+                    else:
+                        self._oldest = min(self._oldest, entry.tried)
+
+    def _waits_for_help(self, key: PodKey, entry: _Entry) -> bool:
+        return key in self._refused.get(entry.helped, {})
+
+    def _follow_reservations(self, snapshot: ClusterSnapshot, now: float) -> None:
+        """Let the pods wait that stand for reservations which want a node, and no others of that kind."""
+        self._reservations = False
+        standing = {pod.key: pod for pod in pending_reserve_pods(snapshot)}
+        for key, entry in list(self._entries.items()):
+            if _stands(entry.pod) and key not in standing:
+                self._remove(key)
+        for pod in standing.values():
+            self._pend(pod, now)
+
+
+def _stands(pod: Pod) -> bool:
+    return pod.annotations.get("scheduling.koordinator.sh/reserve-pod") == "true"
+
+
+def _gang_of(pod: Pod) -> str:
+    """Name what a pod starts together with: its gang or its group; empty for a pod on its own."""
+    name = gang_name(pod.labels, pod.annotations)
+    if name:
+        return f"{pod.namespace}/{name}"
+    group = pod.scheduling_group
+    if group is None:
+        return ""
+    # Groups of a tree start together, and a tree lies in one namespace.
+    return f"{pod.namespace}//{group.workload}/{group.pod_group}" if group.workload else f"{pod.namespace}//"
+
+
+def _starting_together(snapshot: ClusterSnapshot, gang: str, pods: Iterable[Pod]) -> Iterator[str]:
+    """Name the gangs that start together with one."""
+    yield gang
+    space, _, name = gang.partition("/")
+    written = snapshot.find(PodGroup, name, space)
+    if written is not None:
+        yield from gang_from_pod_group(written).gang.group
+        return
+    for pod in pods:
+        if _gang_of(pod) == gang:
+            config = parse_gang_pod(
+                namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
+            ).pod.config
+            if config is not None:
+                yield from config.group
+                return

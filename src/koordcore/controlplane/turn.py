@@ -1,0 +1,93 @@
+"""What follows from a decision: the requests that carry it out, and those that only say why pods wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from koordcore.controlplane.mirror import Mirror
+from koordcore.controlplane.requests import Object, Request
+from koordcore.manifests.plan_patches import patches
+from koordcore.model.pods import PodKey
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["Orders", "is_news", "orders"]
+
+
+@attrs.frozen
+class Orders:
+    """What has to be done, and what is only said.
+
+    Parameters
+    ----------
+    requests
+        Bindings, annotations, nominations, evictions: they go through the journal.
+    remarks
+        Conditions that say why pods wait; losing one does no harm.
+    """
+
+    requests: tuple[Request, ...]
+    remarks: tuple[Request, ...]
+
+
+def orders(
+    snapshot: ClusterSnapshot, result: ScheduleResult, going: Mapping[PodKey, str], *, now: datetime
+) -> Orders:
+    """Turn decisions into requests.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster before.
+    going
+        Pods that have to go for other reasons, with these (:class:`~koordcore.controlplane.Overdue`).
+    now
+        Stands in the conditions.
+    """
+    requests: list[Request] = []
+    remarks: list[Request] = []
+    for call in patches(result, now=now):
+        one = Request.of(call)
+        if one.pod is not None:
+            one = _pinned(one, snapshot)
+        told = one.body["status"].get("conditions", ()) if one.subresource == "status" and one.pod else ()
+        said = any(condition["type"] == "PodScheduled" for condition in told)
+        (remarks if said else requests).append(one)
+    leaving = {one.pod for one in requests if one.subresource == "eviction"}
+    for key in going:
+        if (key.namespace, key.name) in leaving:
+            continue
+        path = f"/api/v1/namespaces/{key.namespace}/pods/{key.name}/eviction"
+        body: Object = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": key.name, "namespace": key.namespace},
+        }
+        requests.append(_pinned(Request(method="POST", path=path, body=body), snapshot))
+    return Orders(tuple(requests), tuple(remarks))
+
+
+def is_news(remark: Request, mirror: Mirror) -> bool:
+    """Tell whether a pod's condition says something else so far."""
+    namespace, name = remark.pod or ("", "")
+    pod = mirror.find("Pod", name, namespace)
+    (wanted,) = remark.body["status"]["conditions"]
+    known = (pod or {}).get("status", {}).get("conditions", ())
+    return not any(one["type"] == wanted["type"] and one.get("message") == wanted["message"] for one in known)
+
+
+def _pinned(request: Request, snapshot: ClusterSnapshot) -> Request:
+    """Make sure that a request never meets a later pod of the same name."""
+    assert request.pod is not None
+    pod = snapshot.pod(PodKey(*request.pod))
+    assert pod is not None
+    body: dict[str, Any] = dict(request.body)
+    if request.subresource == "eviction":
+        body["deleteOptions"] = {"preconditions": {"uid": pod.uid}}
+    else:
+        body["metadata"] = {**body.get("metadata", {}), "uid": pod.uid}
+    return attrs.evolve(request, body=body)

@@ -1,0 +1,93 @@
+"""What could help: the kinds of changes that may lift a refusal.
+
+A refused pod needs to be asked about again only after a change of a kind that one of the plugins which
+refused it names in :attr:`~koordcore.framework.Plugin.helped_by`. Naming too many kinds costs time, naming
+too few leaves pods waiting, so a plugin that names none is helped by any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+from koordcore.model.decisions import Unschedulable
+from koordcore.model.policy import Policy
+from koordcore.snapshot.changes import (
+    Change,
+    NodeAdded,
+    NodeRemoved,
+    NodeReplaced,
+    PodBound,
+    PodEnded,
+    PodPending,
+    PodUpdated,
+    RecordAdded,
+    RecordRemoved,
+    RecordReplaced,
+)
+
+__all__ = ["NODES", "ROOM", "ChangeKind", "could_help", "kind_of"]
+
+
+class ChangeKind(StrEnum):
+    """Kinds of changes; of a record it is the name of its class, such as ``NodeMetric``."""
+
+    POD_BOUND = "pod bound"
+    """A pod has come to a node."""
+    POD_ENDED = "pod ended"
+    """A pod has left the cluster."""
+    POD_UPDATED = "pod updated"
+    """A bound pod says something else: its labels, or that it leaves."""
+    POD_PENDING = "pod pending"
+    """A pod has begun to wait, or a waiting one says something else."""
+    NODE_ADDED = "node added"
+    NODE_CHANGED = "node changed"
+    NODE_REMOVED = "node removed"
+
+
+NODES: Final = frozenset({ChangeKind.NODE_ADDED, ChangeKind.NODE_CHANGED})
+"""A node may serve that did not before."""
+ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, "Reservation"}
+"""There may be more room on a node, or somebody else may have a claim on it."""
+
+_KINDS: Final = {
+    PodBound: ChangeKind.POD_BOUND,
+    PodEnded: ChangeKind.POD_ENDED,
+    PodUpdated: ChangeKind.POD_UPDATED,
+    PodPending: ChangeKind.POD_PENDING,
+    NodeAdded: ChangeKind.NODE_ADDED,
+    NodeReplaced: ChangeKind.NODE_CHANGED,
+    NodeRemoved: ChangeKind.NODE_REMOVED,
+}
+
+
+def kind_of(change: Change) -> str:
+    """Give the kind of a change."""
+    if isinstance(change, RecordAdded | RecordReplaced | RecordRemoved):
+        return type(change.record).__name__
+    return _KINDS[type(change)]
+
+
+def could_help(decision: Unschedulable, policy: Policy) -> frozenset[str] | None:
+    """Give the kinds of changes that may lift a refusal; ``None`` for any.
+
+    Each node was refused by one of the plugins that the refusal names, so nothing changes before one of these
+    is helped.
+    """
+    if not decision.rejections or decision.refusal:
+        return None
+    kinds: set[str] = set()
+    for helped in _helped_by(policy, dict.fromkeys(one.plugin for one in decision.rejections)):
+        if helped is None:
+            return None
+        kinds |= helped
+    return frozenset(kinds)
+
+
+def _helped_by(policy: Policy, names: Iterable[str]) -> Iterator[frozenset[str] | None]:
+    from koordcore.framework.registry import plugin_of  # brings the plugins' own modules
+
+    for name in names:
+        setting = policy.plugin(name)
+        yield None if setting is None else plugin_of(setting).helped_by

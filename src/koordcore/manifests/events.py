@@ -1,0 +1,440 @@
+"""Watch events in, changes out: what leads a snapshot on without reading the cluster anew.
+
+The reader remembers of every object what it comes to, and nothing of its text. Events of different objects
+may come in any order: a pod before its node or its priority class, an object before its owner.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+import attrs
+
+from koordcore.errors import ManifestError, Problem
+from koordcore.manifests._raw import SourceObject
+from koordcore.manifests._reading import Memory, Reading, identity_of, is_object
+from koordcore.manifests.bundle import READ_AS_TEXT, Bundle, check_countable, unique_key
+from koordcore.manifests.cross_checks import Key, quota_cycles, shown, stand_ins
+from koordcore.manifests.pods import PodReading, resolve_priority
+from koordcore.manifests.workloads import read_workload
+from koordcore.model.cluster import PriorityClass
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Pod
+from koordcore.model.quotas import ElasticQuota
+from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
+from koordcore.protocol.fields import Json, show
+from koordcore.snapshot.changes import (
+    Change,
+    NodeAdded,
+    NodeRemoved,
+    NodeReplaced,
+    PodBound,
+    PodEnded,
+    PodPending,
+    PodUpdated,
+    RecordAdded,
+    RecordRemoved,
+    RecordReplaced,
+    record_key,
+)
+
+__all__ = ["EventReader"]
+
+Slot: TypeAlias = tuple[Key, str]
+"""An object, and which of the records that it comes to."""
+
+_POD: Final = ("", "Pod")
+_NODE: Final = ("", "Node")
+_ARRIVALS: Final[Mapping[str, Callable[[Pod], Change]]] = {
+    "waits": PodPending,
+    "bound": PodBound,
+    "record": RecordAdded,
+}
+_UPDATES: Final[Mapping[str, Callable[[Pod], Change]]] = {
+    "waits": PodPending,
+    "bound": PodUpdated,
+    "record": RecordReplaced,
+}
+
+
+@attrs.define(eq=False)
+class _Known:
+    """What the reader remembers of an object.
+
+    Parameters
+    ----------
+    name
+        As owners are told: with its namespace only where the object says it.
+    unread
+        As much of an object of an unknown kind as a workload is read out of.
+    """
+
+    name: Key
+    uid: str
+    version: int
+    owners: tuple[Key, ...] = ()
+    unread: Mapping[str, Json] | None = None
+
+
+class EventReader:
+    """Reads watch events of Kubernetes and Koordinator objects as changes of a snapshot.
+
+    What cannot be read counts as not there, alone, and is named in :attr:`problems` until it is replaced or
+    gone. The changes of all events lead an empty snapshot to what :func:`koordcore.manifests.load` makes of
+    the objects that are there; owners that own each other are not looked for.
+
+    Examples
+    --------
+    >>> from koordcore import ClusterSnapshot
+    >>> reader, snapshot = EventReader(), ClusterSnapshot()
+    >>> pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"nodeName": "n1"}}
+    >>> snapshot = snapshot.apply(*reader.event("ADDED", pod))  # it holds nothing: nobody knows its node
+    >>> node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    >>> snapshot = snapshot.apply(*reader.event("ADDED", node))
+    >>> [str(one.key) for one in snapshot.bound_pods()]
+    ['default/web']
+    >>> reader.relist("v1", "Pod", [])  # its end was missed
+    (PodEnded(pod=PodKey(namespace='default', name='web')),)
+    """
+
+    def __init__(self) -> None:
+        self._memory = Memory()
+        self._known: dict[Key, _Known] = {}
+        self._kinds: dict[tuple[str, str], dict[Key, None]] = {}
+        self._said: dict[tuple[Key, str], tuple[Problem, ...]] = {}
+        """Problems and warnings: of an object as it was read, and of a pod as it stands now."""
+        self._nodes: dict[str, Node] = {}
+        self._classes: dict[str, PriorityClass] = {}
+        self._pods: dict[Key, PodReading] = {}
+        self._on: dict[str, dict[Key, None]] = {}
+        self._standing: dict[Key, tuple[str, Pod]] = {}
+        """Where a pod is: it ``waits``, is ``bound``, or is a ``record`` and holds nothing."""
+        self._records: dict[Slot, ClusterRecord] = {}
+        self._shown: dict[Slot, ClusterRecord] = {}
+        """Those of the records that are in the snapshot."""
+        self._owned: Counter[Key] = Counter()
+        self._held_back: set[Key] = set()
+        self._changes: list[Change] = []
+
+    # -- telling -----------------------------------------------------------------------------------------
+
+    def event(self, what: str, item: Mapping[str, Json]) -> tuple[Change, ...]:
+        """Read one event.
+
+        Parameters
+        ----------
+        what
+            ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``. An event that is older than what is known of
+            its object is passed over.
+        item
+            The object with ``apiVersion`` and ``kind``, as the watch delivers it.
+
+        Returns
+        -------
+        tuple of Change
+            For :meth:`koordcore.ClusterSnapshot.apply`, in this order; none where nothing changes.
+
+        Raises
+        ------
+        ManifestError
+            When it is no such event; an ``ERROR`` of the watch is its reader's to handle.
+        """
+        if what == "BOOKMARK":
+            return ()
+        if what not in ("ADDED", "MODIFIED", "DELETED"):
+            raise ManifestError.at("type", f"expected ADDED, MODIFIED, DELETED or BOOKMARK, got {show(what)}")
+        if what == "DELETED":
+            self._delete(item)
+        else:
+            self._put(item)
+        return self._done()
+
+    def relist(self, api_version: str, kind: str, items: Iterable[Mapping[str, Json]]) -> tuple[Change, ...]:
+        """Read all objects of a kind; what is known and not among them has gone, unseen.
+
+        Parameters
+        ----------
+        api_version, kind
+            Of the items, which may lack them.
+        """
+        group = api_version.rpartition("/")[0]
+        there: set[Key] = set()
+        for item in items:
+            whole: Mapping[str, Json] = (
+                {"apiVersion": api_version, "kind": kind, **item} if is_object(item) else item
+            )
+            there.add(unique_key(identity_of(whole)))
+            self._put(whole)
+        for key in [one for one in self._kinds.get((group, kind), ()) if one not in there]:
+            self._forget(key)
+        return self._done()
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What keeps objects out of the snapshot, in the order of their keys."""
+        return self._listed("problem", "placed problem", "held back")
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """What was read in a way that its author may not expect, in the order of the objects' keys."""
+        return self._listed("warning", "placed warning")
+
+    def _listed(self, *kinds: str) -> tuple[Problem, ...]:
+        found = sorted((key, kind) for key, kind in self._said if kind in kinds)
+        return tuple(problem for slot in found for problem in self._said[slot])
+
+    def _say(self, key: Key, kind: str, problems: Iterable[Problem]) -> None:
+        """Keep what is to be said about an object, in the place of what was said before."""
+        told = tuple(
+            attrs.evolve(one, object_name=shown(self._known[key].name), source="") for one in problems
+        )
+        if told:
+            self._said[key, kind] = told
+        else:
+            self._said.pop((key, kind), None)
+
+    # -- objects -----------------------------------------------------------------------------------------
+
+    def _put(self, item: Mapping[str, Json]) -> None:
+        key = unique_key(identity_of(item))
+        uid, version = _stamp(item)
+        known = self._known.get(key)
+        if known is not None and version and known.version >= version and known.uid == uid:
+            return
+        if known is not None and known.uid != uid:
+            self._forget(key)  # another one of the name: the end of the first was missed
+        bundle = Bundle(self._memory)
+        bundle.add(SourceObject("", item))
+        owners = known.owners if known is not None and key in self._known else ()
+        self._known[key] = _Known(identity_of(item), uid, version, owners)
+        self._kinds.setdefault(key[:2], {})[key] = None
+        self._say(key, "problem", bundle.problems)
+        self._say(key, "warning", bundle.warnings)
+        if bundle.problems:
+            bundle = Bundle(self._memory)
+        self._take(key, bundle)
+
+    def _delete(self, item: Mapping[str, Json]) -> None:
+        key = unique_key(identity_of(item))
+        uid, version = _stamp(item)
+        known = self._known.get(key)
+        if known is not None and known.uid == uid and (not version or known.version <= version):
+            self._forget(key)
+
+    def _forget(self, key: Key) -> None:
+        """An object is gone."""
+        self._take(key, Bundle(self._memory))
+        for kind in ("problem", "warning"):
+            self._say(key, kind, ())
+        del self._kinds[key[:2]][key]
+        del self._known[key]
+
+    def _take(self, key: Key, bundle: Bundle) -> None:
+        """Let what was read of an object stand for what it was before."""
+        self._own(key, tuple(owner for owners in bundle.owners.values() for owner in owners))
+        if key[:2] == _NODE:
+            self._take_node(key[3], bundle.nodes[0] if bundle.nodes else None)
+        elif key[:2] == _POD:
+            self._take_pod(key, bundle.pods[0][0] if bundle.pods else None)
+        else:
+            self._take_records(key, bundle)
+
+    def _done(self) -> tuple[Change, ...]:
+        changes, self._changes = tuple(self._changes), []
+        return changes
+
+    # -- nodes and pods ----------------------------------------------------------------------------------
+
+    def _take_node(self, name: str, node: Node | None) -> None:
+        before = self._nodes.get(name)
+        if node == before:
+            return
+        if node is None:
+            del self._nodes[name]
+            self._changes.append(NodeRemoved(name))
+            for key in self._on.get(name, ()):
+                if self._standing.get(key, ("",))[0] == "bound":
+                    del self._standing[key]
+        else:
+            self._nodes[name] = node
+            self._changes.append(NodeAdded(node) if before is None else NodeReplaced(node))
+        if node is None or before is None:
+            for key in self._on.get(name, ()):
+                self._stand(key)
+
+    def _take_pod(self, key: Key, read: PodReading | None) -> None:
+        before = self._pods.pop(key, None)
+        if before is not None and before.pod.node_name:
+            on = self._on[before.pod.node_name]
+            del on[key]
+            if not on:
+                del self._on[before.pod.node_name]
+        if read is not None:
+            self._pods[key] = read
+            if read.pod.node_name:
+                self._on.setdefault(read.pod.node_name, {})[key] = None
+        self._stand(key)
+        if (before is None) != (read is None):
+            self._settle_reservations(key)
+
+    def _stand(self, key: Key) -> None:
+        """Let a pod stand where it belongs now."""
+        reading = Reading(self._memory)
+        place, pod = self._placed(reading, key)
+        self._say(key, "placed problem", reading.problems)
+        self._say(key, "placed warning", reading.warnings)
+        before = self._standing.pop(key, None)
+        if pod is not None and not reading.problems:
+            self._standing[key] = place, pod
+        after = self._standing.get(key)
+        if before == after:
+            return
+        if before is not None and after is not None and _same_place(before, after):
+            self._changes.append(_UPDATES[place](after[1]))
+            return
+        if before is not None:
+            old = before[1]
+            self._changes.append(RecordRemoved(old) if before[0] == "record" else PodEnded(old.key))
+        if after is not None:
+            self._changes.append(_ARRIVALS[place](after[1]))
+
+    def _placed(self, reading: Reading, key: Key) -> tuple[str, Pod | None]:
+        """Tell where a pod belongs, with its priority."""
+        read = self._pods.get(key)
+        if read is None:
+            return "", None
+        pod = resolve_priority(reading, read, self._classes)
+        if pod.finished:
+            return "record", pod
+        if pod.node_name is None:
+            return "waits", pod
+        if pod.node_name in self._nodes:
+            check_countable(reading, pod)
+            return "bound", pod
+        reading.warn("spec.nodeName", f"no node {pod.node_name} is known; the pod holds nothing")
+        return "record", pod
+
+    # -- records -----------------------------------------------------------------------------------------
+
+    def _take_records(self, key: Key, bundle: Bundle) -> None:
+        known = self._known[key]
+        known.unread = bundle.unread[0][1] if bundle.unread else None
+        before = self._records.get((key, ""))
+        record = bundle.records[0] if bundle.records else None
+        self._keep((key, ""), record)
+        self._read_workload(key)
+        if isinstance(before, PriorityClass) or isinstance(record, PriorityClass):
+            self._settle_priorities(before, record)
+        if isinstance(before, ElasticQuota) or isinstance(record, ElasticQuota):
+            quotas = [one for one in self._records.values() if isinstance(one, ElasticQuota)]
+            self._hold_back("ElasticQuota", _cycle_free(quotas))
+        if isinstance(before, Reservation) or isinstance(record, Reservation):
+            self._settle_reservations(None)
+
+    def _keep(self, slot: Slot, record: ClusterRecord | None) -> None:
+        """Let a record stand for what was in its place."""
+        if record is None:
+            self._records.pop(slot, None)
+        else:
+            self._records[slot] = record
+        self._show(slot)
+
+    def _show(self, slot: Slot) -> None:
+        """Bring the snapshot up to what is known of a record."""
+        before = self._shown.pop(slot, None)
+        after = None if slot[0] in self._held_back else self._records.get(slot)
+        if after is not None:
+            self._shown[slot] = after
+        if before == after:
+            return
+        if before is not None and after is not None and record_key(before) == record_key(after):
+            self._changes.append(RecordReplaced(after))
+            return
+        if before is not None:
+            self._changes.append(RecordRemoved(before))
+        if after is not None:
+            self._changes.append(RecordAdded(after))
+
+    def _own(self, key: Key, owners: tuple[Key, ...]) -> None:
+        """Note who owns an object: an owner of an unknown kind is read as a workload."""
+        known = self._known[key]
+        before, known.owners = known.owners, owners
+        self._owned.subtract(before)
+        self._owned.update(owners)
+        for owner in {*before, *owners}:
+            if not self._owned[owner]:
+                del self._owned[owner]
+            if unique_key(owner) in self._known:
+                self._read_workload(unique_key(owner))
+
+    def _read_workload(self, key: Key) -> None:
+        raw, name = self._known[key].unread, self._known[key].name
+        workload = None
+        told: list[Problem] = []
+        if raw is not None and name in self._owned and key[:2] not in READ_AS_TEXT:
+            reading = Reading(self._memory)
+            found = read_workload(reading, raw)
+            told = reading.problems
+            workload = None if told else found
+        self._say(key, "placed warning", told)
+        self._keep((key, "workload"), workload)
+
+    # -- what objects say about each other -----------------------------------------------------------------
+
+    def _settle_priorities(self, before: ClusterRecord | None, after: ClusterRecord | None) -> None:
+        for one in (before, after):
+            if isinstance(one, PriorityClass):
+                self._classes.pop(one.name, None)
+        if isinstance(after, PriorityClass):
+            self._classes[after.name] = after
+        for key in self._pods:
+            self._stand(key)
+
+    def _settle_reservations(self, pod: Key | None) -> None:
+        """Hold reservations back that would be called like a pod while they are scheduled."""
+        held = [one for one in self._records.values() if isinstance(one, Reservation)]
+        names = {(one.pod_key.namespace, one.pod_key.name) for one in held}
+        if pod is None or pod[2:] in names:
+            keys = [("", "Pod", *name) for name in names]
+            pods = [self._pods[key].pod for key in keys if key in self._pods]
+            self._hold_back("Reservation", list(stand_ins(held, pods)))
+
+    def _hold_back(self, kind: str, remarks: Iterable[tuple[Key, Problem]]) -> None:
+        """Keep the records of some objects out of the snapshot, and let all others of the kind in."""
+        told: dict[Key, list[Problem]] = {}
+        for key, problem in remarks:
+            told.setdefault(unique_key(key), []).append(problem)
+        before = {key for key in self._held_back if key[1] == kind}
+        self._held_back = (self._held_back - before) | told.keys()
+        for key in sorted(before | told.keys()):
+            self._say(key, "held back", told.get(key, ()))
+            self._show((key, ""))
+
+
+def _cycle_free(quotas: list[ElasticQuota]) -> Iterator[tuple[Key, Problem]]:
+    """Name quotas until those that are left have no parents in a circle."""
+    while found := list(quota_cycles(quotas)):
+        yield from found
+        named = {key[2:] for key, _ in found}
+        quotas = [one for one in quotas if (one.namespace, one.name) not in named]
+
+
+def _same_place(before: tuple[str, Pod], after: tuple[str, Pod]) -> bool:
+    return (before[0], before[1].node_name, before[1].uid) == (after[0], after[1].node_name, after[1].uid)
+
+
+def _stamp(item: Mapping[str, Json]) -> tuple[str, int]:
+    """Read uid and version of an object; empty and 0 where there are none that can be compared."""
+    meta = item.get("metadata") if is_object(item) else None
+    if not is_object(meta):
+        return "", 0
+    uid, version = meta.get("uid"), meta.get("resourceVersion")
+    number = 0
+    if isinstance(version, str) and version.isascii() and version.isdecimal() and len(version) < 20:
+        number = int(version)
+    return uid if isinstance(uid, str) else "", number

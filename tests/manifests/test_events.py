@@ -1,0 +1,198 @@
+"""What events lead to is what loading the final objects gives, in whatever order they come."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordcore import ClusterSnapshot, ManifestError
+from koordcore.manifests import EventReader, snapshot_from_objects
+
+Object: TypeAlias = dict[str, Any]
+SIGS = "scheduling.sigs.k8s.io/v1alpha1"
+
+
+def thing(version: str, kind: str, name: str, namespace: str | None = None, **fields: Any) -> Object:
+    meta: Object = {"name": name, **({"namespace": namespace} if namespace else {}), **fields.pop("meta", {})}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, **fields}
+
+
+def node(rng: Random, name: str) -> Object:
+    room = {"cpu": rng.choice(("4", "8")), "memory": "8Gi", "pods": "10"}
+    return thing("v1", "Node", name, status={"allocatable": room})
+
+
+def pod(rng: Random, name: str) -> Object:
+    spec: Object = {"containers": [{"name": "c", "resources": {"requests": {"cpu": rng.choice(("1", "2"))}}}]}
+    if rng.random() < 0.6:
+        spec["nodeName"] = rng.choice(("n0", "n1", "n2", "nowhere"))
+    if rng.random() < 0.4:
+        spec["priorityClassName"] = rng.choice(("high", "low"))
+    if rng.random() < 0.1:
+        spec["priority"] = "broken"
+    owners = [
+        {"apiVersion": "apps.kruise.io/v1", "kind": "CloneSet", "name": rng.choice(("c0", "c1")), "uid": "u"}
+    ]
+    meta = {"ownerReferences": owners} if rng.random() < 0.3 else {}
+    phase = rng.choice(("Running", "Running", "Succeeded"))
+    return thing("v1", "Pod", name, "a", spec=spec, status={"phase": phase}, meta=meta)
+
+
+def priority_class(rng: Random, name: str) -> Object:
+    value, default = rng.choice((5, 10)), rng.random() < 0.5
+    return thing("scheduling.k8s.io/v1", "PriorityClass", name, value=value, globalDefault=default)
+
+
+def quota(rng: Random, name: str) -> Object:
+    labels = {"quota.scheduling.koordinator.sh/parent": rng.choice(("q0", "q1", "koordinator-root-quota"))}
+    return thing(SIGS, "ElasticQuota", name, "a", spec={"max": {"cpu": "4"}}, meta={"labels": labels})
+
+
+def reservation(rng: Random, name: str) -> Object:
+    uid = rng.choice(("p0", "r-uid"))
+    template = {"spec": {"containers": [{"name": "c"}]}, "metadata": {"namespace": "a"}}
+    owners = [{"labelSelector": {"matchLabels": {"app": "x"}}}]
+    version = "scheduling.koordinator.sh/v1alpha1"
+    return thing(
+        version, "Reservation", name, spec={"template": template, "owners": owners}, meta={"uid": uid}
+    )
+
+
+def clone_set(rng: Random, name: str) -> Object:
+    return thing("apps.kruise.io/v1", "CloneSet", name, "a", spec={"replicas": rng.choice((1, 2, "many"))})
+
+
+def pod_group(rng: Random, name: str) -> Object:
+    return thing(SIGS, "PodGroup", name, "a", spec={"minMember": rng.randint(1, 3)})
+
+
+MAKERS = {
+    **{f"n{number}": node for number in range(3)},
+    **{f"p{number}": pod for number in range(5)},
+    "high": priority_class,
+    "low": priority_class,
+    "q0": quota,
+    "q1": quota,
+    "r0": reservation,
+    "c0": clone_set,
+    "c1": clone_set,
+    "g": pod_group,
+}
+
+
+KINDS = {(item["apiVersion"], item["kind"]) for item in (make(Random(0), "x") for make in MAKERS.values())}
+
+
+def stamped(item: Object, version: int, uid: str) -> Object:
+    meta = {"uid": uid, **item["metadata"], "resourceVersion": str(version)}
+    return {**item, "metadata": meta}
+
+
+def histories(rng: Random) -> tuple[list[list[tuple[str, Object]]], list[Object]]:
+    """The events of each object in their order, and the objects that are left."""
+    streams, final, version = [], [], 0
+    for name, make in MAKERS.items():
+        stream: list[tuple[str, Object]] = []
+        life = 0
+        item: Object | None = None
+        for _ in range(rng.randint(0, 4)):
+            version += 1
+            if item is not None and rng.random() < 0.3:
+                stream.append(("DELETED", stamped(item, version, f"{name}-{life}")))
+                item, life = None, life + 1
+                continue
+            what = "ADDED" if item is None else "MODIFIED"
+            item = stamped(make(rng, name), version, f"{name}-{life}")
+            stream.append((what, item))
+        streams.append(stream)
+        final += [item] if item is not None else []
+    return streams, final
+
+
+def named_by(objects: list[Object]) -> set[str]:
+    """The objects that loading complains about."""
+    try:
+        snapshot_from_objects(objects)
+    except ManifestError as error:
+        return {problem.object_name for problem in error.problems}
+    return set()
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32))
+def test_any_order_leads_to_what_is_loaded_in_the_end(seed: int) -> None:
+    rng = Random(seed)
+    streams, final = histories(rng)
+    reader, snapshot = EventReader(), ClusterSnapshot()
+    waiting = [list(reversed(stream)) for stream in streams if stream]
+    while waiting:
+        stream = rng.choice(waiting)
+        what, item = stream.pop()
+        if not (what == "DELETED" and rng.random() < 0.3 and not stream):  # the last one may get lost
+            snapshot = snapshot.apply(*reader.event(what, item))
+            assert reader.event(what, item) == (), "an event that comes twice changes nothing"
+        waiting = [one for one in waiting if one]
+    for version, kind in sorted(KINDS):
+        bare = [
+            {name: value for name, value in item.items() if name not in ("apiVersion", "kind")}
+            for item in final
+            if item["kind"] == kind
+        ]
+        snapshot = snapshot.apply(*reader.relist(version, kind, bare))
+    named = {problem.object_name for problem in reader.problems}
+    assert named <= named_by(final)
+    left = [item for item in final if f"{item['kind']} {shown(item)}" not in named]
+    assert snapshot == snapshot_from_objects(left).snapshot
+
+
+def shown(item: Object) -> str:
+    space = item["metadata"].get("namespace")
+    return f"{space}/{item['metadata']['name']}" if space else str(item["metadata"]["name"])
+
+
+def test_a_broken_object_hurts_itself_alone_and_is_named() -> None:
+    reader = EventReader()
+    good = thing("v1", "Pod", "good", "a", spec={})
+    bad = thing("v1", "Pod", "bad", "a", spec={"priority": "high"})
+    snapshot = ClusterSnapshot().apply(*reader.event("ADDED", good), *reader.event("ADDED", bad))
+    assert [one.name for one in snapshot.pending] == ["good"]
+    (problem,) = reader.problems
+    assert (problem.object_name, problem.path) == ("Pod a/bad", "spec.priority")
+    snapshot = snapshot.apply(*reader.event("MODIFIED", {**bad, "spec": {}}))
+    assert [one.name for one in snapshot.pending] == ["bad", "good"]
+    assert reader.problems == ()
+
+
+def test_a_pod_before_its_node_and_its_class_comes_to_both() -> None:
+    reader, rng = EventReader(), Random(0)
+    spec = {"nodeName": "n0", "priorityClassName": "high"}
+    snapshot = ClusterSnapshot().apply(*reader.event("ADDED", thing("v1", "Pod", "p", "a", spec=spec)))
+    assert [one.path for one in reader.warnings] == ["spec.priorityClassName", "spec.nodeName"]
+    snapshot = snapshot.apply(*reader.event("ADDED", node(rng, "n0")))
+    (one,) = snapshot.bound_pods()
+    assert one.priority == 0
+    snapshot = snapshot.apply(*reader.event("ADDED", priority_class(rng, "high")))
+    (one,) = snapshot.bound_pods()
+    assert one.priority in (5, 10)
+
+
+def test_what_is_no_event_is_refused() -> None:
+    with pytest.raises(ManifestError, match="expected ADDED"):
+        EventReader().event("ERROR", {"code": 410})
+    assert EventReader().event("BOOKMARK", {"metadata": {"resourceVersion": "7"}}) == ()
+
+
+def test_an_event_that_changes_nothing_that_is_read_is_no_change() -> None:
+    reader, rng = EventReader(), Random(0)
+    one = node(rng, "n0")
+
+    def beat(at: str) -> Object:
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": at}
+        return {**one, "status": {**one["status"], "conditions": [ready]}}
+
+    assert len(reader.event("ADDED", beat("then"))) == 1
+    assert reader.event("MODIFIED", beat("now")) == ()
