@@ -39,6 +39,7 @@ from koordcore.scheduling.dry_runs import Claim, DryRuns, key_of, leaving_of
 from koordcore.scheduling.gang_groups import Job, JobTable, network_tree
 from koordcore.scheduling.plugins.reservation import ReservationPlugin
 from koordcore.scheduling.plugins.resources import FitEvaluator
+from koordcore.scheduling.reclaiming import quotas_of_victims, reclaimable
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
 
@@ -83,7 +84,7 @@ class Preemptor:
             return None
         if self._rules.members is Members.MINIMUM and self._table.beyond_minimum(pod.key):
             return None
-        found = self._preempt(identify_job(pod), None, ())
+        found = self._preempt_or_reclaim(identify_job(pod), None, ())
         if found:
             self._table.placed(pod.key)
         return found
@@ -122,7 +123,7 @@ class Preemptor:
                 return found
             trigger = min(job.pods, key=lambda pod: (pod.priority, pod.key))
             identified = identify_job(trigger, group=tuple(job.members), pending=job.pods, minimums=least)
-            found += self._preempt(identified, job.spec, bound, _own_layers(job)) or ()
+            found += self._preempt_or_reclaim(identified, job.spec, bound, _own_layers(job)) or ()
         if self._rules.members is not Members.EACH:
             return found
         for gang, pods in job.members.items():
@@ -154,12 +155,27 @@ class Preemptor:
 
     # -- planning --------------------------------------------------------------------------------------
 
+    def _preempt_or_reclaim(
+        self,
+        job: PreemptingJob,
+        spec: NetworkTopologySpec | None,
+        bound: Sequence[str],
+        aimed: Callable[[PreemptionProblem, DryRuns], PreemptionProblem | None] | None = None,
+    ) -> list[Nominated] | None:
+        """Evict less important pods; where that does not help, pods of quotas that borrow."""
+        found = self._preempt(job, spec, bound, aimed)
+        if found is None and self._rules.reclaim and not is_reserve_pod(job.trigger):
+            found = self._preempt(job, spec, bound, aimed, reclaiming=True)
+        return found
+
     def _preempt(
         self,
         job: PreemptingJob,
         spec: NetworkTopologySpec | None,
         bound: Sequence[str],
         aimed: Callable[[PreemptionProblem, DryRuns], PreemptionProblem | None] | None = None,
+        *,
+        reclaiming: bool = False,
     ) -> list[Nominated] | None:
         members, trigger = job.pending, job.trigger
         if any(pod.gated for pod in members) or not self._workspace.layout.names:
@@ -172,7 +188,10 @@ class Preemptor:
         pods = {str(pod.key): pod for pod in members}
         leaving = leaving_pods(self._workspace.snapshot, trigger, self._gone)
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
-        asked = self._problem(trigger, job.parts, spec, bound)
+        whom = self._borrowing(runs, job) if reclaiming else None
+        if reclaiming and (whom is None or not whom.any()):
+            return None
+        asked = self._problem(trigger, job.parts, spec, bound, whom)
         problem = asked if aimed is None else aimed(asked, runs)
         if problem is None:
             return None
@@ -195,8 +214,22 @@ class Preemptor:
             return None
         plan = self._completed(problem, plan, runs, pods)
         plan = attrs.evolve(plan, job=job.preemptor, leaving=_counted_on(plan, leaving))
+        if reclaiming and runs.ledger is not None:
+            gone = {victim.pod: self._running(victim) for victim in plan.victims}
+            plan = attrs.evolve(plan, borrowers=quotas_of_victims(runs.ledger, gone))
         self._claim(plan, runs, pods)
         return _nominated(plan)
+
+    def _borrowing(self, runs: DryRuns, job: PreemptingJob) -> BoolVector | None:
+        """Tell who may leave for what a job's quotas have lent, once earlier victims have gone."""
+        if runs.ledger is None:
+            return None
+        members = [pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]]
+        with runs.without(()):
+            return reclaimable(self._workspace.snapshot, runs.ledger, members)
+
+    def _running(self, victim: Victim) -> Pod:
+        return self._workspace.pods_on(self._workspace.layout.row_of[victim.node])[victim.pod]
 
     def _completed(
         self, problem: PreemptionProblem, plan: PreemptionPlan, runs: DryRuns, pods: dict[str, Pod]
@@ -283,6 +316,7 @@ class Preemptor:
         pending: Mapping[str, tuple[tuple[Pod, ...], int]],
         spec: NetworkTopologySpec | None,
         bound: Sequence[str],
+        whom: BoolVector | None = None,
     ) -> PreemptionProblem:
         workspace, layout = self._workspace, self._workspace.layout
         gone = self._gone
@@ -314,6 +348,7 @@ class Preemptor:
             free=free,
             nominated=self._nominations(),
             restart=(lambda pod: restart.get(str(pod.key), 0)) if restart else None,
+            whom=whom,
         )
 
     def _nominations(self) -> list[Pod]:
