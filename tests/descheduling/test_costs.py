@@ -56,7 +56,7 @@ def test_batch_moves_rather_than_prod() -> None:
     moving = plan_cooling(snapshot, args, now=NOW, metrics=metrics)
     assert [move.pod.name for move in moving.plan.moves] == ["c-batch"]
     assert moving.plan.certificate.proven
-    assert moving.plan.certificate.objective == (0, 1, 2)
+    assert moving.plan.certificate.objective == (0, 0, 1, 2)
     dear = MoveRules(costs={PodKey("default", "c-batch"): 9})
     moving = plan_cooling(snapshot, args, now=NOW, metrics=metrics, rules=dear)
     assert [move.pod.name for move in moving.plan.moves] == ["b-mid"]

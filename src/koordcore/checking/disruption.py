@@ -51,6 +51,7 @@ def check_disruptions(
                 message = f"wave {wave + 1}: {len(leaving | limit.away)} away, {max(0, limit.most)} allowed"
                 yield Violation(limit.kind, limit.name, message)
     yield from _whole(moves, limits)
+    yield from _limiters(snapshot, moves, args)
 
 
 def _budgets(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
@@ -126,6 +127,37 @@ def _migrating(
                 sets[name, most].add(move.pod)
     for (name, most), keys in sorted(sets.items()):
         yield _Limit(ViolationKind.LIMIT, name, frozenset(keys), most)
+
+
+def _limiters(
+    snapshot: ClusterSnapshot, moves: Sequence[Move], args: MigrationControllerArgs
+) -> Iterator[Violation]:
+    """Of no workload and no namespace does more move than an object limiter lets go in one duration."""
+    pods = {pod.key: pod for pod in snapshot.bound_pods()}
+    replicas = {one.uid: one.replicas or 0 for one in snapshot.of(Workload)}
+    for one in snapshot.of(Workload):
+        for above in one.owners if one.kind == "ReplicaSet" else ():
+            replicas[one.uid] = max(replicas[one.uid], replicas.get(above.uid, 0))
+    counts: dict[tuple[str, str, int], int] = defaultdict(int)
+    for move in moves:
+        pod = pods.get(move.pod)
+        owner = next((one for one in pod.owners if one.controller), None) if pod is not None else None
+        for kind, limiter in args.limiters.items():
+            share, name = limiter.max_migrating, move.pod.namespace
+            if kind == "workload":
+                if owner is None:
+                    continue
+                size = replicas.get(owner.uid)
+                name = f"{owner.kind} {name}/{owner.name}"
+                if share is not None and size is not None:
+                    share = _scaled(size, share)
+            if limiter.duration > 0 and isinstance(share, int) and share > 0:
+                counts[kind, name, max(share, limiter.burst)] += 1
+    for (kind, name, most), count in sorted(counts.items()):
+        if count > most:
+            yield Violation(
+                ViolationKind.LIMIT, name, f"{count} moves, objectLimiters[{kind}] lets {most} go"
+            )
 
 
 def _whole(moves: Sequence[Move], limits: EvictionLimits) -> Iterator[Violation]:

@@ -12,6 +12,7 @@ from koordcore.checking.needless import check_needed
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.placement import check_place
 from koordcore.checking.quota_sums import NOBODY, Elsewhere
+from koordcore.checking.reclaims import check_reclaims
 from koordcore.checking.room import overflow
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Nominated, Victim
@@ -49,6 +50,7 @@ def check_victims(
     victims = {victim.pod: victim for one in nominated for victim in one.victims}
     yield from _check_plans(result, nominated)
     yield from _check_rights(result, nominated, running, pods, group_priorities(snapshot, running.values()))
+    yield from check_reclaims(snapshot, result, elsewhere)
     yield from _check_gangs(snapshot, running, victims, nominated, result)
     yield from _check_moves(snapshot, result, running)
     gone = {key: running[key] for key in victims if key in running}
@@ -85,6 +87,7 @@ def _check_rights(
     for plan in result.preemptions:
         members = [pods[one.pod].priority for one in nominated if str(one.pod) in plan.nominations]
         least.update((victim.pod, min(members, default=0)) for victim in plan.victims)
+    reclaimed = {victim.pod for plan in result.preemptions if plan.borrowers for victim in plan.victims}
     named: Counter[PodKey] = Counter(victim.pod for one in nominated for victim in one.victims)
     for one in nominated:
         for victim in one.victims:
@@ -95,7 +98,7 @@ def _check_rights(
             if pod.leaving:
                 yield Violation(ViolationKind.VICTIM, subject, "leaves anyhow and is evicted again")
             against = least.get(victim.pod, pods[one.pod].priority)
-            if priorities[pod.key] >= against:
+            if victim.pod not in reclaimed and priorities[pod.key] >= against:
                 message = f"has priority {priorities[pod.key]} and would leave for {against}"
                 yield Violation(ViolationKind.VICTIM, subject, message)
             for key, value in PROTECTING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from koordcore.cli.tables import Column, Table, Tone
-from koordcore.model.preemption import Damage
+from koordcore.model.preemption import Damage, PreemptionPlan
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 
@@ -48,7 +48,7 @@ def preemption_table(result: ScheduleResult) -> Table:
                 names.get(plan.job, plan.job),
                 str(len(plan.nominations)),
                 where + shown,
-                describe_damage(plan.damage),
+                _costs(plan),
                 plan.certificate.status.text,
                 f"{other.where}: {describe_damage(other.damage)}" if other else "none found",
             )
@@ -56,6 +56,12 @@ def preemption_table(result: ScheduleResult) -> Table:
     titles = ("JOB", "MEMBERS", "GET", "COSTS", "CERTIFICATE", "CHEAPEST ELSEWHERE")
     columns = [Column(name, number=name == "MEMBERS") for name in titles]
     return Table(title="Preempting", columns=tuple(columns), rows=rows)
+
+
+def _costs(plan: PreemptionPlan) -> str:
+    """Write what a plan costs, and whose quota gives back what it has borrowed."""
+    told = describe_damage(plan.damage)
+    return f"{told}; reclaimed from {', '.join(plan.borrowers)}" if plan.borrowers else told
 
 
 def _reservations(result: ScheduleResult) -> dict[str, str]:

@@ -11,6 +11,7 @@ import attrs
 
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.quota_evictions import print_reclaims, print_revokes
 from koordcore.errors import ModelError
 from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import QuotaPolicy
@@ -20,6 +21,7 @@ from koordcore.quota.explain import format_table
 __all__ = ["describe", "run"]
 
 _PLUGIN: Final = "ElasticQuota"
+_QUESTIONS: Final = ("revoke", "reclaim")
 EPILOG: Final = """\
 examples:
   koordcore quota cluster.yaml                           min, max, request, runtime, used, borrowed
@@ -27,26 +29,41 @@ examples:
   koordcore quota cluster.yaml --quota team-a --resource cpu
   koordcore quota cluster.yaml --feature-gates MultiQuotaTree=true --tree gpu
   koordcore quota cluster.yaml --policy scheduler-config.yaml
+  koordcore quota revoke cluster.yaml                    who is evicted from quotas over their runtime
+  koordcore quota reclaim cluster.yaml -o patches        who leaves for pods within their quota's min
 """
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser.description = "Show the quota tree of a dump, or how one quota's share came about."
+    parser.description = (
+        "Show the quota tree of a dump, how one quota's share came about, or, as `quota revoke` and "
+        "`quota reclaim`, who leaves because a quota uses more than its share."
+    )
     parser.epilog = EPILOG
     add_paths(parser)
     add_policy(parser)
     parser.add_argument("--tree", default="", metavar="ID", help="which tree; the default one when left out")
     parser.add_argument("--quota", metavar="NAME", help="explain this quota's runtime")
     parser.add_argument("--resource", metavar="NAME", help="only this resource")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("-o", "--output", choices=("table", "json", "patches"), default="table")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the tree, or one quota's waterfalls."""
+    question = arguments.paths.pop(0) if arguments.paths[0] in _QUESTIONS else ""
+    if question and not arguments.paths:
+        raise ModelError(f"quota {question}: which dump?")
     snapshot = load_paths(arguments).snapshot
-    ledger = cluster_ledger(snapshot, policy=_quota_policy(arguments))
+    args = _quota_policy(arguments)
+    if question == "revoke":
+        return print_revokes(snapshot, args, arguments.output)
+    if question:
+        return print_reclaims(snapshot, read_policy(arguments), args, arguments.output)
+    if arguments.output == "patches":
+        raise ModelError("-o patches: a table changes nothing; see `quota revoke` and `quota reclaim`")
+    ledger = cluster_ledger(snapshot, policy=args)
     if arguments.tree not in ledger.trees:
         raise ModelError(_no_tree(ledger, arguments.tree))
     if arguments.quota is None:

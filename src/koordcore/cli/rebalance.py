@@ -82,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
             snapshot, args, now=now, metrics=metrics, rules=rules, budget=Limits(arguments.effort)
         )
     won: dict[str, Any] = {"hotBefore": list(moving.plan.before), "hotAfter": list(moving.plan.after)}
+    if moving.plan.why:
+        won["why"] = {name: list(reasons) for name, reasons in moving.plan.why.items()}
     other = None
     if arguments.compare:
         other = compare_round(snapshot, args, moving.problem, now=now, metrics=metrics, rules=rules)
@@ -164,3 +166,7 @@ def _print_tables(problem: MoveProblem, plan: RebalancePlan) -> None:
         f"{len(plan.before)} hot nodes before, {len(plan.after)} after, {len(plan.moves)} moves"
         + (f"; still hot: {', '.join(plan.after)}" if plan.after else "")
     )
+    for name, reasons in sorted(plan.why.items()):
+        print(f"{name} stays hot: {'; '.join(reasons)}")
+    if not plan.moves and plan.before:
+        print(certificate_text(plan.certificate, "cools more"))

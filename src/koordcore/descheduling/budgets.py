@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from koordcore.descheduling.migration.max_unavailable import max_unavailable
-from koordcore.descheduling.migration.workloads import Workloads
+from koordcore.descheduling.migration.workloads import UnknownScale, Workloads
 from koordcore.descheduling.moves import Group
 from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
+from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs, ObjectLimiter
 from koordcore.protocol.gang import gang_name
 
 __all__ = ["migrating_groups", "move_groups"]
@@ -47,6 +47,7 @@ def move_groups(
         Pods per node, per namespace, and in all.
     """
     args = args or MigrationControllerArgs()
+    workloads = tuple(workloads)
     groups = []
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
         covered = [
@@ -59,6 +60,7 @@ def move_groups(
     groups += _workload_groups(pods, workloads, args)
     groups += _gang_groups(pods, minimums)
     groups += _limit_groups(pods, limits)
+    groups += _limiter_groups(pods, workloads, args)
     return tuple(group for group in groups if group.pods and group.most < len(group.pods))
 
 
@@ -86,6 +88,36 @@ def _workload_groups(
         name = f"{key[1]} {key[0]}/{key[2]}"
         groups.append(Group(name, tuple(sorted(pod.key for pod in own)), max(0, most - away)))
     return groups
+
+
+def _limiter_groups(
+    pods: Sequence[Pod], workloads: Iterable[Workload], args: MigrationControllerArgs
+) -> list[Group]:
+    """Hold a plan, made at one moment, to what an object limiter lets go within one of its durations."""
+    index = Workloads(workloads, pods)
+    groups = []
+    for kind, limiter in sorted(args.limiters.items()):
+        members: dict[str, list[Pod]] = {}
+        for pod in pods if limiter.duration > 0 else ():
+            if kind == "namespace":
+                members.setdefault(pod.namespace, []).append(pod)
+            elif kind == "workload" and pod.controller is not None:
+                owner = pod.controller
+                members.setdefault(f"{owner.kind} {pod.namespace}/{owner.name}", []).append(pod)
+        for name, own in sorted(members.items()):
+            most = _limiter_rate(kind, limiter, index.of(own[0]))
+            if most > 0:
+                label = f"objectLimiters[{kind}] of {name}"
+                groups.append(Group(label, tuple(sorted(pod.key for pod in own)), max(most, limiter.burst)))
+    return groups
+
+
+def _limiter_rate(kind: str, limiter: ObjectLimiter, workload: Workload | UnknownScale | None) -> int:
+    """Give the evictions of one duration; 0 where nothing is counted, or what the workload's limit says."""
+    share = limiter.max_migrating
+    if kind == "namespace" or not isinstance(workload, Workload):
+        return share if isinstance(share, int) else 0
+    return 0 if share is None else max_unavailable(workload.replicas or 0, share)
 
 
 def _gang_groups(pods: Sequence[Pod], minimums: Mapping[str, int]) -> list[Group]:

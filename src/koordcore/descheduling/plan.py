@@ -1,4 +1,4 @@
-"""The fewest moves that cool every hot node without heating another, with targets named.
+"""The fewest moves that cool every hot node, or as much of it as can be, without heating another.
 
 A greedy that takes the smallest set of pods off each hot node is compared with a bound that no plan can
 beat. Where they do not meet, an integer program decides, over everything for a small cluster and over the
@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
+from immutabledict import immutabledict
 
 from koordcore._certify import certified
 from koordcore._cpsat import Presolve, Program, Stage, solve
+from koordcore.descheduling.binding import why_hot
+from koordcore.descheduling.excess import excess_after, permille, share
 from koordcore.descheduling.moves import (
     Host,
     Movable,
@@ -24,7 +27,7 @@ from koordcore.descheduling.moves import (
     hot_hosts,
 )
 from koordcore.descheduling.placing import Room
-from koordcore.descheduling.program import add_pairs, bind_amounts
+from koordcore.descheduling.program import add_excess, add_pairs, bind_amounts
 from koordcore.descheduling.waves import in_waves
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.moves import Move
@@ -49,17 +52,21 @@ class RebalancePlan:
     before, after
         Names of the hot nodes before and after.
     certificate
-        Objective: hot nodes that stay, moves, cost of the moves.
+        Objective: hot nodes that stay, by how much they exceed their limits (in permille of what the node
+        has, rounded up for each resource, summed), moves, cost of the moves.
+    why
+        Of each node that stays hot, what keeps its pods there: the limits that bind, and what they lack.
     """
 
     moves: tuple[Move, ...]
     before: tuple[str, ...]
     after: tuple[str, ...]
     certificate: Certificate
+    why: immutabledict[str, tuple[str, ...]] = attrs.field(default=immutabledict(), converter=immutabledict)
 
 
 def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> RebalancePlan:
-    """Plan the moves that leave the fewest nodes hot, and among those plans the fewest moves.
+    """Plan the fewest moves that leave the fewest nodes hot, and those the least above their limits.
 
     Any movable pod may move, also one of a node that is not hot, and also in chains and rings. A node that
     is not hot never becomes hot; a node that takes a pod ends within its allocatable amounts; no group loses
@@ -79,7 +86,7 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
     """
     hot = hot_hosts(problem.hosts)
     if not hot:
-        nothing = certified(Program().problem((Stage(()),) * 3), (), limits)
+        nothing = certified(Program().problem((Stage(()),) * 4), (), limits)
         return RebalancePlan(moves=(), before=(), after=(), certificate=nothing)
     by_node: dict[str, list[Movable]] = {}
     for one in problem.movable:
@@ -88,7 +95,7 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
     targets = greedy = _greedy(problem, hot, by_node)
     objective = _objective(problem, hot, targets)
     pairs = len(problem.movable) * sum(host.receives for host in problem.hosts)
-    if objective[:2] != bound[:2]:
+    if objective[:3] != bound[:3]:
         # Only what the greedy left open, and what it moved: often enough, and small.
         quarter = attrs.evolve(limits, deterministic_time=limits.deterministic_time / 4)
         targets = _by_program(problem, hot, targets, whole=False, limits=quarter).targets
@@ -106,12 +113,13 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
     certificate = Certificate.make_bounded(objective, bound)
     if certificate.proven and pairs <= _WHOLE:
         certificate = _evident(problem, hot, targets, certificate, limits)
-    cooled = {host.name for host in _after(problem, hot, targets)}
+    still = _after(problem, hot, targets)
     return RebalancePlan(
         moves=moves,
         before=tuple(sorted(host.name for host in hot)),
-        after=tuple(sorted(cooled)),
+        after=tuple(sorted(host.name for host in still)),
         certificate=certificate,
+        why=why_hot(problem, still, targets),
     )
 
 
@@ -137,19 +145,23 @@ def _excess(host: Host) -> dict[str, int]:
 
 
 def _bound(hot: Sequence[Host], by_node: Mapping[str, Sequence[Movable]]) -> tuple[int, ...]:
-    """Bound every plan: nodes that nothing can cool, and the pods that must leave all others."""
-    stuck = moves = cost = 0
+    """Bound every plan: nodes that nothing can cool, their excess then, and the pods that must leave."""
+    stuck = over = moves = cost = 0
     for host in hot:
         own = by_node.get(host.name, ())
         used, excess = [one.usage for one in own], _excess(host)
-        least = fewest_leaving(used, excess)
-        if least is None:
+        if fewest_leaving(used, excess) is None:
             stuck += 1
-        else:
-            moves += least
-            # A plan with no more moves than that takes exactly so many pods off each of these nodes.
-            cost += cheapest_cover(own, used, excess, least)
-    return stuck, moves, cost
+            left = {name: excess[name] - sum(one.get(name, 0) for one in used) for name in excess}
+            over += sum(permille(host, name, amount) for name, amount in left.items())
+            # Less than all that may go is enough where rounding up comes to the same.
+            kept = {name: permille(host, name, left[name]) * share(host, name) // 1000 for name in excess}
+            excess = {name: amount - kept[name] for name, amount in excess.items() if amount > kept[name]}
+        least = fewest_leaving(used, excess) or 0
+        moves += least
+        # A plan with no more moves than that takes exactly so many pods off each of these nodes.
+        cost += cheapest_cover(own, used, excess, least) if excess else 0
+    return stuck, over, moves, cost
 
 
 def _greedy(
@@ -165,7 +177,24 @@ def _greedy(
         for tried, chosen in enumerate(sets):
             if room.place(chosen, names) or tried >= _MOST_TRIES:
                 break
+    for host in order:
+        if any(room.targets.get(one.pod) for one in by_node.get(host.name, ())):
+            continue
+        _relieve(room, host, by_node.get(host.name, ()), names)
     return room.targets
+
+
+def _relieve(room: Room, host: Host, own: Sequence[Movable], barred: Sequence[str]) -> None:
+    """Take as much off a node that cannot be cooled as goes, what relieves it most first."""
+    excess = _excess(host)
+
+    def relief(one: Movable) -> int:
+        return sum(permille(host, name, min(one.usage.get(name, 0), over)) for name, over in excess.items())
+
+    for one in sorted(own, key=lambda one: (-relief(one), one.cost, one.pod)):
+        if relief(one) and room.place([one], barred):
+            excess = {name: over - one.usage.get(name, 0) for name, over in excess.items()}
+            excess = {name: over for name, over in excess.items() if over > 0}
 
 
 _MOST_TRIES: Final = 512
@@ -195,7 +224,8 @@ def _after(problem: MoveProblem, hot: Sequence[Host], targets: Mapping[PodKey, s
 
 def _objective(problem: MoveProblem, hot: Sequence[Host], targets: Mapping[PodKey, str]) -> tuple[int, ...]:
     cost = sum(one.cost for one in problem.movable if one.pod in targets)
-    return len(_after(problem, hot, targets)), len(targets), cost
+    over = sum(excess_after(problem, hot, targets).values())
+    return len(_after(problem, hot, targets)), over, len(targets), cost
 
 
 @attrs.frozen
@@ -237,10 +267,13 @@ class _Asked:
     ) -> None:
         self.program = Program()
         self.pairs = add_pairs(self.program, problem, pods, receivers)
-        over = bind_amounts(self.program, problem, pods, self.pairs, {host.name for host in hot})
+        names = {host.name for host in hot}
+        over = bind_amounts(self.program, problem, pods, self.pairs, names)
+        excess = add_excess(self.program, problem, pods, self.pairs, names)
         costs = {one.pod: one.cost for one in pods}
         self.stages = (
             Stage([(variable, 1) for variable in over.values()]),
+            Stage([(variable, 1) for variable in excess.values()]),
             Stage([(variable, 1) for variable in self.pairs.values()]),
             Stage([(variable, costs[pod]) for (pod, _), variable in self.pairs.items()]),
         )
@@ -250,6 +283,9 @@ class _Asked:
             self.hint[variable] = int(start.get(pod) == target)
         for name, variable in over.items():
             self.hint[variable] = int(name in still)
+        known = excess_after(problem, hot, start)
+        for place, variable in excess.items():
+            self.hint[variable] = known.get(place, 0)
 
 
 def _receivers(problem: MoveProblem) -> list[str]:

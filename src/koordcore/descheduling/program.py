@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from koordcore._cpsat import Program
+from koordcore.descheduling.excess import permille, share
 from koordcore.descheduling.moves import Movable, MoveProblem
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources
 
-__all__ = ["add_pairs", "bind_amounts"]
+__all__ = ["add_excess", "add_pairs", "bind_amounts"]
 
 
 def add_pairs(
@@ -84,3 +85,31 @@ def bind_amounts(
             if host.name in serving and slot.get(name, 0):
                 program.require(terms, at_most=free, when=(serving[host.name],))
     return over
+
+
+def add_excess(
+    program: Program,
+    problem: MoveProblem,
+    pods: Sequence[Movable],
+    pairs: Mapping[tuple[PodKey, str], int],
+    hot: Collection[str],
+) -> dict[tuple[str, str], int]:
+    """Add a variable for each hot node and resource: by how much it stays above its limit, in permille."""
+    movable = {one.pod: one for one in pods}
+    terms: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for (pod, target), variable in pairs.items():
+        for name, amount in movable[pod].usage.items():
+            for node, sign in ((movable[pod].node, -1), (target, 1)):
+                terms.setdefault((node, name), []).append((variable, sign * amount * 1000))
+    excess = {}
+    for host in problem.hosts:
+        for name, limit in host.high.items() if host.name in hot else ():
+            over = host.usage.get(name, 0) - limit
+            moved = terms.get((host.name, name), [])
+            most = over + sum(coefficient for _, coefficient in moved if coefficient > 0) // 1000
+            if most <= 0:
+                continue
+            slack = program.integer(0, permille(host, name, most))
+            program.require([*moved, (slack, -share(host, name))], at_most=-1000 * over)
+            excess[host.name, name] = slack
+    return excess

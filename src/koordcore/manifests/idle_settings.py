@@ -65,7 +65,7 @@ IDLE_ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = immutabledict(
     {
         "ElasticQuota": {
             "hookPlugins": "compiled into the scheduler; in Python give QuotaPolicy(checks=...)",
-            "revokePodInterval": "`koordcore quota --revoke` looks once",
+            "revokePodInterval": "`koordcore quota revoke` looks once",
             "quotaSnapshotUpdateInterval": _CONTROLLER,
             "quotaGroupNamespace": "quotas are told apart by their names alone",
             "enableQueueHint": _QUEUE,

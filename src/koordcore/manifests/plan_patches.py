@@ -14,7 +14,7 @@ from koordcore.manifests.claim_calls import claim_calls
 from koordcore.manifests.encode import format_time
 from koordcore.manifests.group_patches import group_conditions
 from koordcore.manifests.plugin_patches import NO_PATCH, plugin_patch
-from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Victim, Waiting
+from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation, ReservationCondition, ReservationPhase
 from koordcore.model.resources import format_resources
@@ -24,7 +24,7 @@ from koordcore.protocol.reservation import NOMINATED_NODE, RESERVATION_ALLOCATED
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Call", "patches"]
+__all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Call", "eviction", "patches"]
 
 _UNSCHEDULABLE: Final = "Unschedulable"
 _GATED: Final = "SchedulingGated"
@@ -132,7 +132,7 @@ def _evictions(
             job = pod.preempted_by if pod is not None else ""
             message = format_preempted(job or str(decision.pod))
             yield _condition(victim.pod, "DisruptionTarget", "True", PREEMPTED_REASON, message, now)
-            yield _eviction(victim)
+            yield eviction(victim.pod)
 
 
 def _about_reservation(one: Reservation, decision: PodDecision, now: datetime | None) -> Iterator[Call]:
@@ -250,7 +250,8 @@ def _status(pod: PodKey, status: dict[str, Any]) -> Call:
     )
 
 
-def _eviction(victim: Victim) -> Call:
-    metadata = {"name": victim.pod.name, "namespace": victim.pod.namespace}
+def eviction(pod: PodKey) -> Call:
+    """Say how a pod is evicted, disruption budgets permitting."""
+    metadata = {"name": pod.name, "namespace": pod.namespace}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-    return Call(verb="create", pod=victim.pod, subresource="eviction", body=body)
+    return Call(verb="create", pod=pod, subresource="eviction", body=body)

@@ -109,6 +109,7 @@ def preemption_record(plan: PreemptionPlan) -> dict[str, Any]:
         "domain": plan.domain,
         "alternative": {"where": other.where, "damage": attrs.asdict(other.damage)} if other else None,
         **({"leaving": [_victim_record(one) for one in plan.leaving]} if plan.leaving else {}),
+        **({"borrowers": list(plan.borrowers)} if plan.borrowers else {}),
     }
 
 
@@ -193,6 +194,7 @@ def _preemption(value: Json) -> PreemptionPlan:
         domain=optional(raw, "domain", as_str, ""),
         alternative=optional(raw, "alternative", _alternative, None),
         leaving=optional(raw, "leaving", list_of(_victim), ()),
+        borrowers=optional(raw, "borrowers", list_of(as_str), ()),
     )
 
 

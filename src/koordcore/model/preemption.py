@@ -78,12 +78,16 @@ class PreemptionRules:
         See the enumerations.
     restart_costs
         What restarting a running pod costs, by ``namespace/name``, in any unit of the caller's; 0 for others.
+    reclaim
+        A job within its quota's ``min`` that finds no less important victims may evict pods of quotas that
+        use more than theirs, whatever the priorities.
     """
 
     members: Members = attrs.field(default=Members.MINIMUM, converter=Members)
     gather: Gather = attrs.field(default=Gather.DEEPEST, converter=Gather)
     relocation: Relocation = attrs.field(default=Relocation.NEVER, converter=Relocation)
     restart_costs: immutabledict[str, int] = attrs.field(default=NO_COSTS, converter=_costs)
+    reclaim: bool = True
 
     __attrs_post_init__ = check_fields
 
@@ -190,6 +194,9 @@ class PreemptionPlan:
         are not evicted again.
     job
         For whom: ids of its gangs joined by commas, or the pod's key; empty where nobody asked by name.
+    borrowers
+        Quotas whose pods leave because they use more than they are promised, and the job gets back what its
+        own quota is; empty where the victims leave for their priority.
     """
 
     nominations: immutabledict[str, str]
@@ -204,6 +211,7 @@ class PreemptionPlan:
     alternative: Alternative | None = None
     leaving: tuple[Victim, ...] = ()
     job: str = ""
+    borrowers: tuple[str, ...] = ()
 
     __attrs_post_init__ = check_fields
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import attrs
 from attrs.converters import optional
 from immutabledict import immutabledict
 
+from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources
@@ -20,6 +21,7 @@ __all__ = [
     "ROOT_QUOTA",
     "SYSTEM_QUOTA",
     "ElasticQuota",
+    "NamedCheck",
     "QuotaPod",
     "QuotaPolicy",
     "QuotaProfile",
@@ -120,49 +122,6 @@ class ElasticQuota:
 
 
 @attrs.frozen(kw_only=True)
-class QuotaPolicy:
-    """How quotas are enforced: upstream's plugin arguments and feature gates, under their names.
-
-    Parameters
-    ----------
-    enable_runtime_quota
-        Admit against the runtime quota; otherwise against ``max``.
-    enable_min_quota_scale
-        Shrink promises in proportion when they exceed what there is to share.
-    enable_check_parent_quota
-        Admit against every ancestor as well.
-    disable_default_quota_preemption
-        Pods of the default quota are never victims.
-    monitor_all_quotas
-        Evict pods of quotas that use more than their runtime for too long.
-    delay_evict
-        How long is too long, in nanoseconds.
-    default_quota_group_max, system_quota_group_max
-        Limits of the two built-in quotas.
-    multi_quota_tree
-        Trees by tree id; otherwise all quotas form one tree.
-    guarantee_usage
-        What a quota uses is never taken back; nothing is lent.
-    disable_default_quota
-        Pods without a known quota in their label are not governed.
-    """
-
-    enable_runtime_quota: bool = True
-    enable_min_quota_scale: bool = True
-    enable_check_parent_quota: bool = False
-    disable_default_quota_preemption: bool = True
-    monitor_all_quotas: bool = False
-    delay_evict: int = 120 * 10**9
-    default_quota_group_max: Resources = attrs.field(default=_UNLIMITED_GROUP, converter=make_resources)
-    system_quota_group_max: Resources = attrs.field(default=_UNLIMITED_GROUP, converter=make_resources)
-    multi_quota_tree: bool = False
-    guarantee_usage: bool = False
-    disable_default_quota: bool = False
-
-    __attrs_post_init__ = check_fields
-
-
-@attrs.frozen(kw_only=True)
 class QuotaPod:
     """What quotas need to know about a pod, or about a pending Reservation that names a quota (ruling 23).
 
@@ -213,6 +172,97 @@ class QuotaPod:
     def namespace(self) -> str:
         """Namespace of the pod."""
         return self.key.namespace
+
+
+@attrs.frozen
+class NamedCheck:
+    """A rule of the embedder's own for admission to a quota (upstream's hook plugins).
+
+    Parameters
+    ----------
+    key
+        Its name, in messages and wherever answers are kept: two rules of one name are taken for the same.
+    check
+        A pure function of the ledger, the name of the quota and the :class:`QuotaPod`; it says why the pod
+        may not be admitted, empty where it may.
+    """
+
+    key: str
+    check: Callable[[Any, str, QuotaPod], str] = attrs.field(eq=False, repr=False)
+
+    def check_pod(self, ledger: Any, quota: str, pod: QuotaPod) -> str:
+        """Ask the rule."""
+        return self.check(ledger, quota, pod)
+
+
+def _named_checks(checks: Any) -> tuple[NamedCheck, ...]:
+    """Take rules as a mapping of names to functions, as functions, or as objects with key and check_pod."""
+    if isinstance(checks, Mapping):
+        listed = [NamedCheck(str(key), check) for key, check in checks.items()]
+    else:
+        listed = [_named(one) for one in checks]
+    if len({one.key for one in listed}) < len(listed):
+        raise ModelError("checks: two rules have the same name")
+    return tuple(listed)
+
+
+def _named(one: Any) -> NamedCheck:
+    if isinstance(one, NamedCheck):
+        return one
+    key = getattr(one, "key", None)
+    if isinstance(key, str) and callable(getattr(one, "check_pod", None)):
+        return NamedCheck(key, one.check_pod)
+    name = getattr(one, "__name__", "<lambda>")
+    if not callable(one) or name == "<lambda>":
+        raise ModelError("checks: expected functions with a name, or objects with key and check_pod")
+    return NamedCheck(name, one)
+
+
+@attrs.frozen(kw_only=True)
+class QuotaPolicy:
+    """How quotas are enforced: upstream's plugin arguments and feature gates, under their names.
+
+    Parameters
+    ----------
+    enable_runtime_quota
+        Admit against the runtime quota; otherwise against ``max``.
+    enable_min_quota_scale
+        Shrink promises in proportion when they exceed what there is to share.
+    enable_check_parent_quota
+        Admit against every ancestor as well.
+    disable_default_quota_preemption
+        Pods of the default quota are never victims.
+    monitor_all_quotas
+        Evict pods of quotas that use more than their runtime for too long.
+    delay_evict
+        How long is too long, in nanoseconds.
+    default_quota_group_max, system_quota_group_max
+        Limits of the two built-in quotas.
+    multi_quota_tree
+        Trees by tree id; otherwise all quotas form one tree.
+    guarantee_usage
+        What a quota uses is never taken back; nothing is lent.
+    disable_default_quota
+        Pods without a known quota in their label are not governed.
+    checks
+        Rules of the embedder's own, asked after the limits of the quota: functions by name, functions that
+        have one, or objects with ``key`` and ``check_pod``. See :class:`NamedCheck`.
+    """
+
+    enable_runtime_quota: bool = True
+    enable_min_quota_scale: bool = True
+    enable_check_parent_quota: bool = False
+    disable_default_quota_preemption: bool = True
+    monitor_all_quotas: bool = False
+    delay_evict: int = 120 * 10**9
+    default_quota_group_max: Resources = attrs.field(default=_UNLIMITED_GROUP, converter=make_resources)
+    system_quota_group_max: Resources = attrs.field(default=_UNLIMITED_GROUP, converter=make_resources)
+    multi_quota_tree: bool = False
+    guarantee_usage: bool = False
+    disable_default_quota: bool = False
+    checks: tuple[NamedCheck, ...] = attrs.field(default=(), converter=_named_checks)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)

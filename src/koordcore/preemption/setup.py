@@ -104,6 +104,7 @@ def make_problem(
     free: IntMatrix | None = None,
     nominated: Iterable[Pod] | None = None,
     restart: Callable[[Pod], int] | None = None,
+    whom: BoolVector | None = None,
 ) -> PreemptionProblem:
     """Set the question up for a job of a snapshot.
 
@@ -133,6 +134,8 @@ def make_problem(
         Pods of others that may be nominated somewhere; the snapshot's pending ones when left out.
     restart
         What restarting a pod costs.
+    whom
+        Running pods that may leave whatever their priority, shape (V,); the less important when left out.
 
     Notes
     -----
@@ -170,6 +173,7 @@ def make_problem(
         protected=own,
         gone=gone,
         restart=restart,
+        whom=whom,
     )
     held = np.zeros(len(layout.names), dtype=np.int64)
     for node in bound:

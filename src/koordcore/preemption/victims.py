@@ -38,6 +38,7 @@ def collect_candidates(
     protected: Collection[Leaving] = (),
     gone: Collection[Leaving] = (),
     restart: Callable[[Pod], int] | None = None,
+    whom: BoolVector | None = None,
 ) -> tuple[Candidates, Jobs]:
     """List who may leave for a preemptor; whoever is leaving already is none of them.
 
@@ -58,6 +59,8 @@ def collect_candidates(
         Pods that have left as far as this question goes, likewise.
     restart
         What restarting a pod costs.
+    whom
+        Pods that may leave whatever their priority, shape (V,); the less important ones when left out.
 
     Returns
     -------
@@ -65,7 +68,8 @@ def collect_candidates(
         By node, then key; gangs by name, then pods without one in the order of the candidates.
     """
     there = ~running.marked(gone) & ~running.leaving
-    listed = there & running.evictable & (running.priority < preemptor.priority) & ~running.marked(protected)
+    below = running.priority < preemptor.priority if whom is None else whom
+    listed = there & running.evictable & below & ~running.marked(protected)
     ones = np.flatnonzero(listed)
     whole = np.array([name in running.whole for name in running.gangs], dtype=np.bool_)
     known = whole | np.array([name in minimums for name in running.gangs], dtype=np.bool_)

@@ -156,7 +156,7 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
     Parameters
     ----------
     checks
-        Rules of the embedder's own.
+        Rules of the embedder's own, after those of the ledger's policy.
 
     Notes
     -----
@@ -168,6 +168,7 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
     name = ledger.resolve(pod)
     if name is None:
         return Ungoverned()
+    checks = (*ledger.policy.checks, *checks)
     if not checks and not ledger.policy.enable_check_parent_quota and _clearly_fits(ledger, name, pod):
         return Admitted(quota=name)
     request, used, limit = masked_request(ledger, name, pod), ledger.used_of(name), limit_of(ledger, name)

@@ -382,6 +382,9 @@ class QuotaRow:
         Amounts; ``None`` where there is no such limit.
     borrowed
         What it uses beyond its min.
+    lenders
+        Quotas that do not use all that they are promised and lend it, below the same parent as this one or
+        one above it; empty where nothing is borrowed.
     """
 
     quota: str
@@ -393,6 +396,7 @@ class QuotaRow:
     runtime: int | None
     used: int
     borrowed: int
+    lenders: tuple[str, ...] = ()
 
 
 def quota_table(ledger: QuotaLedger, tree_id: str = "") -> tuple[QuotaRow, ...]:
@@ -420,9 +424,27 @@ def quota_table(ledger: QuotaLedger, tree_id: str = "") -> tuple[QuotaRow, ...]:
                     runtime=None if status.runtime is None else status.runtime.get(resource),
                     used=used,
                     borrowed=max(0, used - status.min.get(resource, 0)),
+                    lenders=_lenders(ledger, status.quota, resource),
                 )
             )
     return tuple(rows)
+
+
+def _lenders(ledger: QuotaLedger, name: str, resource: str) -> tuple[str, ...]:
+    """Name who lends a resource to a quota that uses more than its min of it."""
+    if ledger.used_of(name).get(resource, 0) <= ledger.min_of(name).get(resource, 0):
+        return ()
+    found = ledger.find(name)
+    tree = ledger.state(ledger.tree_of(name)).tree
+    path = [] if found is None else tree.path(found[1])
+    idle = []
+    for row in path:
+        for sibling in tree.groups[tree.group_of[row]]:
+            quota = tree.quotas[sibling]
+            least = ledger.min_of(quota.name).get(resource, 0)
+            if sibling != row and quota.allow_lent and ledger.used_of(quota.name).get(resource, 0) < least:
+                idle.append(quota.name)
+    return tuple(sorted(idle))
 
 
 def format_table(rows: Iterable[QuotaRow]) -> str:
@@ -431,18 +453,21 @@ def format_table(rows: Iterable[QuotaRow]) -> str:
     def shown(row: QuotaRow, value: int | None) -> str:
         return "-" if value is None else str(exact_of({row.resource: value})[row.resource])
 
-    head = ("quota", "resource", "min", "max", "request", "runtime", "used", "borrowed")
+    rows = tuple(rows)
+    lent = any(row.lenders for row in rows)
+    head = ("quota", "resource", "min", "max", "request", "runtime", "used", "borrowed", *(("from",) * lent))
     cells: list[tuple[str, ...]] = [head]
     before = ""
     for row in rows:
         name = "  " * row.depth + row.quota if row.quota != before else ""
         before = row.quota
         amounts = (row.min, row.max, row.request, row.runtime, row.used, row.borrowed)
-        cells.append((name, row.resource, *(shown(row, value) for value in amounts)))
+        lenders = (", ".join(row.lenders),) * lent
+        cells.append((name, row.resource, *(shown(row, value) for value in amounts), *lenders))
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)
+            cell.rjust(width) if 2 <= column < 8 else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in cells

@@ -32,6 +32,8 @@ from koordcore.quota.preempt import NodeFilter, NoVictims, QuotaVictims, importa
 __all__ = [
     "ReclaimNode",
     "ReclaimPlan",
+    "borrowers",
+    "borrows",
     "entitled_to_reclaim",
     "plan_reclaim",
     "select_reclaimed",
@@ -119,6 +121,47 @@ def _borrows(ledger: QuotaLedger, victim: str, spared: Sequence[str], wanted: It
     chain = [name for name in _chain(ledger, victim) if name not in spared]
     overs = [_over(ledger, name) for name in chain]
     return bool(chain) and any(all(key in over for over in overs) for key in wanted)
+
+
+def borrows(
+    ledger: QuotaLedger, victim: QuotaPod, reclaimers: Iterable[QuotaPod], wanted: Iterable[str]
+) -> bool:
+    """Tell whether the quota of a running pod is beyond its floor in something that others get back.
+
+    Parameters
+    ----------
+    reclaimers
+        Who gets it back; the quotas that they share with the pod do not count.
+    wanted
+        Resources that they ask for and the pod holds.
+    """
+    name = ledger.resolve(victim)
+    if name is None or not victim.preemptible:
+        return False
+    shared = {above for pod in reclaimers for above in _chain(ledger, ledger.resolve(pod) or "")}
+    return _borrows(ledger, name, tuple(shared), [key for key in wanted if key in ledger.max_of(name)])
+
+
+def borrowers(
+    ledger: QuotaLedger, name: str, wanted: Sequence[str]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """List the leaf quotas that use more than their floor of something, with what that is.
+
+    Parameters
+    ----------
+    name
+        The quota that may get it back; it and those above it are none of them.
+    wanted
+        Resources that are looked at.
+    """
+    mine = _chain(ledger, name)
+    found = []
+    for other in sorted(ledger.quotas):
+        if other not in mine:
+            over = tuple(key for key in wanted if _borrows(ledger, other, mine, (key,)))
+            if over:
+                found.append((other, over))
+    return tuple(found)
 
 
 def select_reclaimed(

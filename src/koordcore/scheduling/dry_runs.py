@@ -224,6 +224,16 @@ class DryRuns:
         members = list(self._members.values())
         return frozenset[PodKey]().union(*(one.charged(leaving, members) for one in budgets))
 
+    def reclaimable(self, members: Sequence[Pod]) -> BoolVector | None:
+        """Tell which running pods may leave for what limits have lent, once earlier victims have gone."""
+        with self.without(()):
+            found = (one.reclaimable(members) for one in self.budgets)
+            return next((one for one in found if one is not None), None)
+
+    def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:
+        """Name those that give back what they have borrowed when some pods leave."""
+        return tuple(chain.from_iterable(one.borrowers(gone) for one in self.budgets))
+
     def _giving(self, problem: PreemptionProblem, budgets: Sequence[EvictionBudget]) -> BoolVector:
         """Tell who may leave for the sake of the members' limits, shape (V,)."""
         giving = np.ones(len(problem.candidates), dtype=np.bool_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from koordcore._arrays import BoolVector
@@ -32,6 +32,18 @@ class EvictionBudget(Protocol):
 
     def charged(self, leaving: Collection[Pod], members: Collection[Pod]) -> frozenset[PodKey]:
         """Give the victims that go on counting: nobody gets more because they leave."""
+
+    def reclaimable(self, members: Sequence[Pod]) -> BoolVector | None:
+        """Tell which running pods may leave so that all of some pods get what the limit has lent.
+
+        Returns
+        -------
+        ndarray of bool, shape (V,), or None
+            Over :func:`~koordcore.preemption.running.running_on`; ``None`` where the pods may not reclaim.
+        """
+
+    def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:
+        """Name those that give back what they have borrowed when some pods leave, sorted."""
 
     def giving(self, problem: PreemptionProblem, members: Collection[Pod]) -> BoolVector:
         """Tell which candidates may leave for the sake of the members' limits, shape (V,)."""

@@ -34,6 +34,7 @@ from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of
 from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
+from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.scheduling.dry_runs import Claim, DryRuns, key_of, leaving_of
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
@@ -80,7 +81,7 @@ class Preemptor:
             return None
         if self._rules.members is Members.MINIMUM and self._table.beyond_minimum(pod.key):
             return None
-        found = self._preempt(identify_job(pod), None, ())
+        found = self._preempt_or_reclaim(identify_job(pod), None, ())
         if found:
             self._table.placed(pod.key)
         return found
@@ -120,7 +121,7 @@ class Preemptor:
                     parts=immutabledict({part.name: (part.pods, part.least) for part in parts if part.pods}),
                 )
                 spec = spec or NetworkTopologySpec()
-            found += self._preempt(identified, spec, bound, _own_layers(job)) or ()
+            found += self._preempt_or_reclaim(identified, spec, bound, _own_layers(job)) or ()
         if self._rules.members is not Members.EACH:
             return found
         for gang, pods in job.members.items():
@@ -152,12 +153,27 @@ class Preemptor:
 
     # -- planning --------------------------------------------------------------------------------------
 
+    def _preempt_or_reclaim(
+        self,
+        job: PreemptingJob,
+        spec: NetworkTopologySpec | None,
+        bound: Sequence[str],
+        aimed: Callable[[PreemptionProblem, DryRuns], PreemptionProblem | None] | None = None,
+    ) -> list[Nominated] | None:
+        """Evict less important pods; where that does not help, pods of quotas that borrow."""
+        found = self._preempt(job, spec, bound, aimed)
+        if found is None and self._rules.reclaim and not is_reserve_pod(job.trigger):
+            found = self._preempt(job, spec, bound, aimed, reclaiming=True)
+        return found
+
     def _preempt(
         self,
         job: PreemptingJob,
         spec: NetworkTopologySpec | None,
         bound: Sequence[str],
         aimed: Callable[[PreemptionProblem, DryRuns], PreemptionProblem | None] | None = None,
+        *,
+        reclaiming: bool = False,
     ) -> list[Nominated] | None:
         members, trigger = job.pending, job.trigger
         if any(pod.gated for pod in members) or not self._workspace.layout.names:
@@ -170,7 +186,10 @@ class Preemptor:
         pods = {str(pod.key): pod for pod in members}
         leaving = leaving_pods(self._workspace.snapshot, trigger, self._gone)
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
-        asked = self._problem(trigger, job.parts, spec, bound)
+        whom = self._borrowing(runs, job) if reclaiming else None
+        if reclaiming and (whom is None or not whom.any()):
+            return None
+        asked = self._problem(trigger, job.parts, spec, bound, whom)
         problem = asked if aimed is None else aimed(asked, runs)
         if problem is None:
             return None
@@ -193,8 +212,18 @@ class Preemptor:
             return None
         plan = self._completed(problem, plan, runs, pods)
         plan = attrs.evolve(plan, job=job.preemptor, leaving=_counted_on(plan, leaving))
+        if reclaiming:
+            gone = {victim.pod: self._running(victim) for victim in plan.victims}
+            plan = attrs.evolve(plan, borrowers=runs.borrowers(gone))
         self._claim(plan, runs, pods)
         return _nominated(plan)
+
+    def _borrowing(self, runs: DryRuns, job: PreemptingJob) -> BoolVector | None:
+        """Tell who may leave for what a job's quotas have lent, once earlier victims have gone."""
+        return runs.reclaimable([pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]])
+
+    def _running(self, victim: Victim) -> Pod:
+        return self._workspace.pods_on(self._workspace.layout.row_of[victim.node])[victim.pod]
 
     def _completed(
         self, problem: PreemptionProblem, plan: PreemptionPlan, runs: DryRuns, pods: dict[str, Pod]
@@ -281,6 +310,7 @@ class Preemptor:
         pending: Mapping[str, tuple[tuple[Pod, ...], int]],
         spec: NetworkTopologySpec | None,
         bound: Sequence[str],
+        whom: BoolVector | None = None,
     ) -> PreemptionProblem:
         workspace, layout = self._workspace, self._workspace.layout
         gone = self._gone
@@ -312,6 +342,7 @@ class Preemptor:
             free=free,
             nominated=self._nominations(),
             restart=(lambda pod: restart.get(str(pod.key), 0)) if restart else None,
+            whom=whom,
         )
 
     def _nominations(self) -> list[Pod]:

@@ -16,6 +16,7 @@ from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import QuotaRefusal, admit
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.reclaim import borrowers, entitled_to_reclaim
 from koordcore.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
@@ -77,11 +78,25 @@ class QuotaPlugin(Plugin):
             return None
         asked = quota_pod_of(pod)
         quota = self.ledger.resolve(asked)
+        if quota is not None and self._policy.checks:
+            return asked  # rules of one's own may look at all of it
         # Messages may name the quota and the amounts, and nothing else of the pod.
         return None if quota is None else (quota, tuple(asked.request.items()), asked.preemptible)
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return QuotaEvaluator(self, quota_pod_of(pod))
+
+    def remarks(self, pod: Pod, row: int) -> tuple[str, ...]:
+        """Name who has borrowed what a pod within its quota's min lacks."""
+        asked = quota_pod_of(pod)
+        quota = self.ledger.resolve(asked) if self._active else None
+        if quota is None or entitled_to_reclaim(self.ledger, asked):
+            return ()
+        wanted = [name for name, amount in sorted(asked.request.items()) if amount]
+        told = ", ".join(
+            f"{name} ({', '.join(over)})" for name, over in borrowers(self.ledger, quota, wanted)
+        )
+        return (f"within the min of quota {quota}; beyond theirs: {told}",) if told else ()
 
     def placed(self, pod: Pod, row: int) -> None:
         self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -17,6 +17,7 @@ from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, staying_charged
 from koordcore.scheduling.plugins.quota_pools import Returns, quota_pools
+from koordcore.scheduling.plugins.quota_reclaim import quotas_of_victims, reclaimable
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["QuotaBudget"]
@@ -55,6 +56,12 @@ class QuotaBudget:
         wanted = sorted({name for pod in asked for name in pod.request})
         chains = {chain_of(self.ledger, pod) for pod in asked}
         return staying_charged(self.ledger, _asked(leaving), chains, wanted)
+
+    def reclaimable(self, members: Sequence[Pod]) -> BoolVector | None:
+        return reclaimable(self.snapshot, self.ledger, members)
+
+    def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:
+        return quotas_of_victims(self.ledger, gone)
 
     def giving(self, problem: PreemptionProblem, members: Collection[Pod]) -> BoolVector:
         """Tell who may leave for the sake of the members' quotas, shape (V,)."""

@@ -1,0 +1,106 @@
+"""``koordcore quota revoke`` and ``koordcore quota reclaim``: who leaves because a quota uses too much."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+
+from koordcore.checking import verify
+from koordcore.cli.evictions import preemption_table, victims_table
+from koordcore.cli.tables import Column, Table, Tone, amount, show
+from koordcore.manifests.plan_patches import eviction, patches
+from koordcore.manifests.records import preemption_record
+from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.preemption import PreemptionRules
+from koordcore.model.quotas import QuotaPod, QuotaPolicy
+from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
+from koordcore.quota.admission import limit_of
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.overuse import monitored_quotas, over_used
+from koordcore.scheduling import schedule
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["print_reclaims", "print_revokes"]
+
+
+def print_revokes(snapshot: ClusterSnapshot, policy: QuotaPolicy, output: str) -> int:
+    """Show who is evicted from quotas that use more than their runtime; 1 where somebody is.
+
+    Every quota counts as monitored, and as over its runtime for longer than ``delayEvictTime``.
+    """
+    watching = attrs.evolve(policy, monitor_all_quotas=True, enable_runtime_quota=True)
+    ledger = cluster_ledger(snapshot, policy=watching)
+    long_ago = {name: OveruseMonitor(0) for name in monitored_quotas(ledger)}
+    pods = [quota_pod_of(pod) for pod in snapshot.bound_pods()]
+    plan = plan_revoke(ledger, pods, long_ago, now=watching.delay_evict + 1)
+    leaving = [(name, pod) for name, victims in sorted(plan.victims.items()) for pod in victims]
+    if output == "json":
+        record = [_revoked(name, ledger, victims) for name, victims in sorted(plan.victims.items())]
+        print(json.dumps(record, indent=2))
+    elif output == "patches":
+        for _, pod in leaving:
+            print(json.dumps(eviction(pod.key).to_json()))
+    else:
+        _show_revokes(ledger, leaving)
+        print(f"{len(plan.victims)} quotas over their runtime · {len(leaving)} pods to evict")
+    return 1 if leaving else 0
+
+
+def _show_revokes(ledger: QuotaLedger, leaving: list[tuple[str, QuotaPod]]) -> None:
+    columns = (
+        Column("QUOTA", tone=Tone.NAME),
+        Column("OVER", tone=Tone.BAD),
+        Column("POD", tone=Tone.NAME),
+        Column("NODE"),
+        Column("PRIORITY", number=True),
+    )
+    rows = [(name, _over(ledger, name), str(pod.key), pod.node, str(pod.priority)) for name, pod in leaving]
+    if rows:
+        show(Table(title="Revoked", columns=columns, rows=rows))
+
+
+def _over(ledger: QuotaLedger, name: str) -> str:
+    used, limit = ledger.used_of(name), limit_of(ledger, name)
+    return ", ".join(
+        f"{amount(one, used[one])} of {amount(one, limit[one])} {one}" for one in over_used(used, limit)
+    )
+
+
+def _revoked(name: str, ledger: QuotaLedger, victims: tuple[QuotaPod, ...]) -> dict[str, Any]:
+    return {
+        "quota": name,
+        "used": dict(ledger.used_of(name)),
+        "runtime": dict(limit_of(ledger, name)),
+        "evict": [str(pod.key) for pod in victims],
+    }
+
+
+def print_reclaims(snapshot: ClusterSnapshot, policy: Policy, quotas: QuotaPolicy, output: str) -> int:
+    """Show who leaves so that pending pods within their quota's min get it back; 1 where somebody does.
+
+    The whole queue takes its turn, as with ``koordcore schedule --preempt``; evictions for priority are
+    left out of what is shown.
+    """
+    if policy.plugin("ElasticQuota") is None:
+        policy = policy.with_plugin(PluginSetting(name="ElasticQuota", scores=False, args=quotas))
+    result = schedule(snapshot, policy=policy, preempt=PreemptionRules())
+    violations = verify(snapshot, result)
+    plans = tuple(plan for plan in result.preemptions if plan.borrowers and not violations)
+    shown = attrs.evolve(result, preemptions=plans)
+    if output == "json":
+        print(json.dumps([preemption_record(plan) for plan in plans], indent=2))
+    elif output == "patches":
+        asked = {key for plan in plans for key in plan.nominations}
+        coming = tuple(one for one in result.decisions if str(one.pod) in asked)
+        for call in patches(attrs.evolve(shown, decisions=coming)):
+            print(json.dumps(call.to_json()))
+    else:
+        if plans:
+            show(preemption_table(shown))
+            show(victims_table(shown))
+        victims = sum(len(plan.victims) for plan in plans)
+        print(f"{len(plans)} jobs get back what their quotas have lent · {victims} pods to evict")
+    return 1 if plans else 0

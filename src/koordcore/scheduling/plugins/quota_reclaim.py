@@ -1,0 +1,82 @@
+"""Who may be evicted so that a job gets back what its quota has lent: pods of quotas beyond their promises.
+
+A job may reclaim that stays within its quota's floor (the scaled ``min``), and within those above it. Then
+priorities do not count: what a quota is promised is its own, whoever borrowed it. Pods of a quota leave, the
+least important first, only while the quota still uses more than its floor, so that nobody who reclaims can be
+reclaimed from in turn (:mod:`koordcore.quota.reclaim`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from koordcore._arrays import BoolVector
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
+from koordcore.preemption.running import RunningPods, running_on
+from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.preempt import importance
+from koordcore.quota.reclaim import borrows, entitled_to_reclaim
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["quotas_of_victims", "reclaimable"]
+
+
+def reclaimable(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequence[Pod]) -> BoolVector | None:
+    """Tell which running pods may leave so that all of some pods get what their quotas have lent.
+
+    Returns
+    -------
+    ndarray of bool, shape (V,), or None
+        Over :func:`~koordcore.preemption.running.running_on`; ``None`` where the pods may not reclaim. Any
+        part of them may leave together: each time the quota is still beyond its floor.
+    """
+    asked = [quota_pod_of(pod) for pod in members]
+    after = ledger
+    for pod in asked:
+        if entitled_to_reclaim(after, pod):
+            return None
+        after = after.assume(pod)
+    wanted = sorted({name for pod in asked for name, amount in pod.request.items() if amount})
+    mine = {ledger.resolve(pod) for pod in asked}
+    running = running_on(snapshot)
+    found = np.zeros(len(running.pods), dtype=np.bool_)
+    for team, (quota, namespace) in enumerate(running.teams):
+        name = ledger.resolve(QuotaPod(key=PodKey(namespace, "-"), quota=quota))
+        if name is None or name in BUILTIN_QUOTAS or name in mine:
+            continue
+        found |= running.evictable & ~running.leaving & (running.team == team)
+    return _beyond_floors(running, found, ledger, asked, wanted)
+
+
+def _beyond_floors(
+    running: RunningPods,
+    listed: BoolVector,
+    ledger: QuotaLedger,
+    asked: Sequence[QuotaPod],
+    wanted: Sequence[str],
+) -> BoolVector:
+    """Keep those who leave while their quota is beyond its floor; of a gang all or nobody."""
+    units: dict[int, list[int]] = {}
+    for one in np.flatnonzero(listed).tolist():
+        gang = int(running.gang[one])
+        units.setdefault(gang if gang >= 0 else -2 - one, []).append(one)
+    pods = {one: quota_pod_of(running.pods[one]) for ones in units.values() for one in ones}
+    order = sorted(units.values(), key=lambda ones: min(importance(pods[one]) for one in ones), reverse=True)
+    kept = np.zeros_like(listed)
+    for ones in order:
+        given = [name for name in wanted if any(pods[one].request.get(name, 0) for one in ones)]
+        if all(borrows(ledger, pods[one], asked, given) for one in ones):
+            kept[ones] = True
+            for one in ones:
+                ledger = ledger.forget(pods[one])
+    return kept
+
+
+def quotas_of_victims(ledger: QuotaLedger, pods: Mapping[PodKey, Pod]) -> tuple[str, ...]:
+    """Name the quotas that victims give back, sorted."""
+    names = {ledger.resolve(quota_pod_of(pod)) for pod in pods.values()}
+    return tuple(sorted(name for name in names if name is not None))

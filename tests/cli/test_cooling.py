@@ -1,0 +1,165 @@
+"""Hot nodes are relieved as far as it goes, every limit of migration holds, and what binds is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore.cli import main
+from tests.manifests.builders import container, node
+
+ROOM = {"cpu": "16", "memory": "64Gi", "pods": "50"}
+
+
+def replica_set(name: str, replicas: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}},
+    }
+
+
+def running(
+    name: str, on: str, owner: str = "web", namespace: str = "default", **spec: Any
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app": owner},
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "ReplicaSet",
+                    "name": owner,
+                    "uid": f"uid-{owner}",
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": {
+            "nodeName": on,
+            "schedulerName": "koord-scheduler",
+            "containers": [container(requests={"cpu": "2"})],
+            **spec,
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def report(name: str, usage: dict[str, str], namespace: str = "default") -> dict[str, Any]:
+    pods = [
+        {"name": pod, "namespace": namespace, "podUsage": {"resources": {"cpu": cpu, "memory": "1Gi"}}}
+        for pod, cpu in usage.items()
+    ]
+    return {
+        "apiVersion": "slo.koordinator.sh/v1alpha1",
+        "kind": "NodeMetric",
+        "metadata": {"name": name},
+        "spec": {"metricCollectPolicy": {"reportIntervalSeconds": 60}},
+        "status": {
+            "updateTime": "2026-01-01T00:00:00Z",
+            "nodeMetric": {"nodeUsage": {"resources": {"cpu": "1", "memory": "1Gi"}}},
+            "podsMetric": pods,
+        },
+    }
+
+
+def written(path: Path, *objects: Any) -> str:
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    return str(path)
+
+
+def six(size: int = 6) -> list[dict[str, Any]]:
+    """Six pods of 2.5 cores on a node of 16: 93.8 %; a cool node beside it."""
+    names = [f"web-{one}" for one in range(6)]
+    return [
+        node("hot", ROOM),
+        node("cool", ROOM),
+        replica_set("web", size),
+        *(running(name, "hot") for name in names),
+        report("hot", dict.fromkeys(names, "2500m")),
+        report("cool", {}),
+    ]
+
+
+def plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    main(["rebalance", *words, "-o", "json"])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_two_moves_that_cool_most_of_the_way_are_better_than_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three moves are needed and two of six replicas may be away: 93.8 % becomes 62.5 %."""
+    dump = written(tmp_path / "d.json", *six())
+    found = plan(capsys, dump, "--high", "cpu=60")
+    assert (len(found["moves"]), found["hotAfter"]) == (2, ["hot"])
+    assert found["why"] == {"hot": ["4 pods: ReplicaSet default/web lets 2 of 6 move"]}
+    assert found["certificate"]["objective"][:3] == [1, 25, 2]
+    assert found["certificate"]["bound"] == found["certificate"]["objective"]
+    assert main(["rebalance", dump, "--high", "cpu=60"]) == 1
+    out = capsys.readouterr().out
+    assert "hot stays hot: 4 pods: ReplicaSet default/web lets 2 of 6 move" in out
+    plan_file = tmp_path / "p.json"
+    plan_file.write_text(json.dumps(found))
+    assert main(["verify", dump, "--plan", str(plan_file)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "moves", "binds"),
+    [
+        ({"maxNoOfPodsToEvictTotal": 2}, 2, "evictions lets 2 of 6 move"),
+        (
+            {"objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}}},
+            1,
+            "objectLimiters[workload] of ReplicaSet default/web lets 1 of 6 move",
+        ),
+        (
+            {"objectLimiters": {"namespace": {"duration": "5m", "maxMigrating": 2}}},
+            2,
+            "objectLimiters[namespace] of default lets 2 of 6 move",
+        ),
+        ({"objectLimiters": {"workload": {"duration": "0s", "maxMigrating": 1}}}, 3, ""),
+    ],
+)
+def test_every_limit_of_migration_holds_and_the_one_that_binds_is_named(
+    limits: dict[str, Any], moves: int, binds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = {"maxMigratingPerWorkload": "50%", "maxUnavailablePerWorkload": "50%"}
+    migration = tmp_path / "m.json"
+    migration.write_text(json.dumps({**wide, **limits}))
+    dump = written(tmp_path / "d.json", *six())
+    found = plan(capsys, dump, "--high", "cpu=60", "--migration", str(migration))
+    assert len(found["moves"]) == moves
+    assert binds in json.dumps(found.get("why", ""))
+    wider = plan(capsys, dump, "--high", "cpu=60", "--migration", written_json(tmp_path, wide))
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(wider))
+    code = main(["verify", dump, "--plan", str(forged), "--migration", str(migration)])
+    assert code == int(moves < len(wider["moves"]))
+
+
+def written_json(folder: Path, value: Any) -> str:
+    path = folder / "wide.json"
+    path.write_text(json.dumps({**value, "objectLimiters": {}}))
+    return str(path)
+
+
+def test_a_pod_that_fits_nowhere_is_said_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    objects = [one for one in six() if one["kind"] != "Pod"]
+    pods = [running(f"web-{one}", "hot", nodeSelector={"pool": "x"}) for one in range(6)]
+    found = plan(capsys, written(tmp_path / "d.json", *objects, *pods), "--high", "cpu=60")
+    assert found["moves"] == []
+    assert found["why"] == {"hot": ["6 pods: may run on no other node that takes pods"]}
+    full = [one for one in six() if one["metadata"]["name"] != "cool"]
+    small = [node("cool", {"cpu": "1", "memory": "1Gi", "pods": "50"}), report("cool", {})]
+    found = plan(capsys, written(tmp_path / "e.json", *full, *small), "--high", "cpu=60")
+    assert found["why"] == {"hot": ["6 pods: no node that it may run on has room for it and stays cool"]}

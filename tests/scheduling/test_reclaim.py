@@ -1,0 +1,234 @@
+"""A job within its quota's min gets back what was lent; embedders' rules for admission reach the flow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from koordcore import ClusterSnapshot, ModelError, Policy, schedule, verify
+from koordcore.cli import main
+from koordcore.manifests import snapshot_from_objects
+from koordcore.model.policy import PluginSetting
+from koordcore.model.preemption import PreemptionRules
+from koordcore.model.quotas import NamedCheck, QuotaPod, QuotaPolicy
+from koordcore.result import ScheduleResult
+from tests.manifests.builders import container, node, pod
+
+QUOTA = "quota.scheduling.koordinator.sh/"
+GANG = "gang.scheduling.koordinator.sh/"
+
+
+def quota(name: str, least: int, most: int, **labels: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "q", "labels": {f"{QUOTA}{key}": text for key, text in labels.items()}}
+    spec = {"min": {"cpu": str(least)}, "max": {"cpu": str(most)}}
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": meta,
+        "spec": spec,
+    }
+
+
+def work(
+    name: str,
+    cpu: int,
+    team: str,
+    *,
+    on: str = "",
+    priority: int = 0,
+    gang: str = "",
+    labels: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    annotations = {f"{GANG}name": gang, f"{GANG}min-available": "2"} if gang else {}
+    meta = {"labels": {f"{QUOTA}name": team, **(labels or {})}, "annotations": annotations}
+    spec = {"priority": priority, **({"nodeName": on} if on else {})}
+    made: dict[str, Any] = pod(
+        name, metadata=meta, containers=[container(requests={"cpu": str(cpu)})], **spec
+    )
+    return {**made, "status": {"phase": "Running" if on else "Pending"}}
+
+
+def cluster(*objects: dict[str, Any], cpu: int = 100) -> ClusterSnapshot:
+    return snapshot_from_objects(
+        [node("n1", {"cpu": str(cpu), "memory": "9Gi", "pods": "99"}), *objects]
+    ).snapshot
+
+
+def evictions(result: ScheduleResult) -> dict[str, list[str]]:
+    return {plan.job: [victim.pod.name for victim in plan.victims] for plan in result.preemptions}
+
+
+BORROWED = (
+    quota("lender", 50, 100),
+    quota("borrower", 10, 100),
+    *(work(f"r{one}", 10, "borrower", on="n1", priority=100 + one) for one in range(10)),
+)
+
+
+def test_a_pod_within_its_min_gets_back_what_was_lent_whatever_the_priorities() -> None:
+    snapshot = cluster(*BORROWED, *(work(f"w{one}", 20, "lender") for one in range(3)))
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    # Two of three stay within 50 cores; the least important leave first.
+    assert evictions(result) == {"default/w0": ["r0", "r1"], "default/w1": ["r2", "r3"]}
+    assert {plan.borrowers for plan in result.preemptions} == {("borrower",)}
+    told = next(one for one in result.decisions if one.pod.name == "w2")
+    assert "insufficient" in str(getattr(told, "message", "")).lower()
+    without = schedule(snapshot, preempt=PreemptionRules(reclaim=False))
+    assert evictions(without) == {}
+
+
+def test_nobody_within_a_min_leaves() -> None:
+    """The borrower gives back until it is at its own promise, and no further."""
+    objects = (
+        quota("lender", 90, 100),
+        quota("borrower", 30, 100),
+        *(work(f"r{one}", 30, "borrower", on="n1") for one in range(3)),
+        *(work(f"w{one}", 30, "lender") for one in range(3)),
+    )
+    snapshot = cluster(*objects, cpu=120)
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    assert sum(len(one) for one in evictions(result).values()) == 2
+    protected = cluster(
+        *objects[:2], work("r", 90, "borrower", on="n1", labels={f"{QUOTA}preemptible": "false"}), objects[-1]
+    )
+    assert evictions(schedule(protected, preempt=PreemptionRules())) == {}
+
+
+def test_a_less_important_pod_leaves_before_a_borrower_does() -> None:
+    objects = [*BORROWED[:-1], work("own", 10, "lender", on="n1", priority=-5)]
+    snapshot = cluster(*objects, work("w", 10, "lender", priority=5))
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert evictions(result) == {"default/w": ["own"]}
+    assert result.preemptions[0].borrowers == ()
+
+
+def test_gangs_reclaim_and_give_back_whole() -> None:
+    snapshot = cluster(
+        quota("lender", 40, 100),
+        quota("borrower", 10, 100),
+        *(work(f"a{one}", 25, "borrower", on="n1", gang="a") for one in range(2)),
+        *(work(f"b{one}", 25, "borrower", on="n1", gang="b", priority=9) for one in range(2)),
+        *(work(f"w{one}", 20, "lender", gang="w") for one in range(2)),
+    )
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    assert evictions(result) == {"default/w": ["a0", "a1"]}
+    assert result.preemptions[0].broken == ("default/a",)
+
+
+def test_the_checker_knows_who_may_be_reclaimed_from() -> None:
+    snapshot = cluster(*BORROWED, work("w", 20, "lender"))
+    result = schedule(snapshot, preempt=PreemptionRules())
+    (plan,) = result.preemptions
+    forged = attrs.evolve(result, preemptions=(attrs.evolve(plan, borrowers=("other",)),))
+    assert any("is no borrower" in one.message for one in verify(snapshot, forged))
+    plain = attrs.evolve(result, preemptions=(attrs.evolve(plan, borrowers=()),))
+    assert any("has priority 100" in one.message for one in verify(snapshot, plain))
+    poor = cluster(quota("lender", 10, 100), *BORROWED[1:], work("w", 20, "lender"))
+    assert any("10000 promised" in one.message for one in verify(poor, result))
+    rich = cluster(BORROWED[0], quota("borrower", 95, 100), *BORROWED[2:], work("w", 20, "lender"))
+    assert any("within its min" in one.message for one in verify(rich, result))
+
+
+# --- by the door -----------------------------------------------------------------------------------------
+
+
+def written(path: Path, *objects: Any) -> str:
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    return str(path)
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> str:
+    room = node("n1", {"cpu": "100", "memory": "9Gi", "pods": "99"})
+    return written(tmp_path / "d.json", room, *BORROWED, work("w", 20, "lender"))
+
+
+def test_a_refusal_names_who_borrowed_and_the_table_who_lends(
+    dump: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["schedule", dump])
+    assert "within the min of quota lender; beyond theirs: borrower (cpu)" in capsys.readouterr().out
+    main(["quota", dump])
+    row = next(one for one in capsys.readouterr().out.splitlines() if one.startswith("borrower"))
+    assert row.split()[-2:] == ["90", "lender"]
+
+
+def test_revoke_and_reclaim_are_verbs(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quota", "reclaim", dump, "-o", "json"]) == 1
+    (plan,) = json.loads(capsys.readouterr().out)
+    assert ([one["pod"] for one in plan["victims"]], plan["borrowers"]) == (
+        ["default/r0", "default/r1"],
+        ["borrower"],
+    )
+    main(["quota", "reclaim", dump, "-o", "patches"])
+    paths = [json.loads(line)["path"].rpartition("pods/")[2] for line in capsys.readouterr().out.splitlines()]
+    assert paths == ["r0/status", "r0/eviction", "r1/status", "r1/eviction", "w/status"]
+    # The borrower's runtime is 80 once the lender asks for 20: two of its pods are too many.
+    assert main(["quota", "revoke", dump, "-o", "json"]) == 1
+    (revoked,) = json.loads(capsys.readouterr().out)
+    assert (revoked["quota"], revoked["evict"]) == ("borrower", ["default/r1", "default/r0"])
+    main(["quota", "revoke", dump, "-o", "patches"])
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["quota", "revoke"]) == 2
+    assert main(["quota", dump, "-o", "patches"]) == 2
+
+
+# --- rules of one's own ----------------------------------------------------------------------------------
+
+
+def no_small(ledger: Any, quota: str, pod: QuotaPod) -> str:
+    """Refuse pods of less than ten cores."""
+    return "" if pod.request.get("cpu", 0) >= 10_000 else f"{quota} is for large pods"
+
+
+class Closed:
+    """A rule as an object."""
+
+    key = "closed"
+
+    def check_pod(self, ledger: Any, quota: str, pod: QuotaPod) -> str:
+        return "closed" if pod.labels.get("late") else ""
+
+
+def governed(checks: Any) -> Policy:
+    args = QuotaPolicy(checks=checks)
+    return Policy().with_plugin(PluginSetting(name="ElasticQuota", scores=False, args=args))
+
+
+@pytest.mark.parametrize("checks", [(no_small,), {"no_small": no_small}, (NamedCheck("no_small", no_small),)])
+def test_rules_of_ones_own_refuse_in_the_flow(checks: Any) -> None:
+    snapshot = cluster(quota("t", 0, 100), work("large", 10, "t"), work("small", 1, "t"))
+    result = schedule(snapshot, policy=governed(checks))
+    assert verify(snapshot, result) == ()
+    assert [one.pod.name for one in result.bound] == ["large"]
+    told = next(one for one in result.decisions if one.pod.name == "small")
+    assert getattr(told, "message", "").endswith(
+        "CheckPod failed for hook plugin no_small, err: t is for large pods."
+    )
+
+
+def test_rules_see_the_whole_pod_and_gangs_heed_them() -> None:
+    snapshot = cluster(
+        quota("t", 0, 100),
+        work("a", 10, "t", labels={"late": "yes"}),
+        work("b", 10, "t"),
+        *(work(f"g{one}", 10, "t", gang="g", labels={"late": "yes"} if one else {}) for one in range(2)),
+    )
+    result = schedule(snapshot, policy=governed((Closed(), no_small)))
+    assert [one.pod.name for one in result.bound] == ["b"]
+
+
+def test_rules_are_told_apart_by_their_names() -> None:
+    assert QuotaPolicy(checks=(no_small,)) == QuotaPolicy(checks={"no_small": Closed().check_pod})
+    assert hash(QuotaPolicy(checks=(no_small,))) == hash(QuotaPolicy(checks={"no_small": no_small}))
+    with pytest.raises(ModelError, match="two rules have the same name"):
+        QuotaPolicy(checks=(no_small, no_small))
+    with pytest.raises(ModelError, match="with a name"):
+        QuotaPolicy(checks=(lambda ledger, quota, pod: "",))
