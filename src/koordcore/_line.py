@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from koordcore.model.nodes import NodeState
+    from koordcore.model.records import ClusterRecord
 
-__all__ = ["Delta", "Line", "Overlay", "Place", "Pool"]
+__all__ = ["Delta", "Line", "Overlay", "Place", "Pool", "RecordPair"]
 
 KEPT: Final = 1024
 """Steps of a line that are kept, at least; twice as many at most."""
@@ -32,22 +33,31 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+RecordPair: TypeAlias = "tuple[ClusterRecord | None, ClusterRecord | None]"
+"""A record before and after a change; ``None`` where it was not, or is no longer, there."""
+
+
 class Delta(NamedTuple):
-    """What one step changed; ``None`` in the place of nodes where more than pods on them did.
+    """What one step changed; what waits for a node is not told.
 
     Parameters
     ----------
     nodes
-        Row, and the node with its pods before and after.
+        Row, and the node with its pods before and after; ``None`` where nodes joined or left, so that rows
+        are others.
+    records
+        Those that are not the same.
     """
 
     nodes: tuple[tuple[int, NodeState, NodeState], ...] | None
+    records: tuple[RecordPair, ...] = ()
 
     def back(self) -> Delta:
         """Give the step in the other direction."""
+        records = tuple((after, before) for before, after in reversed(self.records))
         if self.nodes is None:
-            return self
-        return Delta(tuple((row, after, before) for row, before, after in reversed(self.nodes)))
+            return Delta(None, records)
+        return Delta(tuple((row, after, before) for row, before, after in reversed(self.nodes)), records)
 
 
 class Pool:

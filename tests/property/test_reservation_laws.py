@@ -317,7 +317,7 @@ def test_what_is_carried_from_call_to_call_changes_no_answer(
             snapshot = snapshot.forget(bound[number % len(bound)]) if bound else snapshot
         elif event == "controller":
             born = [attrs.evolve(one, created=now) for one in snapshot.of(Reservation)]
-            snapshot = controlled(snapshot.with_records(*born, nodes=()), now + timedelta(hours=number))
+            snapshot = controlled(snapshot.with_records(*born), now + timedelta(hours=number))
         else:
             asked = [] if event == "again" or not waiting else [waiting.pop()]
             fresh = ClusterSnapshot(nodes=snapshot.nodes, pending=snapshot.pending, records=snapshot.records)

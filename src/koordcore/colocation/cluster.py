@@ -46,7 +46,7 @@ from koordcore.protocol.colocation import numa_nodes_of, reserved_of
 from koordcore.protocol.normalization import ANNOTATION_NORMALIZATION_RATIO
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import qos_class_of
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, per_node
 
 __all__ = [
     "LendingRow",
@@ -136,6 +136,7 @@ def _zone_loads(topology: NodeResourceTopology | None) -> tuple[ZoneLoad, ...]:
     return tuple(loads) if known else ()
 
 
+@per_node(NodeMetric, NodeResourceTopology)
 def node_load_of(snapshot: ClusterSnapshot, state: NodeState) -> NodeLoad:
     """Give a node of a snapshot as overcommit sees it.
 

@@ -42,8 +42,12 @@ def _check_args(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> N
         raise ModelError(f"policy {policy.name}: {told}")
 
 
-def _made(workspace: Workspace, policy: Policy) -> Iterator[tuple[Plugin, PluginSetting]]:
-    """Make the plugins of a policy in its order; one behind several names comes before the first of them."""
+_Made: TypeAlias = dict[Hashable, Plugin]
+"""The plugins of all profiles by kind and arguments: who is told of pods is told once."""
+
+
+def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[Plugin, PluginSetting]]:
+    """Make the plugins of a profile in its order; one behind several names comes before the first of them."""
     try:
         kinds = {setting.name: plugin_of(setting) for setting in policy.plugins}
     except ModelError as error:
@@ -53,13 +57,16 @@ def _made(workspace: Workspace, policy: Policy) -> Iterator[tuple[Plugin, Plugin
         kind = kinds[setting.name]
         _check_args(policy, setting, kind)
         if not issubclass(kind, JointPlugin):
-            plugin = kind(workspace, setting.args)
-            plugin.scored = setting.scores
-            yield plugin, setting
+            key = (kind, setting.name, setting.args, setting.scores)
+            if key not in known:
+                known[key] = plugin = kind(workspace, setting.args)
+                plugin.scored = setting.scores
+            yield known[key], setting
             continue
         if kind not in joint:
             own = {one.name: one for one in policy.plugins if kinds[one.name] is kind}
-            joint[kind] = kind(workspace, own)
+            together = (kind, tuple(own.values()))
+            joint[kind] = known.setdefault(together, kind(workspace, own))  # type: ignore[assignment]
             yield joint[kind], PluginSetting(name=kind.name, filters=False, scores=False)
         yield joint[kind].entry(setting.name), attrs.evolve(setting, filters=True)
 
@@ -104,16 +111,29 @@ def _decisive(refusals: Iterable[Refusal]) -> Refusal | None:
 class PluginSet:
     """The plugins of a policy over one workspace, and the pod classes seen so far.
 
+    Of a policy with several profiles it is the first one; each of the others has a set of its own, which
+    answers about the pods of its schedulers. All of them are told of every pod that comes and leaves.
+
+    Attributes
+    ----------
+    name
+        That of the profile.
+    everyone
+        The plugins of all profiles with their settings, each once.
+
     Raises
     ------
     ModelError
         When the policy names a plugin that does not exist.
     """
 
-    def __init__(self, workspace: Workspace, policy: Policy) -> None:
+    def __init__(self, workspace: Workspace, policy: Policy, known: _Made | None = None) -> None:
         self.workspace = workspace
         self.sample = NodeSample(len(workspace.layout.names), policy.percentage_of_nodes)
-        made = list(_made(workspace, policy))
+        known = {} if known is None else known
+        made = list(_made(workspace, policy, known))
+        self._others = {profile: PluginSet(workspace, profile, known) for profile in policy.others}
+        self._policy, self.name = policy, policy.name
         self.plugins = [plugin for plugin, _ in made]
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
@@ -123,10 +143,14 @@ class PluginSet:
             served = frozenset(served_by_classes(workspace.snapshot))
             for one in self.plugins:
                 one.served = served
-        self._placing = [one for one in self.plugins if type(one).placed is not Plugin.placed]
+        own = {id(plugin): (plugin, setting) for plugin, setting in made}
+        for other in self._others.values():
+            own = {id(plugin): (plugin, setting) for plugin, setting in other.everyone} | own
+        self.everyone: list[tuple[Plugin, PluginSetting]] = list(own.values())
+        self._placing = [one for one, _ in self.everyone if type(one).placed is not Plugin.placed]
         self._preferring = [one for one in self.plugins if one.prefers]
         self._remarking = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
-        self._removing = [one for one in self.plugins if type(one).removed is not Plugin.removed]
+        self._removing = [one for one, _ in self.everyone if type(one).removed is not Plugin.removed]
         # The plugin whose requests are the amounts that a pod asks for.
         numbers = [number for number, one in enumerate(self._asking) if one.amounts]
         self._fit = numbers[0] if numbers else None
@@ -143,14 +167,26 @@ class PluginSet:
 
         ``False`` where a plugin has to be made anew.
         """
-        if not all(plugin.follow(moved) for plugin in self.plugins):
+        if not all(plugin.follow(moved) for plugin, _ in self.everyone):
             return False
         self.nominated = NominatedPods(self.workspace, self, self.workspace.snapshot.pending)
-        self.sample = self.sample.anew()
+        for one in (self, *self._others.values()):
+            one.sample = one.sample.anew()
         return True
 
+    def of(self, pod: Pod) -> PluginSet:
+        """Give the set of the profile that decides a pod: that of its scheduler, else the first one."""
+        if not self._others:
+            return self
+        profile = self._policy.profile_of(pod.scheduler_name)
+        return self if profile is None else self._others.get(profile, self)
+
     def key_of(self, pod: Pod) -> RequestKey | Refusal:
-        """Give what tells the classes of pods apart: what the pod wants of each plugin."""
+        """Give what tells the classes of pods apart: what the pod wants of each plugin of its profile."""
+        own = self.of(pod)
+        if own is not self:
+            key = own.key_of(pod)
+            return key if isinstance(key, Refusal) else (own.name, *key)
         if pod.resource_claims:
             unmodelled = refuse_unmodelled(pod, claims=self._claims)
             if unmodelled is not None:
@@ -172,6 +208,10 @@ class PluginSet:
 
         What no plugin models comes first, without a name.
         """
+        own = self.of(pod)
+        if own is not self:
+            yield from own.refusals(pod)
+            return
         unmodelled = refuse_unmodelled(pod, claims=self._claims)
         if unmodelled is not None:
             yield "", unmodelled
@@ -192,6 +232,9 @@ class PluginSet:
 
     def class_of(self, pod: Pod) -> SchedulingClass | Refusal:
         """Give the class of a pod, or why no node needs to be asked."""
+        own = self.of(pod)
+        if own is not self:
+            return own.class_of(pod)
         key = self.key_of(pod)
         if isinstance(key, Refusal):
             return _decisive(refusal for _, refusal in self.refusals(pod)) or key
@@ -229,6 +272,9 @@ class PluginSet:
 
     def preferred(self, pod: Pod) -> Sequence[int]:
         """Give rows of nodes that some plugin wants tried first."""
+        own = self.of(pod)
+        if own is not self:
+            return own.preferred(pod)
         if not self._preferring:
             return ()
         row_of = self.workspace.layout.row_of
@@ -237,7 +283,9 @@ class PluginSet:
 
     def ask_first(self, plugin: Plugin) -> None:
         """Ask a plugin for nodes to try first that did not know of any when it was made."""
-        self._preferring.append(plugin)
+        for one in (self, *self._others.values()):
+            if any(own is plugin for own in one.plugins):
+                one._preferring.append(plugin)  # noqa: SLF001  # a set of the same policy
 
     def placed(self, pod: Pod, row: int) -> None:
         """Tell every plugin that keeps a ledger of a bound pod."""

@@ -16,6 +16,7 @@ from koordcore.model.decisions import (
     JointPlan,
     NearMiss,
     Nominated,
+    NotOurs,
     PodDecision,
     Rejection,
     Shortfall,
@@ -237,6 +238,8 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
             ]
             if decision.nearest is not None:
                 record["nearest"] = _near_miss_record(decision.nearest)
+        case NotOurs():
+            record["schedulerName"] = decision.scheduler_name
     return record
 
 
@@ -421,4 +424,5 @@ _READERS: Final[Mapping[str, Callable[[PodKey, Mapping[str, Json]], PodDecision]
     "Waiting": _waiting,
     "Nominated": _nominated,
     "Unschedulable": _unschedulable,
+    "NotOurs": lambda pod, raw: NotOurs(pod=pod, scheduler_name=required(raw, "schedulerName", as_str)),
 }

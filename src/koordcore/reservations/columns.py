@@ -30,7 +30,7 @@ from koordcore.reservations.state import (
     reserve_pod,
     used_reservations,
 )
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, per_node
 
 __all__ = [
     "NOTHING",
@@ -126,6 +126,7 @@ def _changes(
     return None if any(old.name != new.name for old, new in found) else found
 
 
+@per_node()
 def operating_pods(snapshot: ClusterSnapshot, state: NodeState) -> tuple[Pod, ...]:
     """Give the pods of one node that act as reservations."""
     del snapshot

@@ -99,10 +99,7 @@ def controlled(snapshot: ClusterSnapshot, now: datetime) -> ClusterSnapshot:
         after = synced(one, now, names, snapshot.node(there).pods if there in names else ())
         if after is not one:
             changed.append(after)
-    if not changed:
-        return snapshot
-    touched = {one.status.node_name for one in changed} & names.keys()
-    return snapshot.with_records(*changed, nodes=touched)
+    return snapshot.with_records(*changed) if changed else snapshot
 
 
 def next_sync(reservation: Reservation, now: datetime) -> int:

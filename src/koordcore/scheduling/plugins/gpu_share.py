@@ -29,7 +29,7 @@ from koordcore.scheduling.plugins.exact import device_state
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, PolicyName, ScoredPolicy, make_policy
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, per_node
 
 __all__ = [
     "CARD_MODEL",
@@ -122,6 +122,7 @@ def annotated_slots(pod: Pod) -> tuple[int, ...]:
     return tuple(int(part) for part in parts if _NUMBER.fullmatch(part))
 
 
+@per_node()
 def annotated_cards(snapshot: ClusterSnapshot, state: NodeState) -> _Cards:
     """Give the cards of a node in Alibaba's convention with what its pods' annotations hold of them."""
     del snapshot

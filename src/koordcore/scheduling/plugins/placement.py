@@ -27,7 +27,7 @@ from koordcore.scoring.labels import (
     score_preferred,
     untolerated_taint,
 )
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, per_node
 
 __all__ = ["NodeLabels", "NodeName", "NodePorts", "Taints", "Unschedulable"]
 
@@ -210,6 +210,7 @@ class NodeLabels(Plugin):
         return NodeLabelEvaluator(self.workspace.layout, request, args.added)
 
 
+@per_node()
 def ports_in_use(snapshot: ClusterSnapshot, state: NodeState) -> tuple[HostPort, ...]:
     """Give the host ports that are open on a node."""
     del snapshot

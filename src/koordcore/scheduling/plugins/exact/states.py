@@ -28,12 +28,13 @@ from koordcore.model.devices import DeviceObject
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import CPUAllocation, NodeResourceTopology
 from koordcore.model.pods import Pod
+from koordcore.model.reservations import Reservation
 from koordcore.model.resources import make_resources
 from koordcore.protocol.device import DEVICE_ALLOCATED, parse_allocation
 from koordcore.protocol.device_object import inventory_of
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.reservations.cache import concerns_reservations, ended_holders, holders_by_user
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, per_node
 
 __all__ = ["ExactStates", "device_state", "numa_state", "uid_of"]
 
@@ -45,6 +46,7 @@ def uid_of(pod: Pod) -> str:
     return pod.uid or str(pod.key)
 
 
+@per_node(NodeResourceTopology, Reservation)
 def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
     """Give the CPUs and NUMA nodes of one node with what its pods hold by their annotations."""
     topology = snapshot.find(NodeResourceTopology, state.name)
@@ -65,6 +67,7 @@ def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
     return NUMAState.of(known.node, by_uid.values())
 
 
+@per_node(DeviceObject, Reservation)
 def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | None:
     """Give the devices of one node with what its pods hold by their annotations.
 

@@ -1,25 +1,42 @@
 """The cluster as a value.
 
-A snapshot never changes. ``assume``, ``forget`` and the ``with_*`` methods give new ones that share what did
-not change; columns are made on first use and carried along where a fork can derive them.
+A snapshot never changes. ``apply`` gives new ones that share what did not change; ``assume``, ``forget`` and
+the ``with_*`` methods are spellings of it. Columns are made on first use and carried along where a fork can
+derive them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import attrs
 
 from koordcore._columns import ClusterColumns, ClusterLayout
-from koordcore._line import KEPT, Delta, Line, Overlay, Place
+from koordcore._line import KEPT, Delta, Line, Overlay, Place, RecordPair
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import counted
+from koordcore.snapshot._draft import Draft, Lookups
+from koordcore.snapshot.changes import (
+    Change,
+    NodeAdded,
+    NodeRemoved,
+    NodeReplaced,
+    PodBound,
+    PodEnded,
+    PodPending,
+    RecordAdded,
+    RecordKey,
+    RecordReplaced,
+    record_key,
+)
+from koordcore.snapshot.node_values import concerned
 
 if TYPE_CHECKING:
     from koordcore.model.decisions import Bound
@@ -29,6 +46,7 @@ __all__ = ["ClusterSnapshot", "bind", "changed_on"]
 T = TypeVar("T")
 R = TypeVar("R")
 NodeValueBuilder: TypeAlias = "Callable[[ClusterSnapshot, NodeState], Any]"
+_KEY: Final = attrgetter("key")
 
 
 def _all_of(what: str, items: Iterable[Any], *kinds: type) -> tuple[Any, ...]:
@@ -55,18 +73,12 @@ def _by_key(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     return tuple(sorted(_all_of("pending", pods, Pod), key=attrgetter("key")))
 
 
-def _record_key(record: ClusterRecord) -> tuple[str, str, str, str]:
-    # Workloads and raw objects of several kinds share a type, and kinds of several groups a word.
-    kind = f"{getattr(record, 'kind', '')}.{getattr(record, 'api_version', '')}".strip(".")
-    return (type(record).__name__, kind, record.namespace, record.name)
-
-
 def _by_record_key(records: Iterable[ClusterRecord]) -> tuple[ClusterRecord, ...]:
     found = _all_of("records", records, object)
     try:
-        return tuple(sorted(found, key=_record_key))
-    except (AttributeError, TypeError) as error:
-        raise ModelError(f"snapshot: records: expected records with name and namespace: {error}") from None
+        return tuple(sorted(found, key=record_key))
+    except (ModelError, TypeError) as error:
+        raise ModelError(f"snapshot: records: {error}") from None
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +106,7 @@ class ClusterSnapshot:
 
     def __attrs_post_init__(self) -> None:
         _unique([state.name for state in self.nodes], "node")
-        _unique([_record_key(record) for record in self.records], "record")
+        _unique(self._record_keys, "record")
         for pod in self.pending:
             if pod.node_name is not None:
                 raise ModelError(f"pod {pod.key} is bound to {pod.node_name} and cannot be pending")
@@ -163,10 +175,34 @@ class ClusterSnapshot:
         ModelError
             When there is no such node.
         """
-        row = self.layout.row_of.get(name)
-        if row is None:
+        found = self._find_node(name)
+        if found is None:
             raise ModelError(f"no node {name}")
-        return self.nodes[row]
+        return found
+
+    def _find_node(self, name: str) -> NodeState | None:
+        """Give a node by name, or ``None``."""
+        row = bisect_left(self._names, name)
+        return self.nodes[row] if row < len(self.nodes) and self._names[row] == name else None
+
+    def _find_pending(self, key: PodKey) -> Pod | None:
+        """Give a pod that waits, or ``None``."""
+        place = bisect_left(self.pending, key, key=_KEY)
+        return self.pending[place] if place < len(self.pending) and self.pending[place].key == key else None
+
+    def _find_record(self, key: RecordKey) -> ClusterRecord | None:
+        """Give a record by its type, kind, namespace and name, or ``None``."""
+        place = bisect_left(self._record_keys, key)
+        there = place < len(self.records) and self._record_keys[place] == key
+        return self.records[place] if there else None
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [state.name for state in self.nodes]
+
+    @cached_property
+    def _record_keys(self) -> list[RecordKey]:
+        return [record_key(record) for record in self.records]
 
     def pod(self, key: PodKey | str) -> Pod | None:
         """Give a pod, bound or pending, or ``None``; a text is ``"namespace/name"``."""
@@ -240,7 +276,8 @@ class ClusterSnapshot:
     def node_values(self, build: Callable[[ClusterSnapshot, NodeState], T]) -> tuple[T, ...]:
         """Compute one value per node, by row, and carry it over to forks where the node did not change.
 
-        ``build`` must be pure, defined at module level, and read only the node, its pods and the records.
+        ``build`` must be pure, defined at module level, and read only the node, its pods and the records; see
+        :func:`koordcore.snapshot.per_node` for which of these.
         """
         values = self._node_memo.get(build)
         if values is None:
@@ -253,6 +290,40 @@ class ClusterSnapshot:
 
     # -- forking ---------------------------------------------------------------------------------------
 
+    def apply(self, *changes: Change) -> ClusterSnapshot:
+        """Give the cluster after some changes, which are taken in one after another.
+
+        Everything that was worked out and that the changes do not touch is carried along. Room is not
+        checked: that is the allocators' and :func:`koordcore.verify`'s work.
+
+        Parameters
+        ----------
+        changes
+            See :mod:`koordcore.snapshot.changes`.
+
+        Raises
+        ------
+        ModelError
+            When a change does not go with what there is: it binds a pod that is bound already, or ends,
+            updates, replaces or removes what is unknown.
+
+        Examples
+        --------
+        >>> from koordcore import Node, Pod
+        >>> from koordcore.snapshot.changes import NodeAdded, PodBound, PodEnded
+        >>> one = ClusterSnapshot(nodes=[Node(name="n1", allocatable={"cpu": 4000, "pods": 110})])
+        >>> two = one.apply(NodeAdded(Node(name="n2")), PodBound(Pod(name="web", node_name="n1")))
+        >>> [state.name for state in two.nodes], str(two.nodes[0].pods[0].key)
+        (['n1', 'n2'], 'default/web')
+        >>> two.apply(PodEnded("default/web")).pod("default/web") is None
+        True
+        """
+        places = self.location
+        draft = Draft(Lookups(self._find_node, places.get, self._find_pending, self._find_record))
+        for change in changes:
+            draft.take(change)
+        return self._drawn(draft)
+
     def assume(self, *pods: Pod) -> ClusterSnapshot:
         """Bind pods, each to the node it names; they leave the pending ones.
 
@@ -263,17 +334,7 @@ class ClusterSnapshot:
         ModelError
             When a pod names no node, an unknown one, or is bound already.
         """
-        added: dict[str, list[Pod]] = {}
-        for pod in pods:
-            if pod.node_name is None:
-                raise ModelError(f"pod {pod.key} names no node")
-            if pod.key in self.location:
-                raise ModelError(f"pod {pod.key} is bound to {self.location[pod.key]} already")
-            added.setdefault(pod.node_name, []).append(pod)
-        changed = {name: (*self.node(name).pods, *more) for name, more in added.items()}
-        keys = {pod.key for pod in pods}
-        pending = tuple(pod for pod in self.pending if pod.key not in keys)
-        return self._fork(changed, pending)
+        return self.apply(*map(PodBound, pods))
 
     def forget(self, *pods: PodKey | str) -> ClusterSnapshot:
         """Take pods out of the cluster, wherever they are; a text is ``"namespace/name"``.
@@ -283,29 +344,17 @@ class ClusterSnapshot:
         ModelError
             When a pod is unknown.
         """
-        keys = [PodKey.of(one) for one in pods]
-        gone = set(keys)
-        unknown = [key for key in keys if self.pod(key) is None]
-        if unknown:
-            raise ModelError(f"no pod {unknown[0]}")
-        nodes = {self.location[key] for key in keys if key in self.location}
-        changed = {
-            name: tuple(one for one in self.node(name).pods if one.key not in gone) for name in sorted(nodes)
-        }
-        pending = tuple(one for one in self.pending if one.key not in gone)
-        return self._fork(changed, pending)
+        return self.apply(*(PodEnded(key) for key in dict.fromkeys(map(PodKey.of, pods))))
 
     def with_pending(self, *pods: Pod) -> ClusterSnapshot:
         """Add pending pods, or replace those of the same key."""
-        keys = {pod.key for pod in pods}
-        kept = tuple(pod for pod in self.pending if pod.key not in keys)
-        return self._fork({}, (*kept, *pods))
+        return self.apply(*map(PodPending, pods))
 
     def with_nodes(self, *states: NodeState | Node) -> ClusterSnapshot:
-        """Add nodes, or replace those of the same name."""
-        merged = {state.name: state for state in self.nodes}
-        merged.update((state.name, state) for state in _by_name(states))
-        return attrs.evolve(self, nodes=tuple(merged.values()))
+        """Add nodes, or replace those of the same name together with the pods on them."""
+        latest = {state.name: state for state in _by_name(states)}
+        kinds = {name: NodeAdded if self._find_node(name) is None else NodeReplaced for name in latest}
+        return self.apply(*(kinds[name](state) for name, state in latest.items()))
 
     def without_nodes(self, *names: str) -> ClusterSnapshot:
         """Take nodes away together with the pods on them.
@@ -315,24 +364,13 @@ class ClusterSnapshot:
         ModelError
             When a node is unknown.
         """
-        for name in names:
-            self.node(name)
-        return attrs.evolve(self, nodes=tuple(state for state in self.nodes if state.name not in names))
+        return self.apply(*map(NodeRemoved, dict.fromkeys(names)))
 
-    def with_records(self, *records: ClusterRecord, nodes: Collection[str] | None = None) -> ClusterSnapshot:
-        """Add records, or replace those of the same type and name.
-
-        Parameters
-        ----------
-        nodes
-            The only nodes whose values (:meth:`node_values`) the change bears on; left out, it is all.
-        """
-        merged = {_record_key(record): record for record in self.records}
-        merged.update((_record_key(record), record) for record in records)
-        if nodes is None:
-            return attrs.evolve(self, records=tuple(merged.values()))
-        pods = {name: self.node(name).pods for name in sorted(nodes)}
-        return self._fork(pods, self.pending, _by_record_key(merged.values()))
+    def with_records(self, *records: ClusterRecord) -> ClusterSnapshot:
+        """Add records, or replace those of the same type and name."""
+        latest = {record_key(record): record for record in records}
+        kinds = {key: RecordAdded if self._find_record(key) is None else RecordReplaced for key in latest}
+        return self.apply(*(kinds[key](record) for key, record in latest.items()))
 
     def with_states(
         self, nodes: tuple[NodeState, ...], pending: tuple[Pod, ...], rows: Sequence[int]
@@ -344,7 +382,7 @@ class ClusterSnapshot:
         rows
             The nodes that are not the same objects as here.
         """
-        return self._derived(nodes, pending, rows)
+        return self._derived(nodes, rows, pending)
 
     def with_pods(
         self,
@@ -352,29 +390,52 @@ class ClusterSnapshot:
         pending: Iterable[Pod],
         records: tuple[ClusterRecord, ...],
     ) -> ClusterSnapshot:
-        """Replace the pods of some nodes, all pending pods, and records by others of the same keys.
+        """Replace the pods of some nodes, all pending pods, and all records.
 
         Parameters
         ----------
         records
-            In the order that they have here. Values of nodes that are not named must not depend on what
-            differs.
+            In order; those that are not the same objects are what changes.
         """
-        return self._fork(pods, tuple(pending), None if records is self.records else records)
+        nodes, rows = list(self.nodes), []
+        for name, there in pods.items():
+            row = bisect_left(self._names, name)
+            nodes[row] = NodeState(nodes[row].node, there)
+            rows.append(row)
+        changed = _changed_records(self.records, records)
+        return self._fork(tuple(nodes), rows, _by_key(pending), changed)
+
+    def _drawn(self, draft: Draft) -> ClusterSnapshot:
+        """Make the snapshot that a draft comes to."""
+        pending, states = _pending_with(self.pending, draft.pending), draft.nodes()
+        changed = [(self._find_record(key), record) for key, record in draft.records.items()]
+        changed = [(before, after) for before, after in changed if before is not after]
+        if any(state is None or self._find_node(name) is None for name, state in states.items()):
+            merged = {state.name: state for state in self.nodes}
+            merged.update((name, state) for name, state in states.items() if state is not None)
+            for name in [name for name, state in states.items() if state is None]:
+                merged.pop(name, None)
+            nodes = tuple(merged[name] for name in sorted(merged))
+            return self._derived(nodes, None, pending, changed)
+        nodes_now, rows = list(self.nodes), []
+        for name, state in states.items():
+            row = bisect_left(self._names, name)
+            if state is not None:
+                nodes_now[row] = state
+                rows.append(row)
+        return self._fork(tuple(nodes_now), rows, pending, changed)
 
     def _fork(
         self,
-        changed: Mapping[str, tuple[Pod, ...]],
+        nodes: tuple[NodeState, ...],
+        rows: Sequence[int],
         pending: tuple[Pod, ...],
-        records: tuple[ClusterRecord, ...] | None = None,
+        records: Sequence[RecordPair],
     ) -> ClusterSnapshot:
-        """Replace the pods of some nodes; carry columns and node values over for the rest."""
-        row_of = self.layout.row_of
-        nodes = list(self.nodes)
-        rows = [row_of[name] for name in changed]
-        for row, pods in zip(rows, changed.values(), strict=True):
-            nodes[row] = NodeState(nodes[row].node, pods)
-        fork = self._derived(tuple(nodes), _by_key(pending), rows, records)
+        """Replace some nodes, and carry over what can be: the layout, columns and values of nodes."""
+        fork = self._derived(nodes, rows, pending, records)
+        if any(nodes[row].node is not self.nodes[row].node for row in rows):
+            return fork
         index = self.layout.index
         if any(
             name not in index and counted(name)
@@ -385,53 +446,124 @@ class ClusterSnapshot:
             return fork  # a resource nobody had named: the layout grows, so everything is compiled anew
         object.__setattr__(fork, "layout", self.layout)
         self.hand_columns(fork)
-        # Where no node changes, what is worked out for either serves both.
-        memo = (
-            self._node_memo
-            if not rows
-            else {
-                build: _replace(values, {row: build(fork, nodes[row]) for row in rows})
-                for build, values in self._node_memo.items()
-            }
-        )
-        object.__setattr__(fork, "_node_memo", memo)
+        memo = {build: self._values_in(fork, build, rows, records) for build in self._node_memo}
+        kept = {build: values for build, values in memo.items() if values is not None}
+        # Where nothing changes, what is worked out for either serves both.
+        object.__setattr__(fork, "_node_memo", kept if rows or records else self._node_memo)
         return fork
+
+    def _values_in(
+        self,
+        fork: ClusterSnapshot,
+        build: NodeValueBuilder,
+        rows: Sequence[int],
+        records: Sequence[RecordPair],
+    ) -> tuple[Any, ...] | None:
+        """Give one value per node for a fork; ``None`` where it cannot be told which of them are others."""
+        touched = concerned(build, records)
+        if touched is None:
+            return None
+        every = {*rows, *fork._rows_of(touched)}
+        values = self._node_memo[build]
+        return _replace(values, {row: build(fork, fork.nodes[row]) for row in every}) if every else values
+
+    def _rows_of(self, names: Iterable[str]) -> list[int]:
+        """Give the rows of those of some nodes that are there."""
+        places = ((bisect_left(self._names, name), name) for name in names)
+        return [row for row, name in places if row < len(self._names) and self._names[row] == name]
 
     def _derived(
         self,
         nodes: tuple[NodeState, ...],
+        rows: Sequence[int] | None,
         pending: tuple[Pod, ...],
-        rows: Sequence[int],
-        records: tuple[ClusterRecord, ...] | None = None,
+        records: Sequence[RecordPair] = (),
     ) -> ClusterSnapshot:
-        """Make a snapshot of parts that are known to be sorted and unique, without looking at them again."""
+        """Make a snapshot of parts that are known to be sorted and unique, without looking at them again.
+
+        Parameters
+        ----------
+        rows
+            The nodes that are not the same objects as here; ``None`` where nodes joined or left.
+        records
+            Those that are not the same, before and after.
+        """
         made = object.__new__(ClusterSnapshot)
-        kept = self.records if records is None else records
+        kept = self.records
+        if records:
+            kept, keys = self._records_with(records)
+            object.__setattr__(made, "_record_keys", keys)
+        elif "_record_keys" in _known(self):
+            object.__setattr__(made, "_record_keys", self._record_keys)
         for name, value in (("nodes", nodes), ("pending", pending), ("records", kept)):
             object.__setattr__(made, name, value)
-        if records is None:
-            object.__setattr__(made, "_records_by_type", self._records_by_type)
+        object.__setattr__(made, "_records_by_type", self._by_type_with(made, records))
         # One memory for all snapshots of a line: what the last of them worked out serves the others as well.
         object.__setattr__(made, "_past", self._past)
-        changed = tuple((row, self.nodes[row], nodes[row]) for row in rows)
-        object.__setattr__(made, "place", self.place.next(Delta(changed if records is None else None)))
-        self._hand_tables(made, rows)
+        if rows is None:
+            changed, pairs = None, _differing(self.nodes, nodes)
+        else:
+            object.__setattr__(made, "_names", self._names)
+            changed = tuple((row, self.nodes[row], nodes[row]) for row in rows)
+            pairs = [(before, after) for _, before, after in changed]
+        object.__setattr__(made, "place", self.place.next(Delta(changed, tuple(records))))
+        self._hand_tables(made, pairs)
         return made
 
-    def _hand_tables(self, made: ClusterSnapshot, rows: Sequence[int]) -> None:
+    def _records_with(
+        self, changed: Iterable[RecordPair]
+    ) -> tuple[tuple[ClusterRecord, ...], list[RecordKey]]:
+        """Give all records with some replaced, added or taken away, and their keys."""
+        records, keys = list(self.records), self._record_keys
+        moved = [pair for pair in changed if pair[0] is None or pair[1] is None]
+        for before, after in changed:
+            if before is not None and after is not None:
+                records[bisect_left(keys, record_key(after))] = after
+        if moved:
+            keys = list(keys)
+        for before, after in moved:
+            key = record_key(cast("ClusterRecord", before or after))
+            place = bisect_left(keys, key)
+            if after is None:
+                del records[place], keys[place]
+            else:
+                records.insert(place, after)
+                keys.insert(place, key)
+        return tuple(records), keys
+
+    def _by_type_with(
+        self, made: ClusterSnapshot, changed: Sequence[RecordPair]
+    ) -> Mapping[type, tuple[ClusterRecord, ...]]:
+        """Give the records by type; those of types of which none changed are the same tuples."""
+        if not changed:
+            return self._records_by_type
+        found = dict(self._records_by_type)
+        for kind in {type(before if after is None else after) for before, after in changed}:
+            # All of one type stand together, for the name of the type comes first in the key.
+            first = bisect_left(made._record_keys, (kind.__name__,))
+            last = bisect_left(made._record_keys, (kind.__name__ + "\0",))
+            found[kind] = tuple(one for one in made.records[first:last] if type(one) is kind)
+        return {kind: records for kind, records in found.items() if records}
+
+    def _hand_tables(
+        self, made: ClusterSnapshot, pairs: Sequence[tuple[NodeState | None, NodeState | None]]
+    ) -> None:
         """Carry the tables of pods over, where they are known here."""
         known = _known(self)
+        before = [(state.name, pod) for state, _ in pairs if state is not None for pod in state.pods]
+        after = [(state.name, pod) for _, state in pairs if state is not None for pod in state.pods]
+        gone = {pod.key for _, pod in before}
         if "location" in known:
-            gone = {pod.key for row in rows for pod in self.nodes[row].pods}
-            new = {pod.key: made.nodes[row].name for row in rows for pod in made.nodes[row].pods}
             table = cast("Overlay[PodKey, str]", self.location)
+            new = {pod.key: name for name, pod in after}
             object.__setattr__(made, "location", table.changed(gone, new))
         if "_pods" in known:
-            gone = {pod.key for row in rows for pod in self.nodes[row].pods}
-            pods = {pod.key: pod for row in rows for pod in made.nodes[row].pods}
+            pods: dict[PodKey, Pod] = {}
             if made.pending is not self.pending:
-                gone.update(pod.key for pod in self.pending)
-                pods.update((pod.key, pod) for pod in made.pending)
+                waited, wait = {*map(id, self.pending)}, {*map(id, made.pending)}
+                gone.update(pod.key for pod in self.pending if id(pod) not in wait)
+                pods.update((pod.key, pod) for pod in made.pending if id(pod) not in waited)
+            pods.update((pod.key, pod) for _, pod in after)
             object.__setattr__(made, "_pods", self._pods.changed(gone, pods))
 
     def hand_columns(self, made: ClusterSnapshot) -> None:
@@ -442,10 +574,41 @@ class ClusterSnapshot:
         object.__setattr__(made, "_columns_before", source)
 
 
+def _pending_with(pending: tuple[Pod, ...], changed: Mapping[PodKey, Pod | None]) -> tuple[Pod, ...]:
+    """Give the pods that wait, by key, with some added, replaced or taken away."""
+    if not changed:
+        return pending
+    found = list(pending)
+    for key, pod in changed.items():
+        place = bisect_left(found, key, key=_KEY)
+        there = place < len(found) and found[place].key == key
+        found[place : place + there] = [] if pod is None else [pod]
+    return tuple(found)
+
+
+def _changed_records(before: tuple[ClusterRecord, ...], after: tuple[ClusterRecord, ...]) -> list[RecordPair]:
+    """Give the records that are not the same objects, before and after."""
+    if before is after:
+        return []
+    kept = {*map(id, before)} & {*map(id, after)}
+    old = {record_key(one): one for one in before if id(one) not in kept}
+    new = {record_key(one): one for one in after if id(one) not in kept}
+    return [(old.get(key), new.get(key)) for key in {**old, **new}]
+
+
+def _differing(
+    before: Iterable[NodeState], after: Iterable[NodeState]
+) -> list[tuple[NodeState | None, NodeState | None]]:
+    """Give the nodes that are not the same objects, before and after."""
+    old, new = {one.name: one for one in before}, {one.name: one for one in after}
+    names = [name for name in {**old, **new} if old.get(name) is not new.get(name)]
+    return [(old.get(name), new.get(name)) for name in names]
+
+
 def _known(snapshot: ClusterSnapshot) -> frozenset[str]:
     """Give the names of what was worked out already."""
     found = set()
-    for name in ("columns", "location", "_pods"):
+    for name in ("columns", "location", "_pods", "_record_keys"):
         try:
             object.__getattribute__(snapshot, name)
         except AttributeError:

@@ -1,0 +1,156 @@
+"""What can change in a cluster: what :meth:`~koordcore.ClusterSnapshot.apply` takes.
+
+Each change says what is now; what was before, the snapshot knows. They are values, so a stream of them can be
+kept, compared and sent about.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from koordcore.errors import ModelError
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.records import ClusterRecord
+
+__all__ = [
+    "Change",
+    "NodeAdded",
+    "NodeRemoved",
+    "NodeReplaced",
+    "PodBound",
+    "PodEnded",
+    "PodPending",
+    "PodUpdated",
+    "RecordAdded",
+    "RecordKey",
+    "RecordRemoved",
+    "RecordReplaced",
+    "record_key",
+]
+
+RecordKey: TypeAlias = tuple[str, str, str, str]
+"""Type, kind with its group, namespace and name: what no two records of a snapshot share."""
+
+
+def record_key(record: ClusterRecord) -> RecordKey:
+    """Give what tells a record apart; workloads and raw objects of several kinds share a type.
+
+    Raises
+    ------
+    ModelError
+        When it is no record.
+    """
+    try:
+        kind = f"{getattr(record, 'kind', '')}.{getattr(record, 'api_version', '')}".strip(".")
+        return (type(record).__name__, kind, record.namespace, record.name)
+    except AttributeError as error:
+        raise ModelError(f"expected records with name and namespace: {error}") from None
+
+
+def _key_of(key: PodKey | str) -> PodKey:
+    return PodKey.of(key)
+
+
+@attrs.frozen
+class PodBound:
+    """A pod holds room on the node that it names; it waits no longer.
+
+    Parameters
+    ----------
+    pod
+        With its node, and with all that is written on it.
+    """
+
+    pod: Pod
+
+
+@attrs.frozen
+class PodUpdated:
+    """A pod that is known says something else, where it is: on its node, or among those that wait."""
+
+    pod: Pod
+
+
+@attrs.frozen
+class PodEnded:
+    """A pod is gone, or has ended and holds no room any more.
+
+    Parameters
+    ----------
+    pod
+        Its key; a text is ``"namespace/name"``.
+    """
+
+    pod: PodKey = attrs.field(converter=_key_of)
+
+
+@attrs.frozen
+class PodPending:
+    """A pod waits for a node; it replaces a waiting one of the same key."""
+
+    pod: Pod
+
+
+@attrs.frozen
+class NodeAdded:
+    """A node joins; a :class:`~koordcore.NodeState` brings pods with it."""
+
+    node: Node | NodeState
+
+
+@attrs.frozen
+class NodeReplaced:
+    """A node says something else; with a plain :class:`~koordcore.Node` the pods on it stay."""
+
+    node: Node | NodeState
+
+
+@attrs.frozen
+class NodeRemoved:
+    """A node leaves, together with the pods on it."""
+
+    name: str
+
+
+@attrs.frozen
+class RecordAdded:
+    """A record is new."""
+
+    record: ClusterRecord
+
+
+@attrs.frozen
+class RecordReplaced:
+    """A record says something else; type, kind, namespace and name tell which."""
+
+    record: ClusterRecord
+
+
+@attrs.frozen
+class RecordRemoved:
+    """A record is gone.
+
+    Parameters
+    ----------
+    record
+        Any of the same type, kind, namespace and name.
+    """
+
+    record: ClusterRecord
+
+
+Change: TypeAlias = (
+    PodBound
+    | PodUpdated
+    | PodEnded
+    | PodPending
+    | NodeAdded
+    | NodeReplaced
+    | NodeRemoved
+    | RecordAdded
+    | RecordReplaced
+    | RecordRemoved
+)
