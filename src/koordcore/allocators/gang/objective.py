@@ -168,8 +168,6 @@ def floored_slots(
 
     ``slots`` has shape (nodes,), ``bound`` counts the bound members of every domain, shape (T,).
     """
-    if all(multiple == 1 for multiple in multiples):
-        return tree.sum_up(slots)
     totals = np.zeros(len(tree), dtype=np.int64)
     totals[tree.first_node :] = slots
     for depth in range(len(tree.layers), -1, -1):
@@ -182,19 +180,20 @@ def floored_slots(
 
 def terms_of(tree: NetworkTopology, demand: GangDemand, slots: IntVector) -> Terms:
     """Collect coefficients and constraints for offer slots per node (all shapes together)."""
-    nodes = len(tree.nodes)
     given = demand.spec.multiples
     multiples = tuple(given.get(layer, 1) for layer in (CLUSTER_LAYER, *tree.layers))
+    whole = all(multiple == 1 for multiple in multiples)
     must_layer = demand.spec.must_layer(tree.layers)
-    zeros = np.zeros(nodes, dtype=np.int64)
-    bound = tree.sum_up(demand.bound if len(demand.bound) else zeros)
+    nobody = np.zeros(len(tree), dtype=np.int64)
+    bound = tree.sum_up(demand.bound) if demand.bound.any() else nobody
+    offered = tree.sum_up(slots)
     return Terms(
         tree=tree,
         demand=demand,
-        slots=floored_slots(tree, slots, bound, multiples),
-        offered=tree.sum_up(slots),
+        slots=offered if whole else floored_slots(tree, slots, bound, multiples),
+        offered=offered,
         bound=bound,
-        near=tree.sum_up(demand.near if len(demand.near) else zeros),
+        near=tree.sum_up(demand.near) if demand.near.any() else nobody,
         multiples=multiples,
         must_depth=tree.depth_of(must_layer) if must_layer else 0,
         order=objective_order(tree, demand),
