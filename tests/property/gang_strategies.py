@@ -29,7 +29,10 @@ def tree_of(paths: tuple[tuple[str, ...], ...]) -> NetworkTopology:
 def demand_of(problem: Instance, tree: NetworkTopology) -> GangDemand:
     """Write an instance as the planner's demand."""
     layers = ("ClusterTopologyLayer", *tree.layers)
-    rules = [GatherRule(layers[d], "PreferGather", problem.multiples[d]) for d in problem.prefer_depths]
+    words = {
+        d: "BalancedGather" if d in problem.even_depths else "PreferGather" for d in problem.prefer_depths
+    }
+    rules = [GatherRule(layers[d], words[d], problem.multiples[d]) for d in problem.prefer_depths]
     must = problem.must_depth
     if must:
         multiple = 0 if must in problem.prefer_depths else problem.multiples[must]
@@ -75,6 +78,15 @@ def scored_instances(draw: st.DrawFn) -> Instance:
     problem = draw(uniform_instances())
     scores = tuple(draw(st.integers(0, 3)) for _ in problem.paths)
     return attrs.evolve(problem, scores=scores)
+
+
+@st.composite
+def even_instances(draw: st.DrawFn) -> Instance:
+    """Draw interchangeable members that are to lie evenly over the domains of some layers."""
+    problem = draw(uniform_instances())
+    even = tuple(depth for depth in problem.prefer_depths if draw(st.booleans()))
+    must = problem.must_depth if problem.must_depth not in even else 0
+    return attrs.evolve(problem, even_depths=even, must_depth=must)
 
 
 @st.composite

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from koordcore import ClusterSnapshot, schedule, verify
 from koordcore.manifests import snapshot_from_objects
 from tests.property.test_joint_laws import Batch, batches
 from tests.reference.joint_brute import best_batch
+from tests.scheduling.test_numa import node as numa_node
+from tests.scheduling.test_numa import pod as numa_pod
 
 GANG = "gang.scheduling.koordinator.sh/"
 AMOUNTS = {
@@ -72,4 +76,36 @@ def test_a_gang_starts_exactly_where_its_members_find_devices_together(batch: Ba
     result = schedule(snapshot)
     assert verify(snapshot, result) == ()
     fits = best_batch(nodes, wanted)[0] == 0
+    assert len(result.bound) == (len(wanted) if fits else 0)
+
+
+@pytest.mark.solver
+@settings(max_examples=50, deadline=None)
+@given(
+    st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=2, max_size=5),
+)
+def test_a_gang_starts_exactly_where_its_members_find_numa_nodes_together(
+    cards: tuple[int, int], wanted: list[tuple[int, int]]
+) -> None:
+    """Four CPUs and some cards on each of two NUMA nodes, one of which has to serve a member."""
+    minors = (*(0 for _ in range(cards[0])), *(1 for _ in range(cards[1])))
+    marks = {f"{GANG}name": "g", f"{GANG}min-available": str(len(wanted))}
+    members = [
+        numa_pod(f"p{number}", cpu, gpus=gpus, bound=False, annotations=marks)
+        for number, (cpu, gpus) in enumerate(wanted)
+    ]
+    snapshot = snapshot_from_objects(
+        [*numa_node("n", policy="SingleNUMANode", cards=minors), *members]
+    ).snapshot
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    fits = any(
+        all(
+            sum(cpu for (cpu, _), at in zip(wanted, places, strict=True) if at == zone) <= 4
+            and sum(gpus for (_, gpus), at in zip(wanted, places, strict=True) if at == zone) <= cards[zone]
+            for zone in range(2)
+        )
+        for places in product(range(2), repeat=len(wanted))
+    )
     assert len(result.bound) == (len(wanted) if fits else 0)

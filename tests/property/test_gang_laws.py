@@ -22,6 +22,7 @@ from koordcore.allocators.gang.planner import place_gang
 from koordcore.model.certificates import DEFAULT_LIMITS, CertificateStatus
 from tests.property.gang_strategies import (
     demand_of,
+    even_instances,
     mixed_instances,
     scored_instances,
     sliced_instances,
@@ -51,6 +52,19 @@ def agrees(problem: Instance, placed: GangPlacement | GangShortfall) -> None:
 def test_equal_members_are_placed_best(problem: Instance) -> None:
     tree = tree_of(problem.paths)
     agrees(problem, place_gang(tree, demand_of(problem, tree)))
+
+
+@settings(max_examples=120, deadline=None)
+@given(even_instances())
+def test_members_lie_as_evenly_as_can_be(problem: Instance) -> None:
+    """Fewest domains first, then the least sum of squares, whatever the nodes would have liked."""
+    tree = tree_of(problem.paths)
+    placed = place_gang(tree, demand_of(problem, tree))
+    best = best_objective(problem)
+    assert isinstance(placed, GangShortfall) == (best is None)
+    if isinstance(placed, GangPlacement):
+        assert placement_violations(tree, demand_of(problem, tree), placed.nodes) == ()
+        assert placed.certificate.objective == best
 
 
 @settings(max_examples=100, deadline=None)

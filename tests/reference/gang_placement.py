@@ -15,7 +15,8 @@ class Instance:
     ``paths`` names the domains of every node from the top layer down to the node itself; ``free`` and
     ``requests`` are per resource; ``slots`` per shape and node; ``roles`` are (members per shape, minimum,
     own must depth); depths count from 1 for the top layer, 0 is the cluster. ``scores`` are what a member is
-    worth on each node; they come last in the objective, negated.
+    worth on each node; they come last in the objective, negated. Over the domains of ``even_depths`` members
+    lie evenly: the squares of their numbers count behind the domains opened.
     """
 
     paths: tuple[tuple[str, ...], ...]
@@ -30,6 +31,7 @@ class Instance:
     near: tuple[int, ...]
     min_roles: int | None = None
     scores: tuple[int, ...] = ()
+    even_depths: tuple[int, ...] = ()
 
 
 def best_objective(problem: Instance) -> tuple[int, ...] | None:
@@ -150,7 +152,12 @@ def _value(
     def total(amounts: tuple[int, ...], domain: tuple[str, ...]) -> int:
         return sum(n for path, n in zip(problem.paths, amounts, strict=True) if path[: len(domain)] == domain)
 
-    opened = [sum(total(problem.bound, domain) == 0 for domain in used(depth)) for depth in order]
+    opened = []
+    for depth in order:
+        opened.append(sum(total(problem.bound, domain) == 0 for domain in used(depth)))
+        if depth in problem.even_depths:
+            pairs = [(total(tuple(per_node), one), total(problem.bound, one)) for one in used(depth)]
+            opened.append(sum((new + old) ** 2 - old**2 for new, old in pairs))
     near = []
     if any(problem.near):
         for depth in reversed(depths):

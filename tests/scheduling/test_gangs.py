@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -319,6 +320,20 @@ def test_an_emptier_node_is_settled_by_its_score() -> None:
     big = Pod(name="big", requests={"cpu": 2000})
     snapshot = cluster(nodes, [*pods, big], NETWORK).assume(big.at("a"))
     assert set(placed(snapshot).values()) == {"b"}
+
+
+def test_members_are_balanced_over_the_domains_that_they_need() -> None:
+    """Eleven members: one block holds eight, two are needed, and they share the members evenly."""
+    nodes = [node(f"{block}{one}", 4000, block) for block in "abc" for one in range(2)]
+    wishes = {
+        strategy: f'{{"gatherStrategy": [{{"layer": "BlockLayer", "strategy": "{strategy}"}}]}}'
+        for strategy in ("PreferGather", "BalancedGather")
+    }
+    found = {}
+    for strategy, spec in wishes.items():
+        there = placed(cluster(nodes, members("g", 11, 1000, 11, spec=spec), NETWORK))
+        found[strategy] = sorted(Counter(name[0] for name in there.values()).values())
+    assert found == {"PreferGather": [3, 8], "BalancedGather": [5, 6]}
 
 
 def test_a_group_that_lacks_waiting_members_says_how_many() -> None:

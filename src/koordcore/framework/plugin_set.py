@@ -159,6 +159,7 @@ class PluginSet:
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
         self._asking = [one for one in self.plugins if one.joint is None]
+        self._questions = [one.request_of for one in self._asking]
         self._claims = any(one.serves_claims and setting.filters for one, setting in made)
         if self._claims:
             served = frozenset(served_by_classes(workspace.snapshot))
@@ -240,8 +241,8 @@ class PluginSet:
                 return unmodelled
         requests: list[Hashable] = []
         try:
-            for plugin in self._asking:
-                request = plugin.request_of(pod)
+            for ask in self._questions:
+                request = ask(pod)
                 if type(request) is Refusal:
                     return request
                 requests.append(request)

@@ -74,6 +74,8 @@ class GatherStrategy(StrEnum):
 
     MUST_GATHER = "MustGather"
     PREFER_GATHER = "PreferGather"
+    BALANCED_GATHER = "BalancedGather"
+    """Ours: as few domains as can be, and the members evenly over them."""
 
 
 @attrs.frozen
@@ -85,7 +87,7 @@ class GatherRule:
     layer
         Name of a topology layer.
     strategy
-        ``MustGather``; anything else acts as ``PreferGather``.
+        ``MustGather``, or ``BalancedGather``; anything else acts as ``PreferGather``.
     pod_count_multiple
         Pods per domain of that layer come in multiples of it; 0 and 1 do not bind.
     """
@@ -139,8 +141,13 @@ class NetworkTopologySpec:
         musts = [rule.layer for rule in self.gather_strategy if rule.must]
         return max(musts, key=lambda layer: index.get(layer, 0)) if musts else ""
 
+    def balanced_layers(self, layers: Sequence[str]) -> tuple[str, ...]:
+        """Declared layers over whose domains the members are to be spread evenly, in the order given."""
+        wanted = (rule for rule in self.gather_strategy if rule.strategy == GatherStrategy.BALANCED_GATHER)
+        return tuple(dict.fromkeys(rule.layer for rule in wanted if rule.layer in layers))
+
     def prefer_layers(self, layers: Sequence[str]) -> tuple[str, ...]:
-        """Declared layers with a PreferGather rule, in the order given, each once."""
+        """Declared layers with a PreferGather or BalancedGather rule, in the order given, each once."""
         wanted = (rule.layer for rule in self.gather_strategy if not rule.must and rule.layer in layers)
         return tuple(dict.fromkeys(wanted))
 
@@ -178,9 +185,7 @@ def split_specs(
     common: list[GatherRule] = []
     for layer in everywhere:
         rules = [rule for spec in known.values() if (rule := spec.rule(layer)) is not None]
-        strategy = (
-            GatherStrategy.MUST_GATHER if all(rule.must for rule in rules) else GatherStrategy.PREFER_GATHER
-        )
+        strategy = GatherStrategy.MUST_GATHER if all(rule.must for rule in rules) else _mild(rules)
         multiples = {spec.multiples.get(layer, 1) for spec in known.values()}
         common.append(GatherRule(layer, strategy, multiples.pop() if len(multiples) == 1 else 0))
     wished = [layer for layer in layers if layer not in everywhere]
@@ -188,7 +193,7 @@ def split_specs(
         (
             *common,
             *(
-                GatherRule(layer)
+                GatherRule(layer, _mild([rule for spec in known.values() if (rule := spec.rule(layer))]))
                 for layer in wished
                 if not any((rule := spec.rule(layer)) is not None and rule.must for spec in known.values())
             ),
@@ -207,6 +212,12 @@ def split_specs(
         if left:
             own[name] = NetworkTopologySpec(tuple(left))
     return whole, immutabledict(own)
+
+
+def _mild(rules: Sequence[GatherRule]) -> GatherStrategy:
+    """Join rules that are no constraint: evenly where one of them says so."""
+    even = any(rule.strategy == GatherStrategy.BALANCED_GATHER for rule in rules)
+    return GatherStrategy.BALANCED_GATHER if even else GatherStrategy.PREFER_GATHER
 
 
 def gang_group_id(group: Sequence[str]) -> str:

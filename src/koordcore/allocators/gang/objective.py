@@ -4,7 +4,9 @@ In this order, smaller is better in each part:
 
 1. members placed, negated (the minimum is a constraint);
 2. domains opened on the layers with a PreferGather rule, in the order of the rules, then on the other layers
-   from the top down, nodes last; a domain with bound members of the gang costs nothing;
+   from the top down, nodes last; a domain with bound members of the gang costs nothing. Behind a layer with a
+   BalancedGather rule comes how unevenly interchangeable members lie there: the squares of their numbers per
+   domain, bound ones included, summed;
 3. nearness: how far the used domains stay behind the domain with most pods of the same selector, summed,
    from the nodes up (absent without such pods);
 4. tightness: offer slots of the used domains, summed, from the nodes up: what is left stays whole for the
@@ -62,6 +64,8 @@ class Terms:
         Depth of which one domain only may be used, 0 for none; None when it can never be met.
     order
         Depths in the order in which opened domains are counted.
+    even
+        Depths over whose domains members are spread evenly.
     """
 
     tree: NetworkTopology
@@ -73,6 +77,7 @@ class Terms:
     multiples: tuple[int, ...]
     must_depth: int | None
     order: tuple[int, ...]
+    even: tuple[int, ...] = ()
 
     @cached_property
     def nearest(self) -> tuple[int, ...]:
@@ -116,7 +121,8 @@ class Terms:
         scores = self.demand.shapes[min(shapes)].scores if len(shapes) == 1 else np.zeros(0, dtype=np.int64)
         open_ones = self.slots[self.tree.first_node :] > 0
         uneven = len(scores) and len(np.unique(scores[open_ones])) > 1
-        return scores if uneven else np.zeros(0, dtype=np.int64)
+        # Members that lie evenly over nodes are not put where they score best.
+        return scores if uneven and len(self.tree.layers) not in self.even else np.zeros(0, dtype=np.int64)
 
     @cached_property
     def penalties(self) -> IntVector:
@@ -139,7 +145,12 @@ class Terms:
             depth: np.flatnonzero(totals[starts[depth] : starts[depth + 1]]) + starts[depth]
             for depth in range(1, len(self.tree.layers) + 1)
         }
-        opened = [int((self.bound[used[depth]] == 0).sum()) for depth in self.order]
+        opened: list[int] = []
+        for depth in self.order:
+            opened.append(int((self.bound[used[depth]] == 0).sum()))
+            if depth in self.even:
+                there = self.bound[used[depth]]
+                opened.append(int(((totals[used[depth]] + there) ** 2 - there**2).sum()))
         upwards = range(len(self.tree.layers), 0, -1)
         near = [
             int(self.nearest[depth] * len(used[depth]) - self.near[used[depth]].sum())
@@ -157,8 +168,6 @@ def floored_slots(
 
     ``slots`` has shape (nodes,), ``bound`` counts the bound members of every domain, shape (T,).
     """
-    if all(multiple == 1 for multiple in multiples):
-        return tree.sum_up(slots)
     totals = np.zeros(len(tree), dtype=np.int64)
     totals[tree.first_node :] = slots
     for depth in range(len(tree.layers), -1, -1):
@@ -171,23 +180,30 @@ def floored_slots(
 
 def terms_of(tree: NetworkTopology, demand: GangDemand, slots: IntVector) -> Terms:
     """Collect coefficients and constraints for offer slots per node (all shapes together)."""
-    nodes = len(tree.nodes)
     given = demand.spec.multiples
     multiples = tuple(given.get(layer, 1) for layer in (CLUSTER_LAYER, *tree.layers))
+    whole = all(multiple == 1 for multiple in multiples)
     must_layer = demand.spec.must_layer(tree.layers)
-    zeros = np.zeros(nodes, dtype=np.int64)
-    bound = tree.sum_up(demand.bound if len(demand.bound) else zeros)
+    nobody = np.zeros(len(tree), dtype=np.int64)
+    bound = tree.sum_up(demand.bound) if demand.bound.any() else nobody
+    offered = tree.sum_up(slots)
     return Terms(
         tree=tree,
         demand=demand,
-        slots=floored_slots(tree, slots, bound, multiples),
-        offered=tree.sum_up(slots),
+        slots=offered if whole else floored_slots(tree, slots, bound, multiples),
+        offered=offered,
         bound=bound,
-        near=tree.sum_up(demand.near if len(demand.near) else zeros),
+        near=tree.sum_up(demand.near) if demand.near.any() else nobody,
         multiples=multiples,
         must_depth=tree.depth_of(must_layer) if must_layer else 0,
         order=objective_order(tree, demand),
+        even=even_depths(tree, demand) if demand.uniform else (),
     )
+
+
+def even_depths(tree: NetworkTopology, demand: GangDemand) -> tuple[int, ...]:
+    """List the depths over whose domains members are spread evenly."""
+    return tuple(tree.layers.index(layer) + 1 for layer in demand.spec.balanced_layers(tree.layers))
 
 
 def gathering_problem(terms: Terms, slots: IntVector) -> TreeProblem:

@@ -53,7 +53,12 @@ class Packing:
             for depth in depths
         }
         upwards = tuple(reversed(depths))
-        bases = [(("open", depth), most[depth] + 1) for depth in terms.order]
+        bases = []
+        for depth in terms.order:
+            bases.append((("open", depth), most[depth] + 1))
+            if depth in terms.even:
+                there = int(terms.bound[starts[depth] : starts[depth + 1]].max(initial=0))
+                bases.append((("even", depth), size * (size + 2 * there) + 1))
         if terms.has_near:
             bases += [(("near", depth), terms.nearest[depth] * most[depth] + 1) for depth in upwards]
         bases += [(("tight", depth), slots_sum[depth] + 1) for depth in upwards]
@@ -77,6 +82,16 @@ class Packing:
             word, weight = self._weights[part, depth]
             cost[word] += weight * amount
         return cost
+
+    def uneven(self, depth: int, counts: IntVector) -> tuple[int, IntVector] | None:
+        """Give the word that counts how unevenly members lie, and what it costs; ``None`` where nobody asks.
+
+        ``counts`` are sums of squares.
+        """
+        if ("even", depth) not in self._weights:
+            return None
+        word, weight = self._weights["even", depth]
+        return word, counts * weight
 
     def member_costs(self, nodes: Sequence[int], each: int, most: int) -> tuple[int, IntVector] | None:
         """Give the word that counts scores, and what the first k members cost there, k = 0 .. most.

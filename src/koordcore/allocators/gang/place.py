@@ -214,6 +214,14 @@ class _TreeProgram:
         most = min(self._cap, group.slots * len(group.nodes))
         used = -(-np.arange(most + 1, dtype=np.int64) // max(1, group.slots))
         words = [used * cost for cost in packing.cost(node)]
+        # Evenly over the fewest nodes, the first ones having one more.
+        least, more = np.divmod(np.arange(most + 1, dtype=np.int64), np.maximum(1, used))
+        there = int(self._terms.bound[node])
+        fuller, others = (least + 1 + there) ** 2 - there**2, (least + there) ** 2 - there**2
+        squares = more * fuller + (used - more) * others
+        uneven = packing.uneven(self._leaf_depth, squares)
+        if uneven is not None:
+            words[uneven[0]] = words[uneven[0]] + uneven[1]
         scored = packing.member_costs(group.nodes, group.slots, most)
         if scored is not None:
             words[scored[0]] = words[scored[0]] + scored[1]
@@ -227,6 +235,10 @@ class _TreeProgram:
             dearer = word.copy()
             dearer[1:] = np.minimum(dearer[1:] + cost, INFINITE)
             words.append(dearer)
+        there = int(terms.bound[domain])
+        uneven = self._packing.uneven(depth, (np.arange(len(table), dtype=np.int64) + there) ** 2 - there**2)
+        if uneven is not None:
+            words[uneven[0]] = np.minimum(words[uneven[0]] + uneven[1], INFINITE)
         if depth and depth == terms.must_depth and terms.bound[0] > 0 and terms.bound[domain] == 0:
             words[0][1:] = INFINITE
         return self._close_multiples(depth, int(terms.bound[domain]), Table(tuple(words)))
@@ -278,8 +290,11 @@ class _TreeProgram:
         if not isinstance(part, _Group):
             self._split(part, count, found)
             return
-        for node in part.nodes:
+        evenly = -(-count // part.slots) if self._leaf_depth in self._terms.even else 0
+        for position, node in enumerate(part.nodes):
             taken = min(part.slots, count)
+            if position < evenly:
+                taken = -(-count // (evenly - position))
             if taken == 0:
                 return
             found.append((node, taken))

@@ -186,6 +186,9 @@ class SpreadEvaluator(Evaluator):
         return self._score.normalise(self._score.raw(feasible), feasible)
 
 
+_DEFAULT_ARGS: Final = SpreadArgs()
+
+
 class TopologySpread(Plugin):
     """Spread constraints of the pod, or the policy's defaults where it has none."""
 
@@ -207,7 +210,7 @@ class TopologySpread(Plugin):
     def request_of(self, pod: Pod) -> Hashable | None:
         if pod.spread_constraints:
             return spread_request(pod)
-        args = self.args or SpreadArgs()
+        args = self.args or _DEFAULT_ARGS
         built_in = args.defaulting is SpreadDefaulting.SYSTEM
         constraints = SYSTEM_CONSTRAINTS if built_in else args.default_constraints
         if not constraints:

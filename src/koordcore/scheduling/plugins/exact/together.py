@@ -13,8 +13,10 @@ import attrs
 
 from koordcore.allocators.joint.together import countable, devices_together
 from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeOffer, NodeRequest, fit_node
+from koordcore.allocators.numa import NUMAAllocation
 from koordcore.allocators.numa_align import allowed_masks
 from koordcore.allocators.numa_request import NUMARefusal, demand_on
+from koordcore.allocators.numa_together import fit_together
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.exact.states import ExactStates
 from koordcore.topology.numa import NUMATopologyPolicy
@@ -43,6 +45,8 @@ def found_together(
         In the order in which they are to be bound; empty where it is proven that there is no choice, ``None``
         where that is not known.
     """
+    if tied and all(request.devices is None for _, request in asked):
+        return _cpus_together(states, args, asked, row)
     if tied:
         return _Search(states, args, row).run(asked)
     state = states.devices[row]
@@ -65,6 +69,19 @@ def found_together(
         states.take(pod, row, given[pod.key])
     states.workspace.rollback(mark)
     return given
+
+
+def _cpus_together(
+    states: ExactStates, args: NodeArgs, asked: Sequence[tuple[Pod, NodeRequest]], row: int
+) -> Mapping[PodKey, NodeAllocation] | None:
+    """Choose CPUs and amounts alone, which is an assignment of pods to NUMA nodes."""
+    wanting = [(pod, request.cpu) for pod, request in asked if request.cpu is not None]
+    found = fit_together(states.numa[row], [cpu for _, cpu in wanting], args=args.numa)
+    if isinstance(found, NUMARefusal):
+        return None
+    given = {pod.key: NodeAllocation(numa=numa) for (pod, _), numa in zip(wanting, found, strict=True)}
+    rest = {pod.key: NodeAllocation(numa=NUMAAllocation()) for pod, request in asked if request.cpu is None}
+    return given | rest
 
 
 class _Search:

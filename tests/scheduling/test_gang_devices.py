@@ -1,0 +1,98 @@
+"""Gangs whose members would take each other's cards."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from koordcore import schedule, verify
+from koordcore.manifests import snapshot_from_objects
+from koordcore.result import ScheduleResult
+
+PREFIX = "scheduling.koordinator.sh/"
+GANG = "gang.scheduling.koordinator.sh/"
+CARD = {
+    "koordinator.sh/gpu-core": "100",
+    "koordinator.sh/gpu-memory": "16Gi",
+    "koordinator.sh/gpu-memory-ratio": "100",
+}
+TABLE = {
+    "2": [
+        {"minors": [0, 1], "allocationScore": 1},
+        {"minors": [1, 2], "allocationScore": 5},
+        {"minors": [2, 3], "allocationScore": 1},
+    ]
+}
+
+
+def node(name: str) -> list[dict[str, Any]]:
+    """Four cards in a line: the middle two are the best pair, and whoever takes them leaves no other pair."""
+    devices = [
+        {
+            "type": "gpu",
+            "minor": minor,
+            "id": f"GPU-{minor}",
+            "health": True,
+            "resources": CARD,
+            "topology": {"nodeID": 0, "pcieID": str(minor)},
+        }
+        for minor in range(4)
+    ]
+    amounts = {"cpu": "64", "memory": "1Ti", "pods": "99", "koordinator.sh/gpu": "400"}
+    amounts |= {
+        "koordinator.sh/gpu-core": "400",
+        "koordinator.sh/gpu-memory-ratio": "400",
+        "koordinator.sh/gpu-memory": "64Gi",
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"node.koordinator.sh/gpu-partition-policy": "Honor"}},
+            "status": {"allocatable": amounts},
+        },
+        {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Device",
+            "metadata": {
+                "name": name,
+                "annotations": {f"{PREFIX}gpu-partitions": json.dumps(TABLE)},
+                "labels": {"node.koordinator.sh/gpu-partition-policy": "Honor"},
+            },
+            "spec": {"devices": devices},
+        },
+    ]
+
+
+def placed(nodes: int, pods: int, gang: bool = True) -> ScheduleResult:
+    """Pods of two cards each."""
+    objects = [part for number in range(nodes) for part in node(f"n{number}")]
+    notes = {f"{GANG}name": "g", f"{GANG}min-available": str(pods)} if gang else {}
+    for number in range(pods):
+        spec = {"containers": [{"name": "c", "resources": {"requests": {"koordinator.sh/gpu": "200"}}}]}
+        meta = {"name": f"p{number}", "annotations": notes}
+        objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    snapshot = snapshot_from_objects(objects).snapshot
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    return result
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_members_leave_each_other_the_cards_that_they_need(nodes: int) -> None:
+    """One by one each node serves one pod; together two, on the outer pairs."""
+    assert len(placed(nodes, 2 * nodes, gang=False).bound) == nodes
+    result = placed(nodes, 2 * nodes)
+    assert len(result.bound) == 2 * nodes
+
+
+def test_that_no_choice_of_cards_serves_all_is_proven() -> None:
+    """Five pods need ten cards, and there are eight."""
+    result = placed(2, 5)
+    assert not result.bound
+    certificate = result.jobs[0].certificate
+    assert certificate is not None
+    assert certificate.proven
+    assert result.jobs[0].detail == "the cluster has 4 of 5 slots; 1 more would do"
