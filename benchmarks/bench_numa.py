@@ -16,7 +16,7 @@ from benchmarks.devices_data import states as device_states
 from koordcore.allocators.cpuset import CPUWish, available_cpus, take_cpus
 from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest
 from koordcore.allocators.node_batch import NodeVerdicts, node_table
-from koordcore.allocators.numa import NodeAmounts, NUMAAllocation, fit_numa
+from koordcore.allocators.numa import NodeAmounts, NUMAAllocation
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMANode, NUMAState
 from koordcore.model.numa import (
@@ -31,6 +31,7 @@ from koordcore.topology.cpu import CPUSet, CPUTopology, cpuset_of
 from koordcore.topology.numa import NUMATopologyPolicy, exclusive_allows, mask_of
 from tests.numa.worlds import World
 from tests.reference.numa_placement import StaticResult
+from tests.reference.numa_score import fit_numa
 
 GIB = 2**30
 TOPOLOGY = CPUTopology.of(

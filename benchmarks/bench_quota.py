@@ -9,12 +9,13 @@ from typing import Final
 
 import numpy as np
 
+from koordcore._arrays import IntMatrix
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaPolicy, QuotaUsage
 from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources
 from koordcore.quota.admission import Admitted, admit
 from koordcore.quota.ledger import QuotaLedger, open_ledger
-from koordcore.quota.runtime import TreeArrays, arrays_of, limits_of, runtimes_of
+from koordcore.quota.runtime import TreeArrays, arrays_of, runtimes_of
 from koordcore.quota.tree import TOP
 
 GPU: Final = "nvidia.com/gpu"
@@ -102,6 +103,25 @@ def flat_tree(
     usage = {quota.name: QuotaUsage(request=one) for quota, one in zip(quotas, asked, strict=True)}
     total = {name: int(sum(min(one[name], limit[name]) for one in asked) * share) for name in (CPU, MEMORY)}
     return quotas, usage, make_resources(total)
+
+
+def limits_of(arrays: TreeArrays, own: IntMatrix) -> IntMatrix:
+    """Roll requests up: what each quota asks of its parent.
+
+    Parameters
+    ----------
+    own
+        Shape (R, Q): what the pods of each quota itself ask for; sums stay within 64 bits.
+    """
+    child = own.copy()
+    limit = np.empty_like(child)
+    for level in reversed(arrays.levels):
+        rows = level.rows
+        asked = np.where(arrays.lends[rows], child[:, rows], np.maximum(child[:, rows], arrays.min[:, rows]))
+        limit[:, rows] = np.minimum(asked, arrays.max[:, rows])
+        if level.parents.size:
+            child[:, level.parents] += np.add.reduceat(limit[:, rows], level.starts, axis=1)
+    return limit
 
 
 class _Prepared:

@@ -159,7 +159,7 @@ class Quality:
     def setup(self) -> None:
         self.results = compared()
         self.curable = [one for one in self.results if not one.left]
-        self.both = [one for one in self.curable if one.other.cured]
+        self.both = [one for one in self.curable if not one.other.waiting and not one.other.after]
 
     def track_cured_by_plan(self) -> int:
         return len(self.curable)

@@ -26,9 +26,10 @@ def planned(case: Case) -> ScheduleResult:
     return asked(case, snapshot_from_objects(case["objects"]).snapshot)
 
 
-@pytest.mark.parametrize(
-    "line", [one for one in stored_failures() if not one.get("open")], ids=lambda one: str(one["kind"])[:60]
-)
+MENDED = [one for one in stored_failures() if not one.get("open")]
+
+
+@pytest.mark.parametrize("line", MENDED, ids=[f"{number}-{one['law']}" for number, one in enumerate(MENDED)])
 def test_what_once_failed_holds(line: dict[str, Any]) -> None:
     campaign = CAMPAIGNS[line["campaign"]]
     assert check_case(campaign, line["case"], [line["law"]], Counter()) == []

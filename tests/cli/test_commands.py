@@ -351,7 +351,7 @@ def test_explain_names_whose_leaving_would_do(capsys: pytest.CaptureFixture[str]
         ),
         encoding="utf-8",
     )
-    code, out, _ = run(capsys, "explain", "eight", EXAMPLE, str(path))
+    code, out, _ = run(capsys, "explain", "eight", EXAMPLE, str(path), "--policy", "spread")
     assert code == 1
     assert "gpu-s1b1-1: without default/llama-serve-1 it would do" in out
 

@@ -29,6 +29,7 @@ from koordcore.model.claims import (
     AttributeValue,
     DeviceClass,
     DeviceId,
+    DeviceResult,
     ResourceClaim,
     ResourceSlice,
     SliceDevice,
@@ -131,7 +132,19 @@ def held_of(
         device: as_amounts(one["consumed"])
         for device, one in zip(_ids(said.get("capacity")), said.get("capacity") or [], strict=True)
     }
-    checker.hold_directly(whole, shares, amounts)
+    checker.hold(DeviceResult(**device._asdict(), request="held") for device in whole)
+    for number, device in enumerate(shares):
+        taken = amounts if device not in shares[:number] else {}
+        checker.hold(
+            [
+                DeviceResult(
+                    **device._asdict(),
+                    request="held",
+                    share_id=str(number),
+                    consumed_capacity=taken.get(device, {}),
+                )
+            ]
+        )
     counted = dict(known.shares)
     for device in shares:
         counted[device] = counted.get(device, 0) + 1

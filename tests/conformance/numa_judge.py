@@ -8,7 +8,6 @@ from typing import Any
 
 import attrs
 
-from koordcore.allocators.numa_align import numa_hints
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal, demand_on
 from koordcore.errors import ManifestError
 from koordcore.model.numa import CPUAllocation, NUMAArgs, NUMANodeResource
@@ -17,6 +16,7 @@ from koordcore.topology.cpu import parse_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy, mask_of
 from tests.conformance.core import Case, Verdict, difference, equality
 from tests.conformance.numa_objects import CaseCluster, CaseNode, args_of, node_of, pre_filter
+from tests.reference.numa_hints import numa_hints
 from tests.reference.numa_placement import StaticResult
 
 __all__ = ["judge_allocation", "judge_hints", "judge_missed", "judge_partially", "judge_sequence"]

@@ -7,12 +7,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from koordcore.allocators.node import NodeArgs, NodeOffer, NodeRequest
+from koordcore.allocators.node_batch import NodeVerdicts, node_table
 from koordcore.allocators.numa import (
     NodeAmounts,
     NUMAAllocation,
     allocate_numa,
     filter_numa,
-    score_numa,
 )
 from koordcore.allocators.numa_align import PLAIN_ROOM, NUMAAdmission, NUMARoom
 from koordcore.allocators.numa_request import (
@@ -49,6 +52,7 @@ from koordcore.topology.numa import (
     NUMATopologyPolicy,
     numa_ids,
 )
+from tests.reference.numa_score import score_numa
 from tests.reference.pod_requests import effective_request
 
 
@@ -210,6 +214,26 @@ def filter_case(
     return filter_numa(node.state, request, node.amounts, args=args, room=room)
 
 
+def score_case(node: CaseNode, request: CPURequest, args: NUMAArgs, admission: NUMAAdmission) -> int:
+    """Rate one node as the scheduler rates many.
+
+    A node that upstream's filter lets pass and that cannot serve the pod is refused by the scheduler itself
+    (NUMA-13) and never rated; what it would be is worked out aside.
+    """
+    verdicts = NodeVerdicts(
+        node_table([NodeOffer(node.state)]),
+        NodeRequest(cpu=request),
+        NodeArgs(numa=args),
+        allocatable={name: np.array([amount]) for name, amount in node.amounts.allocatable.items()},
+        requested={
+            name: np.array([node.amounts.requested.get(name, 0)]) for name in node.amounts.allocatable
+        },
+    )
+    if not verdicts.fits()[0]:
+        return score_numa(node.state, request, node.amounts, admission, args=args)
+    return int(verdicts.scores()[0])
+
+
 def filter_answer(admission: NUMAAdmission | NUMARefusal) -> dict[str, Any]:
     if isinstance(admission, NUMARefusal):
         return {"filter": status_of(admission)}
@@ -278,9 +302,7 @@ class CaseCluster:
             shown[name] = filter_answer(admission)
             if isinstance(admission, NUMAAdmission):
                 admissions[name] = admission
-                shown[name]["score"] = score_numa(
-                    node.state, request, node.amounts, admission, args=self.args
-                )
+                shown[name]["score"] = score_case(node, request, self.args, admission)
         if not admissions:
             return answer
         chosen = min(admissions, key=lambda name: (-shown[name]["score"], name))

@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from koordcore.errors import ModelError
-from koordcore.explain.diagnosis import Diagnosis, Suggestion, diagnose
-from koordcore.explain.reservation_reasons import MAX_EVENT_LENGTH, truncated
+from koordcore.explain.diagnosis import diagnose
+from koordcore.explain.reservation_reasons import MAX_EVENT_LENGTH, reservation_event
 from koordcore.explain.views import (
     device_view,
     gang_view,
@@ -81,14 +81,6 @@ def test_a_failed_attempt_is_recorded_by_reason() -> None:
     }
 
 
-def test_a_suggestion_stays_once_made() -> None:
-    first, second = Suggestion("EvictWorkloadSelf", "m"), Suggestion("DeleteConflictPVC", "n")
-    record, taken = Diagnosis(timestamp=0, questioned_key="k").suggest(first)
-    assert taken
-    assert record.suggest(second) == (record, False)
-    assert str(first) == "Suggestion: {type: EvictWorkloadSelf, message: m}"
-
-
 def test_the_table_names_the_node_that_schedule_takes() -> None:
     snapshot, pod = cluster(), Pod(name="p", requests={"cpu": 500, "memory": GIB})
     scores = score_nodes(snapshot, pod, now=NOW)
@@ -118,8 +110,12 @@ def test_load_is_shown_with_the_pods_that_it_comes_from() -> None:
 
 
 def test_a_long_event_is_cut() -> None:
-    assert truncated("x" * MAX_EVENT_LENGTH) == "x" * MAX_EVENT_LENGTH
-    assert truncated("x" * (MAX_EVENT_LENGTH + 1)) == "x" * (MAX_EVENT_LENGTH - 4) + " ..."
+    taints = ". ".join(f"1 Reservation(s) had untolerated taint {{t{one}: }}" for one in range(40))
+    event = reservation_event(f"0/3 nodes are available: {taints}. 40 Reservation(s) matched owner total")
+    assert event is not None
+    assert len(event) == MAX_EVENT_LENGTH
+    assert event.startswith("0/40 reservations are available: ")
+    assert event.endswith(" ...")
 
 
 def test_devices_quotas_gangs_and_cpus_are_shown_as_their_endpoints_do() -> None:

@@ -8,7 +8,6 @@ from hypothesis import given
 
 from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.allocators.gang.podgroup import MemberPhase, examined, next_status
-from koordcore.allocators.gang.reasons import fit_error
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.gangs import PodGroup, PodGroupStatus
 from koordcore.protocol.hints import SchedulingHint, parse_scheduling_hint
@@ -22,6 +21,7 @@ from koordcore.topology.network import (
     tree_status,
 )
 from tests.property.gang_strategies import networks, tree_of
+from tests.reference.fit_errors import fit_error
 from tests.reference.network_layers import is_ancestor
 from tests.reference.scheduling_hints import apply_hint, merge_node_sets, preferred_nodes
 

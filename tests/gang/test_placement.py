@@ -18,12 +18,13 @@ from koordcore.allocators.gang.demand import (
     rank_order,
 )
 from koordcore.allocators.gang.planner import place_gang
-from koordcore.allocators.gang.slots import insufficient, shared_slots
+from koordcore.allocators.gang.slots import shared_slots
 from koordcore.errors import ModelError
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
 from koordcore.topology.network import LayerSpec, NetworkTopology, build_tree
 from tests.property.gang_strategies import tree_of
+from tests.reference.fit_errors import insufficient
 from tests.reference.gang_slots import offer_slots
 
 

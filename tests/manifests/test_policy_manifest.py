@@ -160,6 +160,7 @@ def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
         "VolumeZone",
         "PodTopologySpread",
         "InterPodAffinity",
+        "DynamicResources",
         "LoadAwareScheduling",
         "NodeNUMAResource",
         "DeviceShare",
@@ -182,6 +183,7 @@ def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
         "Coscheduling": 1,
+        "DynamicResources": 2,
     }
 
 
@@ -250,8 +252,10 @@ def test_what_upstream_refuses_is_refused_with_its_path(raw: dict[str, Any], pro
 def test_an_unknown_argument_is_a_warning() -> None:
     args = plugin_config(LoadAwareScheduling={"usageThreshold": {"cpu": 1}}, DeviceShare={"any": 1})
     read = scheduler_configuration(configuration({"pluginConfig": args}))
-    told = [str(one) for one in read.warnings]
-    assert told[0] == "profiles[0].pluginConfig[0].args.usageThreshold: unknown field; passed over"
+    assert [(one.path, one.reason, one.plugin) for one in read.unused] == [
+        ("profiles[0].pluginConfig[0].args.usageThreshold", "unknown field", "LoadAwareScheduling"),
+        ("profiles[0].pluginConfig[1].args.any", "unknown field", "DeviceShare"),
+    ]
 
 
 def findings(profile: dict[str, Any]) -> str:
@@ -269,7 +273,7 @@ def score(*enabled: tuple[str, int], bare: bool = False) -> dict[str, Any]:
     ("profile", "text"),
     [
         ({"plugins": {"filter": {"enabled": [{"name": "Mystery"}]}}}, "Mystery: unknown plugin"),
-        ({}, "DynamicResources: not modelled"),
+        ({}, "DeviceShare: not enabled"),
         (
             {"plugins": {"score": score(("Reservation", 5000))}},
             "Reservation: weight 5000: one point outweighs",
@@ -310,5 +314,7 @@ def test_odd_things_are_found(profile: dict[str, Any], text: str) -> None:
 
 
 def test_a_plain_profile_has_no_finding_of_its_own() -> None:
-    told = findings({"plugins": {"multiPoint": {"enabled": [{"name": "DeviceShare"}]}}})
-    assert {line.split(": ")[2] for line in told.splitlines()} == {"not modelled"}
+    names = ("DeviceShare", "NodeNUMAResource", "Reservation", "ElasticQuota", "Coscheduling")
+    enabled = [{"name": name} for name in (*names, "LoadAwareScheduling")]
+    args = plugin_config(LoadAwareScheduling={"usageThresholds": {"cpu": 65}})
+    assert findings({"plugins": {"multiPoint": {"enabled": enabled}}, "pluginConfig": args}) == ""

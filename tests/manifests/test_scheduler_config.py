@@ -43,16 +43,18 @@ STOCK = (
     PluginSetting(name="VolumeZone", scores=False),
     PluginSetting(name="PodTopologySpread", weight=2),
     PluginSetting(name="InterPodAffinity", weight=2),
+    PluginSetting(name="DynamicResources", weight=2),
     PluginSetting(name="NodeResourcesBalancedAllocation", filters=False),
     PluginSetting(name="ImageLocality", filters=False),
 )
+ALONE = Policy(scheduler_names=("default-scheduler",), plugins=STOCK)
 
 
 def test_an_empty_configuration_is_the_stock_profile() -> None:
-    assert policies_from_manifest({}) == (Policy(plugins=STOCK),)
-    assert profile() == Policy(plugins=STOCK)
+    assert policies_from_manifest({}) == (ALONE,)
+    assert profile() == ALONE
     assert profile(schedulerName="mine", percentageOfNodesToScore=30) == Policy(
-        name="mine", plugins=STOCK, percentage_of_nodes=30
+        name="mine", scheduler_names=("mine",), plugins=STOCK, percentage_of_nodes=30
     )
 
 
@@ -158,12 +160,14 @@ def test_the_loader_gives_policies_and_warns_of_what_it_passes_over() -> None:
         ],
     }
     loaded = snapshot_from_objects([raw])
-    assert loaded.policies == (Policy(plugins=STOCK),)
+    assert loaded.policies == (ALONE,)
     assert loaded.unread == {}
     assert [f"{one.path}: {one.message}" for one in loaded.warnings] == [
-        "profiles[0].plugins.filter.enabled: Mystery is not a plugin of this library; passed over",
         "profiles[0].pluginConfigs: read as pluginConfig; write that instead",
-        "profiles[0].pluginConfigs[0].args: arguments of Mystery are not read",
+        (
+            ": has no effect: profiles[0].plugins.filter.enabled[Mystery], profiles[0].pluginConfigs[0].args"
+            " (`koordcore policy` says why)"
+        ),
     ]
     with pytest.raises(ManifestError, match="2 scheduler profiles are called default-scheduler"):
         snapshot_from_objects([raw, {**raw, "profiles": [{}]}])

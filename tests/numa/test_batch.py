@@ -11,14 +11,13 @@ from koordcore.allocators.numa import (
     NodeAmounts,
     NUMAAllocation,
     filter_numa,
-    fit_numa,
-    score_numa,
 )
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal
 from koordcore.allocators.numa_state import NUMAState
 from koordcore.model.numa import CPUAllocation
 from koordcore.model.resources import make_resources
 from tests.numa.worlds import GIB, World
+from tests.reference.numa_score import fit_numa, score_numa
 
 
 def _columns(states: list[NUMAState]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

@@ -10,10 +10,8 @@ from koordcore.allocators.numa import (
     NUMAAllocation,
     allocate_numa,
     filter_numa,
-    fit_numa,
-    score_numa,
 )
-from koordcore.allocators.numa_align import NUMAAdmission, NUMARoom, numa_hints
+from koordcore.allocators.numa_align import NUMAAdmission, NUMARoom
 from koordcore.allocators.numa_request import (
     CPUDemand,
     CPURequest,
@@ -47,6 +45,8 @@ from koordcore.protocol.numa import ResourceSpec, ResourceStatus
 from koordcore.topology.cpu import format_cpulist, parse_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
 from tests.numa.worlds import GIB, topology
+from tests.reference.numa_hints import numa_hints
+from tests.reference.numa_score import fit_numa, score_numa
 
 FULL, SPREAD = CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS
 MACHINE = topology(2, 1, 26, 2)

@@ -11,11 +11,15 @@ from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.decisions import Victim
 from koordcore.model.pods import MIRROR_ANNOTATION, Pod, PodKey
 from koordcore.model.preemption import NotHelpful, PreemptionPlan
-from koordcore.preemption.attempt import Attempt, attempt_preemption, nominations_after
-from koordcore.preemption.candidates import Failure
 from koordcore.preemption.eligible import may_evict
-from koordcore.preemption.nomination import NominatingMode, Nomination, renominate
-from koordcore.protocol.preemption import format_diagnosis
+from tests.reference.nominations import NominatingMode, Nomination, renominate
+from tests.reference.preemption_attempt import (
+    Attempt,
+    attempt_preemption,
+    format_diagnosis,
+    nominations_after,
+)
+from tests.reference.preemption_refusals import Failure
 
 TRIGGER = Pod(name="p", priority=10)
 PLAN = PreemptionPlan(

@@ -1,31 +1,15 @@
-"""Who failed, and whose job it is."""
+"""Whose job a failed pod is."""
 
 from __future__ import annotations
 
-from koordcore.model.decisions import Bound, Rejection, Unschedulable
-from koordcore.model.pods import Pod, PodKey
-from koordcore.preemption.identify import detect_failures, identify_job
+from koordcore.model.pods import Pod
+from koordcore.preemption.identify import identify_job
 
 LABEL = "pod-group.scheduling.sigs.k8s.io"
 
 
 def member(name: str, gang: str, node: str | None = None) -> Pod:
     return Pod(name=name, labels={LABEL: gang}, node_name=node)
-
-
-def failed(name: str, *, resolvable: bool) -> Unschedulable:
-    rejection = Rejection("NodeResourcesFit", "Insufficient cpu", 1, resolvable)
-    return Unschedulable(pod=PodKey("default", name), nodes=1, rejections=(rejection,))
-
-
-def test_only_failures_that_evictions_may_mend_are_detected() -> None:
-    decisions = (
-        Bound(pod=PodKey("default", "a"), node="n1"),
-        failed("b", resolvable=False),
-        failed("c", resolvable=True),
-        Unschedulable(pod=PodKey("default", "d"), nodes=1, refusal="Insufficient quotas"),
-    )
-    assert [pod.name for pod in detect_failures(decisions)] == ["c", "d"]
 
 
 def test_a_bare_pod_is_a_job_of_its_own() -> None:

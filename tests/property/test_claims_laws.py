@@ -45,6 +45,7 @@ from koordcore.model.claims import (
     DeviceClass,
     DeviceConstraint,
     DeviceId,
+    DeviceResult,
     DeviceSubRequest,
     DeviceTaint,
     DeviceToleration,
@@ -188,7 +189,7 @@ def rooms(draw: st.DrawFn) -> tuple[Room, ClaimChecker]:
     checker = ClaimChecker(
         slices, CLASSES.values(), expressions.selects, expressions.derives, frozenset(map(str, ALL_FEATURES))
     )
-    checker.hold_directly(held, (), {})
+    checker.hold(DeviceResult(**one._asdict(), request="held") for one in held)
     return room_of(table, DevicesInUse(frozenset(held))), checker
 
 

@@ -35,7 +35,7 @@ from koordcore.protocol.device import (
     format_allocation,
     parse_allocation,
 )
-from koordcore.protocol.device_object import inventory_from_manifest
+from koordcore.protocol.device_object import device_object_from_manifest, inventory_of
 from tests.reference.device_hints import device_hints
 from tests.reference.devices import objective, violations
 from tests.reference.devices_brute import best_placement
@@ -185,7 +185,7 @@ def state_of(case: Mapping[str, Any]) -> NodeDevices:
         f"default/{pod['metadata']['name']}": parse_allocation(pod["metadata"]["annotations"])
         for pod in case["pods"]
     }
-    inventory = inventory_from_manifest(case["device"], {})
+    inventory = inventory_of(device_object_from_manifest(case["device"]), {})
     state = node_devices(inventory, {name: held for name, held in holders.items() if held}, node="n")
     assert state is not None
     return state
@@ -343,8 +343,8 @@ def test_equal_nodes_share_a_signature_whatever_their_names(case: Case) -> None:
     other = json.loads(json.dumps(case["device"]))
     for one in other["spec"]["devices"]:
         one["id"] = "other-" + one["id"]
-    twin = node_devices(inventory_from_manifest(other, {}))
-    state = node_devices(inventory_from_manifest(case["device"], {}))
+    twin = node_devices(inventory_of(device_object_from_manifest(other), {}))
+    state = node_devices(inventory_of(device_object_from_manifest(case["device"]), {}))
     assert state is not None
     assert twin is not None
     assert state.signature == twin.signature

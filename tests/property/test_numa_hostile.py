@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from koordcore.allocators.node import NodeOffer, NodeRequest
 from koordcore.allocators.node_batch import NodeVerdicts, node_table
-from koordcore.allocators.numa import NodeAmounts, fit_numa
+from koordcore.allocators.numa import NodeAmounts
 from koordcore.allocators.numa_request import CPURequest, parse_cpu_request
 from koordcore.allocators.numa_state import NUMAState, allocation_of, numa_node_of
 from koordcore.errors import ManifestError
 from koordcore.model.resources import make_resources
 from koordcore.protocol.numa_nodes import node_resource_topology_of, trimmed_allocatable
+from tests.reference.numa_score import fit_numa
 
 NUMBERS = st.integers(-(2**70), 2**70) | st.integers(-2, 70) | st.floats(allow_nan=False)
 WORDS = st.sampled_from(

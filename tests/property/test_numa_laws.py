@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordcore.allocators.cpuset import CPUShortage, CPUWish, available_cpus, take_cpus
-from koordcore.allocators.numa import NodeAmounts, NUMAAllocation, filter_numa, fit_numa
+from koordcore.allocators.numa import NodeAmounts, NUMAAllocation, filter_numa
 from koordcore.allocators.numa_fit import offer_of, split
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMAState
@@ -28,6 +28,7 @@ from tests.numa.worlds import World
 from tests.reference.cpu_masks import cpu_ids
 from tests.reference.numa_merge import merge_hints
 from tests.reference.numa_placement import StaticResult
+from tests.reference.numa_score import fit_numa
 
 SEEDS = st.integers(0, 2**32)
 ROOMY = NodeAmounts(make_resources({"cpu": 10**9}))

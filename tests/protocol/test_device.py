@@ -23,7 +23,8 @@ from koordcore.protocol.device import (
 )
 from koordcore.protocol.device_object import (
     GPU_PARTITIONS,
-    inventory_from_manifest,
+    device_object_from_manifest,
+    inventory_of,
     parse_partition_table,
     templates_from_manifest,
 )
@@ -254,7 +255,7 @@ def test_a_device_object_is_read_with_its_faults() -> None:
             ]
         },
     }
-    inventory = inventory_from_manifest(raw)
+    inventory = inventory_of(device_object_from_manifest(raw))
     assert [one.health for one in inventory.devices] == [True]
     assert [warning.partition(":")[0] for warning in inventory.warnings] == [
         "spec.devices[1].type",
@@ -262,7 +263,7 @@ def test_a_device_object_is_read_with_its_faults() -> None:
         f"metadata.annotations[{GPU_PARTITIONS}]",
     ]
     with pytest.raises(ManifestError, match=r'spec\.devices\[0\]\.topology\.nodeID: expected int, got "a"'):
-        inventory_from_manifest(
+        device_object_from_manifest(
             {"spec": {"devices": [{"type": "gpu", "minor": 0, "topology": {"nodeID": "a"}}]}}
         )
 

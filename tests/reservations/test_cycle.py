@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from koordcore.explain.cycle import Cycle, explain_cycle
-from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION
-from koordcore.manifests.scheduler_config import policies_from_manifest
+from koordcore.manifests.named_policies import named_policy
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.snapshot import ClusterSnapshot
@@ -18,7 +17,7 @@ from tests.scheduling.test_numa import cluster, node, pod
 
 SPEC = "scheduling.koordinator.sh/resource-spec"
 PARTITIONED = {"scheduling.koordinator.sh/gpu-partition-spec": "{}"}
-SHIPPED = policies_from_manifest(KOORDINATOR_CONFIGURATION)[0]
+SHIPPED = named_policy("koordinator")
 NO_TABLE = "node(s) missing GPU Partition Table"
 
 

@@ -50,9 +50,7 @@ __all__ = [
     "allocate_numa",
     "before_numa",
     "filter_numa",
-    "fit_numa",
     "score_given",
-    "score_numa",
 ]
 
 _INVALID_TOPOLOGY: Final = "node(s) invalid CPU Topology"
@@ -121,7 +119,7 @@ def filter_numa(
     """Tell whether a node may take a pod, as upstream's Filter does.
 
     A pod that merely prefers a bind policy, or is under BestEffort, is let in without a look at CPUs;
-    :func:`fit_numa` looks at everything.
+    :func:`~koordcore.allocators.node.fit_node` looks at everything.
 
     Parameters
     ----------
@@ -351,66 +349,7 @@ def _holders(state: NUMAState, cpus: int) -> str:
     return f"{CPUShortage.NOT_ENOUGH}: cpus {format_cpulist(cpus)} are held by {', '.join(names)}"
 
 
-def fit_numa(
-    state: NUMAState,
-    request: CPURequest,
-    amounts: NodeAmounts = NO_AMOUNTS,
-    *,
-    args: NUMAArgs = DEFAULT_NUMA_ARGS,
-    room: NUMARoom = PLAIN_ROOM,
-    providers: Sequence[NUMAProvider] = NO_PROVIDERS,
-) -> NUMAAllocation | NUMARefusal:
-    """Tell what a pod would get on a node, or why nothing: filter and allocation as one question."""
-    admission = filter_numa(state, request, amounts, args=args, room=room, providers=providers)
-    if isinstance(admission, NUMARefusal):
-        return admission
-    return allocate_numa(state, request, admission, args=args, room=room, providers=providers)
-
-
 # Score
-
-
-def score_numa(
-    state: NUMAState,
-    request: CPURequest,
-    amounts: NodeAmounts,
-    admission: NUMAAdmission | None = None,
-    *,
-    args: NUMAArgs = DEFAULT_NUMA_ARGS,
-    room: NUMARoom = PLAIN_ROOM,
-) -> int:
-    """Rate a node for a pod, 0..100.
-
-    Under a topology policy the NUMA nodes that the pod would use are rated where they are known, the node as
-    a whole otherwise; a pod that would get nothing there scores 0.
-
-    Parameters
-    ----------
-    admission
-        What :func:`filter_numa` answered.
-    """
-    demand = demand_on(request, state.node)
-    if isinstance(demand, NUMARefusal) or (demand.bind and not state.node.topology.valid):
-        return 0
-    if demand.policy is NUMATopologyPolicy.NONE:
-        return _score_node(state, demand, amounts, args)
-    mask = admission.mask if admission is not None else None
-    given: tuple[str, ResourceStatus] | NUMARefusal = ("", NO_STATUS)
-    if mask is not None or demand.bind:
-        given = _take(offers_of(state, demand, room), mask, args)
-    if isinstance(given, NUMARefusal):
-        return 0
-    return score_given(state, demand, given[1], amounts, args)
-
-
-def _score_node(state: NUMAState, demand: CPUDemand, amounts: NodeAmounts, args: NUMAArgs) -> int:
-    requested = dict(amounts.requested)
-    ratio = state.node.cpu_ratio or 1.0
-    if ratio > 1 and demand.request.cpu:
-        bound = 1000 * state.usage.holdings.held.bit_count()
-        requested[CPU] = requested.get(CPU, 0) + amplify(bound, ratio) - bound
-    request = pod_request(demand, state)
-    return score_amounts(args.scoring, args.weights, amounts.allocatable, requested, request)
 
 
 def score_given(

@@ -33,15 +33,17 @@ from koordcore.topology.numa import (
 __all__ = [
     "NO_PROVIDERS",
     "PLAIN_ROOM",
+    "MaskField",
     "NUMAAdmission",
     "NUMAProvider",
     "NUMARoom",
     "NUMATrial",
     "align",
     "allowed_masks",
+    "field_of",
     "has_room",
+    "hints_of",
     "is_scalar",
-    "numa_hints",
     "offers_of",
     "pod_request",
     "score_amounts",
@@ -150,7 +152,7 @@ def offers_of(state: NUMAState, demand: CPUDemand, room: NUMARoom) -> list[tuple
 
 
 @attrs.frozen(kw_only=True)
-class _Field:
+class MaskField:
     """The masks of one node that can serve one pod, found size by size."""
 
     state: NUMAState
@@ -210,7 +212,7 @@ def align(
         return NUMARefusal.because(_MISSING_NUMA, resolvable=False)
     if demand.bind and not node.topology.valid:
         return NUMARefusal.because(_NO_NUMA_RESOURCES)
-    field = _field(state, demand, args, room, providers)
+    field = field_of(state, demand, args, room, providers)
     single = policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
     if not field.names:
         return NUMAAdmission(policy, True, None if single else node.everything)
@@ -226,7 +228,7 @@ def align(
     return _refused(field, policy)
 
 
-def _smallest_allowed(field: _Field) -> list[NUMAMask]:
+def _smallest_allowed(field: MaskField) -> list[NUMAMask]:
     """Masks of the smallest size that has any which exclusiveness lets the pod use."""
     demand, state = field.demand, field.state
     single = demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
@@ -256,7 +258,7 @@ def has_room(
     node = state.node
     if not node.zones or (demand.bind and not node.topology.valid):
         return False
-    field = _field(state, demand, DEFAULT_NUMA_ARGS, room, providers)
+    field = field_of(state, demand, DEFAULT_NUMA_ARGS, room, providers)
     whole = demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE and len(node.zone_ids) == 1
     return bool(field.names) and not whole and bool(_smallest_allowed(field))
 
@@ -269,7 +271,7 @@ def allowed_masks(
     providers: Sequence[NUMAProvider] = NO_PROVIDERS,
 ) -> Iterator[NUMAMask]:
     """Every set of NUMA nodes that a pod may be given, best first, as :func:`align` would choose them."""
-    field = _field(state, demand, args, PLAIN_ROOM, providers)
+    field = field_of(state, demand, args, PLAIN_ROOM, providers)
     single = demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
     exclusive, status = demand.request.exclusive_here, state.usage.status
     for size in range(1, 2 if single else len(state.node.zone_ids) + 1):
@@ -279,16 +281,17 @@ def allowed_masks(
         yield from sorted(masks, key=lambda mask: (-field.score(mask), mask))
 
 
-def _field(
+def field_of(
     state: NUMAState,
     demand: CPUDemand,
     args: NUMAArgs,
     room: NUMARoom,
-    providers: Sequence[NUMAProvider],
-) -> _Field:
+    providers: Sequence[NUMAProvider] = NO_PROVIDERS,
+) -> MaskField:
+    """Give the masks of a node that can serve a pod, found and rated on demand; see :func:`align`."""
     offers = [offer for _, offer in offers_of(state, demand, room)]
     same = next((offer for offer in offers if offer.give_back is room.scored), None)
-    return _Field(
+    return MaskField(
         state=state,
         demand=demand,
         offers=offers,
@@ -297,12 +300,12 @@ def _field(
     )
 
 
-def _refused(field: _Field, policy: NUMATopologyPolicy) -> NUMARefusal:
+def _refused(field: MaskField, policy: NUMATopologyPolicy) -> NUMARefusal:
     """Say why no mask will do, in upstream's words: what each side has by itself."""
     failures = [refusal for provider in field.providers if (refusal := provider.refusal()) is not None]
     if failures:
         return NUMARefusal(tuple(one for failure in failures for one in failure.shortfalls))
-    sides = [_hints(attrs.evolve(field, providers=()), policy)]
+    sides = [hints_of(attrs.evolve(field, providers=()), policy)]
     for provider in field.providers:
         if provider.aligned:
             masks = [mask for mask in _every_mask(field) if provider.feasible(mask)]
@@ -313,7 +316,7 @@ def _refused(field: _Field, policy: NUMATopologyPolicy) -> NUMARefusal:
     return NUMARefusal.because(unaligned_reason(sides, policy))
 
 
-def _unsatisfied(field: _Field, name: str) -> Shortfall:
+def _unsatisfied(field: MaskField, name: str) -> Shortfall:
     """Say how much of a resource the NUMA nodes that the policy allows could give at most."""
     requested = field.demand.request.requests.get(name, 0)
     single = field.demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
@@ -322,7 +325,7 @@ def _unsatisfied(field: _Field, name: str) -> Shortfall:
     return Shortfall(f"Unsatisfied NUMA {name}", name, requested, max(there, default=0))
 
 
-def _every_mask(field: _Field) -> Iterator[NUMAMask]:
+def _every_mask(field: MaskField) -> Iterator[NUMAMask]:
     ids = field.state.node.zone_ids
     for size in range(1, len(ids) + 1):
         yield from masks_by_size(ids, size)
@@ -337,28 +340,14 @@ def _ranked(
     return [NUMAHint(mask, every or mask.bit_count() == smallest, score(mask)) for mask in masks]
 
 
-def _hints(field: _Field, policy: NUMATopologyPolicy) -> dict[str, list[NUMAHint]]:
-    masks = [mask for size in range(1, len(field.state.node.zone_ids) + 1) for mask in field.of_size(size)]
-    return dict.fromkeys(field.names, _ranked(masks, policy, field.scorer.score))
-
-
-def numa_hints(
-    state: NUMAState,
-    demand: CPUDemand,
-    *,
-    args: NUMAArgs = DEFAULT_NUMA_ARGS,
-    room: NUMARoom = PLAIN_ROOM,
-) -> Mapping[str, Sequence[NUMAHint]] | NUMARefusal:
-    """List every mask that can serve CPUs and amounts, for each resource that some NUMA node knows.
+def hints_of(field: MaskField, policy: NUMATopologyPolicy) -> dict[str, list[NUMAHint]]:
+    """List every mask that serves CPUs and amounts, for each resource that some NUMA node knows.
 
     Masks come by size and then lexicographically; all resources have the same, because each mask is judged
     by one allocation of everything. Preferred are those of the smallest size, under RESTRICTED all.
     """
-    node = state.node
-    if not node.zones or (demand.bind and not node.topology.valid):
-        return NUMARefusal.because(_NO_NUMA_RESOURCES)
-    field = _field(state, demand, args, room, NO_PROVIDERS)
-    return _hints(field, demand.policy)
+    masks = [mask for size in range(1, len(field.state.node.zone_ids) + 1) for mask in field.of_size(size)]
+    return dict.fromkeys(field.names, _ranked(masks, policy, field.scorer.score))
 
 
 class _MaskScorer:

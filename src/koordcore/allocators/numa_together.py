@@ -21,7 +21,6 @@ from koordcore.allocators.numa import (
     allocate_numa,
     before_numa,
     filter_numa,
-    fit_numa,
 )
 from koordcore.allocators.numa_align import NUMAAdmission, allowed_masks
 from koordcore.allocators.numa_fit import Offer, offer_of
@@ -72,7 +71,7 @@ def fit_together(
     if greedy is not None:
         return greedy
     for request in requests:
-        alone = fit_numa(state, request, amounts, args=args)
+        alone = _fit(state, request, amounts, args=args)
         if isinstance(alone, NUMARefusal):
             return alone
     order = sorted(range(len(requests)), key=lambda index: (_size(requests[index]), index))
@@ -236,7 +235,7 @@ def _one_after_another(
 ) -> tuple[NUMAAllocation, ...] | None:
     placed = []
     for index, request in enumerate(requests):
-        allocation = fit_numa(state, request, amounts, args=args)
+        allocation = _fit(state, request, amounts, args=args)
         if isinstance(allocation, NUMARefusal):
             return None
         placed.append(allocation)
@@ -280,3 +279,12 @@ class _Search:
             return [admission]
         masks = allowed_masks(state, demand, args=self.args)
         return [NUMAAdmission(demand.policy, True, mask) for mask in masks]
+
+
+def _fit(
+    state: NUMAState, request: CPURequest, amounts: NodeAmounts, *, args: NUMAArgs
+) -> NUMAAllocation | NUMARefusal:
+    admission = filter_numa(state, request, amounts, args=args)
+    if isinstance(admission, NUMARefusal):
+        return admission
+    return allocate_numa(state, request, admission, args=args)

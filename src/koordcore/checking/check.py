@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.checking.claim_records import claims_after
+from koordcore.checking.profiles import by_profile, check_strangers
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
@@ -55,7 +56,14 @@ def _checks() -> tuple[Check, ...]:
 
 
 def check_result(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation, ...]:
-    """Do what :func:`koordcore.verify` promises."""
+    """Do what :func:`koordcore.verify` promises, for each profile of the policy."""
+    found = set(check_strangers(snapshot, result))
+    for own, others in by_profile(result):
+        found |= {one for one in _check_profile(snapshot, own) if one.subject not in others}
+    return tuple(sorted(found))
+
+
+def _check_profile(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     from koordcore.checking.cpus import check_cpu_requests
     from koordcore.checking.devices import check_device_requests
     from koordcore.checking.places import check_device_places
@@ -86,7 +94,7 @@ def check_result(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Vio
         found.extend(one for one in check(before, whole) if one.subject not in known)
     found += [one for one in reserved if one.subject not in known]
     found.extend(_check_snapshot(snapshot, plain, spared))
-    return tuple(sorted(set(found)))
+    yield from found
 
 
 def _check_decisions(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:

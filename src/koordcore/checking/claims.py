@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -92,18 +92,6 @@ class ClaimChecker:
                 continue
             self._held.shares[result.id] += 1
             self._held.amounts.setdefault(result.id, Counter()).update(dict(result.consumed_capacity))
-
-    def hold_directly(
-        self,
-        whole: Iterable[DeviceId],
-        shares: Iterable[DeviceId],
-        amounts: Mapping[DeviceId, Mapping[str, int]],
-    ) -> None:
-        """Count devices as held, said directly and not by allocations."""
-        self._held.whole.update(whole)
-        self._held.shares.update(shares)
-        for device, mine in amounts.items():
-            self._held.amounts.setdefault(device, Counter()).update(dict(mine))
 
     def check(self, node: CheckedNode, attempt: Sequence[tuple[ResourceClaim, ClaimAllocation]]) -> list[str]:
         """Say what is wrong with the allocations of a pod's claims, made together on a node."""

@@ -18,7 +18,7 @@ from koordcore.explain import Explanation, NodeVerdict, explain
 from koordcore.explain.groups import explain_group
 from koordcore.explain.post_filter import failure_event
 from koordcore.explain.schedule_explanation import schedule_explanation
-from koordcore.model.decisions import Bound, Shortfall, Unschedulable, Waiting
+from koordcore.model.decisions import Bound, NotOurs, Shortfall, Unschedulable, Waiting
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
 from koordcore.snapshot import ClusterSnapshot
@@ -130,6 +130,8 @@ def _outcome(explanation: Explanation) -> str:
             return f"waits in its turn: {waiting.reason}"
         case Unschedulable() as refused if explanation.fitting:
             return f"refused in its turn: {refused.refusal or refused.message}"
+        case NotOurs() as other:
+            return f"waits for the scheduler {other.scheduler_name}, which no profile of the policy names"
         case _:
             return ""
 

@@ -14,29 +14,43 @@ import attrs
 from koordcore.errors import ModelError
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests import load
-from koordcore.manifests.scheduler_config import koordinator_policy
+from koordcore.manifests.idle_settings import idle_gates
+from koordcore.manifests.named_policies import POLICY_NAMES, named_policy
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.protocol.feature_gates import parse_feature_gates
+from koordcore.protocol.fields import at
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName
 
 __all__ = ["KNOWN_POLICIES", "add_policy", "read_policies", "read_policy"]
 
-STOCK: Final = "stock"
-KOORDINATOR: Final = "koordinator"
-KNOWN_POLICIES: Final = (STOCK, KOORDINATOR, *PolicyName)
+KNOWN_POLICIES: Final = (*POLICY_NAMES, *PolicyName)
 """Policies that need no file; the last ones are the stock policy with a GPU policy's score before all."""
 _BEFORE_ALL_OTHERS: Final = 10_000
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
-    """Add ``--policy`` and ``--profile``."""
+    """Add ``--policy``, ``--profile`` and ``--all-schedulers``."""
     parser.add_argument(
         "--policy",
-        metavar="FILE",
-        help="a KubeSchedulerConfiguration; without it the stock Kubernetes plugins decide",
+        metavar="NAME|FILE",
+        help=f"{', '.join(POLICY_NAMES)}, or a KubeSchedulerConfiguration (default: default, which packs "
+        "devices and spreads CPUs)",
     )
     parser.add_argument(
-        "--profile", metavar="NAME", help="which profile of that file, where it has more than one"
+        "--profile",
+        metavar="NAME",
+        help="one profile of that file alone; else each pod is decided by the profile of its schedulerName",
+    )
+    parser.add_argument(
+        "--all-schedulers",
+        action="store_true",
+        help="decide about the pods of other schedulers, too, by the first profile",
+    )
+    parser.add_argument(
+        "--feature-gates",
+        metavar="NAME=BOOL,…",
+        help="gates of the scheduler, such as MultiQuotaTree=true; before those of the file",
     )
 
 
@@ -50,11 +64,28 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
     ModelError
         When it does not say which profile is meant.
     """
-    if arguments.policy is None:
-        if arguments.profile is not None:
-            raise ModelError("--profile: chooses a profile of --policy FILE, which is missing")
-        return Policy()
-    return _supported(_chosen(arguments, _profiles(arguments.policy)))
+    policy = _gated(arguments, _read(arguments))
+    return policy.of_all_schedulers() if arguments.all_schedulers else policy
+
+
+def _read(arguments: argparse.Namespace) -> Policy:
+    known = Policy() if arguments.policy is None else _known(arguments.policy)
+    if known is None:
+        profiles = [_supported(one) for one in _chosen(arguments, _profiles(arguments.policy))]
+        return attrs.evolve(profiles[0], others=tuple(profiles[1:]))
+    if arguments.profile is not None:
+        raise ModelError("--profile: chooses a profile of --policy FILE, which is missing")
+    return known
+
+
+def _gated(arguments: argparse.Namespace, policy: Policy) -> Policy:
+    if arguments.feature_gates is None:
+        return policy
+    gates = at("--feature-gates", parse_feature_gates, arguments.feature_gates)
+    for one in idle_gates(gates):
+        print(f"warning: --feature-gates: {one.path.partition('.')[2]}: {one.reason}", file=sys.stderr)
+    others = tuple(attrs.evolve(one, feature_gates={**one.feature_gates, **gates}) for one in policy.others)
+    return attrs.evolve(policy, feature_gates={**policy.feature_gates, **gates}, others=others)
 
 
 def read_policies(sources: Sequence[str]) -> dict[str, Policy]:
@@ -71,14 +102,16 @@ def read_policies(sources: Sequence[str]) -> dict[str, Policy]:
         When there is no configuration in it.
     """
     found: dict[str, Policy] = {}
-    for source in sources or (STOCK, KOORDINATOR):
+    for source in sources or ("stock", "koordinator"):
         profiles = {source: known} if (known := _known(source)) is not None else _profiles(source)
         if not profiles:
             raise ModelError(f"--policy: there is no KubeSchedulerConfiguration in {source}")
         for name, policy in profiles.items():
             free = next(one for one in _names(source, name) if one not in found)
-            found[free] = _supported(policy)
-    return {STOCK: Policy(), **found} if len(found) == 1 and STOCK not in found else found
+            found[free] = _supported(policy).of_all_schedulers()
+    if len(found) == 1 and "stock" not in found:
+        return {"stock": named_policy("stock").of_all_schedulers(), **found}
+    return found
 
 
 def _names(source: str, name: str) -> Iterator[str]:
@@ -88,16 +121,14 @@ def _names(source: str, name: str) -> Iterator[str]:
 
 
 def _known(name: str) -> Policy | None:
-    if name == STOCK:
-        return Policy()
-    if name == KOORDINATOR:
-        return koordinator_policy(known_plugins())
+    if name in POLICY_NAMES:
+        return named_policy(name)
     if name not in tuple(PolicyName):
         return None
     share = PluginSetting(
         name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=PolicyName(name))
     )
-    return Policy().with_plugin(share)
+    return named_policy("stock").with_plugin(share)
 
 
 def _profiles(path: str) -> dict[str, Policy]:
@@ -107,17 +138,15 @@ def _profiles(path: str) -> dict[str, Policy]:
     return {one.name: one for one in loaded.policies}
 
 
-def _chosen(arguments: argparse.Namespace, profiles: dict[str, Policy]) -> Policy:
+def _chosen(arguments: argparse.Namespace, profiles: dict[str, Policy]) -> list[Policy]:
     names = ", ".join(profiles)
     if not profiles:
         raise ModelError(f"--policy: there is no KubeSchedulerConfiguration in {arguments.policy}")
     if arguments.profile is not None:
         if arguments.profile not in profiles:
             raise ModelError(f"--profile: no profile {arguments.profile} in {arguments.policy}, only {names}")
-        return profiles[arguments.profile]
-    if len(profiles) > 1:
-        raise ModelError(f"--policy: {arguments.policy} has several profiles: choose with --profile: {names}")
-    return next(iter(profiles.values()))
+        return [profiles[arguments.profile]]
+    return list(profiles.values())
 
 
 def _supported(policy: Policy) -> Policy:

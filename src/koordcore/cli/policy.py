@@ -20,7 +20,7 @@ from koordcore.manifests.scheduler_config import (
     scheduler_configuration,
 )
 from koordcore.manifests.sources import read_sources
-from koordcore.model.policy import PluginSetting
+from koordcore.model.policy import PluginSetting, Policy
 
 __all__ = ["describe", "run"]
 
@@ -86,7 +86,9 @@ def _table(profile: SchedulerProfile) -> Table:
     share = policy.percentage_of_nodes
     looked_at = {0: "a share of the nodes that falls with their number", 100: "all nodes"}
     return Table(
-        title=f"{profile.name}: {looked_at.get(share, f'{share} % of the nodes')}",
+        title="; ".join(
+            (f"{profile.name}: {looked_at.get(share, f'{share} % of the nodes')}", *_gates(policy))
+        ),
         columns=(
             Column("FEATURE", tone=Tone.NAME),
             Column("FILTERS"),
@@ -96,6 +98,12 @@ def _table(profile: SchedulerProfile) -> Table:
         rows=[_row(one) for one in policy.plugins],
         note=_left_out(profile),
     )
+
+
+def _gates(policy: Policy) -> Iterator[str]:
+    if policy.feature_gates:
+        gates = sorted(policy.feature_gates.items())
+        yield "feature gates " + ", ".join(f"{name}={str(on).lower()}" for name, on in gates)
 
 
 def _row(setting: PluginSetting) -> tuple[str, str, str, str]:

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Final
 
 import attrs
 
 from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.policies import add_policy, read_policy
 from koordcore.errors import ModelError
-from koordcore.quota import cluster_ledger, explain_runtime, format_table, format_waterfall, quota_table
+from koordcore.model.policy import PluginSetting
+from koordcore.model.quotas import QuotaPolicy
+from koordcore.quota import (
+    QuotaLedger,
+    cluster_ledger,
+    explain_runtime,
+    format_table,
+    format_waterfall,
+    quota_table,
+)
 
 __all__ = ["describe", "run"]
 
+_PLUGIN: Final = "ElasticQuota"
 EPILOG: Final = """\
 examples:
   koordcore quota cluster.yaml                           min, max, request, runtime, used, borrowed
   koordcore quota cluster.yaml --quota team-a            how the runtime of each resource came about
   koordcore quota cluster.yaml --quota team-a --resource cpu
+  koordcore quota cluster.yaml --feature-gates MultiQuotaTree=true --tree gpu
+  koordcore quota cluster.yaml --policy scheduler-config.yaml
 """
 
 
@@ -27,6 +41,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show the quota tree of a dump, or how one quota's share came about."
     parser.epilog = EPILOG
     add_paths(parser)
+    add_policy(parser)
     parser.add_argument("--tree", default="", metavar="ID", help="which tree; the default one when left out")
     parser.add_argument("--quota", metavar="NAME", help="explain this quota's runtime")
     parser.add_argument("--resource", metavar="NAME", help="only this resource")
@@ -36,7 +51,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the tree, or one quota's waterfalls."""
-    ledger = cluster_ledger(load_paths(arguments).snapshot)
+    snapshot = load_paths(arguments).snapshot
+    ledger = cluster_ledger(snapshot, policy=_quota_policy(arguments))
+    if arguments.tree not in ledger.trees:
+        raise ModelError(_no_tree(ledger, arguments.tree))
     if arguments.quota is None:
         rows = quota_table(ledger, arguments.tree)
         if arguments.output == "json":
@@ -53,3 +71,22 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n\n".join(map(format_waterfall, waterfalls)))
     return 0
+
+
+def _quota_policy(arguments: argparse.Namespace) -> QuotaPolicy:
+    """Read how the policy enforces quotas; where it has no ElasticQuota, say so and take the defaults."""
+    policy = read_policy(arguments)
+    if policy.plugin(_PLUGIN) is None:
+        print(f"warning: --policy: {policy.name} has no {_PLUGIN}: it limits nobody", file=sys.stderr)
+        policy = policy.with_plugin(PluginSetting(name=_PLUGIN, scores=False))
+    setting = policy.plugin(_PLUGIN)
+    args = None if setting is None else setting.args
+    return args if isinstance(args, QuotaPolicy) else QuotaPolicy()
+
+
+def _no_tree(ledger: QuotaLedger, tree: str) -> str:
+    told = f'no quota tree "{tree}"'
+    if not ledger.policy.multi_quota_tree:
+        return f"{told}: trees are told apart with --feature-gates MultiQuotaTree=true, or such a --policy"
+    known = ", ".join(one for one in ledger.trees if one)
+    return f"{told}; the dump has {known}" if known else f"{told}: no quota has a tree-id"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,7 @@ from koordcore.explain.network import used_domains
 from koordcore.manifests.patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
 from koordcore.manifests.records import result_record
-from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
+from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod
 from koordcore.model.policy import GangTurns
 from koordcore.model.preemption import PreemptionRules, Relocation
@@ -169,17 +170,25 @@ def print_tables(result: ScheduleResult, limit: int) -> None:
             if one.pod in reservations
             else _waiting_row(one)
             for one in result.decisions
-            if not isinstance(one, Bound | Nominated)
+            if not isinstance(one, Bound | Nominated | NotOurs)
         ]
     )
     if waiting:
         columns = [Column("POD", tone=Tone.NAME), Column("NEAREST"), Column("WHY", tone=Tone.BAD)]
         show(_cut(Table(title="Not placed", columns=tuple(columns), rows=waiting), limit))
+    strangers = Counter(one.scheduler_name for one in result.decisions if isinstance(one, NotOurs))
+    if strangers:
+        rows = [(name, str(strangers[name])) for name in sorted(strangers)]
+        columns = [Column("SCHEDULER", tone=Tone.NAME), Column("PODS", number=True)]
+        note = "no profile of the policy has these names; --all-schedulers decides about them, too"
+        table = Table(title="Not ours", columns=tuple(columns), rows=rows, note=note)
+        show(_cut(table, limit))
     stats = result.stats
+    others = f" waiting · {stats['not_ours']} not ours" if stats.get("not_ours") else " waiting"
     nominated = f" · {stats['nominated']} nominated" if stats.get("nominated") else ""
     print(
         f"{stats['bound']} of {stats['pods']} pods placed on {stats['nodes']} nodes"
-        f"{nominated} · {stats['unschedulable']} unschedulable · {stats['waiting']} waiting · verified"
+        f"{nominated} · {stats['unschedulable']} unschedulable · {stats['waiting']}{others} · verified"
     )
 
 
@@ -300,6 +309,8 @@ def _waiting_row(decision: PodDecision) -> tuple[str, ...]:
             return (str(decision.pod), decision.node, f"nominated, once {victims} left")
         case Bound():
             return (str(decision.pod), decision.node, "bound")
+        case NotOurs():
+            return (str(decision.pod), "", f"waits for the scheduler {decision.scheduler_name}")
 
 
 def nearest_text(decision: Unschedulable) -> str:

@@ -31,11 +31,6 @@ class EvictionOutcome:
     waiting: tuple[PodKey, ...]
     after: tuple[str, ...]
 
-    @property
-    def cured(self) -> bool:
-        """No node is hot, and nobody waits."""
-        return not self.waiting and not self.after
-
 
 def outcome_of(problem: MoveProblem, evicted: Iterable[PodKey]) -> EvictionOutcome:
     """Find places for evicted pods one after the other, as a scheduler with the same thresholds would.

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
+from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.durations import MINUTE, SECOND
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import PodKey
@@ -50,6 +50,8 @@ def reason_of(decision: PodDecision) -> str:
             return reason
         case Unschedulable():
             return decision.message
+        case NotOurs(scheduler_name=name):
+            return f"waits for the scheduler {name}"
 
 
 def reason_histogram(decisions: Iterable[PodDecision]) -> tuple[tuple[str, int], ...]:

@@ -190,12 +190,6 @@ class Diagnosis:
     preemption: PreemptionDiagnosis | None = None
     suggestion: Suggestion | None = None
 
-    def suggest(self, suggestion: Suggestion) -> tuple[Diagnosis, bool]:
-        """Add a suggestion if there is none yet; tell whether it was taken."""
-        if self.suggestion is not None:
-            return self, False
-        return attrs.evolve(self, suggestion=suggestion), True
-
     def to_json(self) -> dict[str, Any]:
         """Give the record with upstream's keys."""
         suggestion = self.suggestion

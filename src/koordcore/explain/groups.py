@@ -118,7 +118,7 @@ def explain_group(
     tuple of str
         Empty for a pod that goes alone.
     """
-    for turn in JobTable(snapshot, group_preemption=policy.group_preemption).turns(snapshot.pending):
+    for turn in JobTable(snapshot, policy).turns(snapshot.pending):
         if isinstance(turn, Job) and any(one.key == pod.key for one in turn.pods):
             break
     else:

@@ -14,13 +14,13 @@ from koordcore.framework.plugin import Refusal
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.decisions import Bound, PodDecision, Shortfall
+from koordcore.model.decisions import Bound, NotOurs, PodDecision, Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.arguments import check_arguments
-from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
+from koordcore.scheduling.cycle import SchedulingCycle, open_cycle, reserves
 from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.snapshot import ClusterSnapshot
 
@@ -162,10 +162,10 @@ def explain(
     bound_to = source.location.get(asked.key)
     fresh = asked.at(None)
     if bound_to is None:
-        queue = {one.key: one for one in source.pending} | {asked.key: fresh}
-        cycle = open_cycle(
-            source, None if source.pod(asked.key) == asked else queue.values(), policy, now, limits, None
-        )
+        known = source.pod(asked.key) == asked
+        there = source if known else source.with_pending(fresh)
+        # Who is handed over is decided about whatever its scheduler, as schedule(snapshot, [pod]) would.
+        cycle = open_cycle(there, None, policy, now, limits, None, ours=() if known else (asked.key,))
     else:
         cycle = open_cycle(source.forget(asked.key), [fresh], policy, now, limits, None)
     for turn in cycle.turns():
@@ -173,9 +173,12 @@ def explain(
         if asked.key in keys:
             break
         cycle.decide()
+    else:
+        decision = NotOurs(pod=asked.key, scheduler_name=asked.scheduler_name)
+        return attrs.evolve(_judge(cycle, fresh), decision=decision)
     judged = _judge(cycle, fresh)
-    decision = next(one for one in cycle.decide() if one.pod == asked.key)
-    return attrs.evolve(judged, bound_to=bound_to, decision=decision)
+    taken = next(one for one in cycle.decide() if one.pod == asked.key)
+    return attrs.evolve(judged, bound_to=bound_to, decision=taken)
 
 
 def _find(snapshot: ClusterSnapshot, pod: Pod | PodKey | str) -> Pod:
@@ -211,7 +214,7 @@ def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
         verdicts = [
             _verdict(scheduling_class, names[row], row, int(totals[row]), table) for row in range(len(totals))
         ]
-        reserving = cycle.policy.plugin("Reservation") is not None
+        reserving = reserves(cycle.policy)
         helps = () if feasible.any() else _what_helps(workspace, scheduling_class, reserving=reserving)
     verdicts.sort(key=lambda one: (-one.total, _lacking(one.shortfalls), one.node))
     return Explanation(pod=pod.key, verdicts=tuple(verdicts), help=helps)

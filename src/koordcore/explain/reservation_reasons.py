@@ -16,7 +16,7 @@ from immutabledict import immutabledict
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.quantity import INT64_MAX
 
-__all__ = ["MAX_EVENT_LENGTH", "ReservationCounts", "reservation_event", "reservation_reasons", "truncated"]
+__all__ = ["MAX_EVENT_LENGTH", "ReservationCounts", "reservation_event", "reservation_reasons"]
 
 MAX_EVENT_LENGTH: Final = 1024
 """Characters of an event; a longer text is cut and ends with `` ...``."""
@@ -120,7 +120,7 @@ def reservation_event(message: str) -> str | None:
     Returns
     -------
     str or None
-        ``None`` where the text says nothing about reservations.
+        At most as long as the note of an event; ``None`` where the text says nothing about reservations.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def reservation_event(message: str) -> str | None:
     if not totals or totals[-1] > INT64_MAX:
         return None
     told = _in_order(item for item in items if not _TOTAL.match(item))
-    return f"0/{totals[-1]} reservations are available: {', '.join(told)}."
+    return _truncated(f"0/{totals[-1]} reservations are available: {', '.join(told)}.")
 
 
 def _in_order(items: Iterable[str]) -> list[str]:
@@ -156,7 +156,7 @@ def _in_order(items: Iterable[str]) -> list[str]:
     return [*exact, *others, *by_node]
 
 
-def truncated(message: str) -> str:
+def _truncated(message: str) -> str:
     """Cut a text to the length of an event."""
     if len(message) <= MAX_EVENT_LENGTH:
         return message

@@ -30,7 +30,7 @@ def assume_nominated(workspace: Workspace, plugins: PluginSet, pod: Pod, node: s
     assumed = pod.at(node)
     row = workspace.layout.row_of[node]
     workspace.bind(assumed, row)
-    for plugin in plugins.plugins:
+    for plugin, _ in plugins.everyone:
         plugin.promised(assumed, row)
     return assumed
 
@@ -39,7 +39,7 @@ def forget_nominated(workspace: Workspace, plugins: PluginSet, assumed: Pod) -> 
     """Take back what :func:`assume_nominated` did; the pod still asks for its quota."""
     row = workspace.layout.row_of[str(assumed.node_name)]
     workspace.evict(assumed.key, row)
-    for plugin in plugins.plugins:
+    for plugin, _ in plugins.everyone:
         plugin.withdrawn(assumed, row)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -45,13 +45,12 @@ def _check_args(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> N
         raise ModelError(f"policy {policy.name}: {told}")
 
 
-def _made(
-    workspace: Workspace, policy: Policy, kept: Mapping[str, Plugin]
-) -> Iterator[tuple[Plugin, PluginSetting]]:
-    """Make the plugins of a policy in its order; one behind several names comes before the first of them.
+_Made: TypeAlias = dict[Hashable, Plugin]
+"""The plugins of all profiles by kind and arguments: who is told of pods is told once."""
 
-    Those of ``kept`` are there already.
-    """
+
+def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[Plugin, PluginSetting]]:
+    """Make the plugins of a profile in its order; one behind several names comes before the first of them."""
     try:
         kinds = {setting.name: plugin_of(setting) for setting in policy.plugins}
     except ModelError as error:
@@ -61,13 +60,18 @@ def _made(
         kind = kinds[setting.name]
         _check_args(policy, setting, kind)
         if not issubclass(kind, JointPlugin):
-            plugin = kept[setting.name] if setting.name in kept else kind(workspace, setting.args)
-            plugin.scored = setting.scores
-            yield plugin, setting
+            key = (kind, setting.name, setting.args, setting.scores)
+            if key not in known:
+                known[key] = plugin = kind(workspace, setting.args)
+                plugin.scored = setting.scores
+            yield known[key], setting
             continue
         if kind not in joint:
             own = {one.name: one for one in policy.plugins if kinds[one.name] is kind}
-            joint[kind] = cast("JointPlugin", kept[kind.name]) if kind.name in kept else kind(workspace, own)
+            together = (kind, tuple(own.values()))
+            if together not in known:
+                known[together] = kind(workspace, own)
+            joint[kind] = cast("JointPlugin", known[together])
             yield joint[kind], PluginSetting(name=kind.name, filters=False, scores=False)
         yield joint[kind].entry(setting.name), attrs.evolve(setting, filters=True)
 
@@ -112,24 +116,39 @@ def _decisive(refusals: Iterable[Refusal]) -> Refusal | None:
 class PluginSet:
     """The plugins of a policy over one workspace, and the pod classes seen so far.
 
+    Of a policy with several profiles it is the first one; each of the others has a set of its own, which
+    answers about the pods of its schedulers. All of them are told of every pod that comes and leaves.
+
+    Attributes
+    ----------
+    name
+        That of the profile.
+    everyone
+        The plugins of all profiles with their settings, each once.
+
     Raises
     ------
     ModelError
         When the policy names a plugin that does not exist.
     """
 
-    def __init__(self, workspace: Workspace, policy: Policy) -> None:
+    def __init__(self, workspace: Workspace, policy: Policy, known: _Made | None = None) -> None:
         self.workspace = workspace
-        self._policy = policy
+        self._policy, self.name = policy, policy.name
         self._claims = policy.filters("DynamicResources")
-        self._assemble({})
+        self._known: _Made = {} if known is None else known
+        made = self._make_own()
+        self._others = {profile: PluginSet(workspace, profile, self._known) for profile in policy.others}
+        self._assemble(made)
         self._forget()
         self._begin()
 
-    def _assemble(self, kept: Mapping[str, Plugin]) -> None:
-        """Make the plugins that are not there yet, and sort them by what they are asked for."""
+    def _make_own(self) -> list[tuple[Plugin, PluginSetting]]:
+        return list(_made(self.workspace, self._policy, self._known))
+
+    def _assemble(self, made: list[tuple[Plugin, PluginSetting]]) -> None:
+        """Sort the plugins by what they are asked for."""
         workspace = self.workspace
-        made = list(_made(workspace, self._policy, kept))
         self.plugins = [plugin for plugin, _ in made]
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
@@ -138,15 +157,17 @@ class PluginSet:
             served = frozenset(served_by_classes(workspace.snapshot))
             for one in self.plugins:
                 one.served = served
-        self._placing = [one for one in self.plugins if type(one).placed is not Plugin.placed]
+        own = {id(plugin): (plugin, setting) for plugin, setting in made}
+        for other in self._others.values():
+            own = {id(plugin): (plugin, setting) for plugin, setting in other.everyone} | own
+        self.everyone: list[tuple[Plugin, PluginSetting]] = list(own.values())
+        self._placing = [one for one, _ in self.everyone if type(one).placed is not Plugin.placed]
         self._preferring = [one for one in self.plugins if one.prefers]
         self._remarking = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
-        self._removing = [one for one in self.plugins if type(one).removed is not Plugin.removed]
+        self._removing = [one for one, _ in self.everyone if type(one).removed is not Plugin.removed]
         # The plugin whose requests are the amounts that a pod asks for.
         numbers = [number for number, one in enumerate(self._asking) if one.amounts]
         self._fit = numbers[0] if numbers else None
-        # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
-        self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 
     def _begin(self) -> None:
         """Begin a call: who waits is new."""
@@ -157,21 +178,24 @@ class PluginSet:
     def follow(self, changes: ClusterChanges) -> None:
         """Go on in another call, on the workspace as it is now; who cannot follow is made anew.
 
-        The plugins have been told who came and who left. Classes go on as well, unless a plugin was made
-        anew or nodes were replaced.
+        The plugins have been told who came and who left. Classes go on as well, but for those in which a
+        plugin has a part that was made anew, and for all where nodes were replaced.
         """
-        pairs = list(zip(self.settings, self.plugins, strict=True))
-        kept = {one.name: plugin for one, plugin in pairs if plugin.joint is None and plugin.follow(changes)}
-        gone = [plugin for one, plugin in pairs if (plugin.joint or plugin) not in kept.values()]
-        if changes.nodes or (self._claims and DeviceClass in changes.records):
-            # What nodes are alike in hangs on what static plugins say of them.
+        stale = [key for key, plugin in self._known.items() if not plugin.follow(changes)]
+        gone = [self._known.pop(key) for key in stale]
+        # What nodes are alike in hangs on what static plugins say of them.
+        whole = bool(changes.nodes) or (self._claims and DeviceClass in changes.records)
+        if whole:
             self.workspace.drop(StateTables)
-            self._assemble(kept)
-            self._forget()
-        elif gone:
-            self._assemble(kept)
-            self._forget_parts(gone)
-        self._begin()
+        # Each profile before the first one, which is told of what all of them have.
+        for one in (*self._others.values(), self):
+            if whole:
+                one._forget()  # noqa: SLF001  # a set of the same policy
+            elif gone:
+                one._forget_parts(gone)  # noqa: SLF001
+            if whole or gone:
+                one._assemble(one._make_own())  # noqa: SLF001
+            one._begin()  # noqa: SLF001
 
     def _forget(self) -> None:
         """Forget every class."""
@@ -179,18 +203,35 @@ class PluginSet:
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
         self._groups = StateGroups(self.workspace)
+        # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
+        self._most = max(16, 2**28 // (512 * max(1, len(self.workspace.layout.names))))
 
     def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
-        """Forget the classes that some plugins have a part in."""
+        """Forget the classes in which some plugins have a part."""
         for key, one in list(self._classes.items()):
-            if any(part.plugin in plugins for part in one.parts):
+            if any((part.plugin.joint or part.plugin) in plugins for part in one.parts):
                 self._classes.pop(key).retire()
-        self._static = {key: part for key, part in self._static.items() if part.plugin not in plugins}
+        self._static = {
+            key: part
+            for key, part in self._static.items()
+            if (part.plugin.joint or part.plugin) not in plugins
+        }
         known = {*map(id, self._static.values())}
         self._grounds = {key: ground for key, ground in self._grounds.items() if known.issuperset(key)}
 
+    def of(self, pod: Pod) -> PluginSet:
+        """Give the set of the profile that decides a pod: that of its scheduler, else the first one."""
+        if not self._others:
+            return self
+        profile = self._policy.profile_of(pod.scheduler_name)
+        return self if profile is None else self._others.get(profile, self)
+
     def key_of(self, pod: Pod) -> RequestKey | Refusal:
-        """Give what tells the classes of pods apart: what the pod wants of each plugin."""
+        """Give what tells the classes of pods apart: what the pod wants of each plugin of its profile."""
+        own = self.of(pod)
+        if own is not self:
+            key = own.key_of(pod)
+            return key if isinstance(key, Refusal) else (own.name, *key)
         if pod.resource_claims:
             unmodelled = refuse_unmodelled(pod, claims=self._claims)
             if unmodelled is not None:
@@ -212,6 +253,10 @@ class PluginSet:
 
         What no plugin models comes first, without a name.
         """
+        own = self.of(pod)
+        if own is not self:
+            yield from own.refusals(pod)
+            return
         unmodelled = refuse_unmodelled(pod, claims=self._claims)
         if unmodelled is not None:
             yield "", unmodelled
@@ -232,6 +277,9 @@ class PluginSet:
 
     def class_of(self, pod: Pod) -> SchedulingClass | Refusal:
         """Give the class of a pod, or why no node needs to be asked."""
+        own = self.of(pod)
+        if own is not self:
+            return own.class_of(pod)
         key = self.key_of(pod)
         if isinstance(key, Refusal):
             return _decisive(refusal for _, refusal in self.refusals(pod)) or key
@@ -269,6 +317,9 @@ class PluginSet:
 
     def preferred(self, pod: Pod) -> Sequence[int]:
         """Give rows of nodes that some plugin wants tried first."""
+        own = self.of(pod)
+        if own is not self:
+            return own.preferred(pod)
         if not self._preferring:
             return ()
         row_of = self.workspace.layout.row_of
@@ -277,7 +328,9 @@ class PluginSet:
 
     def ask_first(self, plugin: Plugin) -> None:
         """Ask a plugin for nodes to try first that did not know of any when it was made."""
-        self._preferring.append(plugin)
+        for one in (self, *self._others.values()):
+            if any(own is plugin for own in one.plugins):
+                one._preferring.append(plugin)  # noqa: SLF001  # a set of the same policy
 
     def placed(self, pod: Pod, row: int) -> None:
         """Tell every plugin that keeps a ledger of a bound pod."""

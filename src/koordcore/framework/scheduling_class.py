@@ -19,7 +19,7 @@ from koordcore.framework.state_scores import AmountParts, Choice, Membership, St
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim
-from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable
+from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable, bound_plainly
 from koordcore.model.pods import Pod, PodKey
 
 __all__ = ["SchedulingClass"]
@@ -404,7 +404,7 @@ class SchedulingClass:
         """Take everything that the pod gets on the node, or say what could not be taken."""
         node = self._workspace.layout.names[row]
         if not self._roles.allocating:
-            return Bound(pod=pod.key, node=node, score=score, feasible=number)
+            return bound_plainly(pod.key, node, score, number)
         annotations: dict[str, str] = {}
         labels: dict[str, str] = {}
         notes: tuple[str, ...] = ()

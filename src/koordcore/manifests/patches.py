@@ -13,7 +13,7 @@ from koordcore.manifests.calls import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Call
 from koordcore.manifests.claim_calls import claim_calls
 from koordcore.manifests.encode import format_time
 from koordcore.manifests.group_patches import group_conditions
-from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Victim, Waiting
+from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Victim, Waiting
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation, ReservationCondition, ReservationPhase
 from koordcore.model.resources import format_resources
@@ -99,6 +99,8 @@ def _calls(
         case Nominated():
             yield from _evictions(snapshot, decision, now, evicted)
             yield _status(decision.pod, {"nominatedNodeName": decision.node})
+        case NotOurs():
+            pass  # its own scheduler says what becomes of it
 
 
 def _evictions(

@@ -115,37 +115,6 @@ DEFAULT_PLUGINS: Final = (
 )
 """What ``multiPoint`` enables by default, with weights; 0 where none is given."""
 
-ARGUMENT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = immutabledict(
-    {
-        "NodeResourcesFit": ("scoringStrategy", "ignoredResources", "ignoredResourceGroups"),
-        "NodeResourcesBalancedAllocation": ("resources",),
-        "NodeAffinity": ("addedAffinity",),
-        "PodTopologySpread": ("defaultingType", "defaultConstraints"),
-        "InterPodAffinity": ("hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"),
-        "NodeResourcesFitPlus": ("resources",),
-        "ScarceResourceAvoidance": ("resources",),
-        "LoadAwareScheduling": (
-            "filterExpiredNodeMetrics",
-            "nodeMetricExpirationSeconds",
-            "enableScheduleWhenNodeMetricsExpired",
-            "resourceWeights",
-            "dominantResourceWeight",
-            "usageThresholds",
-            "prodUsageThresholds",
-            "prodUsageIncludeSys",
-            "scoreAccordingProdUsage",
-            "estimator",
-            "estimatedScalingFactors",
-            "estimatedSecondsAfterPodScheduled",
-            "estimatedSecondsAfterInitialized",
-            "allowCustomizeEstimation",
-            "aggregated",
-            "supportedResources",
-        ),
-    }
-)
-"""Plugin to the fields of its arguments, for those that are read."""
-
 REMOVED_PLUGINS: Final[Mapping[str, str]] = immutabledict(
     {
         "NodeLabel": "v1beta2",
@@ -165,9 +134,9 @@ MODELLED: Final = frozenset(
     | {"NodeResourcesBalancedAllocation", "PodTopologySpread", "InterPodAffinity", "ImageLocality"}
     | {"NodeResourcesFitPlus", "ScarceResourceAvoidance", "LoadAwareScheduling", "NodeNUMAResource"}
     | {"DeviceShare", "Reservation", "ElasticQuota", "Coscheduling", "SchedulingHint"}
-    | {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
+    | {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "DynamicResources"}
 )
-"""Plugins that have their like in this library; the others are about claims, queue and bind."""
+"""Plugins that have their like in this library; the others are about the queue and binding."""
 
 
 def _enabled(*names: str, **weights: int) -> dict[str, Any]:

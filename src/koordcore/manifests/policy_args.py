@@ -13,6 +13,7 @@ from koordcore.errors import ModelError
 from koordcore.manifests.encode import node_affinity_manifest, spread_constraint_manifest
 from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.durations import format_duration
+from koordcore.model.feature_gates import GATED_ARGUMENTS
 from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.load import AggregatedArgs, LoadAwareArgs
 from koordcore.model.numa import NUMAArgs
@@ -31,7 +32,7 @@ from koordcore.model.quotas import QuotaPolicy
 from koordcore.model.reservations import PreAllocationArgs, ReservationArgs
 from koordcore.model.resources import format_resources
 
-__all__ = ["ARGS_WRITERS", "write_args"]
+__all__ = ["ARGS_WRITERS", "gates_of", "write_args"]
 
 Object = dict[str, Any]
 
@@ -169,14 +170,8 @@ def _gangs(args: CoschedulingArgs) -> Object:
     return {key: str(value) if key == "defaultMatchPolicy" else value for key, value in written.items()}
 
 
-_QUOTA_GATES: Final = ("multi_quota_tree", "guarantee_usage", "disable_default_quota")
-
-
 def _quota(args: QuotaPolicy) -> Object:
     default = QuotaPolicy()
-    for gate in _QUOTA_GATES:
-        if getattr(args, gate) != getattr(default, gate):
-            raise ModelError(f"ElasticQuota: {gate} is a feature gate, which arguments do not hold")
     written = _changed(
         args,
         default,
@@ -256,6 +251,16 @@ ARGS_WRITERS: Final[Mapping[str, Callable[[Any], Object]]] = {
     "Reservation": _reservations,
 }
 """Plugin name to what writes its arguments."""
+
+
+def gates_of(name: str, args: Any) -> dict[str, bool]:
+    """Give the feature gates that a plugin's arguments amount to, where they differ from the default."""
+    kind, fields = GATED_ARGUMENTS.get(name, (type(None), {}))
+    if not fields or not isinstance(args, kind):
+        return {}
+    default = kind()
+    given = {gate: getattr(args, field) for gate, field in fields.items()}
+    return {gate: on for gate, on in given.items() if on != getattr(default, fields[gate])}
 
 
 def write_args(name: str, args: Any) -> Object:

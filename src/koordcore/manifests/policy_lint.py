@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from koordcore.manifests.idle_settings import Unused
 from koordcore.manifests.plugins import PLUGIN_POINTS
 from koordcore.manifests.scheduler_config import SchedulerConfiguration, SchedulerProfile
 from koordcore.model.load import LoadAwareArgs
@@ -53,11 +54,19 @@ def lint_configuration(configuration: SchedulerConfiguration, known: Collection[
     known
         Names of the plugins that the library has.
     """
-    return tuple(
-        Finding(profile.name, plugin, message)
-        for profile in configuration.profiles
-        for plugin, message in _findings(profile, known)
+    return (
+        *(_unused(configuration, one) for one in configuration.unused),
+        *(
+            Finding(profile.name, plugin, message)
+            for profile in configuration.profiles
+            for plugin, message in _findings(profile, known)
+        ),
     )
+
+
+def _unused(configuration: SchedulerConfiguration, one: Unused) -> Finding:
+    profile = "" if one.profile is None else configuration.profiles[one.profile].name
+    return Finding(profile, one.plugin, f"{one.path} has no effect: {one.reason}")
 
 
 def _findings(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -72,10 +81,28 @@ def _findings(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tup
     yield from _load(profile)
     yield from _scores_for_nothing(profile)
     yield from _against_each_other(profile)
-    if "DeviceShare" not in profile.deciding:
-        yield "DeviceShare", "not enabled: whole devices are counted, none is chosen"
+    yield from _absent(profile)
     if profile.percentage_of_nodes is None:
         yield "", "percentageOfNodesToScore is not set: all nodes are looked at here, upstream takes a sample"
+
+
+_WITHOUT: Final = {
+    "DeviceShare": "whole devices are counted, none is chosen",
+    "NodeNUMAResource": "no CPUs are pinned, and NUMA topology policies of nodes and pods do not bind",
+    "Reservation": "reservations hold no room, and nobody is placed in one",
+    "ElasticQuota": "no quota limits anybody",
+    "LoadAwareScheduling": "measured load neither filters nor scores nodes",
+    "Coscheduling": "its arguments have no effect; gangs start together all the same",
+    "DynamicResources": "pods with resource claims find no place",
+}
+"""Plugin to what follows where a profile has it nowhere."""
+
+
+def _absent(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
+    there = {one.name for refs in profile.points.values() for one in refs}
+    for name, effect in _WITHOUT.items():
+        if name not in there:
+            yield name, f"not enabled: {effect}"
 
 
 def _strangers(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from koordcore.errors import ModelError
 from koordcore.manifests.plugins import PLUGIN_POINTS
-from koordcore.manifests.policy_args import write_args
+from koordcore.manifests.policy_args import gates_of, write_args
 from koordcore.model.policy import PluginSetting, Policy
 
 __all__ = ["configuration_manifest"]
@@ -27,13 +28,25 @@ def configuration_manifest(*policies: Policy) -> Object:
     Raises
     ------
     ModelError
-        When arguments are of a kind that cannot be written.
+        When arguments are of a kind that cannot be written, or policies differ in feature gates.
     """
+    gates = [_gates(policy) for policy in policies]
+    for policy, own in zip(policies, gates, strict=True):
+        if own != gates[0]:
+            raise ModelError(
+                f"{policy.name}: feature gates of one component cannot differ from profile to profile"
+            )
     return {
         "apiVersion": _VERSION,
         "kind": "KubeSchedulerConfiguration",
+        **({"featureGates": gates[0]} if any(gates) else {}),
         "profiles": [_profile(policy) for policy in policies],
     }
+
+
+def _gates(policy: Policy) -> dict[str, bool]:
+    own = {gate: on for one in policy.plugins for gate, on in gates_of(one.name, one.args).items()}
+    return dict(sorted({**policy.feature_gates, **own}.items()))
 
 
 def _profile(policy: Policy) -> Object:

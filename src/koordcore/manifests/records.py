@@ -16,6 +16,7 @@ from koordcore.model.decisions import (
     JointPlan,
     NearMiss,
     Nominated,
+    NotOurs,
     PodDecision,
     Rejection,
     Shortfall,
@@ -219,6 +220,8 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
             ]
             if decision.nearest is not None:
                 record["nearest"] = _near_miss_record(decision.nearest)
+        case NotOurs():
+            record["schedulerName"] = decision.scheduler_name
     return record
 
 
@@ -403,4 +406,5 @@ _READERS: Final[Mapping[str, Callable[[PodKey, Mapping[str, Json]], PodDecision]
     "Waiting": _waiting,
     "Nominated": _nominated,
     "Unschedulable": _unschedulable,
+    "NotOurs": lambda pod, raw: NotOurs(pod=pod, scheduler_name=required(raw, "schedulerName", as_str)),
 }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.certificates import Certificate
 from koordcore.model.claims import HeldClaim
+from koordcore.model.drafts import copier
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import PodKey
 
@@ -18,12 +20,14 @@ __all__ = [
     "JointPlan",
     "NearMiss",
     "Nominated",
+    "NotOurs",
     "PodDecision",
     "Rejection",
     "Shortfall",
     "Unschedulable",
     "Victim",
     "Waiting",
+    "bound_plainly",
 ]
 
 
@@ -99,7 +103,7 @@ class NearMiss:
     remarks: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Bound:
     """The pod gets a node.
 
@@ -136,6 +140,12 @@ class Bound:
     over: tuple[PodKey, ...] = ()
     dropped: tuple[str, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
+
+
+bound_plainly: Final = partial(
+    copier(Bound, "pod", "node", "score", "feasible"), Bound(pod=PodKey("", ""), node="")
+)
+"""``(pod, node, score, feasible)``: the decision by which a pod gets a node and nothing exact there."""
 
 
 @attrs.frozen(kw_only=True)
@@ -273,5 +283,24 @@ class Unschedulable:
         return f"{head}: {', '.join(parts)}."
 
 
-PodDecision: TypeAlias = Bound | Waiting | Nominated | Unschedulable
+@attrs.frozen(kw_only=True)
+class NotOurs:
+    """The pod waits for another scheduler: no profile of the policy names its ``spec.schedulerName``.
+
+    Parameters
+    ----------
+    scheduler_name
+        For whom it waits.
+    """
+
+    pod: PodKey
+    scheduler_name: str
+
+    @property
+    def message(self) -> str:
+        """Upstream's text for a scheduler name without a profile."""
+        return f'profile not found for scheduler name "{self.scheduler_name}"'
+
+
+PodDecision: TypeAlias = Bound | Waiting | Nominated | Unschedulable | NotOurs
 """Exactly one of these for each pod."""

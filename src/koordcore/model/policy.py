@@ -13,6 +13,9 @@ from immutabledict import immutabledict
 from koordcore.errors import ModelError
 from koordcore.model.affinity import TopologySpreadConstraint
 from koordcore.model.checks import check_fields, names_its_fields
+from koordcore.model.device_policy import DevicePolicy
+from koordcore.model.device_policy import ScoringStrategy as DeviceStrategy
+from koordcore.model.feature_gates import POLICY_GATES, args_under
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.resources import CPU, MEMORY
 
@@ -123,9 +126,18 @@ class FitPlusArgs:
     """Arguments of NodeResourcesFitPlus: a strategy name and a weight for each resource.
 
     A strategy other than LeastAllocated and MostAllocated scores 0, its weight counts all the same.
+
+    Parameters
+    ----------
+    resources
+        Resource name to strategy and weight.
+    extended
+        Strategy and weight of every other extended resource, such as ``nvidia.com/gpu``; a pod that asks for
+        nothing of both is not scored. ``None``, which is all that upstream knows: nothing else counts.
     """
 
     resources: immutabledict[str, tuple[str, int]] = attrs.field(default=EMPTY, converter=frozen)
+    extended: tuple[str, int] | None = None
 
     __attrs_post_init__ = check_fields
 
@@ -241,7 +253,7 @@ class PluginSetting:
             raise ModelError(f"{self.name}: weight: expected 1 to {_MAX_WEIGHT}, got {self.weight!r}")
 
 
-DEFAULT_PLUGINS: Final = (
+STOCK_PLUGINS: Final = (
     PluginSetting(name="NodeUnschedulable", scores=False),
     PluginSetting(name="NodeName", scores=False),
     PluginSetting(name="TaintToleration", weight=3),
@@ -263,6 +275,34 @@ DEFAULT_PLUGINS: Final = (
     PluginSetting(name="ElasticQuota", scores=False),
     PluginSetting(name="Reservation", weight=5000),
 )
+"""kube-scheduler's defaults, and Koordinator's plugins with theirs."""
+
+_DEVICES_FIRST: Final = 10
+"""Weight by which packing or spreading of devices goes before that of CPUs and memory.
+
+A node of eight cards moves by 12 points with each, CPUs and memory by 100 at the most.
+"""
+
+
+def rating_devices(plugins: tuple[PluginSetting, ...], strategy: str) -> tuple[PluginSetting, ...]:
+    """Let devices decide first, by one strategy in whatever spelling pods ask for them."""
+    by_name = {
+        "DynamicResources": PluginSetting(name="DynamicResources", weight=_DEVICES_FIRST),
+        "DeviceShare": PluginSetting(
+            name="DeviceShare", weight=_DEVICES_FIRST, args=DevicePolicy(strategy=DeviceStrategy(strategy))
+        ),
+    }
+    extended = PluginSetting(
+        name="NodeResourcesFitPlus",
+        weight=_DEVICES_FIRST,
+        filters=False,
+        args=FitPlusArgs(extended=(strategy, 1)),
+    )
+    return (*(by_name.get(one.name, one) for one in plugins), extended)
+
+
+DEFAULT_PLUGINS: Final = rating_devices(STOCK_PLUGINS, ScoringStrategy.MOST_ALLOCATED)
+"""Devices are packed, fullest card and fullest node that still fits; CPUs and memory are spread."""
 
 
 class GangTurns(StrEnum):
@@ -274,15 +314,38 @@ class GangTurns(StrEnum):
     """As one: most gangs of the highest priority, then of the next, then most members, then gathered best."""
 
 
+DEFAULT_SCHEDULERS: Final = ("default-scheduler", "koord-scheduler")
+"""Whose pods are decided where nobody says anything of scheduler names."""
+
+
+def _scheduler_names(names: Iterable[str] | None) -> tuple[str, ...] | None:
+    if isinstance(names, str):
+        raise TypeError(f"scheduler_names: expected several names or None, got {names!r}")
+    return None if names is None else tuple(names)
+
+
+def _profiles(others: Iterable[Policy]) -> tuple[Policy, ...]:
+    return tuple(
+        attrs.evolve(one, scheduler_names=(one.name,)) if one.scheduler_names == DEFAULT_SCHEDULERS else one
+        for one in others
+    )
+
+
 @names_its_fields
 @attrs.frozen(kw_only=True)
 class Policy:
     """Which plugins decide, in the order in which they filter.
 
+    A configuration with several profiles is its first profile with the ``others``: one queue, in which each
+    pod is decided by its own.
+
     Parameters
     ----------
     name
         Scheduler name of the profile.
+    scheduler_names
+        Whose pods it decides, by their ``spec.schedulerName``; ``None`` for all that no other profile names.
+        Left out, ``default-scheduler`` and ``koord-scheduler``; among the ``others``, its ``name``.
     plugins
         In filter order; a name stands once.
     percentage_of_nodes
@@ -293,22 +356,84 @@ class Policy:
     group_preemption
         The preemption policy of Kubernetes' own groups counts (feature gate ``PodGroupPreemptionPolicy``);
         ``None`` for the groups that state one.
+    others
+        Further profiles, without others of their own.
+    feature_gates
+        Gates of the scheduler by name. The arguments of ``plugins`` and the fields here that a gate decides
+        are what it says: ``feature_gates={"MultiQuotaTree": True}`` gives ElasticQuota a tree for every id.
     """
 
     name: str = "default-scheduler"
+    scheduler_names: tuple[str, ...] | None = attrs.field(
+        default=DEFAULT_SCHEDULERS, converter=_scheduler_names
+    )
     plugins: tuple[PluginSetting, ...] = DEFAULT_PLUGINS
     percentage_of_nodes: int = 100
     gangs: GangTurns = attrs.field(default=GangTurns.ONE_BY_ONE, converter=GangTurns)
     group_preemption: bool | None = None
+    others: tuple[Policy, ...] = attrs.field(default=(), converter=_profiles)
+    feature_gates: immutabledict[str, bool] = attrs.field(default=EMPTY, converter=frozen)
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)
+        self._check_profiles()
+        if self.feature_gates:
+            self._heed_gates()
         names = [plugin.name for plugin in self.plugins]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ModelError(f"plugins: {twice} stands twice")
         if not 0 <= self.percentage_of_nodes <= 100:
             raise ModelError(f"percentage_of_nodes: expected 0..100, got {self.percentage_of_nodes}")
+
+    def _check_profiles(self) -> None:
+        taken: set[str] = set()
+        for profile in self.profiles:
+            if profile is not self and profile.others:
+                raise ModelError(f"others: {profile.name} has others of its own")
+            for name in profile.scheduler_names or ():
+                if name in taken:
+                    raise ModelError(f"scheduler_names: {name} stands in two profiles")
+                taken.add(name)
+
+    @property
+    def profiles(self) -> tuple[Policy, ...]:
+        """Give this profile and the others."""
+        return (self, *self.others)
+
+    def profile_of(self, scheduler_name: str) -> Policy | None:
+        """Give the profile that decides the pods of a scheduler; ``None`` where they are not ours."""
+        everybody: Policy | None = None
+        for profile in self.profiles:
+            if profile.scheduler_names is None:
+                everybody = everybody or profile
+            elif scheduler_name in profile.scheduler_names:
+                return profile
+        return everybody
+
+    def of_all_schedulers(self) -> Policy:
+        """Take the pods of all schedulers: those that no profile names are decided by the first one."""
+        return attrs.evolve(self, scheduler_names=None)
+
+    def alone(self) -> Policy:
+        """Give this profile without the others."""
+        return attrs.evolve(self, others=()) if self.others else self
+
+    def _heed_gates(self) -> None:
+        gates = self.feature_gates
+        for gate, on in gates.items():
+            if type(on) is not bool:
+                raise ModelError(f"feature_gates: {gate}: expected true or false, got {on!r}")
+        gated = [
+            attrs.evolve(one, args=args)
+            if (args := args_under(one.name, one.args, gates)) is not one.args
+            else one
+            for one in self.plugins
+        ]
+        object.__setattr__(self, "plugins", tuple(gated))
+        for gate, field in POLICY_GATES.items():
+            if gate in gates:
+                object.__setattr__(self, field, gates[gate])
 
     def plugin(self, name: str) -> PluginSetting | None:
         """Give one plugin's setting, or ``None``."""

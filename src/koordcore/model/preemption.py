@@ -12,7 +12,6 @@ from immutabledict import immutabledict
 from koordcore.model.certificates import Certificate
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Victim
-from koordcore.model.mappings import EMPTY, frozen_texts
 
 __all__ = [
     "NO_DAMAGE",
@@ -23,7 +22,6 @@ __all__ = [
     "Members",
     "Move",
     "NotHelpful",
-    "PreemptionDiagnosis",
     "PreemptionPlan",
     "PreemptionRules",
     "Relocation",
@@ -227,43 +225,5 @@ class NotHelpful:
     reason: str
     message: str
     certificate: Certificate
-
-    __attrs_post_init__ = check_fields
-
-
-@attrs.frozen(kw_only=True)
-class PreemptionDiagnosis:
-    """The record that upstream keeps of one attempt (``PreemptionDiagnosis``).
-
-    Parameters
-    ----------
-    trigger, preemptor
-        Key of the failing pod; group id or pod key of the job.
-    reason, message
-        Outcome; the reason of a success is upstream's unformatted template.
-    terminating
-        Victims of an earlier attempt that still hold a nominated node: pod key to node.
-    nominations
-        Pod key to node.
-    mode
-        ``Pod`` or ``Job``; empty when nothing was planned.
-    slots
-        Offer slots per node where a planned placement failed; None otherwise.
-    unschedulable
-        Pods without a place.
-    victims
-        Who leaves.
-    """
-
-    trigger: str
-    preemptor: str = ""
-    reason: str = ""
-    message: str = ""
-    terminating: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
-    nominations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
-    mode: str = ""
-    slots: immutabledict[str, int] | None = None
-    unschedulable: tuple[str, ...] = ()
-    victims: tuple[Victim, ...] = ()
 
     __attrs_post_init__ = check_fields

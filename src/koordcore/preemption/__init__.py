@@ -1,6 +1,6 @@
 """Who must leave so that a whole job fits.
 
-Six steps that can be called apart: a failing pod is detected and its job identified
+A failing pod's job is identified
 (:mod:`~koordcore.preemption.identify`), it may preempt or not (:mod:`~koordcore.preemption.eligible`),
 candidates are collected (:mod:`~koordcore.preemption.victims`) and the question is set up
 (:mod:`~koordcore.preemption.setup`), damage is counted (:mod:`~koordcore.preemption.cost`), and the cheapest

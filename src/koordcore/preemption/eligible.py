@@ -13,13 +13,11 @@ from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.protocol.preemption import EVICTED_REASON, PREEMPTED_REASON, is_protected
 
 __all__ = [
-    "ATTEMPTED",
     "NEVER",
     "NO_PENDING",
     "TERMINATING",
     "Eligibility",
     "StatusCode",
-    "attempted_message",
     "check_eligible",
     "may_evict",
     "terminating_victims",
@@ -28,7 +26,6 @@ __all__ = [
 NO_PENDING: Final = "no pending pods"
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to terminating pod on the nominated node."
-ATTEMPTED: Final = "preemption already attempted by %s with message %s"
 
 StatusCode = str
 """A filter's verdict about a node, in upstream's spelling; a node without one is unresolvable."""
@@ -65,11 +62,6 @@ def may_evict(preemptor: Pod, pod: Pod) -> bool:
     A static pod is the kubelet's own; nobody else can evict it.
     """
     return pod.priority < preemptor.priority and not is_protected(pod.labels) and not pod.static
-
-
-def attempted_message(trigger: str, message: str) -> str:
-    """Write what later pods of the same cycle are told."""
-    return ATTEMPTED % (trigger, message)
 
 
 def terminating_victims(pending: Iterable[Pod], on_node: Mapping[str, Iterable[Pod]]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Who failed, and whose job that is: the first two steps of the workflow."""
+"""Whose job a failed pod is."""
 
 from __future__ import annotations
 
@@ -7,25 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.decisions import PodDecision, Unschedulable
-from koordcore.model.pods import Pod, PodKey
+from koordcore.model.pods import Pod
 from koordcore.protocol.gang import gang_name
 
-__all__ = ["PreemptingJob", "detect_failures", "identify_job"]
-
-
-def detect_failures(decisions: Iterable[PodDecision]) -> tuple[PodKey, ...]:
-    """Name the pods that found no node and that evictions may help, in the order of their decisions.
-
-    A pod that was refused before any node was looked at, as by its quota, is one of them; a pod that every
-    node refuses for good is not.
-    """
-    failed = (one for one in decisions if isinstance(one, Unschedulable))
-    return tuple(
-        one.pod
-        for one in failed
-        if not one.rejections or any(rejection.resolvable for rejection in one.rejections)
-    )
+__all__ = ["PreemptingJob", "identify_job"]
 
 
 @attrs.frozen(kw_only=True)

@@ -9,14 +9,12 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, Role
-from koordcore.allocators.gang.slots import insufficient
 from koordcore.errors import ManifestError
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod
-from koordcore.model.resources import PODS, counted
+from koordcore.model.resources import counted
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
-from koordcore.preemption.candidates import NodeRefusal, Refuse
 from koordcore.preemption.problem import MemberShape, PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of, running_on
 from koordcore.preemption.victims import collect_candidates, given_up
@@ -25,7 +23,7 @@ from koordcore.scoring.labels import fit_selector, fit_taints, fit_term, fit_uns
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["NodeMask", "leaving_pods", "make_problem", "plain_mask", "plain_refusals"]
+__all__ = ["NodeMask", "leaving_pods", "make_problem", "plain_mask"]
 
 NodeMask: TypeAlias = Callable[[Pod], tuple[Hashable, BoolVector, IntVector]]
 """Gives what tells shapes apart, the nodes where evictions could make room for the pod, shape (N,), and what
@@ -185,46 +183,3 @@ def make_problem(
         spec=spec if gathered and spec is not None else NetworkTopologySpec(),
         bound=held if bound else np.zeros(0, dtype=np.int64),
     )
-
-
-def plain_refusals(layout: ClusterLayout, pods: Iterable[Pod]) -> Refuse:
-    """Say why a member does not fit a node, by the plain filters in their order.
-
-    Parameters
-    ----------
-    pods
-        Every member that may be asked about.
-    """
-    known = {str(pod.key): pod for pod in pods}
-    order = [PODS, *(name for name in layout.resources if name != PODS)]
-
-    def refuse(key: str, row: int, left: IntVector) -> NodeRefusal | None:
-        pod = known[key]
-        if not fit_unschedulable(layout, pod.tolerations)[row]:
-            return NodeRefusal(("node(s) were unschedulable",), resolvable=False)
-        if not fit_taints(layout, pod.tolerations)[row]:
-            return NodeRefusal(("node(s) had untolerated taint(s)",), resolvable=False)
-        if not _fit_labels(layout, pod)[row]:
-            return NodeRefusal(("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
-        asked = _asked(layout, order, pod)
-        reasons = insufficient(_along(layout, order, left), asked, order)
-        absent = sorted(
-            name
-            for name, amount in pod.requests.items()
-            if amount > 0 and name not in layout.index and counted(name)
-        )
-        reasons += tuple(f"Insufficient {name}" for name in absent)
-        whole = _along(layout, order, layout.allocatable[:, row])
-        # A number of pods that is too small for one more is never called hopeless.
-        hopeless = bool(absent) or bool((asked[1:] > whole[1:]).any())
-        return NodeRefusal(reasons, resolvable=not hopeless) if reasons else None
-
-    return refuse
-
-
-def _along(layout: ClusterLayout, order: Sequence[str], amounts: IntVector) -> IntVector:
-    return amounts[[layout.index[name] for name in order]]
-
-
-def _asked(layout: ClusterLayout, order: Sequence[str], pod: Pod) -> IntVector:
-    return _along(layout, order, amounts_of(layout, pod))

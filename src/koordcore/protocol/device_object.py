@@ -55,7 +55,6 @@ __all__ = [
     "ParsedTable",
     "device_from_manifest",
     "device_object_from_manifest",
-    "inventory_from_manifest",
     "inventory_of",
     "parse_partition_table",
     "templates_from_manifest",
@@ -295,19 +294,6 @@ def inventory_of(device: DeviceObject, node_labels: Mapping[str, str] = _NO_LABE
         well_planned=device.labels.get(WELL_PLANNED) == "true",
         warnings=device.warnings,
     )
-
-
-def inventory_from_manifest(
-    device: Mapping[str, Any], node_labels: Mapping[str, str] = _NO_LABELS
-) -> DeviceInventory:
-    """Read a Device object together with the labels of its Node: :func:`inventory_of` of what it says.
-
-    Raises
-    ------
-    ManifestError
-        When the object cannot be read, with the path.
-    """
-    return inventory_of(device_object_from_manifest(device), node_labels)
 
 
 def _builtin(vendor: str, model: str) -> tuple[PartitionTable | None, TableSource]:

@@ -7,7 +7,7 @@ value; an accepted change gives a new one, a refused one gives the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -42,7 +42,6 @@ __all__ = [
     "QuotaTopology",
     "Refused",
     "WebhookPolicy",
-    "annotations_parsed",
     "check_tree",
     "create_quota",
     "delete_quota",
@@ -540,14 +539,3 @@ def refuse_pod_update(
     if preemptible_label[0] != preemptible_label[1]:
         return Refused("Preemptible label is forbidden modify now.")
     return refuse_pod(topology, pod, policy=policy)
-
-
-def annotations_parsed(annotations: Mapping[str, str]) -> dict[str, object]:
-    """Give annotations with those that hold JSON parsed."""
-    result: dict[str, object] = {}
-    for key, text in annotations.items():
-        try:
-            result[key] = load_json(text)
-        except ManifestError:
-            result[key] = text
-    return result

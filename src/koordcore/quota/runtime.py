@@ -23,7 +23,6 @@ __all__ = [
     "VECTOR_WORTHWHILE",
     "TreeArrays",
     "arrays_of",
-    "limits_of",
     "runtimes_of",
     "share_out_columns",
 ]
@@ -274,25 +273,6 @@ def _levels(tree: QuotaTree, rows: Sequence[int]) -> Iterable[_Level]:
         at = end
 
 
-def limits_of(arrays: TreeArrays, own: IntMatrix) -> IntMatrix:
-    """Roll requests up: what each quota asks of its parent.
-
-    Parameters
-    ----------
-    own
-        Shape (R, Q): what the pods of each quota itself ask for; sums stay below :data:`LARGEST`.
-    """
-    child = own.copy()
-    limit = np.empty_like(child)
-    for level in reversed(arrays.levels):
-        rows = level.rows
-        asked = np.where(arrays.lends[rows], child[:, rows], np.maximum(child[:, rows], arrays.min[:, rows]))
-        limit[:, rows] = np.minimum(asked, arrays.max[:, rows])
-        if level.parents.size:
-            child[:, level.parents] += np.add.reduceat(limit[:, rows], level.starts, axis=1)
-    return limit
-
-
 def runtimes_of(
     arrays: TreeArrays,
     limits: IntMatrix,
@@ -307,7 +287,7 @@ def runtimes_of(
     Parameters
     ----------
     limits
-        Shape (R, Q), see :func:`limits_of`.
+        Shape (R, Q): what each quota asks of its parent.
     pool, present
         Shape (R,): what the tree has, and which resources it has a total for.
     scale

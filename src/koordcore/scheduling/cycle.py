@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.warm import hand_back, take_warm
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
-from koordcore.model.decisions import Bound, JobPlan, Nominated, PodDecision, Unschedulable, Waiting
+from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.model.preemption import PreemptionRules
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from koordcore.scheduling.joint_matching import ReservationPlan
     from koordcore.scheduling.preempt import Preemptor
 
-__all__ = ["SchedulingCycle", "open_cycle", "open_workspace", "queue_order", "run"]
+__all__ = ["SchedulingCycle", "open_cycle", "open_workspace", "queue_order", "reserves", "run"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -69,31 +69,46 @@ def open_cycle(
     now: datetime | None,
     limits: Limits,
     preempt: PreemptionRules | None,
+    *,
+    ours: Collection[PodKey] = (),
 ) -> SchedulingCycle:
     """Get ready to decide about pods; nobody has had a turn yet.
 
     Where pods and reservations are matched all together, both ways are tried and the better one is given.
+
+    Parameters
+    ----------
+    pods
+        Whom to decide about, whatever their scheduler; ``None`` for those that wait for ours.
+    ours
+        Who of those that wait is decided about, too, for whatever scheduler it waits.
     """
     # Only who has reservations pays for reading what they need; likewise gangs.
-    reserving = policy.plugin("Reservation") is not None
-    asked = queue_order(_everybody(snapshot, reserving) if pods is None else pods)
+    asked = queue_order(_everybody(snapshot, reserves(policy)) if pods is None else pods)
     known = _take_in(snapshot, asked)
-    plain = SchedulingCycle(known, asked, policy, now, limits, preempt)
-    if not _joins(policy):
+    strangers: list[Pod] = []
+    if pods is None:
+        names = {pod.scheduler_name for pod in asked}
+        others = {name for name in names if policy.profile_of(name) is None}
+        if others:
+            strangers = [pod for pod in asked if pod.scheduler_name in others and pod.key not in ours]
+            asked = [pod for pod in asked if pod.scheduler_name not in others or pod.key in ours]
+
+    def cycle(plan: ReservationPlan | None = None) -> SchedulingCycle:
+        queue = asked if plan is None else plan.order(asked)
+        return SchedulingCycle(known, queue, policy, now, limits, preempt, plan, strangers)
+
+    plain = cycle()
+    if not any(map(_joins, policy.profiles)):
         return plain
     from koordcore.scheduling.joint_matching import better_of, plan_reservations
 
-    plan = plan_reservations(PluginSet(open_workspace(known, policy, now), policy), asked, limits)
+    joining = [pod for pod in asked if _joins(policy.profile_of(pod.scheduler_name) or policy)]
+    plan = plan_reservations(PluginSet(open_workspace(known, policy, now), policy), joining, limits)
     if not plan.meant:
         return plain
-
-    def joint() -> SchedulingCycle:
-        return SchedulingCycle(known, plan.order(asked), policy, now, limits, preempt, plan)
-
-    one_by_one, together = _result_of(plain), _result_of(joint())
-    if better_of(one_by_one, together, asked) is together:
-        return joint()
-    return SchedulingCycle(known, asked, policy, now, limits, preempt)
+    one_by_one, together = _result_of(plain), _result_of(cycle(plan))
+    return cycle(plan if better_of(one_by_one, together, asked) is together else None)
 
 
 def _result_of(cycle: SchedulingCycle) -> ScheduleResult:
@@ -102,9 +117,14 @@ def _result_of(cycle: SchedulingCycle) -> ScheduleResult:
     return cycle.finish()
 
 
-def _joins(policy: Policy) -> bool:
-    """Tell whether the policy wants pods and the reservations that stand already matched all together."""
-    setting = policy.plugin("Reservation")
+def reserves(policy: Policy) -> bool:
+    """Tell whether any profile knows of reservations: they hold their room against the pods of all."""
+    return any(profile.plugin("Reservation") is not None for profile in policy.profiles)
+
+
+def _joins(profile: Policy) -> bool:
+    """Tell whether a profile wants pods and the reservations that stand already matched all together."""
+    setting = profile.plugin("Reservation")
     args = None if setting is None else setting.args
     return isinstance(args, ReservationArgs) and args.matching is ReservationMatching.JOINT
 
@@ -120,6 +140,8 @@ class SchedulingCycle:
         Whom to decide about, in this order.
     matched
         What reservations some pods are to try first.
+    strangers
+        Pods that wait for other schedulers.
 
     Attributes
     ----------
@@ -138,6 +160,7 @@ class SchedulingCycle:
         limits: Limits,
         preempt: PreemptionRules | None,
         matched: ReservationPlan | None = None,
+        strangers: Sequence[Pod] = (),
     ) -> None:
         from koordcore.scheduling.gang_groups import JobTable
 
@@ -157,7 +180,8 @@ class SchedulingCycle:
             from koordcore.scheduling.joint_matching import follow
 
             follow(self.plugins, matched)
-        self._table = table = JobTable(self.workspace.snapshot, group_preemption=policy.group_preemption)
+        self._strangers = strangers
+        self._table = table = JobTable(self.workspace.snapshot, policy)
         self._preemptor: Preemptor | None = None
         if preempt is not None:
             from koordcore.scheduling.preempt import Preemptor
@@ -165,10 +189,12 @@ class SchedulingCycle:
             self._preemptor = Preemptor(self.workspace, self.plugins, table, preempt, limits)
         self._turns: Iterable[Pod | Job] = table.turns(queue)
         self._together: JointTurns | None = None
-        if policy.gangs is GangTurns.TOGETHER:
+        if any(profile.gangs is GangTurns.TOGETHER for profile in policy.profiles):
             from koordcore.scheduling.gang_queue import JointTurns
 
-            self._together = JointTurns(self.workspace, self.plugins, limits, evicting=preempt is not None)
+            self._together = JointTurns(
+                self.workspace, self.plugins, policy, limits, evicting=preempt is not None
+            )
             self._turns = self._together.turns(self._turns)
         self._turn: Pod | Job | None = None
 
@@ -224,14 +250,15 @@ class SchedulingCycle:
         end = _nominate(end, self.decisions)
         if self._preemptor is not None:
             end = with_victims_told(end, self._preemptor.plans)
-        if self.policy.plugin("Reservation") is not None:
+        if reserves(self.policy):
             from koordcore.reservations.cache import without_holders
 
             end = without_holders(self._start, end, self.decisions, self._now)
-        if self.policy.filters("DynamicResources"):
+        if any(profile.filters("DynamicResources") for profile in self.policy.profiles):
             from koordcore.scheduling.claim_records import with_claims
 
             end = with_claims(end, self.decisions)
+        strangers = [NotOurs(pod=pod.key, scheduler_name=pod.scheduler_name) for pod in self._strangers]
         kinds = Counter(map(type, self.decisions))
         counts = {
             "pods": len(self.decisions),
@@ -239,10 +266,11 @@ class SchedulingCycle:
             "unschedulable": kinds[Unschedulable],
             **({"nominated": kinds[Nominated]} if self._preemptor else {}),
             "waiting": kinds[Waiting],
+            **({"not_ours": len(strangers)} if strangers else {}),
             "nodes": len(self.workspace.layout.names),
         }
         return ScheduleResult(
-            decisions=tuple(self.decisions),
+            decisions=(*self.decisions, *strangers),
             snapshot=end,
             jobs=tuple(self._plans),
             together=() if self._together is None else tuple(self._together.plans),
@@ -283,7 +311,7 @@ def open_workspace(snapshot: ClusterSnapshot, policy: Policy, now: datetime | No
 
 def held_snapshot(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
     """Give the cluster with the pods that stand for reservations, where the policy knows of any."""
-    if policy.plugin("Reservation") is None or not snapshot.has(Reservation):
+    if not reserves(policy) or not snapshot.has(Reservation):
         return snapshot
     from koordcore.reservations.cache import with_holders
 

@@ -90,8 +90,9 @@ class DryRuns:
         self._workspace, self._plugins = workspace, plugins
         self._claims, self._members = claims, members
         self.leaving = leaving
-        pairs = zip(plugins.plugins, plugins.settings, strict=True)
-        quotas = (one for one, setting in pairs if isinstance(one, QuotaPlugin) and setting.filters)
+        quotas = (
+            one for one, setting in plugins.everyone if isinstance(one, QuotaPlugin) and setting.filters
+        )
         self._quota = next(quotas, None)
 
     # -- trying ----------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from koordcore.model.gangs import (
 )
 from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
 from koordcore.model.scheduling_groups import leaf_id
 from koordcore.protocol.gang import (
     WAITS_AT_PERMIT,
@@ -283,9 +284,9 @@ def rank_of(pod: Pod) -> int | None:
 class JobTable:
     """The gangs of a snapshot, ready to be asked which pods go together."""
 
-    def __init__(self, snapshot: ClusterSnapshot, *, group_preemption: bool | None = None) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, policy: Policy | None = None) -> None:
         self._snapshot = snapshot
-        self._group_preemption = group_preemption
+        self._policy = Policy() if policy is None else policy
         self._state: GangState = snapshot.once(gang_state)
         self._nodes: dict[str, list[str]] = {}
         if self._state.gangs:
@@ -346,7 +347,8 @@ class JobTable:
             refusal = f'the pod is in gang "{gang}" by its labels and in group "{named}": which one is meant?'
         elif not missing:
             waits_for = groups.gate(root)
-            refusal = groups.malformed(root, own_policy=self._group_preemption)
+            profile = self._policy.profile_of(first.scheduler_name) or self._policy
+            refusal = groups.malformed(root, own_policy=profile.group_preemption)
             tree = _tree_of(groups, root)
         known = ((name, groups.nodes.get(name)) for name in leaves)
         return Job(

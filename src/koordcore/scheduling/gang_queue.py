@@ -29,6 +29,7 @@ from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import JobPlan, JointPlan, PodDecision, Unschedulable
 from koordcore.model.gangs import GatherRule, GatherStrategy, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import GangTurns, Policy
 from koordcore.scheduling.gang import place_job
 from koordcore.scheduling.gang_groups import Job, network_tree
 from koordcore.scheduling.gang_input import Barred, Outline, bind_plan, demand_of, offers_of, outline_of
@@ -52,6 +53,8 @@ class JointTurns:
 
     Parameters
     ----------
+    policy
+        Its profiles say whether the gangs of their pods are planned together.
     evicting
         Jobs that find no place may have others evicted.
 
@@ -61,7 +64,10 @@ class JointTurns:
         What was planned, run after run.
     """
 
-    def __init__(self, workspace: Workspace, plugins: PluginSet, limits: Limits, *, evicting: bool) -> None:
+    def __init__(
+        self, workspace: Workspace, plugins: PluginSet, policy: Policy, limits: Limits, *, evicting: bool
+    ) -> None:
+        self._policy = policy
         self._evicting = evicting
         self._workspace = workspace
         self._plugins = plugins
@@ -100,6 +106,7 @@ class JointTurns:
         """Tell whether a job can be planned with others: all or nothing, and free to go anywhere."""
         return (
             not self._takes_nothing(job)
+            and all(self._together(pod) for pod in job.pods)
             and job.strict
             and (job.tree is None or not job.tree.children)
             and not (_key(job) and any(job.bound.values()))
@@ -107,6 +114,10 @@ class JointTurns:
             and sum(job.least(name) for name in job.members) > 0
             and not any(pod.nominated_node for pod in job.pods)
         )
+
+    def _together(self, pod: Pod) -> bool:
+        profile = self._policy.profile_of(pod.scheduler_name) or self._policy
+        return profile.gangs is GangTurns.TOGETHER
 
     def _planned(self, run: Sequence[Job]) -> Iterator[Job]:
         jobs = [job for job in run if self._joins(job)]

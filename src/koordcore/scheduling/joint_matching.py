@@ -57,7 +57,7 @@ def plan_reservations(plugins: PluginSet, pods: Iterable[Pod], limits: Limits) -
     everything that it asks for, as the flow does it; that several draw from one node besides is not looked
     at.
     """
-    plugin = next(one for one in plugins.plugins if isinstance(one, ReservationPlugin))
+    plugin = next(one for one, _ in plugins.everyone if isinstance(one, ReservationPlugin))
     ledger = plugin.ledger
     asking: list[Pod] = []
     rows = []
@@ -94,9 +94,10 @@ def plan_reservations(plugins: PluginSet, pods: Iterable[Pod], limits: Limits) -
 
 def follow(plugins: PluginSet, plan: ReservationPlan) -> None:
     """Let pods try first what is meant for them."""
-    plugin = next(one for one in plugins.plugins if isinstance(one, ReservationPlugin))
-    plugin.plan = plan.meant
-    plugins.ask_first(plugin)
+    for plugin, _ in plugins.everyone:
+        if isinstance(plugin, ReservationPlugin):
+            plugin.plan = plan.meant
+            plugins.ask_first(plugin)
 
 
 def better_of(sequential: ScheduleResult, joint: ScheduleResult, pods: Iterable[Pod]) -> ScheduleResult:

@@ -53,13 +53,13 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
 
 def _choose(workspace: Workspace, plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Choice:
     """Choose the best node; a nomination, a sample or a hint narrows the choice, a hint before any score."""
-    hints = plugins.preferred(pod)
-    if not (hints or pod.nominated_node or plugins.nominated.concern(pod)) and plugins.sample.whole:
+    hints, sample = plugins.preferred(pod), plugins.of(pod).sample
+    if not (hints or pod.nominated_node or plugins.nominated.concern(pod)) and sample.whole:
         return scheduling_class.best()
     every = feasible_nodes(plugins, scheduling_class, pod)
     feasible = nominated_only(workspace, pod, every)
     if feasible is None:
-        feasible = plugins.sample.narrow(every)
+        feasible = sample.narrow(every)
     choice = scheduling_class.best_of(feasible)
     row = next((hinted for hinted in hints if feasible[hinted]), -1)
     if row < 0:

@@ -72,7 +72,7 @@ class Preemptor:
         self._rules, self._limits = rules, limits
         self._table = table
         self._minimums = table.minimums()
-        known = (one for one in plugins.plugins if isinstance(one, ReservationPlugin))
+        known = (one for one, _ in plugins.everyone if isinstance(one, ReservationPlugin))
         self._reserving = any(one.args.enable_preemption for one in known)
         self._claims: list[Claim] = []
         self.plans: list[PreemptionPlan] = []

@@ -16,7 +16,7 @@ from koordcore.allocators.device import (
 from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall, DeviceType
 from koordcore.model.resources import parse_resources
 from koordcore.protocol.device import DEVICE_ALLOCATED, parse_allocation
-from koordcore.protocol.device_object import GPU_PARTITIONS, inventory_from_manifest
+from koordcore.protocol.device_object import GPU_PARTITIONS, device_object_from_manifest, inventory_of
 
 CARD = {
     "koordinator.sh/gpu-core": "100",
@@ -64,7 +64,7 @@ def machine(
         "metadata": {"name": "n", "labels": dict(labels or {}), "annotations": annotations},
         "spec": {"devices": list(devices)},
     }
-    inventory = inventory_from_manifest(device, node_labels or {})
+    inventory = inventory_of(device_object_from_manifest(device), node_labels or {})
     holders = {pod: read(parts) for pod, parts in (held or {}).items()}
     state = node_devices(inventory, holders, node="n")
     assert state is not None

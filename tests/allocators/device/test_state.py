@@ -14,7 +14,7 @@ from koordcore.allocators.device import (
 from koordcore.allocators.device.wants import fill_memory
 from koordcore.errors import ModelError
 from koordcore.model.devices import DeviceShortfall
-from koordcore.protocol.device_object import inventory_from_manifest
+from koordcore.protocol.device_object import device_object_from_manifest, inventory_of
 from tests.allocators.device.build import (
     GPU,
     RDMA,
@@ -124,7 +124,7 @@ def test_node_resources_follow_the_healthy_devices() -> None:
         nic(1, (0, "0")),
         nic(2, (0, "0"), health=False),
     ]
-    inventory = inventory_from_manifest({"spec": {"devices": devices}})
+    inventory = inventory_of(device_object_from_manifest({"spec": {"devices": devices}}))
     labels = {"node.koordinator.sh/gpu-model": "H20", "other": "x"}
     done = device_resources(inventory, labels, sync_gpu_shared=True)
     assert dict(done.amounts) == {

@@ -38,7 +38,8 @@ from koordcore.model.resources import parse_resources
 from koordcore.protocol.device import allocation_to_json, parse_allocation, replace_deprecated
 from koordcore.protocol.device_args import device_policy_of
 from koordcore.protocol.device_object import (
-    inventory_from_manifest,
+    device_object_from_manifest,
+    inventory_of,
     parse_partition_table,
     templates_from_manifest,
 )
@@ -129,7 +130,7 @@ def read_state(
         held = parse_allocation(reservation["metadata"].get("annotations") or {})
         if held is not None:
             holders[holder_of(reservation)] = held
-    inventory = None if device is None else inventory_from_manifest(device, labels)
+    inventory = None if device is None else inventory_of(device_object_from_manifest(device), labels)
     return node_devices(inventory, holders, node=name)
 
 
@@ -212,7 +213,7 @@ def partitions(case: Case) -> Any:
     if isinstance(found, DeviceShortfall):
         return refusal("prefilter", found)
     device, node = case.input["device"], case.input["node"]
-    inventory = inventory_from_manifest(device, node["metadata"].get("labels") or {})
+    inventory = inventory_of(device_object_from_manifest(device), node["metadata"].get("labels") or {})
     state = read_state(node, device, case.input.get("pods", []))
     assert found is not None
     assert state is not None
@@ -449,7 +450,7 @@ def node_resources(case: Case) -> Any:
         return {"error": "missing essential arguments"}
     own = (device or {}).get("metadata", {}).get("labels") or {}
     done = device_resources(
-        None if device is None else inventory_from_manifest(device),
+        None if device is None else inventory_of(device_object_from_manifest(device)),
         own,
         sync_gpu_shared=case.input["gateShared"],
     )

@@ -52,8 +52,8 @@ def dump(given: Mapping[str, Any]) -> Any:
         record = attrs.evolve(record, preemption=PreemptionDiagnosis(dry_run=dry_run))
     accepted = []
     for one in given.get("suggestions") or ():
-        record, taken = record.suggest(Suggestion(one["type"], one["message"]))
-        accepted.append(taken)
+        accepted.append(record.suggestion is None)  # the first one stays
+        record = attrs.evolve(record, suggestion=record.suggestion or Suggestion(one["type"], one["message"]))
     answer: dict[str, Any] = {"record": record.to_json()}
     if accepted:
         answer["suggestionAccepted"] = accepted

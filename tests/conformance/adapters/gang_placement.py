@@ -15,8 +15,7 @@ from koordcore.allocators.gang.demand import GangDemand, GangShortfall, Member, 
 from koordcore.allocators.gang.events import add_pod, add_pod_group
 from koordcore.allocators.gang.objective import Terms, terms_of
 from koordcore.allocators.gang.planner import place_gang
-from koordcore.allocators.gang.reasons import fit_error
-from koordcore.allocators.gang.slots import insufficient, shared_slots
+from koordcore.allocators.gang.slots import shared_slots
 from koordcore.allocators.gang.state import Code, GangState
 from koordcore.model.gangs import DEFAULT_ARGS, GangPod, NetworkTopologySpec
 from koordcore.model.resources import PODS, parse_resources, total
@@ -31,6 +30,7 @@ from koordcore.topology.network import NetworkTopology
 from tests.conformance.adapters.gangs import read_pod
 from tests.conformance.adapters.network_topology import expand, read_tree
 from tests.conformance.core import Case, Verdict, difference, equality, subject
+from tests.reference.fit_errors import fit_error, insufficient
 from tests.reference.gang_slots import offer_slots
 
 

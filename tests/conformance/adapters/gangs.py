@@ -11,7 +11,6 @@ from immutabledict import immutabledict
 from koordcore.allocators.gang.cycle import before_pre_filter, permit
 from koordcore.allocators.gang.events import add_pod, add_pod_group, post_bind
 from koordcore.allocators.gang.podgroup import MemberPhase, next_status
-from koordcore.allocators.gang.reasons import fit_error
 from koordcore.allocators.gang.state import Code, GangRecord, GangState, GroupRecord, Step
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.durations import MILLISECOND
@@ -28,6 +27,7 @@ from koordcore.protocol.gang import (
 )
 from tests.conformance.core import Case, Verdict, equality, subject
 from tests.reference import gang_cycle, gang_events
+from tests.reference.fit_errors import fit_error
 from tests.reference.formats import format_topology_spec
 
 TERMINATED: Final = ("Succeeded", "Failed")

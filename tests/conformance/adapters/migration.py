@@ -77,9 +77,9 @@ def evict_total(case: Case) -> Any:
             case "nextCycle":
                 counts = empty
             case "nodeLimitExceeded":
-                answer = counts.node_exhausted(step["node"])
+                answer = counts.per_node.get(step["node"], 0) == counts.limits.per_node
             case "namespaceLimitExceeded":
-                answer = counts.namespace_exhausted(step["namespace"])
+                answer = counts.per_namespace.get(step["namespace"], 0) == counts.limits.per_namespace
             case _:
                 answer = {
                     "total": counts.total,

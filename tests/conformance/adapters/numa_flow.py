@@ -10,10 +10,8 @@ import attrs
 from koordcore.allocators.numa import (
     NUMAAllocation,
     allocate_numa,
-    fit_numa,
-    score_numa,
 )
-from koordcore.allocators.numa_align import NUMAAdmission, numa_hints
+from koordcore.allocators.numa_align import NUMAAdmission
 from koordcore.allocators.numa_request import (
     CPURequest,
     NUMARefusal,
@@ -44,8 +42,11 @@ from tests.conformance.numa_objects import (
     pre_filter,
     reserve_answer,
     rooms_of,
+    score_case,
     status_of,
 )
+from tests.reference.numa_hints import numa_hints
+from tests.reference.numa_score import fit_numa
 
 
 def _hint_answer(hints: Mapping[str, Sequence[NUMAHint]]) -> Any:
@@ -119,7 +120,7 @@ def score(case: Case) -> Any:
         admission = filter_case(node, request, args)
         here = filter_answer(admission)
         if isinstance(admission, NUMAAdmission):
-            here["score"] = score_numa(node.state, request, node.amounts, admission, args=args)
+            here["score"] = score_case(node, request, args, admission)
         answer["nodes"][name] = here
     return answer
 

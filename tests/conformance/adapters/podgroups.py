@@ -57,8 +57,9 @@ def settle(snapshot: ClusterSnapshot, policy: Policy) -> Settled:
 
 
 def policy_of(options: Mapping[str, Any]) -> Policy:
-    """Take the gate that a case sets; the others are always on here."""
-    return Policy(group_preemption=bool(options.get("podGroupPreemptionPolicy", False)))
+    """Take the gate and the profiles that a case sets; the other gates are always on here."""
+    gate = bool(options.get("podGroupPreemptionPolicy", False))
+    return Policy(scheduler_names=options.get("profiles"), group_preemption=gate)
 
 
 def judged(case: Case, answer: Any) -> tuple[Verdict, str]:

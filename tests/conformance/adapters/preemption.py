@@ -19,35 +19,39 @@ from koordcore.model.gangs import NetworkTopologySpec, PodGroup
 from koordcore.model.pods import Pod
 from koordcore.model.preemption import Gather, Members, NotHelpful, PreemptionPlan
 from koordcore.model.selectors import EVERYTHING
-from koordcore.preemption.attempt import Attempt, attempt_preemption, nominations_after
-from koordcore.preemption.candidates import (
-    candidate_nodes,
-    explain_invalid,
-    explain_not_tried,
-    explain_plain,
-    explain_planned,
-)
 from koordcore.preemption.cost import broken_jobs, close, damage_of
 from koordcore.preemption.eligible import check_eligible, may_evict
 from koordcore.preemption.identify import PreemptingJob, identify_job
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import PreemptionProblem
 from koordcore.preemption.running import running_pods
-from koordcore.preemption.setup import make_problem, plain_refusals
+from koordcore.preemption.setup import make_problem
 from koordcore.preemption.victims import collect_candidates
 from koordcore.protocol.gang import gang_name, parse_topology_spec
 from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.preemption import (
     QUESTIONED_OBJECT_KEY,
-    format_diagnosis,
-    parse_policy,
     preemption_disabled,
-    transformed_policy,
 )
 from koordcore.protocol.quota import is_preemptible
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology, build_tree, order_layers
 from tests.conformance.core import Case, Verdict, difference, subject
+from tests.reference.preemption_attempt import (
+    Attempt,
+    attempt_preemption,
+    format_diagnosis,
+    nominations_after,
+)
+from tests.reference.preemption_policy import parse_policy, transformed_policy
+from tests.reference.preemption_refusals import (
+    candidate_nodes,
+    explain_invalid,
+    explain_not_tried,
+    explain_plain,
+    explain_planned,
+    plain_refusals,
+)
 
 
 def read(raw: Mapping[str, Any], key: str) -> list[Pod]:

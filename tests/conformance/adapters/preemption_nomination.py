@@ -13,15 +13,15 @@ from koordcore.manifests.pods import pod_from_manifest
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.preemption.nomination import (
+from koordcore.snapshot import ClusterSnapshot
+from tests.conformance.core import Case, subject
+from tests.reference.nominations import (
     NominatingMode,
     Nomination,
     counted_nominations,
     filter_with_nominations,
     renominate,
 )
-from koordcore.snapshot import ClusterSnapshot
-from tests.conformance.core import Case, subject
 
 
 def first_refusal(node: Mapping[str, Any], pods: list[Pod], pod: Pod) -> tuple[str, tuple[str, ...]]:

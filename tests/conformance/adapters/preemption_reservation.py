@@ -11,9 +11,11 @@ from koordcore.manifests.pods import pod_from_manifest
 from koordcore.manifests.reservations import reservation_from_manifest
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod
-from koordcore.preemption.candidates import NodeRefusal
-from koordcore.preemption.nomination import counted_nominations
-from koordcore.preemption.one_node import (
+from koordcore.preemption.running import amounts_of
+from koordcore.reservations.state import reserve_pod
+from tests.conformance.core import Case, difference, subject
+from tests.reference.nominations import counted_nominations
+from tests.reference.one_node_preemption import (
     NodeVictims,
     importance,
     may_evict_any,
@@ -21,10 +23,7 @@ from koordcore.preemption.one_node import (
     preempt_for_pod,
     select_on_node,
 )
-from koordcore.preemption.running import amounts_of
-from koordcore.preemption.setup import plain_refusals
-from koordcore.reservations.state import reserve_pod
-from tests.conformance.core import Case, difference, subject
+from tests.reference.preemption_refusals import NodeRefusal, plain_refusals
 
 
 def read(raw: Mapping[str, Any], key: str) -> list[Pod]:

@@ -11,6 +11,7 @@ from koordcore.errors import ManifestError
 from koordcore.model.nodes import Node
 from koordcore.model.selectors import NOTHING
 from koordcore.protocol.exact import ExactList, amounts_of
+from koordcore.protocol.fields import load_json
 from koordcore.protocol.quota import (
     CHILD_REQUEST,
     PREEMPTIBLE,
@@ -26,7 +27,6 @@ from koordcore.protocol.quota_webhook import (
     QuotaTopology,
     Refused,
     WebhookPolicy,
-    annotations_parsed,
     create_quota,
     delete_quota,
     fill_quota,
@@ -88,6 +88,17 @@ def webhook_policy(given: Json) -> WebhookPolicy:
         support_parent_quota_submit_pod="SupportParentQuotaSubmitPod" in gates,
         disable_default_quota="DisableDefaultQuota" in gates,
     )
+
+
+def annotations_parsed(annotations: Mapping[str, str]) -> dict[str, object]:
+    """Give annotations with those that hold JSON parsed."""
+    result: dict[str, object] = {}
+    for key, text in annotations.items():
+        try:
+            result[key] = load_json(text)
+        except ManifestError:
+            result[key] = text
+    return result
 
 
 @subject("quota.validate", judge=but_for_parsers)

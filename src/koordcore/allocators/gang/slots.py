@@ -1,4 +1,4 @@
-"""Offer slots from plain resources: how many members of one shape a node takes, and what stops the next."""
+"""How many members of a gang nodes take one after the other, by plain resources."""
 
 from __future__ import annotations
 
@@ -7,21 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from koordcore.allocators.gang.demand import IntMatrix, IntVector, Member
-from koordcore.model.resources import PODS
 
-__all__ = [
-    "insufficient",
-    "shared_slots",
-]
-
-
-def insufficient(free: IntVector, request: IntVector, names: Sequence[str]) -> tuple[str, ...]:
-    """Say which resources of one node do not suffice for one more member, in upstream's words.
-
-    ``free`` and ``request`` have shape (R,) with the resource names in the same order.
-    """
-    short = [name for name, have, ask in zip(names, free, request, strict=True) if 0 < ask > have]
-    return tuple("Too many pods" if name == PODS else f"Insufficient {name}" for name in short)
+__all__ = ["shared_slots"]
 
 
 def shared_slots(

@@ -59,15 +59,6 @@ class EvictionCounts:
         namespaces = self.per_namespace.set(namespace, self.per_namespace.get(namespace, 0) + 1)
         return attrs.evolve(self, per_node=nodes, per_namespace=namespaces, total=self.total + 1)
 
-    def node_exhausted(self, node: str) -> bool:
-        """Tell whether the node's count has reached its limit exactly."""
-        return self.limits.per_node is not None and self.per_node.get(node, 0) == self.limits.per_node
-
-    def namespace_exhausted(self, namespace: str) -> bool:
-        """Tell whether the namespace's count has reached its limit exactly."""
-        limit = self.limits.per_namespace
-        return limit is not None and self.per_namespace.get(namespace, 0) == limit
-
 
 def _above(count: int, limit: int | None) -> bool:
     return limit is not None and count > limit

@@ -464,8 +464,9 @@ class ReservationPlugin(Plugin):
         acting = any(is_operating_pod(pod) for pod, _, _ in changes.pods)
         if not self.ledger.states and not acting and not self.concerned(changes):
             return True
-        self.ledger.release()
-        self.workspace.drop(ReservationLedger)
+        if self.workspace.made(ReservationLedger):
+            self.ledger.release()
+            self.workspace.drop(ReservationLedger)
         return False
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:

@@ -409,6 +409,20 @@ class BalancedAllocation(Plugin):
         return BalancedEvaluator(requests, scored)
 
 
+def _plus_settings(args: FitPlusArgs, requests: Mapping[str, int]) -> dict[str, tuple[str, int]]:
+    """Give strategy and weight of what a pod asks for."""
+    found = {name: one for name, one in args.resources.items() if requests.get(name, 0) > 0}
+    if args.extended is not None:
+        rest = (name for name, amount in sorted(requests.items()) if amount > 0 and name not in found)
+        found |= {name: args.extended for name in rest if _is_device(name)}
+    return found
+
+
+def _is_device(name: str) -> bool:
+    """Tell extended resources from the native ones and from amounts that Koordinator lends."""
+    return "/" in name and counted(name) and not name.startswith(("kubernetes.io/", "koordinator.sh/"))
+
+
 class FitPlusEvaluator(Evaluator):
     """Score of one pod class: each resource has its own strategy."""
 
@@ -418,15 +432,16 @@ class FitPlusEvaluator(Evaluator):
     def __init__(self, workspace: Workspace, pod: Pod, args: FitPlusArgs) -> None:
         layout = workspace.layout
         self._workspace = workspace
-        names = [name for name in args.resources if pod.requests.get(name, 0) > 0]
+        settings = _plus_settings(args, pod.requests)
+        names = list(settings)
         # A resource that no node offers scores 0 everywhere; it still counts with its weight.
         self._names = tuple(name for name in names if name in layout.index)
         self._rows = np.array([layout.index[name] for name in self._names], np.int64)
         own = [min(pod.scored_requests.get(name, 0), AMOUNT_LIMIT) for name in self._names]
         self._own = np.array(own, np.int64)[:, None]
         self._capacity = [Capacity(layout.allocatable[row : row + 1]) for row in self._rows.tolist()]
-        self._settings = [args.resources[name] for name in self._names]
-        self._weight = sum(args.resources[name][1] for name in names)
+        self._settings = [settings[name] for name in self._names]
+        self._weight = sum(settings[name][1] for name in names)
 
     def scores(self, view: NodeView) -> IntVector:
         total = np.zeros(self._workspace.scored[0, view.rows].shape, np.int64)
@@ -450,6 +465,9 @@ class FitPlus(Plugin):
     arguments = FitPlusArgs
 
     def request_of(self, pod: Pod) -> Hashable:
+        args = self.args
+        if args is not None and args.extended is not None and not _plus_settings(args, pod.requests):
+            return None
         return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:

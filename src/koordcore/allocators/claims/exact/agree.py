@@ -25,14 +25,6 @@ Packing: TypeAlias = dict[int, tuple[int, ...]]
 """Devices by place of the demand."""
 
 
-@attrs.frozen(eq=False)
-class _Bond:
-    """A bond of agreement among demands: the devices of each demand by value, for values still possible."""
-
-    demands: tuple[int, ...]
-    values: Mapping[Element, tuple[int, ...]]
-
-
 def demands_of(question: Question, wishes: Sequence[tuple[int, Wish]]) -> list[Demand] | None:
     """Make demands of the wishes chosen for some requests; ``None`` where one of them is hopeless alone.
 

@@ -3,21 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.model.decisions import Victim
+from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import Pod
-from koordcore.model.preemption import NotHelpful, PreemptionDiagnosis, PreemptionPlan
-from koordcore.preemption.candidates import Failure
-from koordcore.preemption.eligible import ATTEMPTED, attempted_message, check_eligible
+from koordcore.model.preemption import NotHelpful, PreemptionPlan
+from koordcore.preemption.eligible import check_eligible
+from tests.reference.preemption_refusals import Failure
 
-__all__ = ["SUCCESS", "Attempt", "attempt_preemption", "nominations_after"]
+__all__ = [
+    "SUCCESS",
+    "Attempt",
+    "PreemptionDiagnosis",
+    "attempt_preemption",
+    "format_diagnosis",
+    "nominations_after",
+]
 
 SUCCESS: Final = "preempt success, alreadyWaitingForBound: %d/%d"
 NO_NODES: Final = "no nodes available"
 NOT_HELPFUL: Final = "preemption not helpful"
+
+
+ATTEMPTED: Final = "preemption already attempted by %s with message %s"
+
+
+@attrs.frozen(kw_only=True)
+class PreemptionDiagnosis:
+    """The record that upstream keeps of one attempt (``PreemptionDiagnosis``).
+
+    Parameters
+    ----------
+    trigger, preemptor
+        Key of the failing pod; group id or pod key of the job.
+    reason, message
+        Outcome; the reason of a success is upstream's unformatted template.
+    terminating
+        Victims of an earlier attempt that still hold a nominated node: pod key to node.
+    nominations
+        Pod key to node.
+    mode
+        ``Pod`` or ``Job``; empty when nothing was planned.
+    slots
+        Offer slots per node where a planned placement failed; None otherwise.
+    unschedulable
+        Pods without a place.
+    victims
+        Who leaves.
+    """
+
+    trigger: str
+    preemptor: str = ""
+    reason: str = ""
+    message: str = ""
+    terminating: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    nominations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    mode: str = ""
+    slots: immutabledict[str, int] | None = None
+    unschedulable: tuple[str, ...] = ()
+    victims: tuple[Victim, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -126,7 +174,7 @@ def attempt_preemption(
 
 
 def _ended(record: PreemptionDiagnosis, *, code: str, nominated: str | None) -> Attempt:
-    told = attempted_message(record.trigger, record.message)
+    told = ATTEMPTED % (record.trigger, record.message)
     return Attempt(code=code, nominated=nominated, told=told, diagnosis=record)
 
 
@@ -160,3 +208,36 @@ def nominations_after(
         if pod.nominated_node in losing and pod.priority < trigger.priority:
             others.pop(str(pod.key), None)
     return {**others, **attempt.diagnosis.nominations}
+
+
+def format_diagnosis(diagnosis: PreemptionDiagnosis, uids: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Write the record as upstream does; lower-case fields that are zero or empty are left out.
+
+    Parameters
+    ----------
+    uids
+        Uid of every victim, by ``namespace/name``.
+    """
+    slots = diagnosis.slots
+    record: dict[str, Any] = {
+        "TriggerPodKey": diagnosis.trigger,
+        "preemptorKey": diagnosis.preemptor,
+        "reason": diagnosis.reason,
+        "message": diagnosis.message,
+        "terminatingPodOnNominatedNode": dict(diagnosis.terminating),
+        "podToNominatedNode": dict(diagnosis.nominations),
+        "SchedulingMode": diagnosis.mode,
+        "NodeToOfferSlot": None if slots is None else dict(slots),
+        "unschedulablePodsNumber": len(diagnosis.unschedulable),
+        "victims": _victims(diagnosis, uids or {}),
+    }
+    return {key: value for key, value in record.items() if value or key[0].isupper()}
+
+
+def _victims(diagnosis: PreemptionDiagnosis, uids: Mapping[str, str]) -> list[dict[str, Any]]:
+    by_node: dict[str, list[dict[str, str]]] = {}
+    for victim in sorted(diagnosis.victims, key=lambda one: (one.node, one.pod)):
+        pod = {"namespace": victim.pod.namespace, "name": victim.pod.name}
+        uid = uids.get(str(victim.pod), "")
+        by_node.setdefault(victim.node, []).append({**pod, "uid": uid} if uid else pod)
+    return [{"nodeName": node, "possibleVictims": pods} for node, pods in by_node.items()]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._arrays import IntMatrix, IntVector
+from koordcore._arrays import BoolVector, ClusterLayout, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, rank_order
 from koordcore.allocators.gang.objective import floored_slots
-from koordcore.allocators.gang.reasons import fit_error
 from koordcore.allocators.gang.shortfall import no_candidate_message
+from koordcore.model.pods import Pod
+from koordcore.model.resources import PODS, counted
+from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.preemption.eligible import UNRESOLVABLE
 from koordcore.preemption.problem import PreemptionProblem
+from koordcore.preemption.running import amounts_of
+from koordcore.scoring.labels import fit_selector, fit_taints, fit_term, fit_unschedulable
 from koordcore.topology.network import CLUSTER_LAYER
+from tests.reference.fit_errors import fit_error, insufficient
 
 __all__ = [
     "NOT_HELPFUL_HERE",
@@ -31,6 +36,7 @@ __all__ = [
     "explain_plain",
     "explain_planned",
     "nodes_with_victims",
+    "plain_refusals",
 ]
 
 NOT_HELPFUL_HERE: Final = "Preemption is not helpful for scheduling"
@@ -228,3 +234,54 @@ def explain_planned(problem: PreemptionProblem, nodes: Sequence[str], refuse: Re
         statuses=immutabledict(statuses),
         slots=immutabledict(slots),
     )
+
+
+def plain_refusals(layout: ClusterLayout, pods: Iterable[Pod]) -> Refuse:
+    """Say why a member does not fit a node, by the plain filters in their order.
+
+    Parameters
+    ----------
+    pods
+        Every member that may be asked about.
+    """
+    known = {str(pod.key): pod for pod in pods}
+    order = [PODS, *(name for name in layout.resources if name != PODS)]
+
+    def refuse(key: str, row: int, left: IntVector) -> NodeRefusal | None:
+        pod = known[key]
+        if not fit_unschedulable(layout, pod.tolerations)[row]:
+            return NodeRefusal(("node(s) were unschedulable",), resolvable=False)
+        if not fit_taints(layout, pod.tolerations)[row]:
+            return NodeRefusal(("node(s) had untolerated taint(s)",), resolvable=False)
+        if not _fit_labels(layout, pod)[row]:
+            return NodeRefusal(("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
+        asked = _asked(layout, order, pod)
+        reasons = insufficient(_along(layout, order, left), asked, order)
+        absent = sorted(
+            name
+            for name, amount in pod.requests.items()
+            if amount > 0 and name not in layout.index and counted(name)
+        )
+        reasons += tuple(f"Insufficient {name}" for name in absent)
+        whole = _along(layout, order, layout.allocatable[:, row])
+        # A number of pods that is too small for one more is never called hopeless.
+        hopeless = bool(absent) or bool((asked[1:] > whole[1:]).any())
+        return NodeRefusal(reasons, resolvable=not hopeless) if reasons else None
+
+    return refuse
+
+
+def _along(layout: ClusterLayout, order: Sequence[str], amounts: IntVector) -> IntVector:
+    return amounts[[layout.index[name] for name in order]]
+
+
+def _asked(layout: ClusterLayout, order: Sequence[str], pod: Pod) -> IntVector:
+    return _along(layout, order, amounts_of(layout, pod))
+
+
+def _fit_labels(layout: ClusterLayout, pod: Pod) -> BoolVector:
+    required = None if pod.affinity is None or pod.affinity.node is None else pod.affinity.node.required
+    mask = np.ones(len(layout.names), dtype=np.bool_) if required is None else fit_selector(layout, required)
+    for key, value in sorted(pod.node_selector.items()):
+        mask = mask & fit_term(layout, NodeSelectorTerm((Requirement(key, SelectorOperator.IN, (value,)),)))
+    return mask

@@ -9,13 +9,13 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from koordcore.allocators.gang.reasons import fit_error
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod, PreemptionPolicy
-from koordcore.preemption.candidates import NOT_HELPFUL_HERE, NodeRefusal, candidate_nodes
 from koordcore.preemption.eligible import NEVER, UNRESOLVABLE
 from koordcore.preemption.running import covers
 from koordcore.protocol.preemption import PREEMPTED_REASON, preemption_disabled
+from tests.reference.fit_errors import fit_error
+from tests.reference.preemption_refusals import NOT_HELPFUL_HERE, NodeRefusal, candidate_nodes
 
 __all__ = [
     "NO_VICTIMS_FOUND",

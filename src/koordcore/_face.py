@@ -1,0 +1,36 @@
+"""The names of a package, each read from its module when it is first used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+__all__ = ["read_late"]
+
+
+def read_late(
+    package: str, homes: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """Give ``__all__``, ``__getattr__`` and ``__dir__`` of a package, importing which then loads nothing.
+
+    Parameters
+    ----------
+    package
+        Its name.
+    homes
+        Module to the names that it gives, separated by blanks.
+    """
+    home_of = {name: module for module, names in homes.items() for name in names.split()}
+
+    def read(name: str) -> object:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+        value = getattr(import_module(home_of[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *home_of})
+
+    return sorted(home_of), read, listed
