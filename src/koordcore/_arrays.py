@@ -35,6 +35,8 @@ __all__ = [
     "compile_columns",
     "compile_layout",
     "freeze",
+    "moved_columns",
+    "moved_layout",
 ]
 
 FloatCube: TypeAlias = NDArray[np.float64]
@@ -145,6 +147,51 @@ def changed_layout(layout: ClusterLayout, changed: Mapping[int, Node]) -> Cluste
         allocatable=allocatable if allocatable is layout.allocatable else freeze(allocatable),
         kinds=layout.kinds.changed(nodes, list(changed)),
     )
+
+
+def moved_layout(
+    layout: ClusterLayout, names: Sequence[str], fresh: Mapping[int, NodeState], origin: Sequence[int]
+) -> ClusterLayout | None:
+    """Give the layout after nodes joined and left; ``None`` where it has to be compiled.
+
+    Parameters
+    ----------
+    names
+        Of all nodes, in order.
+    fresh
+        Row, and the node with its pods, of those that joined or say something else.
+    origin
+        For each row the one that the node had before, -1 for one that joined.
+    """
+    offered = {row: _offered(state.node) for row, state in fresh.items()}
+    named = {name for amounts in offered.values() for name in amounts}
+    named.update(name for state in fresh.values() for pod in state.pods for name in pod.requests)
+    if any(name not in layout.index and counted(name) for name in named):
+        return None
+    allocatable = layout.allocatable.take(origin, axis=1)
+    for row, state in fresh.items():
+        allocatable[:, row] = 0
+        _write_offer(allocatable[:, row], layout.index, state.name, offered[row])
+    anew = {row: state.node for row, state in fresh.items()}
+    nodes = Vector(anew[row] if row in anew else layout.nodes[old] for row, old in enumerate(origin))
+    return attrs.evolve(
+        layout,
+        names=tuple(names),
+        row_of=dict(zip(names, range(len(names)), strict=True)),
+        nodes=nodes,
+        allocatable=freeze(allocatable),
+        kinds=layout.kinds.changed(nodes, list(fresh), origin),
+    )
+
+
+def moved_columns(
+    columns: ClusterColumns, layout: ClusterLayout, fresh: Mapping[int, NodeState], origin: Sequence[int]
+) -> ClusterColumns:
+    """Give the dynamic columns after nodes joined and left; parameters as :func:`moved_layout` has them."""
+    requested, scored = columns.requested.take(origin, axis=1), columns.scored.take(origin, axis=1)
+    for row, state in fresh.items():
+        requested[:, row], scored[:, row] = node_columns(layout, state.name, state.pods)
+    return ClusterColumns(layout=layout, requested=freeze(requested), scored=freeze(scored))
 
 
 def compile_columns(layout: ClusterLayout, states: Sequence[NodeState]) -> ClusterColumns:

@@ -36,20 +36,23 @@ class Delta(NamedTuple):
     Parameters
     ----------
     nodes
-        Row, and the node with its pods before and after; ``None`` where nodes joined or left, so that rows
-        are others.
+        Row, and the node with its pods before and after. ``None`` for a node that was not, or is no longer,
+        there: its row is that of the snapshot in which it is, and rows behind it are others.
     records
         Those that are not the same.
     """
 
-    nodes: tuple[tuple[int, NodeState, NodeState], ...] | None
+    nodes: tuple[tuple[int, NodeState | None, NodeState | None], ...]
     records: tuple[RecordPair, ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        """Nodes joined or left."""
+        return any(before is None or after is None for _, before, after in self.nodes)
 
     def back(self) -> Delta:
         """Give the step in the other direction."""
         records = tuple((after, before) for before, after in reversed(self.records))
-        if self.nodes is None:
-            return Delta(None, records)
         return Delta(tuple((row, after, before) for row, before, after in reversed(self.nodes)), records)
 
 

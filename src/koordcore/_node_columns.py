@@ -48,12 +48,18 @@ class NodeColumn(NamedTuple, Generic[K]):
         ids = np.array([number.setdefault(value, len(number)) for value in said], np.int64)
         return cls(ids, tuple(number), number)
 
-    def changed(self, said: Mapping[int, K]) -> NodeColumn[K]:
-        """Give the column with other values in some rows."""
-        if all(self.values[self.ids[row]] == value for row, value in said.items()):
+    def changed(self, said: Mapping[int, K], origin: Sequence[int] | None = None) -> NodeColumn[K]:
+        """Give the column with other values in some rows.
+
+        Parameters
+        ----------
+        origin
+            For each row the one that it was before, where nodes joined or left.
+        """
+        if origin is None and all(self.values[self.ids[row]] == value for row, value in said.items()):
             return self
         number = dict(self.number)
-        ids = self.ids.copy()
+        ids = self.ids.copy() if origin is None else self.ids.take(origin)
         for row, value in said.items():
             ids[row] = number.setdefault(value, len(number))
         if len(number) > 2 * len(ids) + _STALE:
@@ -99,13 +105,15 @@ class NodeColumns:
             self._cordons = NodeColumn.of([node.unschedulable for node in self._nodes])
         return self._cordons
 
-    def changed(self, nodes: Sequence[Node], rows: Sequence[int]) -> NodeColumns:
-        """Give the columns of the same nodes of which some say something else."""
+    def changed(
+        self, nodes: Sequence[Node], rows: Sequence[int], origin: Sequence[int] | None = None
+    ) -> NodeColumns:
+        """Give the columns where nodes in some rows say something else; see :meth:`NodeColumn.changed`."""
         made = NodeColumns(nodes)
         for key, column in list(self._labels.items()):
-            made._labels[key] = column.changed({row: nodes[row].labels.get(key) for row in rows})
+            made._labels[key] = column.changed({row: nodes[row].labels.get(key) for row in rows}, origin)
         if self._taints is not None:
-            made._taints = self._taints.changed({row: nodes[row].taints for row in rows})
+            made._taints = self._taints.changed({row: nodes[row].taints for row in rows}, origin)
         if self._cordons is not None:
-            made._cordons = self._cordons.changed({row: nodes[row].unschedulable for row in rows})
+            made._cordons = self._cordons.changed({row: nodes[row].unschedulable for row in rows}, origin)
         return made

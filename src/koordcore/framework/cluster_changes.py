@@ -41,9 +41,9 @@ def changes_between(deltas: Iterable[Delta]) -> ClusterChanges | None:
     states: dict[int, tuple[NodeState, NodeState]] = {}
     path = list(deltas)
     for delta in path:
-        if delta.nodes is None:
-            return None
         for row, before, after in delta.nodes:
+            if before is None or after is None:
+                return None
             states[row] = (states[row][0] if row in states else before, after)
     pods: list[tuple[Pod, int, int]] = []
     for row in sorted(states):

@@ -144,17 +144,18 @@ class PluginSet:
         self.workspace = workspace
         self._policy, self.name = policy, policy.name
         self._known: _Made = {} if known is None else known
-        self._others: dict[Policy, PluginSet] = {}
-        self.sample = NodeSample(len(workspace.layout.names), policy.percentage_of_nodes)
-        self._assemble()
+        made = self._make_own()
+        self._others = {profile: PluginSet(workspace, profile, self._known) for profile in policy.others}
+        self._assemble(made)
         self._forget()
         self._begin()
 
-    def _assemble(self) -> None:
-        """Make the plugins that are not there yet, and sort them by what they are asked for."""
-        workspace, known = self.workspace, self._known
-        made = list(_made(workspace, self._policy, known))
-        self._others = {one: PluginSet(workspace, one, known) for one in self._policy.others}
+    def _make_own(self) -> list[tuple[Plugin, PluginSetting]]:
+        return list(_made(self.workspace, self._policy, self._known))
+
+    def _assemble(self, made: list[tuple[Plugin, PluginSetting]]) -> None:
+        """Sort the plugins by what they are asked for."""
+        workspace = self.workspace
         self.plugins = [plugin for plugin, _ in made]
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
@@ -176,35 +177,34 @@ class PluginSet:
         # The plugin whose requests are the amounts that a pod asks for.
         numbers = [number for number, one in enumerate(self._asking) if one.amounts]
         self._fit = numbers[0] if numbers else None
-        # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
-        self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 
     def _begin(self) -> None:
         """Begin a call: who waits is new."""
         workspace = self.workspace
-        for one in (self, *self._others.values()):
-            one.sample = one.sample.anew()
+        self.sample = NodeSample(len(workspace.layout.names), self._policy.percentage_of_nodes)
         self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)
 
     def follow(self, changes: ClusterChanges) -> None:
         """Go on in another call, on the workspace as it is now; who cannot follow is made anew.
 
-        The plugins have been told who came and who left. Classes go on as well, unless a plugin was made
-        anew or nodes were replaced.
+        The plugins have been told who came and who left. Classes go on as well, but for those in which a
+        plugin has a part that was made anew, and for all where nodes were replaced.
         """
-        kept = {key: one for key, one in self._known.items() if one.follow(changes)}
-        gone = [one for one in self.plugins if (one.joint or one) not in kept.values()]
-        if changes.nodes or DeviceClass in changes.records:
-            # What nodes are alike in hangs on what static plugins say of them.
+        stale = [key for key, plugin in self._known.items() if not plugin.follow(changes)]
+        gone = [self._known.pop(key) for key in stale]
+        # What nodes are alike in hangs on what static plugins say of them.
+        whole = bool(changes.nodes) or DeviceClass in changes.records
+        if whole:
             self.workspace.drop(StateTables)
-            self._known = kept
-            self._assemble()
-            self._forget()
-        elif len(kept) < len(self._known):
-            self._known = kept
-            self._assemble()
-            self._forget_parts(gone)
-        self._begin()
+        # Each profile before the first one, which is told of what all of them have.
+        for one in (*self._others.values(), self):
+            if whole:
+                one._forget()  # noqa: SLF001  # a set of the same policy
+            elif gone:
+                one._forget_parts(gone)  # noqa: SLF001
+            if whole or gone:
+                one._assemble(one._make_own())  # noqa: SLF001
+            one._begin()  # noqa: SLF001
 
     def _forget(self) -> None:
         """Forget every class."""
@@ -212,13 +212,19 @@ class PluginSet:
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
         self._groups = StateGroups(self.workspace)
+        # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
+        self._most = max(16, 2**28 // (512 * max(1, len(self.workspace.layout.names))))
 
     def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
-        """Forget the classes that some plugins have a part in."""
+        """Forget the classes in which some plugins have a part."""
         for key, one in list(self._classes.items()):
-            if any(part.plugin in plugins for part in one.parts):
+            if any((part.plugin.joint or part.plugin) in plugins for part in one.parts):
                 self._classes.pop(key).retire()
-        self._static = {key: part for key, part in self._static.items() if part.plugin not in plugins}
+        self._static = {
+            key: part
+            for key, part in self._static.items()
+            if (part.plugin.joint or part.plugin) not in plugins
+        }
         known = {*map(id, self._static.values())}
         self._grounds = {key: ground for key, ground in self._grounds.items() if known.issuperset(key)}
 

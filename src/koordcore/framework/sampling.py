@@ -51,10 +51,6 @@ class NodeSample:
         self._wanted = nodes_to_find(number, percentage)
         self._start = 0
 
-    def anew(self) -> NodeSample:
-        """Give the search of another call."""
-        return NodeSample(self._number, self._percentage)
-
     @property
     def whole(self) -> bool:
         """All nodes are looked at, always."""

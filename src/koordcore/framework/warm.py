@@ -42,7 +42,7 @@ def take_warm(
     deltas = found.place.path(snapshot.place)
     if deltas is None:
         return None
-    if sum(len(delta.nodes or ()) for delta in deltas) * _SHARE > len(workspace.layout.names) + _SHARE:
+    if sum(len(delta.nodes) for delta in deltas) * _SHARE > len(workspace.layout.names) + _SHARE:
         return None
     changes = changes_between(deltas)
     if changes is None or not workspace.advance(snapshot, changes, plugins.removed, plugins.placed):

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import attrs
+
+from koordcore._vector import Vector
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
-from koordcore.model.resources import total
+from koordcore.model.records import ClusterRecord
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, total
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.quota.ledger import QuotaLedger, open_ledger
@@ -31,26 +37,89 @@ def cluster_ledger(
 
     Notes
     -----
-    Without reservations the ledger is made once for each snapshot and policy.
+    Without reservations the ledger is made once for each policy, and follows the snapshots of a line.
 
     Raises
     ------
     ModelError
         When the parents of quotas form a cycle.
     """
-    ledger: QuotaLedger = snapshot.once(_open, policy)
+    opened = _Opened(policy)
+    ledger = snapshot.derived(opened, opened.again, replaced=True).ledger
     for each in reservations:
         ledger = ledger.track(each)
     return ledger
 
 
-def _open(snapshot: ClusterSnapshot, policy: QuotaPolicy) -> QuotaLedger:
+@attrs.frozen(eq=False)
+class _Open:
+    """A ledger with the waiting pods that it counts."""
+
+    ledger: QuotaLedger
+    pending: tuple[Pod, ...]
+
+
+@attrs.frozen
+class _Opened:
+    """How the ledger of a snapshot is opened, and led on to that of a later one."""
+
+    policy: QuotaPolicy
+
+    def __call__(self, snapshot: ClusterSnapshot) -> _Open:
+        pods = (pod for pod in (*snapshot.bound_pods(), *snapshot.pending) if _counts(pod))
+        ledger = open_ledger(
+            snapshot.of(ElasticQuota),
+            total=_offered(snapshot),
+            policy=self.policy,
+            pods=map(quota_pod_of, pods),
+        )
+        return _Open(ledger, snapshot.pending)
+
+    def again(
+        self,
+        nodes: Vector[NodeState],
+        records: Vector[ClusterRecord],
+        value: _Open,
+        snapshot: ClusterSnapshot,
+    ) -> _Open:
+        """Count who came and who left; other quotas are another tree."""
+        if any(isinstance(old or new, ElasticQuota) for old, new in snapshot.changed_records(records)):
+            return self(snapshot)
+        ledger, offers = value.ledger, []
+        before, after = list(value.pending), list(snapshot.pending)
+        for old, new in snapshot.changed_states(nodes):
+            before += () if old is None else old.pods
+            after += () if new is None else new.pods
+            offered = tuple(NO_RESOURCES if one is None else one.node.allocatable for one in (old, new))
+            if offered[0] != offered[1]:
+                offers.append((offered[0], offered[1]))
+        stay = {*map(id, before)} & {*map(id, after)}
+        for pod in before:
+            if id(pod) not in stay and _counts(pod):
+                ledger = ledger.untrack(quota_pod_of(pod))
+        for pod in after:
+            if id(pod) not in stay and _counts(pod):
+                ledger = ledger.track(quota_pod_of(pod))
+        if offers:
+            ledger = ledger.with_total(_total_with(ledger.total, offers) or _offered(snapshot))
+        return _Open(ledger, snapshot.pending)
+
+
+def _counts(pod: Pod) -> bool:
     # What a reservation holds is used by nobody yet; its users count.
-    bound = (pod for pod in snapshot.bound_pods() if not is_reserve_pod(pod))
-    pods = [quota_pod_of(pod) for pod in (*bound, *snapshot.pending)]
-    return open_ledger(
-        snapshot.of(ElasticQuota),
-        total=total(state.node.allocatable for state in snapshot.nodes),
-        policy=policy,
-        pods=pods,
-    )
+    return pod.node_name is None or not is_reserve_pod(pod)
+
+
+def _offered(snapshot: ClusterSnapshot) -> Resources:
+    return total(state.node.allocatable for state in snapshot.nodes)
+
+
+def _total_with(known: Resources, offers: Iterable[tuple[Resources, Resources]]) -> Resources | None:
+    """Give a total after some nodes offer something else; ``None`` where one names other resources."""
+    amounts = dict(known)
+    for before, after in offers:
+        if before.keys() != after.keys():
+            return None
+        for name in after:
+            amounts[name] += after[name] - before[name]
+    return make_resources(amounts)

@@ -6,12 +6,13 @@ times the share of nodes that hold it, so that one node is not preferred for an 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
 from koordcore._arrays import ClusterLayout, IntVector
+from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 
 __all__ = ["ImageIndex", "image_name", "pod_images", "score_images"]
@@ -42,28 +43,46 @@ def pod_images(pod: Pod) -> tuple[str, ...]:
 class ImageIndex:
     """Which nodes hold which image, for one set of nodes."""
 
-    def __init__(self, layout: ClusterLayout) -> None:
-        self.number = len(layout.names)
-        self._holders: dict[str, tuple[list[int], list[int]]] = {}
-        for row, node in enumerate(layout.nodes):
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        # The size on each node, by its name.
+        self._holders: dict[str, dict[str, int]] = {}
+        for node in nodes:
             for name, size in node.images.items():
-                rows, sizes = self._holders.setdefault(name, ([], []))
-                rows.append(row)
-                sizes.append(size)
+                self._holders.setdefault(name, {})[node.name] = size
 
-    def weighted_size(self, name: str) -> IntVector | None:
+    def changed(self, nodes: Iterable[tuple[Node | None, Node | None]]) -> ImageIndex:
+        """Give the index after some nodes were replaced, joined or left: before and after."""
+        known = dict(self._holders)
+        for before, after in nodes:
+            old = {} if before is None else dict(before.images)
+            new = {} if after is None else dict(after.images)
+            node = before or after
+            for name, _ in old.items() ^ new.items():
+                assert node is not None  # it has images
+                holders = dict(known.get(name, {}))
+                holders.pop(node.name, None)
+                if name in new:
+                    holders[node.name] = new[name]
+                known[name] = holders
+                if not holders:
+                    del known[name]
+        made = ImageIndex(())
+        made._holders = known
+        return made
+
+    def weighted_size(self, name: str, layout: ClusterLayout) -> IntVector | None:
         """Give an image's size on each node times the share of nodes that hold it; ``None`` for nowhere."""
         found = self._holders.get(name)
         if found is None:
             return None
-        rows, sizes = found
-        weighted = np.zeros(self.number, np.int64)
-        share = float(len(rows)) / float(self.number)
-        weighted[rows] = np.trunc(np.array(sizes, np.float64) * share).astype(np.int64)
+        weighted = np.zeros(len(layout.names), np.int64)
+        share = float(len(found)) / float(len(layout.names))
+        sizes = np.array([*found.values()], np.float64)
+        weighted[[layout.row_of[node] for node in found]] = np.trunc(sizes * share).astype(np.int64)
         return weighted
 
 
-def score_images(index: ImageIndex, images: Sequence[str]) -> IntVector:
+def score_images(index: ImageIndex, images: Sequence[str], layout: ClusterLayout) -> IntVector:
     """Score 0..100 for each node by the images that it holds.
 
     Parameters
@@ -72,13 +91,15 @@ def score_images(index: ImageIndex, images: Sequence[str]) -> IntVector:
         Images by node.
     images
         One complete name per container.
+    layout
+        The nodes.
     """
-    total = np.zeros(index.number, np.int64)
+    total = np.zeros(len(layout.names), np.int64)
     for name in images:
-        size = index.weighted_size(name)
+        size = index.weighted_size(name, layout)
         if size is not None:
             total += size
     highest = HIGHEST * len(images)
     if highest <= LOWEST:
-        return np.zeros(index.number, np.int64)
+        return np.zeros(len(layout.names), np.int64)
     return 100 * (np.clip(total, LOWEST, highest) - LOWEST) // (highest - LOWEST)

@@ -254,6 +254,23 @@ class LoadState:
         self._latest = int(self._horizons.max(initial=_NEVER))
         self._note_limits()
 
+    def move(self, origin: Sequence[int]) -> None:
+        """Take note that nodes joined and left.
+
+        Parameters
+        ----------
+        origin
+            For each row the one that it was before, -1 for a node that joined: :meth:`renew` it.
+        """
+        self._name_parts(self._parts.take(origin, axis=2))
+        for name in _BY_NODE:
+            setattr(self, name, getattr(self, name).take(origin, axis=-1))
+        for name in _PAIRS:
+            setattr(self, name, tuple(one.take(origin, axis=-1) for one in getattr(self, name)))
+        self._reports = [self._reports[row] for row in origin]
+        self._filter_statistics = [self._filter_statistics[row] for row in origin]
+        self._shared = False
+
     def _unshare(self) -> None:
         """Stop sharing with other states what only metrics and nodes change."""
         if self._shared:

@@ -297,16 +297,16 @@ class ClusterSnapshot:
             Reads nodes, pods, pending pods and records; pure, defined at module level.
         again
             Gives the same value from the nodes and records that the earlier snapshot had, its value, and this
-            snapshot. Nodes and records that are the same objects are equal; the nodes are as many, in the
-            same order, with the same resources.
+            snapshot. Nodes and records that are the same objects are equal; the resources are the same.
         replaced
-            ``again`` follows nodes that say something else as well; else the nodes themselves, without the
-            pods on them, are the same objects.
+            ``again`` follows nodes that say something else, join or leave (:meth:`changed_states`); else the
+            nodes themselves, without the pods on them, are the same objects in the same order.
         """
         if build not in self._memo:
             layout, nodes, records, value, place = self._past.get(build, (None, None, None, None, None))
-            if layout is self.layout or (replaced and _alike(layout, self.layout)):
+            if layout is self.layout or (replaced and layout and layout.resources == self.layout.resources):
                 self._changes[id(nodes)] = changed_on(place, self.place)
+                self._states_changed[id(nodes)] = self._states_since(layout, nodes, place)
                 self._record_changes[id(records)] = _records_between(place, self.place)
                 value = again(nodes, records, cast("T", value), self)
             else:
@@ -326,6 +326,26 @@ class ClusterSnapshot:
             ]
         return known
 
+    def changed_states(
+        self, before: Vector[NodeState]
+    ) -> Sequence[tuple[NodeState | None, NodeState | None]]:
+        """Give the nodes with their pods that are not the same objects as in what :meth:`derived` gave."""
+        known = self._states_changed.get(id(before))
+        return _differing(before, self._nodes) if known is None else known
+
+    def _states_since(
+        self, layout: ClusterLayout, before: Vector[NodeState], place: Place
+    ) -> list[tuple[NodeState | None, NodeState | None]] | None:
+        path = place.path(self.place)
+        if path is None:
+            return None
+        names = dict.fromkeys(
+            state.name for delta in path for _, *pair in delta.nodes for state in pair if state is not None
+        )
+        row_of = layout.row_of
+        pairs = ((before[row_of[name]] if name in row_of else None, self._find_node(name)) for name in names)
+        return [(old, new) for old, new in pairs if old is not new]
+
     def changed_records(self, before: Vector[ClusterRecord]) -> list[RecordPair]:
         """Give the records that are not the same objects as in what :meth:`derived` handed over."""
         if before is self._records:
@@ -339,6 +359,10 @@ class ClusterSnapshot:
 
     @cached_property
     def _changes(self) -> dict[int, list[int] | None]:
+        return {}
+
+    @cached_property
+    def _states_changed(self) -> dict[int, list[tuple[NodeState | None, NodeState | None]] | None]:
         return {}
 
     @cached_property
@@ -450,7 +474,8 @@ class ClusterSnapshot:
 
     def with_states(self, states: Mapping[int, NodeState], pending: tuple[Pod, ...]) -> ClusterSnapshot:
         """Replace nodes with the pods on them, by row, and the pending ones, in order and unique already."""
-        return self._derived(self._nodes.changed(states), list(states), pending)
+        changed = tuple((row, self._nodes[row], state) for row, state in states.items())
+        return self._derived(self._nodes.changed(states), changed, pending)
 
     def with_pods(
         self,
@@ -477,20 +502,61 @@ class ClusterSnapshot:
         changed = [(self._find_record(key), record) for key, record in draft.records.items()]
         changed = [(before, after) for before, after in changed if before is not after]
         if any(state is None or self._find_node(name) is None for name, state in states.items()):
-            merged = {state.name: state for state in self._nodes}
-            merged.update((name, state) for name, state in states.items() if state is not None)
-            for name in [name for name, state in states.items() if state is None]:
-                merged.pop(name, None)
-            nodes = Vector(merged[name] for name in sorted(merged))
-            return self._derived(nodes, None, pending, changed)
+            return self._moved(states, pending, changed)
         rows = {bisect_left(self._names, name): state for name, state in states.items() if state is not None}
         return self._fork(rows, pending, changed)
+
+    def _moved(
+        self,
+        states: Mapping[str, NodeState | None],
+        pending: tuple[Pod, ...],
+        records: Sequence[RecordPair],
+    ) -> ClusterSnapshot:
+        """Let nodes join and leave: rows are others then, and what is kept by row moves with them."""
+        names, nodes, changed, origin = (
+            list(self._names),
+            list(self._nodes),
+            [],
+            list(range(len(self._names))),
+        )
+        for name, state in states.items():
+            old, place = self._find_node(name), bisect_left(names, name)
+            if old is not state:
+                changed.append((place, old, state))
+            here = slice(place, place + (old is not None))
+            names[here] = [] if state is None else [name]
+            nodes[here] = [] if state is None else [state]
+            origin[here] = [] if state is None else [-1 if old is None else origin[place]]
+        made = self._derived(Vector(nodes), tuple(changed), pending, records, names)
+        if "layout" not in _known(self) or not self._names or not names:
+            return made
+        from koordcore._arrays import moved_columns, moved_layout
+
+        fresh = _rows_in(names, states)
+        layout = moved_layout(self.layout, names, {row: nodes[row] for row in fresh}, origin)
+        if layout is None:
+            return made
+        object.__setattr__(made, "layout", layout)
+        columns = moved_columns(self.columns, layout, {row: nodes[row] for row in fresh}, origin)
+        object.__setattr__(made, "columns", columns)
+        memo: dict[NodeValueBuilder, Vector[Any]] = {}
+        for build, values in self._node_memo.items():
+            touched = concerned(build, records)
+            if touched is not None:
+                anew = {row: build(made, nodes[row]) for row in {*fresh, *_rows_in(names, touched)}}
+                known = enumerate(origin)
+                memo[build] = Vector(anew[row] if row in anew else values[old] for row, old in known)
+        object.__setattr__(made, "_node_memo", memo)
+        return made
 
     def _fork(
         self, states: Mapping[int, NodeState], pending: tuple[Pod, ...], records: Sequence[RecordPair]
     ) -> ClusterSnapshot:
         """Replace some nodes, and carry over what can be: the layout, columns and values of nodes."""
-        fork = self._derived(self._nodes.changed(states), list(states), pending, records)
+        changed = tuple((row, self._nodes[row], state) for row, state in states.items())
+        fork = self._derived(self._nodes.changed(states), changed, pending, records)
+        if "layout" not in _known(self):
+            return fork  # nothing is kept by row yet
         layout: ClusterLayout | None = self.layout
         replaced = {
             row: state.node for row, state in states.items() if state.node is not self._nodes[row].node
@@ -528,30 +594,28 @@ class ClusterSnapshot:
         touched = concerned(build, records)
         if touched is None:
             return None
-        every = {*rows, *fork._rows_of(touched)}
+        every = {*rows, *_rows_in(self._names, touched)}
         values = self._node_memo[build]
         return values.changed({row: build(fork, fork.state_at(row)) for row in every}) if every else values
-
-    def _rows_of(self, names: Iterable[str]) -> list[int]:
-        """Give the rows of those of some nodes that are there."""
-        places = ((bisect_left(self._names, name), name) for name in names)
-        return [row for row, name in places if row < len(self._names) and self._names[row] == name]
 
     def _derived(
         self,
         nodes: Vector[NodeState],
-        rows: Sequence[int] | None,
+        changed: tuple[tuple[int, NodeState | None, NodeState | None], ...],
         pending: tuple[Pod, ...],
         records: Sequence[RecordPair] = (),
+        names: list[str] | None = None,
     ) -> ClusterSnapshot:
         """Make a snapshot of parts that are known to be sorted and unique, without looking at them again.
 
         Parameters
         ----------
-        rows
-            The nodes that are not the same objects as here; ``None`` where nodes joined or left.
+        changed
+            The nodes that are not the same objects as here, as a :class:`Delta` has them.
         records
             Those that are not the same, before and after.
+        names
+            Of the nodes, where some joined or left.
         """
         made = object.__new__(ClusterSnapshot)
         kept, keys = self._records, self._record_keys
@@ -568,14 +632,9 @@ class ClusterSnapshot:
         object.__setattr__(made, "_by_type", by_type)
         # One memory for all snapshots of a line: what the last of them worked out serves the others as well.
         object.__setattr__(made, "_past", self._past)
-        if rows is None:
-            changed, pairs = None, _differing(self._nodes, nodes)
-        else:
-            object.__setattr__(made, "_names", self._names)
-            changed = tuple((row, self._nodes[row], nodes[row]) for row in rows)
-            pairs = [(before, after) for _, before, after in changed]
+        object.__setattr__(made, "_names", self._names if names is None else names)
         object.__setattr__(made, "place", self.place.next(Delta(changed, tuple(records))))
-        self._hand_tables(made, pairs)
+        self._hand_tables(made, [(before, after) for _, before, after in changed])
         return made
 
     def _records_with(self, changed: Iterable[RecordPair]) -> tuple[Vector[ClusterRecord], list[RecordKey]]:
@@ -635,6 +694,12 @@ class ClusterSnapshot:
         object.__setattr__(made, "_columns_before", source)
 
 
+def _rows_in(names: Sequence[str], wanted: Iterable[str]) -> list[int]:
+    """Give the rows of those of some nodes that are there."""
+    places = ((bisect_left(names, name), name) for name in wanted)
+    return [row for row, name in places if row < len(names) and names[row] == name]
+
+
 def _pending_with(pending: tuple[Pod, ...], changed: Mapping[PodKey, Pod | None]) -> tuple[Pod, ...]:
     """Give the pods that wait, by key, with some added, replaced or taken away."""
     if not changed:
@@ -673,7 +738,7 @@ def _differing(
 def _known(snapshot: ClusterSnapshot) -> frozenset[str]:
     """Give the names of what was worked out already."""
     found = set()
-    for name in ("columns", "location", "_pods"):
+    for name in ("columns", "layout", "location", "_pods"):
         try:
             object.__getattribute__(snapshot, name)
         except AttributeError:
@@ -683,16 +748,14 @@ def _known(snapshot: ClusterSnapshot) -> frozenset[str]:
 
 
 def changed_on(start: Place, end: Place) -> list[int] | None:
-    """Give the rows of the nodes that changed between two places, sorted; ``None`` where that is unknown."""
+    """Give the rows of the nodes that changed between two places, sorted.
+
+    ``None`` where that is unknown, or where nodes joined or left.
+    """
     path = start.path(end)
-    if path is None:
+    if path is None or any(delta.moves for delta in path):
         return None
-    rows: set[int] = set()
-    for delta in path:
-        if delta.nodes is None:
-            return None
-        rows.update(row for row, _, _ in delta.nodes)
-    return sorted(rows)
+    return sorted({row for delta in path for row, _, _ in delta.nodes})
 
 
 def _alike(one: ClusterLayout | None, other: ClusterLayout) -> bool:

@@ -120,7 +120,7 @@ def interpod_affinity(case: Case) -> Any:
 
 def image_locality(case: Case) -> Any:
     layout, _, pod = cluster(case.input)
-    scores = score_images(ImageIndex(layout), pod_images(pod))
+    scores = score_images(ImageIndex(layout.nodes), pod_images(pod), layout)
     shown = by_name(layout, scores, np.ones(len(layout.names), np.bool_))
     return {"raw": shown, "normalized": shown}
 

@@ -25,24 +25,25 @@ def running_members(snapshot: ClusterSnapshot) -> Iterable[Pod]:
     return chain.from_iterable(snapshot.derived(_running, _running_again, replaced=True).values())
 
 
-def _running(snapshot: ClusterSnapshot) -> dict[int, tuple[Pod, ...]]:
-    """Members by the row of their node."""
-    found = ((row, tuple(filter(belongs, state.pods))) for row, state in enumerate(snapshot.nodes))
-    return {row: pods for row, pods in found if pods}
+def _running(snapshot: ClusterSnapshot) -> dict[str, tuple[Pod, ...]]:
+    """Members by the name of their node."""
+    found = ((state.name, tuple(filter(belongs, state.pods))) for state in snapshot.nodes)
+    return {name: pods for name, pods in found if pods}
 
 
 def _running_again(
     nodes: Vector[NodeState],
     records: Vector[ClusterRecord],
-    value: dict[int, tuple[Pod, ...]],
+    value: dict[str, tuple[Pod, ...]],
     snapshot: ClusterSnapshot,
-) -> dict[int, tuple[Pod, ...]]:
+) -> dict[str, tuple[Pod, ...]]:
     del records
-    changed = snapshot.changed_rows(nodes)
+    changed = snapshot.changed_states(nodes)
     found = dict(value) if changed else value
-    for row in changed:
-        found.pop(row, None)
-        pods = tuple(filter(belongs, snapshot.state_at(row).pods))
-        if pods:
-            found[row] = pods
+    for before, after in changed:
+        if before is not None:
+            found.pop(before.name, None)
+        pods = () if after is None else tuple(filter(belongs, after.pods))
+        if after is not None and pods:
+            found[after.name] = pods
     return found

@@ -6,9 +6,12 @@ from collections.abc import Hashable
 from typing import Any
 
 from koordcore._arrays import IntVector
+from koordcore._vector import Vector
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.records import ClusterRecord
 from koordcore.scoring.images import ImageIndex, pod_images, score_images
 from koordcore.snapshot import ClusterSnapshot
 
@@ -16,8 +19,23 @@ __all__ = ["ImageLocality"]
 
 
 def image_index(snapshot: ClusterSnapshot) -> ImageIndex:
-    """Index the images of a snapshot's nodes."""
-    return ImageIndex(snapshot.layout)
+    """Index the images of a snapshot's nodes, once for a line of snapshots."""
+    return snapshot.derived(_index, _index_again, replaced=True)
+
+
+def _index(snapshot: ClusterSnapshot) -> ImageIndex:
+    return ImageIndex(snapshot.layout.nodes)
+
+
+def _index_again(
+    nodes: Vector[NodeState], records: Vector[ClusterRecord], value: ImageIndex, snapshot: ClusterSnapshot
+) -> ImageIndex:
+    """Look only at nodes whose images are others."""
+    del records
+    states = snapshot.changed_states(nodes)
+    pairs = [(None if old is None else old.node, None if new is None else new.node) for old, new in states]
+    changed = [(old, new) for old, new in pairs if (old and old.images) != (new and new.images)]
+    return value.changed(changed) if changed else value
 
 
 class ImageEvaluator(Evaluator):
@@ -40,4 +58,6 @@ class ImageLocality(Plugin):
         return pod_images(pod)
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return ImageEvaluator(score_images(self.workspace.snapshot.once(image_index), request))
+        return ImageEvaluator(
+            score_images(image_index(self.workspace.snapshot), request, self.workspace.layout)
+        )

@@ -59,15 +59,19 @@ class _Compiled:
         snapshot: ClusterSnapshot,
     ) -> LoadState:
         """Make the rows of nodes anew that changed since, or whose metrics did."""
-        changed = {*snapshot.changed_rows(nodes)}
+        states = snapshot.changed_states(nodes)
         row_of = snapshot.layout.row_of
         ones = (before or after for before, after in snapshot.changed_records(records))
+        changed = {row_of[after.name] for _, after in states if after is not None}
         changed.update(row_of[one.node] for one in ones if isinstance(one, NodeMetric) and one.node in row_of)
         if len(changed) * _FEW > len(nodes):
             return self(snapshot)
-        if not changed:
+        if not changed and not states:
             return value
         state = value.fork()
+        if any(before is None or after is None for before, after in states):
+            there = {one.name: row for row, one in enumerate(nodes)}
+            state.move([there.get(name, -1) for name in snapshot.layout.names])
         renew(state, snapshot, sorted(changed))
         return state
 

@@ -84,7 +84,8 @@ def _terms_again(
 ) -> bool:
     """Look only at nodes that changed; where there were terms, that there may be some is good enough."""
     del records
-    return value or any(has_terms(snapshot.state_at(row)) for row in snapshot.changed_rows(nodes))
+    changed = snapshot.changed_states(nodes)
+    return value or any(after is not None and has_terms(after) for _, after in changed)
 
 
 def has_terms(state: NodeState) -> bool:

@@ -473,7 +473,7 @@ class ReservationPlugin(Plugin):
 
     @classmethod
     def opened(cls, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        return snapshot.once(with_holders)
+        return snapshot.once(with_holders) if snapshot.has(Reservation) else snapshot
 
     @classmethod
     def closed(
@@ -566,8 +566,9 @@ class ReservationPlugin(Plugin):
         acting = any(is_operating_pod(pod) for pod, _, _ in changes.pods)
         if not self.ledger.states and not acting and not self.concerned(changes):
             return True
-        self.ledger.release()
-        self.workspace.drop(ReservationLedger)
+        if self.workspace.made(ReservationLedger):
+            self.ledger.release()
+            self.workspace.drop(ReservationLedger)
         return False
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:

@@ -377,9 +377,9 @@ def anything_told(snapshot: ClusterSnapshot) -> bool:
     return snapshot.has(NodeResourceTopology) or bool(labelled)
 
 
-def _labelled(snapshot: ClusterSnapshot) -> frozenset[int]:
-    """Give the rows of the nodes that carry a label or an annotation of Koordinator's."""
-    return frozenset(row for row, state in enumerate(snapshot.nodes) if _is_labelled(state))
+def _labelled(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """Give the names of the nodes that carry a label or an annotation of Koordinator's."""
+    return frozenset(state.name for state in snapshot.nodes if _is_labelled(state))
 
 
 def _is_labelled(state: NodeState) -> bool:
@@ -389,12 +389,19 @@ def _is_labelled(state: NodeState) -> bool:
 def _labelled_again(
     nodes: Vector[NodeState],
     records: Vector[ClusterRecord],
-    value: frozenset[int],
+    value: frozenset[str],
     snapshot: ClusterSnapshot,
-) -> frozenset[int]:
+) -> frozenset[str]:
     """Look only at the nodes that changed."""
     del records
-    changed = snapshot.changed_rows(nodes)
+    changed = [(old, new) for old, new in snapshot.changed_states(nodes) if not _same_node(old, new)]
     if not changed:
         return value
-    return value.difference(changed).union(row for row in changed if _is_labelled(snapshot.state_at(row)))
+    gone = {old.name for old, _ in changed if old is not None}
+    return value.difference(gone).union(
+        new.name for _, new in changed if new is not None and _is_labelled(new)
+    )
+
+
+def _same_node(old: NodeState | None, new: NodeState | None) -> bool:
+    return old is not None and new is not None and old.node is new.node
