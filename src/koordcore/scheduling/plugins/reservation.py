@@ -31,6 +31,7 @@ from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import PodDecision, Shortfall
+from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import (
     DEFAULT_RESERVATION_ARGS,
@@ -501,6 +502,8 @@ class ReservationPlugin(Plugin):
         return plan_reservations(self.ledger, pods, class_of, limits)
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
+        if pod.annotations is EMPTY and not self.ledger.states:
+            return None  # it says nothing, and there is nothing to say it about
         if is_reserve_pod(pod):
             return self._holder_of(pod)
         wish = reservation_wish(pod.labels, pod.annotations)
