@@ -1,4 +1,4 @@
-"""Resource plugins: NodeResourcesFit, BalancedAllocation, FitPlus and ScarceResourceAvoidance.
+"""Resource plugins: NodeResourcesFit and BalancedAllocation.
 
 Filter and formulas as in the Kubernetes 1.35 scheduler libraries and Koordinator's plugins of those names.
 """
@@ -28,11 +28,10 @@ from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Scope
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
-from koordcore.model.policy import BalancedArgs, FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
+from koordcore.model.policy import BalancedArgs, FitArgs, ScoringStrategy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.scoring.resources import (
     HALF,
-    MAX_SCORE,
     Capacity,
     FloatMatrix,
     least_percent,
@@ -40,11 +39,10 @@ from koordcore.scoring.resources import (
     ratio_table,
     score_balanced,
     score_ratio,
-    score_scarce,
     weighted_mean,
 )
 
-__all__ = ["BalancedAllocation", "FitPlus", "ResourceFit", "ScarceAvoidance"]
+__all__ = ["BalancedAllocation", "Capacities", "ResourceFit", "ScoredResources", "amounts_column"]
 
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
@@ -60,7 +58,7 @@ def _looked_at(
     return tuple([one for one in resources if one[0] in NATIVE or requests.get(one[0], 0) > 0])
 
 
-def _amounts(requests: Mapping[str, int], names: Sequence[str]) -> IntMatrix:
+def amounts_column(requests: Mapping[str, int], names: Sequence[str]) -> IntMatrix:
     """Give a pod's amounts of some resources as a column: ``(K, 1)``."""
     amounts = [min(requests.get(name, 0), AMOUNT_LIMIT) for name in names]
     return np.array(amounts, np.int64).reshape(-1, 1)
@@ -225,7 +223,7 @@ class FitEvaluator(Evaluator):
         if least and capacity.exact:
             hundredfold = scored.hundredfold_spare(view) - self.spent
             return scored.mean(capacity.share(hundredfold), view.rows)
-        used = view.amounts[SCORED][scored.index] + _amounts(self._scored_requests, scored.names)
+        used = view.amounts[SCORED][scored.index] + amounts_column(self._scored_requests, scored.names)
         match self._args.strategy:
             case ScoringStrategy.LEAST_ALLOCATED:
                 return scored.mean(least_percent(used, capacity), view.rows)
@@ -239,7 +237,7 @@ def _reason(name: str) -> str:
     return "Too many pods" if name == PODS else f"Insufficient {name}"
 
 
-class _Capacities:
+class Capacities:
     """One :class:`Capacity` for each list of names, whichever plugin asks."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -272,7 +270,7 @@ class ScoredResources:
         kept = [(name, weight) for name, weight in resources if name in layout.index]
         self.names = tuple(name for name, _ in kept)
         self.index = as_rows([layout.index[name] for name in self.names])
-        capacities = workspace.once(_Capacities)
+        capacities = workspace.once(Capacities)
         self.capacity = capacities.of(layout, self.names, self.index)
         weights = np.array([weight for _, weight in kept], np.int64)[:, None]
         self.weights = np.where(self.capacity.present, weights, 0)
@@ -330,7 +328,7 @@ class ResourceFit(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         if changes.nodes:
-            self.workspace.drop(_Capacities)
+            self.workspace.drop(Capacities)
         return super().follow(changes)
 
     def request_of(self, pod: Pod) -> Hashable:
@@ -390,7 +388,7 @@ class BalancedAllocation(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         if changes.nodes:
-            self.workspace.drop(_Capacities)
+            self.workspace.drop(Capacities)
         return super().follow(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -407,99 +405,3 @@ class BalancedAllocation(Plugin):
         if scored is None:
             scored = self._scored[names] = ScoredResources(self.workspace, names, FitArgs())
         return BalancedEvaluator(requests, scored)
-
-
-def _plus_settings(args: FitPlusArgs, requests: Mapping[str, int]) -> dict[str, tuple[str, int]]:
-    """Give strategy and weight of what a pod asks for."""
-    found = {name: one for name, one in args.resources.items() if requests.get(name, 0) > 0}
-    if args.extended is not None:
-        rest = (name for name, amount in sorted(requests.items()) if amount > 0 and name not in found)
-        found |= {name: args.extended for name in rest if _is_device(name)}
-    return found
-
-
-def _is_device(name: str) -> bool:
-    """Tell extended resources from the native ones and from amounts that Koordinator lends."""
-    return "/" in name and counted(name) and not name.startswith(("kubernetes.io/", "koordinator.sh/"))
-
-
-class FitPlusEvaluator(Evaluator):
-    """Score of one pod class: each resource has its own strategy."""
-
-    scope = Scope.NODE
-    amounts_only = True
-
-    def __init__(self, workspace: Workspace, pod: Pod, args: FitPlusArgs) -> None:
-        layout = workspace.layout
-        self._workspace = workspace
-        settings = _plus_settings(args, pod.requests)
-        names = list(settings)
-        # A resource that no node offers scores 0 everywhere; it still counts with its weight.
-        self._names = tuple(name for name in names if name in layout.index)
-        self._rows = np.array([layout.index[name] for name in self._names], np.int64)
-        own = [min(pod.scored_requests.get(name, 0), AMOUNT_LIMIT) for name in self._names]
-        self._own = np.array(own, np.int64)[:, None]
-        self._capacity = [Capacity(layout.allocatable[row : row + 1]) for row in self._rows.tolist()]
-        self._settings = [settings[name] for name in self._names]
-        self._weight = sum(settings[name][1] for name in names)
-
-    def scores(self, view: NodeView) -> IntVector:
-        total = np.zeros(self._workspace.scored[0, view.rows].shape, np.int64)
-        if self._weight == 0:
-            return total + MAX_SCORE
-        used = view.amounts[SCORED][self._rows] + self._own
-        for number, (strategy, weight) in enumerate(self._settings):
-            capacity, one = self._capacity[number].at(view.rows), used[number : number + 1]
-            if strategy == ScoringStrategy.LEAST_ALLOCATED:
-                total += weight * least_percent(one, capacity)[0]
-            elif strategy == ScoringStrategy.MOST_ALLOCATED:
-                total += weight * most_percent(one, capacity)[0]
-        return total // self._weight
-
-
-class FitPlus(Plugin):
-    """Koordinator's NodeResourcesFitPlus: a strategy and a weight for each resource that the pod asks for."""
-
-    name = "NodeResourcesFitPlus"
-    reads = frozenset[type]()
-    arguments = FitPlusArgs
-
-    def request_of(self, pod: Pod) -> Hashable:
-        args = self.args
-        if args is not None and args.extended is not None and not _plus_settings(args, pod.requests):
-            return None
-        return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
-
-    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return FitPlusEvaluator(self.workspace, pod, self.args or FitPlusArgs())
-
-
-class ScarceEvaluator(Evaluator):
-    """Score of one pod class; what nodes offer does not change with the pods on them."""
-
-    def __init__(self, workspace: Workspace, names: frozenset[str], args: ScarceArgs) -> None:
-        layout = workspace.layout
-        rows = [row for row, name in enumerate(layout.resources) if name != PODS]
-        resources = [layout.resources[row] for row in rows]
-        self._scores = score_scarce(
-            layout.allocatable[rows] > 0,
-            np.array([name in names for name in resources], bool),
-            np.array([name in args.resources for name in resources], bool),
-        )
-
-    def scores(self, view: NodeView) -> IntVector:
-        return self._scores[view.rows]
-
-
-class ScarceAvoidance(Plugin):
-    """Koordinator's ScarceResourceAvoidance: keep nodes with scarce resources for pods that ask for them."""
-
-    name = "ScarceResourceAvoidance"
-    reads = frozenset[type]()
-    arguments = ScarceArgs
-
-    def request_of(self, pod: Pod) -> Hashable:
-        return frozenset(name for name, amount in pod.requests.items() if amount > 0 and counted(name))
-
-    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return ScarceEvaluator(self.workspace, request, self.args or ScarceArgs())
