@@ -157,3 +157,21 @@ def test_everyday_names_leave_rooms_alone() -> None:
     assert loaded.isdisjoint((*HEAVY, "numpy"))
     assert loaded.isdisjoint(f"koordcore.{room}" for room in ROOMS)
     assert loaded.isdisjoint(("koordcore.scheduling.cycle", "koordcore.result", "koordcore.model.policy"))
+
+
+def test_snapshots_and_results_are_short_to_look_at() -> None:
+    nodes = [koordcore.Node(name=f"n{number}", allocatable={"cpu": 1000, "pods": 9}) for number in range(50)]
+    pods = [koordcore.Pod(name=f"p{number}", requests={"cpu": 600}) for number in range(51)]
+    gang = koordcore.PodGroup(name="g", min_member=2)
+    snapshot = koordcore.ClusterSnapshot(nodes=nodes, pending=pods, records=(gang,))
+    assert repr(snapshot) == "<ClusterSnapshot: 50 nodes, 0 bound, 51 pending, 1 PodGroup>"
+    after = "<ClusterSnapshot: 50 nodes, 50 bound, 1 pending, 1 PodGroup>"
+    assert repr(koordcore.schedule(snapshot)) == f"<ScheduleResult: 50 Bound, 1 Unschedulable; {after}>"
+
+
+def test_one_path_is_a_path(tmp_path: Path) -> None:
+    """A text is one file, not its letters."""
+    file = tmp_path / "node.json"
+    file.write_text('{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}', encoding="utf-8")
+    for path in (str(file), file, [file]):
+        assert len(koordcore.load(path).snapshot.nodes) == 1

@@ -91,7 +91,7 @@ class Loaded:
 
 
 def load(
-    paths: Iterable[str | Path],
+    paths: str | Path | Iterable[str | Path],
     stdin: IO[str] | None = None,
     *,
     limits: SourceLimits | None = None,
@@ -102,7 +102,7 @@ def load(
     Parameters
     ----------
     paths
-        JSON or YAML files (``.gz`` too), folders, or ``-``.
+        JSON or YAML files (``.gz`` too), folders, or ``-``; one of them, or several.
     stdin
         What ``-`` stands for.
     limits
@@ -117,6 +117,8 @@ def load(
     MissingExtraError
         When YAML is to be read and PyYAML is not installed.
     """
+    if isinstance(paths, str | Path):
+        paths = [paths]
     return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network)
 
 

@@ -8,6 +8,7 @@ derive them.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
@@ -84,7 +85,7 @@ def _by_record_key(records: Iterable[ClusterRecord]) -> tuple[ClusterRecord, ...
         raise ModelError(f"snapshot: records: {error}") from None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ClusterSnapshot:
     """Everything a decision may depend on; equal contents give equal snapshots in whatever order they come.
 
@@ -124,6 +125,13 @@ class ClusterSnapshot:
         else:
             raise AttributeError(f"'ClusterSnapshot' object has no attribute {name!r}", name=name, obj=self)
         return object.__getattribute__(self, name)
+
+    def __repr__(self) -> str:
+        """Count what there is; the tuples say it all."""
+        pods = f"{len(self.location)} bound, {len(self.pending)} pending"
+        kinds = Counter(type(one).__name__ for one in self.records)
+        records = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
+        return f"<ClusterSnapshot: {len(self.nodes)} nodes, {pods}{records}>"
 
     # -- reading ---------------------------------------------------------------------------------------
 
