@@ -22,7 +22,7 @@ from koordcore.model.numa import NUMAArgs
 from koordcore.model.pods import PodKey
 from koordcore.model.policy import PluginSetting, ScoringStrategy
 from koordcore.model.resources import make_resources
-from koordcore.reservations.cache import ReservationLoans
+from koordcore.reservations.lending import ReservationLoans
 from koordcore.scheduling.plugins.exact import ExactPlugin
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator
 

@@ -11,6 +11,7 @@ import attrs
 from koordcore.allocators.numa_state import NUMANode
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Shortfall
+from koordcore.model.mappings import found_in
 from koordcore.model.numa import (
     DEFAULT_NUMA_ARGS,
     CPUBindPolicy,
@@ -179,11 +180,11 @@ def parse_cpu_request(
     amounts = tuple([pair for pair in requests.items() if pair[1]])
     texts = _UNSAID
     if annotations:
-        texts = tuple([annotations.get(key) for key in _READ])
+        texts = tuple([found_in(annotations, key) for key in _READ])
         if texts[-1] is None and texts[-2] is None and texts[-3] is not None:
             # Without a hint nobody reads what a bound pod was given, which is different for each.
             texts = (*texts[:-3], None, None, None)
-    marks = tuple([labels.get(key) for key in _MARKS]) if labels else _UNMARKED
+    marks = tuple([found_in(labels, key) for key in _MARKS]) if labels else _UNMARKED
     return _read_request(marks, texts, priority, amounts, args)
 
 

@@ -8,14 +8,15 @@ Where amounts decide alone, a class keeps that for every state that nodes are in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope
-from koordcore.framework.state_scores import AmountParts, Choice, Membership, StateGroups
+from koordcore.framework.plugin import Plugin, Refusal, Scope
+from koordcore.framework.roles import roles_of
+from koordcore.framework.state_scores import Choice, Membership, StateGroups
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim
@@ -30,62 +31,6 @@ _LOOKED_AT: Final = 256
 """How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
 _NOTHING: Final[IntVector] = np.empty(0, np.int64)
 _NOWHERE: Final[BoolVector] = np.empty(0, np.bool_)
-
-
-class _Roles(NamedTuple):
-    """The parts of a class by what they are asked for; ``amounts`` look at nothing else."""
-
-    refusing: tuple[Part, ...]
-    allocating: tuple[Part, ...]
-    amounts: AmountParts
-    other_filters: tuple[Part, ...]
-    other_scorers: tuple[Part, ...]
-    cluster_filters: tuple[Part, ...]
-    whole_scorers: tuple[Part, ...]
-
-
-def _roles_of(parts: Sequence[Part], ground: StaticResult) -> _Roles:
-    """Sort the parts of a class; most roles stay empty, and an empty tuple is no object of its own."""
-    refusing, allocating, other_filters, other_scorers, cluster_filters, whole_scorers = (
-        list[Part]() for _ in range(6)
-    )
-    amount_filters: list[Evaluator] = []
-    amount_scorers: list[tuple[int, Evaluator]] = []
-    for part in parts:
-        _, setting, evaluator = part
-        answers, scope = evaluator.answers, evaluator.scope
-        if answers:
-            if "refuse" in answers and setting.filters:
-                refusing.append(part)
-            if "allocate" in answers:
-                allocating.append(part)
-        if scope is Scope.STATIC:
-            continue
-        # Nodes with the same amounts get the same answers.
-        alike = evaluator.amounts_only
-        if setting.filters:
-            if scope is Scope.CLUSTER:
-                cluster_filters.append(part)
-            elif alike:
-                amount_filters.append(evaluator)
-            else:
-                other_filters.append(part)
-        if setting.scores:
-            if scope is Scope.CLUSTER or evaluator.normalises:
-                whole_scorers.append(part)
-            elif alike:
-                amount_scorers.append((setting.weight, evaluator))
-            else:
-                other_scorers.append(part)
-    return _Roles(
-        refusing=tuple(sorted(refusing, key=lambda part: part.plugin.refuses_at)),
-        allocating=tuple(allocating),
-        amounts=AmountParts(tuple(amount_scorers), tuple(amount_filters)),
-        other_filters=tuple(other_filters),
-        other_scorers=tuple(other_scorers),
-        cluster_filters=tuple(cluster_filters),
-        whole_scorers=(*whole_scorers, *ground.uneven),
-    )
 
 
 class SchedulingClass:
@@ -122,7 +67,7 @@ class SchedulingClass:
         self.change = change
         self._ground = ground
         self.source = source
-        self._roles = roles = _roles_of(parts, ground)
+        self._roles = roles = roles_of(parts, ground)
         # Whether the states of nodes are followed, as far as is known, and tell all there is to choose by.
         self._follows = bool(roles.amounts.scorers or roles.amounts.filters)
         self._by_states = not (

@@ -16,7 +16,7 @@ import numpy as np
 from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, ClusterLayout, FloatCube, IntCube, IntMatrix, Rows
 from koordcore._vector import Vector
 from koordcore.framework.cluster_changes import ClusterChanges
-from koordcore.model.nodes import NodeState
+from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
@@ -169,7 +169,7 @@ class Workspace:
 
     def state_of(self, row: int) -> NodeState:
         """Give a node with the pods that hold room on it now."""
-        return NodeState(self.layout.nodes[row], tuple(self.pods_on(row).values()))
+        return node_state(self.layout.nodes[row], self.pods_on(row).values())
 
     def put(self, values: list[T], row: int, value: T) -> None:
         """Replace one node's value in a list that :meth:`values` gave."""

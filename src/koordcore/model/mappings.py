@@ -7,9 +7,17 @@ from typing import Any, Final
 
 from immutabledict import immutabledict
 
-__all__ = ["EMPTY", "frozen", "frozen_texts"]
+__all__ = ["EMPTY", "found_in", "frozen", "frozen_texts"]
 
 EMPTY: Final[immutabledict[Any, Any]] = immutabledict()
+
+
+def found_in(mapping: Mapping[str, str], key: str) -> str | None:
+    """Give what a mapping has under a key that is mostly missing.
+
+    Asking a frozen one by ``get`` raises and catches an exception inside, which takes five times as long.
+    """
+    return mapping[key] if key in mapping else None  # noqa: SIM401  # see above
 
 
 def frozen(mapping: Mapping[str, Any]) -> immutabledict[str, Any]:

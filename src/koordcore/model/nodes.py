@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from operator import attrgetter
 from typing import Final
@@ -13,11 +13,12 @@ from immutabledict import immutabledict
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
 from koordcore.model.checks import check_fields
+from koordcore.model.drafts import copier
 from koordcore.model.mappings import EMPTY, frozen, frozen_texts
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 
-__all__ = ["HOSTNAME_LABEL", "REGION_LABEL", "ZONE_LABEL", "Node", "NodeState"]
+__all__ = ["HOSTNAME_LABEL", "REGION_LABEL", "ZONE_LABEL", "Node", "NodeState", "node_state"]
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
@@ -69,7 +70,7 @@ def _by_key(pods: Iterable[Pod]) -> tuple[Pod, ...]:
         raise ModelError(f"NodeState: pods: expected Pods: {error}") from None
 
 
-@attrs.frozen
+@attrs.frozen(weakref_slot=False)
 class NodeState:
     """A node with the pods that hold room on it, in the order of their keys.
 
@@ -97,3 +98,12 @@ class NodeState:
     def name(self) -> str:
         """The node's name."""
         return self.node.name
+
+
+_filled: Final = copier(NodeState, "node", "pods")
+
+
+def node_state(node: Node, pods: Collection[Pod]) -> NodeState:
+    """Make the state of a node from pods that are known to be its own, each once; nothing is checked."""
+    ordered = tuple(pods) if len(pods) < 2 else tuple(sorted(pods, key=attrgetter("key")))
+    return _filled(None, node, ordered)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordcore.errors import ManifestError
+from koordcore.model.mappings import found_in
 from koordcore.model.pods import Pod, PodPhase
 from koordcore.model.reservations import (
     AllocatePolicy,
@@ -37,7 +38,7 @@ CURRENT_OWNER: Final = PREFIX + "reservation-current-owner"
 
 def is_operating_pod(pod: Pod) -> bool:
     """Tell whether a pod acts as a reservation once it runs."""
-    return pod.labels.get(OPERATING_MODE) == "Reservation"
+    return found_in(pod.labels, OPERATING_MODE) == "Reservation"
 
 
 def parse_owners(text: str) -> tuple[ReservationOwner, ...]:

@@ -11,7 +11,7 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
 from koordcore.model.affinity import Taint, Toleration, tolerated
-from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.mappings import EMPTY, found_in, frozen
 from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, NO_RESOURCES, Resources, make_resources, parse_resources
 from koordcore.model.selectors import NodeSelector
@@ -160,8 +160,8 @@ def reservation_wish(labels: Mapping[str, str], annotations: Mapping[str, str]) 
     ManifestError
         When the affinity or the exact-match annotation cannot be read; upstream ends the attempt then.
     """
-    affinity, exact = annotations.get(RESERVATION_AFFINITY), annotations.get(EXACT_MATCH)
-    ignored = labels.get(RESERVATION_IGNORED) == "true"
+    affinity, exact = found_in(annotations, RESERVATION_AFFINITY), found_in(annotations, EXACT_MATCH)
+    ignored = found_in(labels, RESERVATION_IGNORED) == "true"
     if affinity is None and exact is None:
         return ReservationWish(ignored=True) if ignored else _NO_WISH
     wish = ReservationWish(ignored=ignored)
@@ -297,4 +297,4 @@ def inner_reserved(annotations: Mapping[str, str]) -> Resources:
 
 def is_reserve_pod(pod: Pod) -> bool:
     """Tell whether a pod stands for a reservation."""
-    return pod.annotations.get(RESERVE_POD) == "true"
+    return found_in(pod.annotations, RESERVE_POD) == "true"

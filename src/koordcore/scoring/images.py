@@ -37,7 +37,7 @@ def image_name(name: str) -> str:
 
 def pod_images(pod: Pod) -> tuple[str, ...]:
     """Give the images of a pod's containers, init containers first; one entry per container."""
-    return tuple(image_name(one.image) for one in (*pod.init_containers, *pod.containers))
+    return tuple([image_name(one.image) for one in (*pod.init_containers, *pod.containers)])
 
 
 class ImageIndex:

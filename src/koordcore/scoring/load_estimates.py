@@ -13,7 +13,7 @@ import attrs
 
 from koordcore.model.durations import SECOND
 from koordcore.model.load import LoadAwareArgs
-from koordcore.model.mappings import EMPTY
+from koordcore.model.mappings import EMPTY, found_in
 from koordcore.model.metrics import NodeMetric, rounded_to
 from koordcore.model.pods import Pod
 from koordcore.model.resources import (
@@ -212,8 +212,8 @@ class Estimator:
             tuple(pod.requests.items()),
             tuple(pod.limits.items()),
             pod.priority,
-            labels.get(LABEL_PRIORITY_CLASS) if labels else None,
-            labels.get(LABEL_QOS_CLASS) if labels else None,
+            found_in(labels, LABEL_PRIORITY_CLASS),
+            found_in(labels, LABEL_QOS_CLASS),
             pod.kubernetes_qos,
             pod.overhead,
             pod.annotations if self._args.allow_customize_estimation else None,

@@ -200,6 +200,8 @@ class DynamicResources(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self.claim_args = args if isinstance(args, ClaimArgs) else ClaimArgs()
+        # It is made anew where nodes or classes change.
+        self._by_class = served_by_classes(workspace.snapshot)
 
     @classmethod
     def closed(
@@ -225,7 +227,7 @@ class DynamicResources(Plugin):
         return ledger
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
-        if not pod.resource_claims and not asks_for_served(pod, served_by_classes(self.workspace.snapshot)):
+        if not pod.resource_claims and not asks_for_served(pod, self._by_class):
             return None
         ledger = self.ledger
         found = ledger.book.claims_of(pod)

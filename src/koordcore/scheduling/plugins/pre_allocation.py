@@ -12,8 +12,9 @@ from koordcore.framework.node_view import Loan, NodeView, Others
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import ReservationArgs
 from koordcore.model.resources import PODS, make_resources
-from koordcore.reservations.cache import Lending, ReservationLedger, ReservationLoans
+from koordcore.reservations.cache import ReservationLedger
 from koordcore.reservations.filter import ReservationRefusal, ReservedNode
+from koordcore.reservations.lending import Lending, ReservationLoans
 from koordcore.reservations.preallocation import (
     PreAllocation,
     is_candidate,

@@ -1,4 +1,4 @@
-"""Resource plugins: NodeResourcesFit, BalancedAllocation, FitPlus and ScarceResourceAvoidance.
+"""Resource plugins: NodeResourcesFit and BalancedAllocation.
 
 Filter and formulas as in the Kubernetes 1.35 scheduler libraries and Koordinator's plugins of those names.
 """
@@ -29,11 +29,10 @@ from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Scope
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
-from koordcore.model.policy import BalancedArgs, FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
+from koordcore.model.policy import BalancedArgs, FitArgs, ScoringStrategy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.scoring.resources import (
     HALF,
-    MAX_SCORE,
     Capacity,
     FloatMatrix,
     least_percent,
@@ -41,11 +40,10 @@ from koordcore.scoring.resources import (
     ratio_table,
     score_balanced,
     score_ratio,
-    score_scarce,
     weighted_mean,
 )
 
-__all__ = ["BalancedAllocation", "FitPlus", "ResourceFit", "ScarceAvoidance"]
+__all__ = ["BalancedAllocation", "Capacities", "ResourceFit", "ScoredResources", "amounts_column"]
 
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
@@ -61,7 +59,7 @@ def _looked_at(
     return tuple([one for one in resources if one[0] in NATIVE or requests.get(one[0], 0) > 0])
 
 
-def _amounts(requests: Mapping[str, int], names: Sequence[str]) -> IntMatrix:
+def amounts_column(requests: Mapping[str, int], names: Sequence[str]) -> IntMatrix:
     """Give a pod's amounts of some resources as a column: ``(K, 1)``."""
     amounts = [min(requests.get(name, 0), AMOUNT_LIMIT) for name in names]
     return np.array(amounts, np.int64).reshape(-1, 1)
@@ -226,7 +224,7 @@ class FitEvaluator(Evaluator):
         if least and capacity.exact:
             hundredfold = scored.hundredfold_spare(view) - self.spent
             return scored.mean(capacity.share(hundredfold), view.rows)
-        used = view.amounts[SCORED][scored.index] + _amounts(self._scored_requests, scored.names)
+        used = view.amounts[SCORED][scored.index] + amounts_column(self._scored_requests, scored.names)
         match self._args.strategy:
             case ScoringStrategy.LEAST_ALLOCATED:
                 return scored.mean(least_percent(used, capacity), view.rows)
@@ -240,7 +238,7 @@ def _reason(name: str) -> str:
     return "Too many pods" if name == PODS else f"Insufficient {name}"
 
 
-class _Capacities:
+class Capacities:
     """One :class:`Capacity` for each list of names, whichever plugin asks."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -273,7 +271,7 @@ class ScoredResources:
         kept = [(name, weight) for name, weight in resources if name in layout.index]
         self.names = tuple(name for name, _ in kept)
         self.index = as_rows([layout.index[name] for name in self.names])
-        capacities = workspace.once(_Capacities)
+        capacities = workspace.once(Capacities)
         self.capacity = capacities.of(layout, self.names, self.index)
         weights = np.array([weight for _, weight in kept], np.int64)[:, None]
         self.weights = np.where(self.capacity.present, weights, 0)
@@ -332,7 +330,7 @@ class ResourceFit(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         if changes.nodes:
-            self.workspace.drop(_Capacities)
+            self.workspace.drop(Capacities)
         return super().follow(changes)
 
     def request_of(self, pod: Pod) -> Hashable:
@@ -392,7 +390,7 @@ class BalancedAllocation(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         if changes.nodes:
-            self.workspace.drop(_Capacities)
+            self.workspace.drop(Capacities)
         return super().follow(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -409,6 +407,7 @@ class BalancedAllocation(Plugin):
         if scored is None:
             scored = self._scored[names] = ScoredResources(self.workspace, names, FitArgs())
         return BalancedEvaluator(requests, scored)
+<<<<<<< HEAD
 
 
 def _plus_settings(args: FitPlusArgs, requests: Mapping[str, int]) -> dict[str, tuple[str, int]]:
@@ -470,6 +469,10 @@ class FitPlus(Plugin):
         super().__init__(workspace, args)
         self._rated: dict[Hashable, bool] = {}
 
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self._rated: dict[Hashable, bool] = {}
+
     def request_of(self, pod: Pod) -> Hashable:
         asked, args = tuple(pod.requests.items()), self.args
         if args is not None and args.extended is not None:
@@ -513,3 +516,5 @@ class ScarceAvoidance(Plugin):
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return ScarceEvaluator(self.workspace, request, self.args or ScarceArgs())
+=======
+>>>>>>> contract

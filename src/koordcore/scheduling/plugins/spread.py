@@ -199,6 +199,7 @@ class TopologySpread(Plugin):
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
+        self._settings: SpreadArgs = args or SpreadArgs()
         self._selectors: dict[Hashable, LabelSelector | None] = {}
         self._defaults: dict[Hashable, SpreadRequest | None] = {}
 
@@ -210,7 +211,11 @@ class TopologySpread(Plugin):
     def request_of(self, pod: Pod) -> Hashable | None:
         if pod.spread_constraints:
             return spread_request(pod)
+<<<<<<< HEAD
         args = self.args or _DEFAULT_ARGS
+=======
+        args = self._settings
+>>>>>>> contract
         built_in = args.defaulting is SpreadDefaulting.SYSTEM
         constraints = SYSTEM_CONSTRAINTS if built_in else args.default_constraints
         if not constraints:

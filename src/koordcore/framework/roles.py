@@ -1,0 +1,68 @@
+"""The parts of a class of pods by what they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from koordcore.framework.plugin import Evaluator, Scope
+from koordcore.framework.state_scores import AmountParts
+from koordcore.framework.static_result import Part, StaticResult
+
+__all__ = ["Roles", "roles_of"]
+
+
+class Roles(NamedTuple):
+    """The parts of a class by what they are asked for; ``amounts`` look at nothing else."""
+
+    refusing: tuple[Part, ...]
+    allocating: tuple[Part, ...]
+    amounts: AmountParts
+    other_filters: tuple[Part, ...]
+    other_scorers: tuple[Part, ...]
+    cluster_filters: tuple[Part, ...]
+    whole_scorers: tuple[Part, ...]
+
+
+def roles_of(parts: Sequence[Part], ground: StaticResult) -> Roles:
+    """Sort the parts of a class; most roles stay empty, and an empty tuple is no object of its own."""
+    refusing, allocating, other_filters, other_scorers, cluster_filters, whole_scorers = (
+        list[Part]() for _ in range(6)
+    )
+    amount_filters: list[Evaluator] = []
+    amount_scorers: list[tuple[int, Evaluator]] = []
+    for part in parts:
+        _, setting, evaluator = part
+        answers, scope = evaluator.answers, evaluator.scope
+        if answers:
+            if "refuse" in answers and setting.filters:
+                refusing.append(part)
+            if "allocate" in answers:
+                allocating.append(part)
+        if scope is Scope.STATIC:
+            continue
+        # Nodes with the same amounts get the same answers.
+        alike = evaluator.amounts_only
+        if setting.filters:
+            if scope is Scope.CLUSTER:
+                cluster_filters.append(part)
+            elif alike:
+                amount_filters.append(evaluator)
+            else:
+                other_filters.append(part)
+        if setting.scores:
+            if scope is Scope.CLUSTER or evaluator.normalises:
+                whole_scorers.append(part)
+            elif alike:
+                amount_scorers.append((setting.weight, evaluator))
+            else:
+                other_scorers.append(part)
+    return Roles(
+        refusing=tuple(sorted(refusing, key=lambda part: part.plugin.refuses_at)),
+        allocating=tuple(allocating),
+        amounts=AmountParts(tuple(amount_scorers), tuple(amount_filters)),
+        other_filters=tuple(other_filters),
+        other_scorers=tuple(other_scorers),
+        cluster_filters=tuple(cluster_filters),
+        whole_scorers=(*whole_scorers, *ground.uneven),
+    )

@@ -1,0 +1,423 @@
+"""Which reservation serves pods of one class, on which node, and how good it is.
+
+A pod that may use some reservations is served by one of these or by the node itself, in everything that it
+asks for together: amounts, CPUs and devices (rulings 3, 5 and 23). Each other plugin answers for the node as
+if the reservations that the pod may use were gone; here it is decided whether one of them serves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import attrs
+import numpy as np
+
+from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
+from koordcore.framework.node_view import Loan, NodeView, Others, Rating, Source
+from koordcore.framework.plugin import (
+    Evaluator,
+    Refusal,
+    Reserved,
+    Scope,
+    default_normalise,
+)
+from koordcore.model.decisions import Shortfall
+from koordcore.model.pods import Pod
+from koordcore.model.reservations import (
+    AllocatePolicy,
+)
+from koordcore.model.resources import PODS, counted
+from koordcore.protocol.reservation import (
+    RESERVATION_ALLOCATED,
+    ReservationWish,
+    format_allocated_reservation,
+)
+from koordcore.reservations.cache import ReservationLedger
+from koordcore.reservations.filter import (
+    NO_RESERVATION,
+    POLICY_CONFLICT,
+)
+from koordcore.reservations.lending import Lending, ReservationLoans
+from koordcore.reservations.match import AFFINITY_REFUSED
+from koordcore.reservations.nominate import PREFERRED_SCORE
+from koordcore.scheduling.plugins.holder import agreeing
+
+if TYPE_CHECKING:
+    from koordcore.scheduling.plugins.reservation import ReservationPlugin
+
+__all__ = ["ReservationEvaluator", "Wanted"]
+
+_NO_ROOM: Final = -1
+_BY_NODE: Final = " by node"
+
+
+@attrs.frozen
+class Wanted:
+    """What a pod wants of reservations: its own words, and the numbers of those that it may use."""
+
+    wish: ReservationWish
+    matched: tuple[int, ...]
+    requests: tuple[tuple[str, int], ...]
+    acts: bool = False
+    """It will act as a reservation, beside such as do not go with that on one node."""
+    planned: int | None = None
+    """The reservation that is meant for it, when all pods of a call are matched together."""
+
+
+def _unrated(view: NodeView) -> Sequence[IntVector]:
+    del view
+    return ()
+
+
+class _Matched(Lending):
+    """What reservations lend to pods that may use them, and which of them would serve on each node.
+
+    Attributes
+    ----------
+    choose
+        Gives the reservation that would serve the pods on a node now, negative for none.
+    others
+        Whether all other filters take the pods in a view.
+    """
+
+    def __init__(
+        self, ledger: ReservationLedger, matched: BoolVector, *, together: bool, required: bool = False
+    ) -> None:
+        super().__init__(ledger, matched, together=together, required=required)
+        self.choose: Callable[[int], int] = lambda row: _NO_ROOM
+        self.others: Others = lambda view: np.ones(len(view.numbers), bool)
+
+    def drawn_from(self, row: int) -> Loan | None:
+        """Give what the pods would draw from on a node: one reservation, or all that they ignore."""
+        loans = self._at(row)
+        return None if loans is None else loans.loan(0)
+
+    def taken_from(self, row: int) -> ReservationLoans | None:
+        """Give the same, but nothing where the pods ignore reservations and the node has enough without."""
+        if self.together and self.others(NodeView(self.ledger.workspace, slice(row, row + 1)))[0]:
+            return None
+        return self._at(row)
+
+    def _at(self, row: int) -> ReservationLoans | None:
+        chosen = _NO_ROOM if self.together else self.choose(row)
+        if not self.together and chosen == _NO_ROOM:
+            return None
+        loans = self.loans(slice(row, row + 1))
+        if not len(loans.rows):
+            return None
+        return loans if self.together else loans.only(loans.ids.index((chosen,)))
+
+
+class _Choices(NamedTuple):
+    """Which reservation would serve the pods of a class on each node.
+
+    Parameters
+    ----------
+    chosen
+        ``(N,)``: its number, negative for none.
+    raw
+        ``(N,)``: its score.
+    order
+        ``(N,)``: the smallest order among those that concern the pods there, 0 for none.
+    """
+
+    chosen: IntVector
+    raw: IntVector
+    order: IntVector
+
+    @classmethod
+    def none(cls, number: int) -> _Choices:
+        """Make the table of so many nodes, with nothing chosen."""
+        return cls(
+            np.full(number, _NO_ROOM, np.int64), np.zeros(number, np.int64), np.zeros(number, np.int64)
+        )
+
+
+class ReservationEvaluator(Evaluator):
+    """Filter, score and choice for one class of pods that reservations concern."""
+
+    scope = Scope.NODE
+    normalises = True
+
+    def __init__(self, plugin: ReservationPlugin, pod: Pod, wanted: Wanted) -> None:
+        self._plugin = plugin
+        self._ledger = plugin.ledger
+        self._wish = wanted.wish
+        self._required = wanted.wish.affinity is not None
+        self._acts = wanted.acts
+        self._planned = wanted.planned
+        matched = np.zeros(len(self._ledger.states), bool)
+        matched[list(wanted.matched)] = True
+        self._lent = _Matched(
+            self._ledger, matched, together=wanted.wish.ignored, required=wanted.wish.affinity is not None
+        )
+        self._rating: Rating = _unrated
+        index = plugin.workspace.layout.index
+        self._asked = [
+            (index[name], amount)
+            for name, amount in pod.requests.items()
+            if amount > 0
+            and name in index
+            and name != PODS
+            and counted(name)
+            and not plugin.args.ignores(name)
+        ]
+        self._names = set(pod.requests)
+        self._screened = self._ledger.screened(pod)
+        number = len(plugin.workspace.layout.names)
+        self._lent.choose = lambda row: int(self._choices(slice(row, row + 1)).chosen[row])
+        # Choices are worked out for nodes that somebody asks about, and anew where anything was touched.
+        self._known = _Choices.none(number)
+        self._fresh = np.zeros(number, np.bool_)
+        self._read = 0
+
+    def sources(self, others: Others, rating: Rating) -> Source | None:
+        self._lent.others, self._rating = others, rating
+        return self._lent
+
+    def refuse(self) -> Refusal | None:
+        if not self._required or (self._lent.matched & self._ledger.open).any():
+            return None
+        return Refusal(AFFINITY_REFUSED)
+
+    def restriction(self) -> BoolVector | None:
+        if not self._required:
+            return None
+        there = np.zeros(len(self._fresh), bool)
+        there[self._ledger.row[self._lent.matched & self._ledger.open]] = True
+        return there
+
+    def _account(self, rooms: ReservationLoans) -> BoolVector:
+        """Tell which rooms' accounts allow the pod, and concern it at all."""
+        serves = np.ones(len(rooms.rows), bool)
+        if self._lent.together or not len(rooms.rows):
+            return serves
+        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        account = self._ledger.account
+        for resource, amount in ((PODS_ROW, 1), *self._asked):
+            serves &= account[resource, numbers] >= amount
+        if not self._required:
+            states = self._ledger.states
+            # Without a wish of its own the pod is held only against what keeps account of what it asks for.
+            serves &= [not self._names.isdisjoint(states[one].names) for one in numbers.tolist()]
+        return serves
+
+    def _serving(self, rooms: ReservationLoans) -> BoolVector:
+        serves = self._account(rooms)
+        if serves.any():
+            serves &= self._lent.others(self._inside(rooms))
+        return serves
+
+    def _inside(self, rooms: ReservationLoans) -> NodeView:
+        return NodeView(self._plugin.workspace, rooms.rows, self._lent, rooms)
+
+    def serving(self) -> BoolVector:
+        """Tell which reservations would serve the pods now, each by itself: ``(M,)``."""
+        found = np.zeros(len(self._ledger.states), bool)
+        rooms = self._lent.loans(slice(None))
+        if not self._lent.together and len(rooms.rows):
+            found[[ids[0] for ids in rooms.ids]] = self._serving(rooms)
+        return found
+
+    def _outside(self, rows: Rows) -> BoolVector:
+        return self._lent.others(NodeView(self._plugin.workspace, rows))
+
+    def fits(self, view: NodeView) -> BoolVector:
+        served = self._served(view)
+        if self._acts:
+            served &= agreeing(self._ledger, AllocatePolicy.ALIGNED, view.rows)
+        return served
+
+    def _served(self, view: NodeView) -> BoolVector:
+        rows = view.rows
+        rooms = self._lent.loans(slice(0, 0) if view.plain else rows)
+        if not len(rooms.rows):
+            return np.full(len(view.numbers), not self._required)
+        serves = self._serving(rooms)
+        self._remember(rows, rooms, serves)
+        inside = self._at_any(rooms, serves, rows)
+        if self._lent.together:
+            return inside | self._outside(rows)
+        if self._required:
+            return inside
+        concerned = self._at_any(rooms, np.ones_like(serves), rows)
+        return inside | ~concerned | self._outside(rows)
+
+    def _at_any(self, rooms: ReservationLoans, serves: BoolVector, rows: Rows) -> BoolVector:
+        return NodeView(self._plugin.workspace, rows).where_any(rooms, serves)
+
+    def _choices(self, rows: Rows) -> _Choices:
+        """Give what is chosen on some nodes now; of others it may be out of date."""
+        self._forget()
+        stale = np.arange(len(self._fresh))[rows]
+        stale = stale[~self._fresh[stale]]
+        if len(stale):
+            rooms = self._lent.loans(stale)
+            self._remember(stale, rooms, self._serving(rooms))
+        return self._known
+
+    def _forget(self) -> None:
+        touched = self._plugin.workspace.touched
+        for row in touched[self._read :]:
+            self._fresh[row] = False
+        self._read = len(touched)
+
+    def _remember(self, rows: Rows, rooms: ReservationLoans, serves: BoolVector) -> None:
+        """Keep what is chosen on some nodes, once it is known which of their rooms serve."""
+        if self._lent.together:
+            return
+        self._forget()
+        known = self._known
+        known.chosen[rows], known.raw[rows], known.order[rows] = _NO_ROOM, 0, 0
+        self._fresh[rows] = True
+        if len(rooms.rows):
+            self._choose(rooms, serves)
+
+    def _choose(self, rooms: ReservationLoans, serves: BoolVector) -> None:
+        """Note the best room of each node, its score, and the smallest order that stands there."""
+        ledger = self._ledger
+        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        order = ledger.order[numbers]
+        ordered = order != 0
+        first = np.full(len(self._fresh), np.iinfo(np.int64).max, np.int64)
+        np.minimum.at(first, rooms.rows[ordered], order[ordered])
+        there = rooms.rows[ordered]
+        self._known.order[there] = first[there]
+        picked = np.flatnonzero(serves)
+        if not len(picked):
+            return
+        numbers, rows = numbers[picked], rooms.rows[picked]
+        scores, exact = self._scores(numbers)
+        order = ledger.order[numbers]
+        # With an order first, by it; then by score, by the exact share, and by name (numbers go by name).
+        summed = scores + self._further_scores(rooms, picked)
+        keys = (numbers, -exact, -summed, order, order == 0, rows)
+        ranked = np.lexsort(keys)
+        _, firsts = np.unique(rows[ranked], return_index=True)
+        best = ranked[firsts]
+        self._known.chosen[rows[best]] = numbers[best]
+        self._known.raw[rows[best]] = scores[best]
+
+    def _further_scores(self, rooms: ReservationLoans, picked: IntVector) -> IntVector:
+        """Add up what other plugins say about the rooms of a node that serve, each scaled to 100 there.
+
+        Where one room serves there is nothing to compare, and nobody is asked.
+        """
+        found = np.zeros(len(picked), np.int64)
+        rows = rooms.rows[picked]
+        several = np.flatnonzero(np.bincount(rows)[rows] > 1)
+        if not len(several):
+            return found
+        for raw in self._rating(self._inside(rooms.some(picked[several]))):
+            best = np.ones(len(self._fresh), np.int64)
+            np.maximum.at(best, rows[several], raw)
+            found[several] += raw * 100 // best[rows[several]]
+        return found
+
+    def _scores(self, numbers: IntVector) -> tuple[IntVector, Any]:
+        """Score reservations as :func:`score_reservation` does, and with exact shares."""
+        ledger = self._ledger
+        capacity = ledger.capacity[:, numbers]
+        used = ledger.used[:, numbers].copy()
+        for resource, amount in self._asked:
+            used[resource] += amount
+        within = (capacity > 0) & (used <= capacity)
+        parts = np.where(within, 100 * used // np.maximum(capacity, 1), 0).sum(axis=0)
+        exact = np.where(within, 100.0 * used / np.maximum(capacity, 1), 0.0).sum(axis=0)
+        number = np.maximum(ledger.named[numbers], 1)
+        return parts // number, exact / number
+
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        rows = view.rows
+        rooms = self._lent.loans(rows)
+        concerned = self._at_any(rooms, np.ones(len(rooms.rows), bool), rows)
+        found: list[tuple[str, BoolVector]] = []
+        if self._acts:
+            found.append((POLICY_CONFLICT, ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)))
+        if self._required:
+            found.append((AFFINITY_REFUSED, ~concerned))
+        names = self._plugin.workspace.layout.resources
+        free = self._plugin.workspace.free
+        told = np.zeros(len(self._fresh), bool)
+        by_text: dict[str, IntVector] = {}
+
+        def note(text: str, mask: BoolVector) -> None:
+            if mask.any():
+                told[rooms.rows[mask]] = True
+                there = by_text.setdefault(text, np.zeros(len(self._fresh), np.int64))
+                np.add.at(there, rooms.rows[mask], 1)
+
+        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        if len(numbers):
+            for resource, amount in ((PODS_ROW, 1), *self._asked):
+                lacking = free[resource, rooms.rows] + rooms.lent[resource] < amount
+                note(f"Insufficient {names[resource]}{_BY_NODE}", lacking)
+                if self._required:
+                    text = "Too many pods" if resource == PODS_ROW else f"Insufficient {names[resource]}"
+                    short = self._ledger.account[resource, numbers] < amount
+                    for suffix, mask in self._amounts(resource, amount, numbers, short):
+                        note(f"Reservation(s) {text}{suffix}", mask)
+        if not self._required:
+            # No account allows the pod, so the node itself would have to serve it.
+            at = np.flatnonzero(self._at_any(rooms, np.ones(len(rooms.rows), bool), slice(None)) & ~told)
+            for resource, amount in ((PODS_ROW, 1), *self._asked):
+                short = at[free[resource, at] < amount]
+                if len(short):
+                    told[short] = True
+                    text = f"Insufficient {names[resource]}{_BY_NODE}"
+                    by_text.setdefault(text, np.zeros(len(self._fresh), np.int64))[short] = 1
+        for text, counts in sorted(by_text.items()):
+            # What the node lacks is said once, what reservations lack for each of them.
+            most = 1 if text.endswith(_BY_NODE) else int(counts.max())
+            found += [(text, counts[rows] > place) for place in range(most)]
+        found.append((NO_RESERVATION, concerned & ~told[rows]))
+        return found
+
+    def _amounts(
+        self, resource: int, amount: int, numbers: IntVector, short: BoolVector
+    ) -> list[tuple[str, BoolVector]]:
+        """Who asked for one reservation by its name is told the amounts as well."""
+        affinity = self._wish.affinity
+        if affinity is None or not affinity.name:
+            return [("", short)]
+        found = []
+        for place in np.flatnonzero(short).tolist():
+            number = int(numbers[place])
+            pods = len(self._ledger.states[number].assigned)
+            used = pods if resource == PODS_ROW else int(self._ledger.used[resource, number])
+            capacity = int(self._ledger.account[resource, number]) + used
+            mask = np.zeros(len(numbers), bool)
+            mask[place] = True
+            found.append((f", requested: {amount}, used: {used}, capacity: {capacity}", mask))
+        return found
+
+    def unresolvable(self, view: NodeView) -> BoolVector:
+        rows = view.rows
+        rooms = self._lent.loans(rows)
+        concerned = self._at_any(rooms, np.ones(len(rooms.rows), bool), rows)
+        hopeless = ~concerned if self._required else np.zeros_like(concerned)
+        if self._acts:
+            hopeless |= ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
+        return hopeless
+
+    def scores(self, view: NodeView) -> IntVector | None:
+        matched = (self._lent.matched & self._ledger.open).any()
+        silent = not matched and not self._ledger.used_on(self._screened)
+        return None if self._wish.ignored or silent else self._choices(view.rows).raw[view.rows]
+
+    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        order = self._choices(slice(None)).order
+        candidates = np.flatnonzero(feasible & (order != 0))
+        if len(candidates):
+            raw = raw.copy()
+            raw[candidates[order[candidates].argmin()]] = PREFERRED_SCORE
+        return default_normalise(raw, feasible)
+
+    def allocate(self, pod: Pod, view: NodeView) -> Reserved | Shortfall | None:
+        loan = None if view.drawn is None else view.drawn.loan(0)
+        if loan is None or loan.together:
+            return None
+        one = loan.states[0].reservation
+        written = {RESERVATION_ALLOCATED: format_allocated_reservation(one.name, one.uid)}
+        return Reserved(written, notes=(f"reservation {one.name}",), reservation=one.name)
