@@ -12,7 +12,8 @@ from typing import Final
 
 import attrs
 
-from koordcore.allocators.cpuset import CPUShortage, available_cpus
+from koordcore.allocators.cpu_wish import CPUShortage
+from koordcore.allocators.cpuset import available_cpus
 from koordcore.allocators.numa_align import (
     NO_PROVIDERS,
     PLAIN_ROOM,

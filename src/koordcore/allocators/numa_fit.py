@@ -12,13 +12,8 @@ from itertools import accumulate
 
 import attrs
 
-from koordcore.allocators.cpuset import (
-    CPUShortage,
-    CPUWish,
-    allocate_cpus,
-    available_cpus,
-    suitable_cpus,
-)
+from koordcore.allocators.cpu_wish import CPUShortage, CPUWish
+from koordcore.allocators.cpuset import allocate_cpus, available_cpus, suitable_cpus
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState, available_amounts
 from koordcore.model.decisions import Shortfall

@@ -40,7 +40,8 @@ from koordcore.preemption.domains import depths_of, domains_at
 from koordcore.preemption.evident import with_evidence
 from koordcore.preemption.exact import ExactAnswer, Scope, certify_nowhere, solve_exact
 from koordcore.preemption.greedy import Draft, draft_plan, spare
-from koordcore.preemption.lone import Offers, Plan, is_lone, plan_alone
+from koordcore.preemption.lone import Offers, Plan, is_lone
+from koordcore.preemption.lone_plan import plan_alone
 from koordcore.preemption.moves import nobody_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 

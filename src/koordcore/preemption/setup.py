@@ -15,7 +15,8 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod
 from koordcore.model.resources import counted
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
-from koordcore.preemption.problem import MemberShape, PreemptionProblem
+from koordcore.preemption.parties import MemberShape
+from koordcore.preemption.problem import PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of, running_on
 from koordcore.preemption.victims import collect_candidates, given_up
 from koordcore.protocol.gang import parse_topology_index
