@@ -49,6 +49,15 @@ def suitable_cpus(topology: CPUTopology, available: CPUSet, policy: CPUBindPolic
 
     Whole cores for ``FULL_PCPUS``, the lowest available CPU of each core for ``SPREAD_BY_PCPUS``, all
     for anything else.
+
+    Parameters
+    ----------
+    topology
+        Which CPUs make a core.
+    available
+        CPUs that are free.
+    policy
+        The bind policy that is required.
     """
     if policy is CPUBindPolicy.FULL_PCPUS:
         return topology.complete_cores(available)
@@ -58,7 +67,17 @@ def suitable_cpus(topology: CPUTopology, available: CPUSet, policy: CPUBindPolic
 
 
 def satisfies_bind_policy(topology: CPUTopology, cpus: CPUSet, policy: CPUBindPolicy) -> bool:
-    """Tell whether a set has the shape of a required bind policy: whole cores, or one CPU of each core."""
+    """Tell whether a set has the shape of a required bind policy: whole cores, or one CPU of each core.
+
+    Parameters
+    ----------
+    topology
+        Which CPUs make a core.
+    cpus
+        The set, as a bit mask.
+    policy
+        The bind policy that is required.
+    """
     if policy is CPUBindPolicy.FULL_PCPUS:
         return cpus.bit_count() == topology.count_cores(cpus) * topology.cpus_per_core
     if policy is CPUBindPolicy.SPREAD_BY_PCPUS:
@@ -129,7 +148,15 @@ def take_preferred_cpus(
     preferred: CPUSet,
     holdings: CPUHoldings = NO_CPU_HOLDINGS,
 ) -> CPUSet | CPUShortage:
-    """Take preferred CPUs first, then the rest from the others (upstream ``takePreferredCPUs``)."""
+    """Take preferred CPUs first, then the rest from the others (upstream ``takePreferredCPUs``).
+
+    Parameters
+    ----------
+    topology, available, count, wish, holdings
+        As for :func:`take_cpus`.
+    preferred
+        CPUs that are taken first as far as they are available, such as those of a reservation.
+    """
     wanted = available & preferred
     if not wanted:
         return take_cpus(topology, available & ~preferred, count, wish, holdings)

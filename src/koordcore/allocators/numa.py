@@ -148,6 +148,15 @@ def before_numa(
 ) -> CPUDemand | NUMAAdmission | NUMARefusal:
     """Check all that comes before NUMA nodes are looked at.
 
+    Parameters
+    ----------
+    state, request
+        The node with its holders, and what the pod asks for.
+    amounts
+        Of the node as a whole; they matter where its CPU is amplified.
+    room
+        What counts as free besides.
+
     Returns
     -------
     CPUDemand or NUMAAdmission or NUMARefusal

@@ -123,6 +123,17 @@ def plan_alone(
 ) -> tuple[ExactAnswer, Plan | None] | CertificateStatus:
     """Find the cheapest plan for one member that holds.
 
+    Parameters
+    ----------
+    problem, domains
+        What is asked, and where the member may go.
+    limits
+        Budget; it bounds the dry runs.
+    dry_run
+        Tells whether a plan holds, or what it runs into; ``None`` where every plan does.
+    offers
+        Tells which nodes would serve if everybody had left them; ``None`` for all.
+
     Returns
     -------
     tuple or CertificateStatus

@@ -76,7 +76,17 @@ def _rank(pod: Pod) -> int | None:
 def leaving_pods(
     snapshot: ClusterSnapshot, preemptor: Pod, gone: Collection[Leaving] = ()
 ) -> tuple[Pod, ...]:
-    """List the pods of a snapshot that leave anyhow and whose room a preemptor may count on."""
+    """List the pods of a snapshot that leave anyhow and whose room a preemptor may count on.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    preemptor
+        For whom room is made; only who is less important counts.
+    gone
+        Who is to leave by earlier plans of the same call.
+    """
     return given_up(running_on(snapshot), preemptor, gone)
 
 
