@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from koordcore.allocators.device import DEFAULT_DEVICE_POLICY
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, cpu_request_of, demand_on
-from koordcore.explain.cycle import FilterVerdict
+from koordcore.explaining.cycle import FilterVerdict
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.decisions import Bound
 from koordcore.model.numa import DEFAULT_NUMA_ARGS

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from koordcore.explain.cycle import FilterVerdict
+from koordcore.explaining.cycle import FilterVerdict
 from koordcore.model.decisions import Bound
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.resources import CPU, MEMORY, make_resources, parse_resources

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, cpu_request_of, demand_on
-from koordcore.explain.cycle import FilterVerdict
+from koordcore.explaining.cycle import FilterVerdict
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import PODS

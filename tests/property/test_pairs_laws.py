@@ -16,7 +16,7 @@ import attrs
 import pytest
 
 from koordcore import Bound, ScheduleResult, schedule, verify
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION
 from koordcore.manifests.scheduler_config import policies_from_manifest
 from koordcore.model.policy import Policy

@@ -11,7 +11,7 @@ import pytest
 from koordcore.cli.main import main
 from koordcore.manifests.reservations import reservation_from_manifest
 from koordcore.model.pods import Pod, PodKey
-from koordcore.scheduling.backfill import (
+from koordcore.scheduling.backfilling import (
     EarliestStart,
     NoStart,
     backfill,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from koordcore import ClusterSnapshot, Node, Pod, Unschedulable, schedule
-from koordcore.explain import explain
-from koordcore.explain.cycle import explain_cycle
+from koordcore.explaining import explain
+from koordcore.explaining.cycle import explain_cycle
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
 from koordcore.model.selectors import LabelSelector
 from tests.reservations.worlds import POLICY, must, node, pod, reservation

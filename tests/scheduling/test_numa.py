@@ -21,7 +21,7 @@ from koordcore import (
 )
 from koordcore.allocators.device import DevicePolicy
 from koordcore.manifests import snapshot_from_objects
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.records import result_from_record, result_record
 
 STATUS = "scheduling.koordinator.sh/resource-status"

@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 
-from koordcore.explain.cycle import Cycle, FilterVerdict
-from koordcore.explain.post_filter import preemption_refusals, reservation_refusals
+from koordcore.explaining.cycle import Cycle, FilterVerdict
+from koordcore.explaining.post_filter import preemption_refusals, reservation_refusals
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey

@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
+from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import InterPodArgs
 from koordcore.scheduling.plugins.neighbours import (
     Neighbours,
     affine,
+    follow_nodes,
     namespace_labels,
     nominated_with_terms,
     pod_groups,
@@ -116,7 +119,13 @@ class InterPodAffinity(Plugin):
     """Terms of the pod towards those that run, and theirs towards it."""
 
     name = "InterPodAffinity"
+    reads = frozenset((Namespace,))
     arguments = InterPodArgs
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        if changes.nodes:
+            follow_nodes(self.workspace)
+        return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
         waiting = self.workspace.snapshot.once(nominated_with_terms)

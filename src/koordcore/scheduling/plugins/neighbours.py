@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from koordcore._vector import Vector
 from koordcore.framework.workspace import Workspace
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import NodeState
@@ -16,6 +17,7 @@ from koordcore.snapshot import ClusterSnapshot
 __all__ = [
     "Neighbours",
     "affine",
+    "follow_nodes",
     "namespace_labels",
     "nominated_with_terms",
     "pod_groups",
@@ -33,6 +35,12 @@ def pod_groups(workspace: Workspace) -> PodGroups:
     groups = workspace.once(_start)
     groups.read(workspace.journal)
     return groups
+
+
+def follow_nodes(workspace: Workspace) -> None:
+    """Take note that nodes were replaced: what was made of their labels is void."""
+    if workspace.made(_start):
+        workspace.once(_start).relabel(workspace.layout)
 
 
 class Neighbours:
@@ -72,12 +80,11 @@ def _terms(snapshot: ClusterSnapshot) -> bool:
 
 
 def _terms_again(
-    nodes: tuple[NodeState, ...], records: tuple[ClusterRecord, ...], value: bool, snapshot: ClusterSnapshot
+    nodes: Vector[NodeState], records: Vector[ClusterRecord], value: bool, snapshot: ClusterSnapshot
 ) -> bool:
     """Look only at nodes that changed; where there were terms, that there may be some is good enough."""
     del records
-    after = snapshot.nodes
-    return value or any(has_terms(after[row]) for row in snapshot.changed_rows(nodes))
+    return value or any(has_terms(snapshot.state_at(row)) for row in snapshot.changed_rows(nodes))
 
 
 def has_terms(state: NodeState) -> bool:
@@ -99,7 +106,7 @@ class _Terms:
     """Whether anybody has terms towards other pods; once true it stays so."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.any = workspace.snapshot.derived(_terms, _terms_again)
+        self.any = workspace.snapshot.derived(_terms, _terms_again, replaced=True)
         self.read = 0
 
 
