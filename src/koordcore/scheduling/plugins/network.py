@@ -13,6 +13,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.errors import ManifestError
+from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope
@@ -67,7 +68,7 @@ class Coscheduling(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._counts: dict[str, dict[str, int]] | None = None
-        self._read = 0
+        self._changes = ChangeReader(workspace.journal, behind=True)
 
     def follow(self, changes: ClusterChanges) -> bool:
         return True  # the network is read at every question
@@ -78,9 +79,8 @@ class Coscheduling(Plugin):
             self._counts = {}
             for pod in self.workspace.start.bound_pods():
                 self._count(pod, 1)
-        for pod, _, sign in self.workspace.journal[self._read :]:
+        for pod, _, sign in self._changes.unread():
             self._count(pod, sign)
-        self._read = len(self.workspace.journal)
         return self._counts.get(selector, {})
 
     def _count(self, pod: Pod, sign: int) -> None:

@@ -22,6 +22,7 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
+from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Scope
@@ -72,14 +73,13 @@ class FreeFloor:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._floor: list[int] = workspace.free.min(axis=1, initial=AMOUNT_LIMIT).tolist()
-        self._read = len(workspace.touched)
+        self._changes = ChangeReader(workspace.touched)
 
     def suffices(self, asked: Iterable[tuple[str, int, int]]) -> bool:
         """Tell whether every node has room, by ``(name, resource, amount)``."""
         workspace = self._workspace
-        for row in workspace.touched[self._read :]:
+        for row in self._changes.unread():
             self._floor = list(map(min, self._floor, workspace.free[:, row].tolist()))
-        self._read = len(workspace.touched)
         for _, resource, amount in asked:
             if self._floor[resource] < amount:
                 self._floor[resource] = int(workspace.free[resource].min(initial=AMOUNT_LIMIT))
