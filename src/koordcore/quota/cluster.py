@@ -8,7 +8,8 @@ from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.model.resources import total
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.protocol.reservation import is_reserve_pod
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["cluster_ledger"]

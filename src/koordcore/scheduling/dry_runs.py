@@ -19,9 +19,9 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPod
 from koordcore.model.resources import Resources
 from koordcore.preemption.parties import MemberShape
-from koordcore.preemption.plan import deal_members
 from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving
+from koordcore.preemption.written import deal_members
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
