@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from benchmarks.devices_data import request as cards_of
 from benchmarks.devices_data import states as device_states
-from koordcore.allocators.cpuset import CPUWish, available_cpus, take_cpus
+from koordcore.allocators.cpu_wish import CPUWish
+from koordcore.allocators.cpuset import available_cpus, take_cpus
 from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest
 from koordcore.allocators.node_batch import NodeVerdicts, node_table
 from koordcore.allocators.numa import NodeAmounts, NUMAAllocation

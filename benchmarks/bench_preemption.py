@@ -10,8 +10,9 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
 from koordcore.model.preemption import NotHelpful, PreemptionPlan
 from koordcore.preemption.cost import close, damage_of
+from koordcore.preemption.parties import Candidates, Jobs, MemberShape
 from koordcore.preemption.plan import plan_preemption
-from koordcore.preemption.problem import Candidates, Jobs, MemberShape, PreemptionProblem
+from koordcore.preemption.problem import PreemptionProblem
 from koordcore.topology.network import LayerSpec, NetworkTopology, build_tree
 from tests.reference.preemption_as_is import as_is_plan
 

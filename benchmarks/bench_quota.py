@@ -14,7 +14,8 @@ from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaPolicy, QuotaUsage
 from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources
 from koordcore.quota.admission import Admitted, admit
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 from koordcore.quota.runtime import TreeArrays, arrays_of, runtimes_of
 from koordcore.quota.tree import TOP
 

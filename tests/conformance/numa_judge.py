@@ -146,6 +146,8 @@ def judge_allocation(case: Case, answer: Any) -> tuple[Verdict, str]:
     verdict, detail = judge_partially(case, answer)
     if answer.get("affinity") == []:
         return Verdict.WRONG, "an affinity without NUMA nodes"
+    if (answer.get("resourceStatus") or {}).get("cpuset") and "resourceSpec" not in answer:
+        return Verdict.WRONG, "CPUs without the bind policy that they were chosen by"
     if verdict is not Verdict.WRONG or not placed or case.input.get("reservations"):
         return verdict, detail
     args, node, pod = args_of(case.input), node_of(case.input), case.input["pod"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from koordcore.allocators.cpu_wish import CPUShortage, CPUWish
 from koordcore.allocators.cpuset import (
-    CPUShortage,
-    CPUWish,
     allocate_cpus,
     available_cpus,
     satisfies_bind_policy,

@@ -10,7 +10,8 @@ import numpy as np
 
 from koordcore.allocators.gang.demand import Member, Role
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
-from koordcore.preemption.problem import Candidates, Jobs, MemberShape, PreemptionProblem, Refuges
+from koordcore.preemption.parties import Candidates, Jobs, MemberShape
+from koordcore.preemption.problem import PreemptionProblem, Refuges
 from koordcore.topology.network import LayerSpec, build_tree
 
 __all__ = ["problem_of", "random_problem", "with_refuges"]

@@ -7,7 +7,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordcore.allocators.cpuset import CPUShortage, CPUWish, available_cpus, take_cpus
+from koordcore.allocators.cpu_wish import CPUShortage, CPUWish
+from koordcore.allocators.cpuset import available_cpus, take_cpus
 from koordcore.model.numa import (
     CPUBindPolicy,
     CPUExclusivePolicy,

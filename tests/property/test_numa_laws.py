@@ -14,7 +14,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordcore.allocators.cpuset import CPUShortage, CPUWish, available_cpus, take_cpus
+from koordcore.allocators.cpu_wish import CPUShortage, CPUWish
+from koordcore.allocators.cpuset import available_cpus, take_cpus
 from koordcore.allocators.numa import NodeAmounts, NUMAAllocation, filter_numa
 from koordcore.allocators.numa_fit import offer_of, split
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on

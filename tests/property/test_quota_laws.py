@@ -19,7 +19,8 @@ from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy, QuotaUsage
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.quota.distribution import Round, share_out
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 from koordcore.quota.runtime import share_out_columns
 from tests.reference.quota_runtime import SlowTree, share
 

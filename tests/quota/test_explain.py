@@ -8,7 +8,8 @@ from koordcore.errors import ModelError
 from koordcore.model.quotas import ElasticQuota, QuotaUsage
 from koordcore.model.resources import make_resources
 from koordcore.quota.explain import Bound, explain_runtime, format_table, format_waterfall, quota_table
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 
 
 def company(total: int = 100_000, **asked: int) -> QuotaLedger:

@@ -11,7 +11,8 @@ from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.model.resources import make_resources
 from koordcore.quota.hints import QueueingHint, hint_for_deleted_pod, hint_for_quota
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 
 LIMIT = make_resources({"cpu": 9})
 QUOTAS = {

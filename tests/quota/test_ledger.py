@@ -28,7 +28,8 @@ from koordcore.quota.admission import (
     admit_together,
     limit_of,
 )
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 from koordcore.quota.status import stale_annotations, status_annotations
 
 

@@ -10,7 +10,8 @@ from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.model.resources import Resources, make_resources
 from koordcore.model.selectors import EVERYTHING, LabelSelector
 from koordcore.quota.admission import QuotaRefusal, admit
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 from koordcore.quota.overuse import OveruseMonitor, plan_revoke, select_revoked
 from koordcore.quota.preempt import NoVictims, QuotaVictims, select_victims, split_by_budgets
 from tests.reference.quota_objects import quota_pod_from_object

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPod
 from koordcore.model.resources import make_resources
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 from koordcore.quota.preempt import NodeFilter, NoVictims
 from koordcore.quota.reclaim import (
     ReclaimNode,

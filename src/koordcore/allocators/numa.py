@@ -12,7 +12,8 @@ from typing import Final
 
 import attrs
 
-from koordcore.allocators.cpuset import CPUShortage, available_cpus
+from koordcore.allocators.cpu_wish import CPUShortage
+from koordcore.allocators.cpuset import available_cpus
 from koordcore.allocators.numa_align import (
     NO_PROVIDERS,
     PLAIN_ROOM,
@@ -146,6 +147,15 @@ def before_numa(
     room: NUMARoom = PLAIN_ROOM,
 ) -> CPUDemand | NUMAAdmission | NUMARefusal:
     """Check all that comes before NUMA nodes are looked at.
+
+    Parameters
+    ----------
+    state, request
+        The node with its holders, and what the pod asks for.
+    amounts
+        Of the node as a whole; they matter where its CPU is amplified.
+    room
+        What counts as free besides.
 
     Returns
     -------

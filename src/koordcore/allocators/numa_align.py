@@ -141,7 +141,15 @@ NO_PROVIDERS: Final[tuple[NUMAProvider, ...]] = ()
 
 
 def offers_of(state: NUMAState, demand: CPUDemand, room: NUMARoom) -> list[tuple[str, Offer]]:
-    """What reservations and the node can give, by name of the reservation, in the order of trial."""
+    """What reservations and the node can give, by name of the reservation, in the order of trial.
+
+    Parameters
+    ----------
+    state, demand
+        The node with its holders, and what the pod asks for there.
+    room
+        The reservations that are tried, and whether the node itself is.
+    """
     offers = []
     for trial in room.trials:
         guard = None if trial.guard is None else offer_of(state, demand, trial.guard)
@@ -204,6 +212,17 @@ def align(
     BestEffort only as long as others of the same size remain. With no mask, ``RESTRICTED`` and
     ``SINGLE_NUMA_NODE`` refuse, and ``BEST_EFFORT`` goes on with all NUMA nodes, or with none where there are
     none.
+
+    Parameters
+    ----------
+    state, demand
+        The node with its holders, and what the pod asks for there.
+    args
+        How NUMA nodes are rated.
+    room
+        Which reservations are tried, and what counts as free where NUMA nodes are compared.
+    providers
+        What else the pod needs from the same NUMA nodes.
     """
     node, policy = state.node, demand.policy
     if not node.zones:
@@ -254,6 +273,11 @@ def has_room(
     """Tell whether some set of NUMA nodes surely serves a pod, without choosing the best.
 
     ``False`` is no refusal yet: :func:`align` may still find that NUMA nodes do not matter.
+
+    Parameters
+    ----------
+    state, demand, room, providers
+        As for :func:`align`.
     """
     node = state.node
     if not node.zones or (demand.bind and not node.topology.valid):
@@ -288,7 +312,13 @@ def field_of(
     room: NUMARoom,
     providers: Sequence[NUMAProvider] = NO_PROVIDERS,
 ) -> MaskField:
-    """Give the masks of a node that can serve a pod, found and rated on demand; see :func:`align`."""
+    """Give the masks of a node that can serve a pod, found and rated on demand; see :func:`align`.
+
+    Parameters
+    ----------
+    state, demand, args, room, providers
+        As for :func:`align`.
+    """
     offers = [offer for _, offer in offers_of(state, demand, room)]
     same = next((offer for offer in offers if offer.give_back is room.scored), None)
     return MaskField(
@@ -402,6 +432,17 @@ def score_amounts(
 
     A resource without capacity does not count, nor does one beyond CPU, memory and storage that the pod does
     not ask for.
+
+    Parameters
+    ----------
+    strategy
+        Fuller is better under MostAllocated, else emptier.
+    weights
+        Resources with their weights, above zero.
+    capacity, requested
+        What there is, and what is requested of it without the pod; milli-CPU and bytes.
+    request
+        What the pod asks for.
     """
     total = weight_sum = 0
     for name, weight in weights:

@@ -12,13 +12,8 @@ from itertools import accumulate
 
 import attrs
 
-from koordcore.allocators.cpuset import (
-    CPUShortage,
-    CPUWish,
-    allocate_cpus,
-    available_cpus,
-    suitable_cpus,
-)
+from koordcore.allocators.cpu_wish import CPUShortage, CPUWish
+from koordcore.allocators.cpuset import allocate_cpus, available_cpus, suitable_cpus
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState, available_amounts
 from koordcore.model.decisions import Shortfall
@@ -137,7 +132,17 @@ def offer_of(
     *,
     guard: Offer | None = None,
 ) -> Offer:
-    """Work out what a node can give to a demand, trimmed for required policies."""
+    """Work out what a node can give to a demand, trimmed for required policies.
+
+    Parameters
+    ----------
+    state, demand
+        The node with its holders, and what the pod asks for there.
+    give_back
+        What counts as free although it is held.
+    guard
+        Another offer that must suffice as well, though nothing is taken from it.
+    """
     node = state.node
     holdings = state.usage.holdings
     if give_back.preferred_cpus:
@@ -244,7 +249,17 @@ def take_on(
 
 
 def feasible_masks(offers: Sequence[Offer], ids: tuple[int, ...], size: int) -> list[NUMAMask]:
-    """Masks of one size on which some offer is feasible, lexicographically by their ids."""
+    """Masks of one size on which some offer is feasible, lexicographically by their ids.
+
+    Parameters
+    ----------
+    offers
+        What the node and its reservations can give.
+    ids
+        NUMA nodes, ascending.
+    size
+        How many of them a mask has.
+    """
     hopeful = [offer for offer in offers if offer.may_be_feasible(size)]
     if not hopeful:
         return []

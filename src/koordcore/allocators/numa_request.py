@@ -281,6 +281,15 @@ def completed_resource_spec(spec: ResourceSpec, request: CPURequest, node: NUMAN
     """Fill in the bind policy that a pod left open, as it is written back when the pod is bound.
 
     An explicit policy is never overwritten.
+
+    Parameters
+    ----------
+    spec
+        What the pod says itself.
+    request
+        What it asks for, defaults of the plugin included.
+    node
+        Where it is bound; a node may set a bind policy.
     """
     policy, required = _policy_on(request, node)
     if policy is None:

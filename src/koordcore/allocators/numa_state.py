@@ -348,6 +348,15 @@ def allocation_of(
 ) -> CPUAllocation | None:
     """Read what a bound pod (or reservation) holds from its annotations.
 
+    Parameters
+    ----------
+    uid
+        Of the pod; allocations of a node are told apart by it.
+    annotations
+        Of the pod.
+    namespace, name
+        Of the pod, for messages.
+
     Returns
     -------
     CPUAllocation or None

@@ -52,6 +52,17 @@ def eviction_problem(
     """State what is asked where all members are alike, for a proof of the answer; None where they are not.
 
     Pools, budgets, multiples and what dry runs found only take plans away: a bound holds without them.
+
+    Parameters
+    ----------
+    problem
+        What is asked.
+    domains
+        Where the members may go together.
+    members
+        The minimum, or all of them.
+    rest
+        What is known of moves; ``None`` where nobody moves.
     """
     if len(problem.classes) != 1:
         return None
@@ -142,6 +153,15 @@ def floor_of(problem: PreemptionProblem, domains: Domains, members: Members) -> 
 
     The least priority is searched up to which everybody has to leave for the members to fit somewhere; one
     pass over the candidates per step of a binary search.
+
+    Parameters
+    ----------
+    problem
+        What is asked.
+    domains
+        Where the members may go together.
+    members
+        The minimum, or all of them.
     """
     levels = [NO_PRIORITY, *np.unique(problem.candidates.priority).tolist()]
     known: dict[int, BoolVector] = {}

@@ -33,6 +33,15 @@ def with_evidence(
 
     What dry runs refused is no part of it: it only takes plans away, and where a cheaper plan was refused
     there is no evidence.
+
+    Parameters
+    ----------
+    problem, domains
+        What is asked, and where the member may go.
+    answer
+        The plan, with what is known of its cost.
+    limits
+        Budget of the solver.
     """
     certificate = answer.certificate
     if not certificate.proven:

@@ -594,14 +594,32 @@ def solve_exact(
 
 
 def certify_nowhere(problem: PreemptionProblem, scope: Scope, limits: Limits) -> Certificate:
-    """Certify that there is no plan within a scope, which is known."""
+    """Certify that there is no plan within a scope, which is known.
+
+    Parameters
+    ----------
+    problem, scope
+        What is asked, and within which domains and members.
+    limits
+        Budget of the solver.
+    """
     return certified(_Model(problem, scope).program.problem(), None, limits)
 
 
 def certify_plan(
     problem: PreemptionProblem, scope: Scope, answer: ExactAnswer, limits: Limits
 ) -> Certificate:
-    """Certify a plan that is known to be the cheapest, with evidence where that is soon found."""
+    """Certify a plan that is known to be the cheapest, with evidence where that is soon found.
+
+    Parameters
+    ----------
+    problem, scope
+        What is asked, and within which domains and members.
+    answer
+        The plan.
+    limits
+        Budget of the solver.
+    """
     model = _Model(problem, scope)
     values = model.hint(answer.counts, answer.chosen, answer.moves)
     if not model.program.holds(values):

@@ -49,7 +49,17 @@ class Draft:
 
 
 def draft_plan(problem: PreemptionProblem, domains: Domains, members: Members, floor: Floor) -> Draft | None:
-    """Find a legal plan in the domains that can be won at the least priority; None when none was found."""
+    """Find a legal plan in the domains that can be won at the least priority; None when none was found.
+
+    Parameters
+    ----------
+    problem, domains
+        What is asked, and where the members may go together.
+    members
+        The minimum, or all of them.
+    floor
+        What the damage is at least, with the least priority up to which somebody has to leave.
+    """
     best: Draft | None = None
     least = floor.vector[1] if floor.vector else None
     if least is None:
@@ -281,6 +291,18 @@ def spare(
 
     Gangs that are broken stay whole or leave whole; one that has left too far is given back down to what it
     can spare.
+
+    Parameters
+    ----------
+    problem
+        What is asked.
+    counts
+        Members by shape and node, shape (S, N).
+    chosen
+        Candidates that would leave, shape (V,).
+    moves
+        Where candidates move to instead, shape (V,), negative for nowhere; ``None`` where nobody
+        moves.
     """
     kept = chosen.copy()
     table, jobs = problem.candidates, problem.jobs

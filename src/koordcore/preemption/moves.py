@@ -63,7 +63,15 @@ def arrivals_of(problem: PreemptionProblem, moves: IntVector) -> IntMatrix:
 
 
 def with_moves(program: Program, problem: PreemptionProblem, units: Iterable[Unit]) -> list[Unit]:
-    """Let units move all of whose candidates have somewhere to go."""
+    """Let units move all of whose candidates have somewhere to go.
+
+    Parameters
+    ----------
+    program, problem
+        The program that is built, and what is asked.
+    units
+        Candidates that leave together.
+    """
     made = []
     for unit in units:
         if (problem.shape_of_kind[list(unit.ones)] < 0).any():

@@ -6,21 +6,14 @@ from typing import Final, Protocol, TypeAlias
 
 import attrs
 import numpy as np
-from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
-from koordcore.allocators.gang.demand import rank_order
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
-from koordcore.model.decisions import Victim
-from koordcore.model.naming import natural_key
-from koordcore.model.pods import PodKey
 from koordcore.model.preemption import (
     NO_PRIORITY,
-    Alternative,
     Damage,
     Gather,
     Members,
-    Move,
     NotHelpful,
     PreemptionPlan,
 )
@@ -36,16 +29,22 @@ from koordcore.preemption.bounds import (
     usable_up_to,
     widest_slots,
 )
-from koordcore.preemption.cost import broken_jobs, damage_of
+from koordcore.preemption.cost import damage_of
 from koordcore.preemption.domains import depths_of, domains_at
 from koordcore.preemption.evident import with_evidence
 from koordcore.preemption.exact import ExactAnswer, Scope, certify_nowhere, solve_exact
 from koordcore.preemption.greedy import Draft, draft_plan, spare
-from koordcore.preemption.lone import Offers, Plan, is_lone, plan_alone
+from koordcore.preemption.lone import Offers, is_lone
+from koordcore.preemption.lone_plan import plan_alone
 from koordcore.preemption.moves import nobody_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
+from koordcore.preemption.written import Found, write_plan
 
-__all__ = ["MOST_ROUNDS", "DryRun", "deal_members", "plan_preemption", "victims_of"]
+__all__ = [
+    "MOST_ROUNDS",
+    "DryRun",
+    "plan_preemption",
+]
 
 NOT_HELPFUL: Final = "preemption not helpful"
 MOST_ROUNDS: Final = 64
@@ -75,20 +74,6 @@ class DryRun(Protocol):
         moves
             Row of the node to which each of them moves, -1 for none, shape (V,).
         """
-
-
-@attrs.frozen(eq=False)
-class _Found:
-    """A plan in counts with what is known about it, and where it gathers."""
-
-    counts: IntMatrix
-    chosen: BoolVector
-    moves: IntVector
-    damage: Damage
-    certificate: Certificate
-    depth: int
-    other: Plan | None = None
-    """The cheapest plan elsewhere, where one member has been looked for."""
 
 
 def plan_preemption(
@@ -129,8 +114,8 @@ def plan_preemption(
     depths = depths_of(problem)
     given = None if start is None else _arrays_of(problem, start)
     proven = True
-    best: _Found | None = None
-    widest: _Found | None = None
+    best: Found | None = None
+    widest: Found | None = None
     for depth in depths:
         if is_lone(problem):
             found = _alone_at_depth(problem, depth, limits, dry_run, offers)
@@ -157,7 +142,7 @@ def plan_preemption(
             certificate = Certificate.make_bounded(best.damage.vector, certificate.bound)
     if not proven:
         certificate = Certificate(CertificateStatus.HEURISTIC, best.damage.vector)
-    return _plan(problem, attrs.evolve(best, certificate=certificate))
+    return write_plan(problem, attrs.evolve(best, certificate=certificate))
 
 
 def _nowhere(
@@ -199,7 +184,7 @@ def _at_depth(
     dry_run: DryRun | None,
     given: Start | None,
     rounds: int,
-) -> _Found | CertificateStatus:
+) -> Found | CertificateStatus:
     """Find the cheapest plan that gathers in one domain of a depth."""
     domains = domains_at(problem, depth)
     everybody = usable_up_to(problem, None)
@@ -237,7 +222,7 @@ def _doubted(answer: ExactAnswer, bound: tuple[int, ...]) -> ExactAnswer:
 
 def _alone_at_depth(
     problem: PreemptionProblem, depth: int, limits: Limits, dry_run: DryRun | None, offers: Offers | None
-) -> _Found | CertificateStatus:
+) -> Found | CertificateStatus:
     """Find the cheapest plan for one member."""
     domains = domains_at(problem, depth)
     found = plan_alone(problem, domains, limits, dry_run, offers)
@@ -246,7 +231,7 @@ def _alone_at_depth(
     answer, other = found
     certificate = with_evidence(problem, domains, answer, limits)
     damage = Damage(*certificate.objective)
-    return _Found(answer.counts, answer.chosen, answer.moves, damage, certificate, depth, other)
+    return Found(answer.counts, answer.chosen, answer.moves, damage, certificate, depth, other)
 
 
 def _cheapest(
@@ -373,7 +358,7 @@ def _scope(
     return Scope(domains=domains, usable=usable, members=members, conflicts=conflicts, floor=floor.vector)
 
 
-def _found(problem: PreemptionProblem, answer: ExactAnswer, depth: int, dry_run: DryRun | None) -> _Found:
+def _found(problem: PreemptionProblem, answer: ExactAnswer, depth: int, dry_run: DryRun | None) -> Found:
     chosen, moves, certificate = answer.chosen, answer.moves, answer.certificate
     if not certificate.proven:
         fewer = spare(problem, answer.counts, chosen, moves)
@@ -385,120 +370,7 @@ def _found(problem: PreemptionProblem, answer: ExactAnswer, depth: int, dry_run:
     if damage.vector != certificate.objective:
         bound = min(certificate.bound, damage.vector)
         certificate = Certificate.make_bounded(damage.vector, bound)
-    return _Found(answer.counts, chosen, moves, damage, certificate, depth)
+    return Found(answer.counts, chosen, moves, damage, certificate, depth)
 
 
 # -- writing the plan ----------------------------------------------------------------------------------------
-
-
-def deal_members(problem: PreemptionProblem, counts: IntMatrix) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Hand the places out, lowest ranks first, neighbours to neighbours.
-
-    Parameters
-    ----------
-    counts
-        Members per class and node, shape (C, N).
-
-    Returns
-    -------
-    nodes
-        Node of every member with a place, in rank order.
-    left_out
-        The others, in rank order.
-    """
-    order = _leaf_order(problem, np.flatnonzero(counts.sum(axis=0)).tolist())
-    places: list[list[str]] = []
-    for row in counts:
-        places.append([problem.nodes[node] for node in order for _ in range(int(row[node]))])
-    number = {pair: position for position, pair in enumerate(problem.classes)}
-    role_of = {member.key: index for index, role in enumerate(problem.roles) for member in role.members}
-    taken: dict[str, str] = {}
-    left_out: list[str] = []
-    for member in rank_order(problem.members):
-        own = places[number[role_of[member.key], member.shape]]
-        if own:
-            taken[member.key] = own.pop(0)
-        else:
-            left_out.append(member.key)
-    return taken, tuple(left_out)
-
-
-def _leaf_order(problem: PreemptionProblem, rows: list[int]) -> list[int]:
-    position: IntVector = problem.place
-    return sorted(
-        rows,
-        key=lambda row: (int(position[row]) < 0, int(position[row]), natural_key(problem.nodes[row])),
-    )
-
-
-def _plan(problem: PreemptionProblem, found: _Found) -> PreemptionPlan:
-    nodes, left_out = deal_members(problem, found.counts)
-    layer, domain = _where(problem, found)
-    moving = np.flatnonzero(found.moves >= 0).tolist()
-    going = {problem.candidates.keys[one]: int(found.moves[one]) for one in moving}
-    victims = victims_of(problem, found.chosen)
-    return PreemptionPlan(
-        nominations=immutabledict(nodes),
-        left_out=left_out,
-        victims=victims,
-        moves=tuple(
-            sorted(
-                (
-                    Move(victim, problem.nodes[going[str(victim.pod)]])
-                    for victim in victims
-                    if str(victim.pod) in going
-                ),
-                key=lambda move: move.victim.pod,
-            )
-        ),
-        broken=tuple(
-            problem.jobs.names[job]
-            for job in np.flatnonzero(broken_jobs(problem, found.chosen)).tolist()
-            if problem.jobs.gang[job]
-        ),
-        damage=found.damage,
-        certificate=found.certificate,
-        layer=layer,
-        domain=domain,
-        alternative=None if found.other is None else _elsewhere(problem, layer, found.other),
-    )
-
-
-def _elsewhere(problem: PreemptionProblem, layer: str, other: Plan) -> Alternative:
-    """Name a plan on another node."""
-    cost, row, _ = other
-    tree = problem.tree
-    depth = tree.depth_of(layer) if tree is not None else None
-    where = problem.nodes[row]
-    if tree is not None and depth:
-        where = tree.label(int(tree.ancestors[depth][problem.place[row]]))
-    return Alternative(Damage(*cost), where)
-
-
-def victims_of(problem: PreemptionProblem, chosen: BoolVector) -> tuple[Victim, ...]:
-    """List who leaves, by node, then name."""
-    table = problem.candidates
-    listed = [
-        Victim(
-            pod=PodKey(*table.keys[one].split("/", 1)),
-            node=problem.nodes[int(table.node[one])],
-            priority=int(table.priority[one]),
-            job=problem.jobs.names[int(table.job[one])],
-        )
-        for one in np.flatnonzero(chosen).tolist()
-    ]
-    return tuple(sorted(listed, key=lambda victim: (victim.node, victim.pod)))
-
-
-def _where(problem: PreemptionProblem, found: _Found) -> tuple[str, str]:
-    """Name the deepest domain that holds all members."""
-    tree = problem.tree
-    used = np.flatnonzero(found.counts.sum(axis=0))
-    if tree is None or not len(used):
-        return "", ""
-    for depth in range(len(tree.layers), 0, -1):
-        homes = set(tree.ancestors[depth][problem.place[used]].tolist())
-        if len(homes) == 1:
-            (domain,) = homes
-            return tree.layer_of(domain), tree.names[domain]
-    return tree.layer_of(0), ""

@@ -2,155 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Final, overload
+from typing import Final
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, Role
 from koordcore.errors import ModelError
 from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.preemption.parties import BoolMatrix, Candidates, Jobs, MemberShape, no_counts
 from koordcore.topology.network import NetworkTopology
 
 __all__ = [
-    "Candidates",
     "Conflict",
     "Domains",
-    "Jobs",
-    "MemberShape",
-    "Names",
     "Pool",
     "PreemptionProblem",
     "Refuges",
 ]
 
-BoolMatrix = NDArray[np.bool_]
 
 ANYWHERE: Final = NetworkTopologySpec()
-
-
-def _no_counts() -> IntVector:
-    return np.zeros(0, dtype=np.int64)
-
-
-class Names(Sequence[str]):
-    """Names that are made when somebody asks for one: of thousands of candidates a few are ever told."""
-
-    def __init__(self, size: int, name: Callable[[int], str]) -> None:
-        self._size, self._name = size, name
-
-    def __len__(self) -> int:
-        return self._size
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        if isinstance(index, slice):
-            return tuple(self._name(one) for one in range(self._size)[index])
-        return self._name(range(self._size)[index])
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class MemberShape:
-    """Members that are interchangeable for every filter.
-
-    Parameters
-    ----------
-    request
-        Amounts per resource, shape (R,).
-    allowed
-        Nodes that may take one once the right pods have left, shape (N,): labels, taints, cordons.
-    most
-        Members of this shape that each node takes alone once everybody has left, as far as that is known
-        beside the amounts, shape (N,); empty for no such limit.
-    now
-        Nodes that the filters let take one as things stand, shape (N,); empty where only amounts are known.
-    """
-
-    request: IntVector
-    allowed: BoolVector
-    most: IntVector = attrs.field(factory=_no_counts)
-    now: BoolVector = attrs.field(factory=lambda: np.zeros(0, dtype=np.bool_))
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class Candidates:
-    """Pods that may be evicted; V of them.
-
-    Parameters
-    ----------
-    keys
-        ``namespace/name``.
-    node
-        Row of the node that each runs on, shape (V,).
-    amounts
-        What each gives back, shape (R, V).
-    priority
-        Shape (V,).
-    job
-        Index of the job that each belongs to, shape (V,).
-    restart
-        Cost of restarting each, as the caller says, shape (V,); empty for none.
-    covered
-        Which disruption budgets select each, shape (B, V).
-    source
-        Where each stands among the running pods, shape (V,); empty where nobody asks.
-    """
-
-    keys: Sequence[str]
-    node: IntVector
-    amounts: IntMatrix
-    priority: IntVector
-    job: IntVector
-    restart: IntVector = attrs.field(factory=_no_counts)
-    covered: BoolMatrix = attrs.field(factory=lambda: np.zeros((0, 0), dtype=np.bool_))
-    source: IntVector = attrs.field(factory=_no_counts)
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class Jobs:
-    """Jobs of the candidates; J of them. A pod without a gang is a job of one with a minimum of one.
-
-    Parameters
-    ----------
-    names
-        Gang id, or the pod's key.
-    least
-        Minimum of each, shape (J,).
-    running
-        Bound pods of each, evictable or not, shape (J,).
-    protected
-        Those of them that may not be evicted, shape (J,).
-    gang
-        Which of them are gangs, shape (J,).
-    """
-
-    names: Sequence[str]
-    least: IntVector
-    running: IntVector
-    protected: IntVector
-    gang: BoolVector
-
-    @cached_property
-    def slack(self) -> IntVector:
-        """How many pods of each may go without breaking it, shape (J,)."""
-        slack: IntVector = np.maximum(0, self.running - self.least)
-        return slack
-
-    @cached_property
-    def breakable(self) -> BoolVector:
-        """Which jobs may be broken: all their pods may be evicted, shape (J,)."""
-        breakable: BoolVector = self.protected == 0
-        return breakable
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -283,10 +157,10 @@ class PreemptionProblem:
     roles: tuple[Role, ...]
     candidates: Candidates
     jobs: Jobs
-    budgets: IntVector = attrs.field(factory=_no_counts)
+    budgets: IntVector = attrs.field(factory=no_counts)
     tree: NetworkTopology | None = None
     spec: NetworkTopologySpec = ANYWHERE
-    bound: IntVector = attrs.field(factory=_no_counts)
+    bound: IntVector = attrs.field(factory=no_counts)
     homes: Domains | None = None
     gathers: tuple[tuple[frozenset[int], Domains], ...] = ()
     pools: tuple[Pool, ...] = ()

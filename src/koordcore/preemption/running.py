@@ -104,7 +104,17 @@ class RunningPods:
 def running_pods(
     layout: ClusterLayout, bound: Iterable[Pod], groups: GroupTable | None = None
 ) -> RunningPods:
-    """Make the columns of the pods that run on known nodes; groups say who leaves together, and for whom."""
+    """Make the columns of the pods that run on known nodes; groups say who leaves together, and for whom.
+
+    Parameters
+    ----------
+    layout
+        Rows of the nodes and of the resources.
+    bound
+        The pods; those on unknown nodes are passed over.
+    groups
+        ``None`` where everybody is a group of one.
+    """
     listed = [
         (row, pod.key, pod) for pod in bound if (row := layout.row_of.get(pod.node_name or "")) is not None
     ]

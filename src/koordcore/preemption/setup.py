@@ -15,7 +15,8 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
-from koordcore.preemption.problem import MemberShape, PreemptionProblem
+from koordcore.preemption.parties import MemberShape
+from koordcore.preemption.problem import PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of, running_on
 from koordcore.preemption.victims import collect_candidates, given_up
 from koordcore.protocol.gang import parse_topology_index
@@ -85,7 +86,17 @@ def _rank(pod: Pod) -> int | None:
 def leaving_pods(
     snapshot: ClusterSnapshot, preemptor: Pod, gone: Collection[Leaving] = ()
 ) -> tuple[Pod, ...]:
-    """List the pods of a snapshot that leave anyhow and whose room a preemptor may count on."""
+    """List the pods of a snapshot that leave anyhow and whose room a preemptor may count on.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    preemptor
+        For whom room is made; only who is less important counts.
+    gone
+        Who is to leave by earlier plans of the same call.
+    """
     return given_up(running_on(snapshot), preemptor, gone)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod
-from koordcore.preemption.problem import Candidates, Jobs, Names
+from koordcore.preemption.parties import Candidates, Jobs, Names
 from koordcore.preemption.running import Leaving, RunningPods, covers
 
 __all__ = ["collect_candidates", "given_up"]

@@ -147,7 +147,19 @@ def field(raw: Mapping[str, Json], name: str, *, fold_case: bool = False) -> Jso
 def required(
     raw: Mapping[str, Json], name: str, convert: Callable[[Json], T], *, fold_case: bool = False
 ) -> T:
-    """Convert the value of a key that must be there."""
+    """Convert the value of a key that must be there.
+
+    Parameters
+    ----------
+    raw
+        The object.
+    name
+        The key.
+    convert
+        Reads the value, or raises :class:`~koordcore.errors.ManifestError`.
+    fold_case
+        Keys are compared without case.
+    """
     value = field(raw, name, fold_case=fold_case)
     if value is None:
         raise ManifestError.at(name, "required")
@@ -162,7 +174,15 @@ def optional(
     *,
     fold_case: bool = False,
 ) -> T | D:
-    """Convert the value of a key; the default where it is absent or null."""
+    """Convert the value of a key; the default where it is absent or null.
+
+    Parameters
+    ----------
+    raw, name, convert, fold_case
+        As for :func:`required`.
+    default
+        What an absent key, or one of null, means.
+    """
     value = field(raw, name, fold_case=fold_case)
     return default if value is None else at(name, convert, value)
 

@@ -342,6 +342,19 @@ def parse_gang_pod(
 
     The result's ``config`` is what the pod would configure a fresh gang with: None when its label leaves that
     to the PodGroup, or when it carries no readable minimum.
+
+    Parameters
+    ----------
+    namespace, name, uid, labels, annotations
+        Of the pod.
+    created
+        Its creation time as written (RFC 3339).
+    node_name
+        Where it runs; empty for nowhere.
+    terminated
+        It has run to its end.
+    args
+        Of the plugin Coscheduling.
     """
     gang = gang_name(labels, annotations)
     notes = _Notes()

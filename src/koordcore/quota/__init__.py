@@ -55,9 +55,7 @@ if TYPE_CHECKING:
     from koordcore.quota.ledger import (
         QuotaLedger as QuotaLedger,
     )
-    from koordcore.quota.ledger import (
-        open_ledger as open_ledger,
-    )
+    from koordcore.quota.opening import open_ledger as open_ledger
     from koordcore.quota.overuse import (
         OveruseMonitor as OveruseMonitor,
     )
@@ -87,7 +85,8 @@ else:
             "koordcore.quota.cluster": "cluster_ledger",
             "koordcore.quota.evaluate": "admit_batch",
             "koordcore.quota.explain": "explain_runtime format_waterfall quota_table",
-            "koordcore.quota.ledger": "QuotaLedger open_ledger",
+            "koordcore.quota.ledger": "QuotaLedger",
+            "koordcore.quota.opening": "open_ledger",
             "koordcore.quota.overuse": "OveruseMonitor RevokePlan plan_revoke",
             "koordcore.quota.preempt": "select_victims",
             "koordcore.quota.profile": "add_tree_affinity",

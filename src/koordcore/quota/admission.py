@@ -126,7 +126,17 @@ class QuotaCheck(Protocol):
 
 
 def masked_request(ledger: QuotaLedger, quota: str, pod: QuotaPod) -> Resources:
-    """Give what a pod counts for in a quota: its request in the resources of the quota's ``max``."""
+    """Give what a pod counts for in a quota: its request in the resources of the quota's ``max``.
+
+    Parameters
+    ----------
+    ledger
+        The quotas with what is used of them.
+    quota
+        Name of the quota.
+    pod
+        The pod.
+    """
     limit = ledger.max_of(quota)
     request = pod.request
     if all(name in limit for name in request):
@@ -224,6 +234,15 @@ def admit_together(
 ) -> QuotaLedger | QuotaRefusal:
     """Check several tracked pods as one, such as a gang: each beside those before it.
 
+    Parameters
+    ----------
+    ledger
+        The quotas with what is used of them.
+    pods
+        In the order in which they are placed.
+    checks
+        What is asked besides, for each pod and each of its quotas.
+
     Returns
     -------
     QuotaLedger or QuotaRefusal
@@ -259,6 +278,11 @@ def exceeding(used: Resources, request: Resources, limit: Resources) -> tuple[st
     """Resources in which use and request together exceed a limit, sorted.
 
     A resource that neither names is not looked at; one that the limit does not name is unlimited.
+
+    Parameters
+    ----------
+    used, request, limit
+        Amounts by resource, in the units of :mod:`~koordcore.model.resources`.
     """
     return tuple(
         sorted(

@@ -14,7 +14,8 @@ from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, total
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.protocol.reservation import is_reserve_pod
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["cluster_ledger"]

@@ -190,6 +190,13 @@ class Waterfall:
 def explain_runtime(ledger: QuotaLedger, quota: str, resource: str) -> Waterfall:
     """Tell where a quota's runtime comes from.
 
+    Parameters
+    ----------
+    ledger
+        The quotas with what is used of them.
+    quota, resource
+        Names.
+
     Raises
     ------
     ModelError

@@ -63,7 +63,19 @@ def lent_by(
 def gives_back(
     ledger: QuotaLedger, victim: QuotaPod, mine: Collection[tuple[str, ...]], wanted: Iterable[str]
 ) -> bool:
-    """Tell whether evicting a pod may count for the quotas of those who come; see :func:`lent_by`."""
+    """Tell whether evicting a pod may count for the quotas of those who come; see :func:`lent_by`.
+
+    Parameters
+    ----------
+    ledger
+        The quotas with what is used of them.
+    victim
+        Who would leave.
+    mine
+        Chains of the quotas of the pods that come, the nearest first.
+    wanted
+        Resources that they ask for.
+    """
     lent = lent_by(ledger, chain_of(ledger, victim), mine, wanted)
     return lent is None or any(victim.request.get(name, 0) for name in lent)
 

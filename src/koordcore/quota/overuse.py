@@ -37,6 +37,15 @@ class OveruseMonitor:
     def observe(self, now: int, *, over: bool, delay: int) -> tuple[OveruseMonitor, bool]:
         """Take one look.
 
+        Parameters
+        ----------
+        now
+            Nanoseconds since 1970.
+        over
+            Whether the quota uses more than its runtime now.
+        delay
+            How long that has to last, in nanoseconds.
+
         Returns
         -------
         monitor, trigger

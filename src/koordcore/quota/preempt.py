@@ -69,6 +69,15 @@ def can_preempt(ledger: QuotaLedger, pod: QuotaPod, victim: QuotaPod) -> bool:
 
     The victim is preemptible, less important and in the same quota; victims in the default quota only if
     the policy allows it.
+
+    Parameters
+    ----------
+    ledger
+        The quotas and their policy.
+    pod
+        Who would come.
+    victim
+        Who would leave.
     """
     if not victim.preemptible or pod.priority <= victim.priority:
         return False

@@ -233,6 +233,17 @@ def plan_reclaim(
 
     Fewest broken budgets first, then the lower highest priority among the victims, the lower sum of
     priorities, fewer victims, and the name of the node.
+
+    Parameters
+    ----------
+    ledger
+        The quotas with what is used of them.
+    pod
+        Who lacks quota.
+    nodes
+        Where it would fit once somebody has left, with the pods there.
+    budgets
+        Disruption budgets.
     """
     problem = entitled_to_reclaim(ledger, pod)
     if problem:

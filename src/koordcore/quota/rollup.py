@@ -314,7 +314,17 @@ def own_sums(tree: QuotaTree) -> Sums:
 
 
 def roll_up(tree: QuotaTree, policy: QuotaPolicy, own: Mapping[int, Sums], pool: Pool) -> TreeState:
-    """Compute the sums of a whole tree from what the pods of each row add up to."""
+    """Compute the sums of a whole tree from what the pods of each row add up to.
+
+    Parameters
+    ----------
+    tree, policy
+        The quotas in rows, and how they are counted.
+    own
+        By row: what its own pods add up to; rows without pods are left out.
+    pool
+        What the tree has.
+    """
     width, empty = range(len(tree.resources)), own_sums(tree)
     below: dict[int, list[list[int]]] = {}
     done: dict[int, Tally] = {}
@@ -344,7 +354,19 @@ def roll_up(tree: QuotaTree, policy: QuotaPolicy, own: Mapping[int, Sums], pool:
 
 
 def divide(tree: QuotaTree, group: int, needs: Sequence[_Need], pool: Pool, policy: QuotaPolicy) -> Shares:
-    """Scale the mins of one sibling group and share out what its parent has, resource by resource."""
+    """Scale the mins of one sibling group and share out what its parent has, resource by resource.
+
+    Parameters
+    ----------
+    tree, policy
+        The quotas in rows, and how they are counted.
+    group
+        Number of the siblings.
+    needs
+        What each of them asks for, in their order.
+    pool
+        What the parent has.
+    """
     members = tree.groups[group]
     guarantee = policy.guarantee_usage
     lends = [tree.lends[row] for row in members]

@@ -150,6 +150,16 @@ def share_out_columns(
     """Share several resources out among the same siblings, each as :func:`~.distribution.share_out` does.
 
     Amounts that arrays cannot hold are shared out one resource at a time.
+
+    Parameters
+    ----------
+    totals
+        By resource: what there is; length R.
+    floors, needs, weights
+        By resource and sibling: what each has in any case, asks for, and counts for; R lists of
+        length Q.
+    lends
+        By sibling: whether what it does not need goes to others.
     """
     if not totals:
         return []

@@ -108,7 +108,17 @@ def _amounts(annotations: Mapping[str, str], key: str) -> Resources | None:
 
 
 def status_of(state: TreeState, row: int, scaled: Vector, runtime: Resources | None) -> QuotaStatus:
-    """Put one quota's record together, with its scaled min and its runtime."""
+    """Put one quota's record together, with its scaled min and its runtime.
+
+    Parameters
+    ----------
+    state, row
+        The sums of the tree, and the row of the quota.
+    scaled
+        Its min after scaling, by resource of the tree.
+    runtime
+        ``None`` where runtimes are not computed.
+    """
     tree, tally, quota = state.tree, state.tally(row), state.tree.quotas[row]
     guarantee = state.policy.guarantee_usage
 

@@ -133,6 +133,15 @@ def split_trees(
 def compile_tree(tree_id: str, quotas: Iterable[ElasticQuota], *, guarantee_usage: bool = False) -> QuotaTree:
     """Lay the quotas of one tree out in rows.
 
+    Parameters
+    ----------
+    tree_id
+        Name of the tree; empty for the default one.
+    quotas
+        All quotas of the tree, in any order.
+    guarantee_usage
+        What is used is guaranteed as well.
+
     Raises
     ------
     ModelError

@@ -16,9 +16,10 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod, PodKey
-from koordcore.preemption.plan import deal_members
-from koordcore.preemption.problem import Conflict, MemberShape, Pool, PreemptionProblem
+from koordcore.preemption.parties import MemberShape
+from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving
+from koordcore.preemption.written import deal_members
 from koordcore.scheduling.eviction_budget import EvictionBudget
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound

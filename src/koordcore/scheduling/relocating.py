@@ -17,7 +17,8 @@ from koordcore.model.pods import Pod
 from koordcore.model.preemption import Move, NotHelpful, PreemptionPlan
 from koordcore.preemption.bounds import usable_up_to
 from koordcore.preemption.cost import damage_of
-from koordcore.preemption.problem import MemberShape, PreemptionProblem, Refuges
+from koordcore.preemption.parties import MemberShape
+from koordcore.preemption.problem import PreemptionProblem, Refuges
 from koordcore.preemption.setup import Wanted
 from koordcore.scheduling.dry_runs import DryRuns, key_of
 from koordcore.scheduling.one_pod import place_pod, place_there

@@ -137,6 +137,15 @@ def exclusive_allows(mask: NUMAMask, exclusive: NUMAExclusive, status: Mapping[i
 
     A pod across NUMA nodes keeps off those that hold pods of one NUMA node, and the other way round; a node
     without status is idle.
+
+    Parameters
+    ----------
+    mask
+        NUMA nodes that the pod would use, as bits.
+    exclusive
+        What the pod wishes; only ``REQUIRED`` rules out.
+    status
+        By NUMA node: what kind of pods run there.
     """
     if exclusive is not NUMAExclusive.REQUIRED:
         return True
@@ -145,7 +154,17 @@ def exclusive_allows(mask: NUMAMask, exclusive: NUMAExclusive, status: Mapping[i
 
 
 def preference(mask: NUMAMask, preferred: bool, score: int) -> tuple[bool, int, int, int]:
-    """Sort key of a choice, best first: preferred, fewer NUMA nodes, higher score, smaller value."""
+    """Sort key of a choice, best first: preferred, fewer NUMA nodes, higher score, smaller value.
+
+    Parameters
+    ----------
+    mask
+        NUMA nodes, as bits.
+    preferred
+        Every resource prefers the mask.
+    score
+        The higher, the better.
+    """
     return not preferred, mask.bit_count(), -score, mask
 
 

@@ -221,6 +221,8 @@ def judge_place(case: Case, answer: Any) -> tuple[Verdict, str]:
     plan = answer.get("plan")
     if plan is not None and (broken := placement_violations(problem.tree, problem.demand, plan)):
         return Verdict.WRONG, "illegal: " + "; ".join(broken)
+    if plan is None and "placed" in answer:
+        return Verdict.WRONG, f"$.placed: {answer['placed']} without a plan"
     if plan is not None and answer["placed"] != len(plan):
         return Verdict.WRONG, f"$.placed: {answer['placed']} of a plan for {len(plan)}"
     if case.ruled:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordcore.allocators.cpuset import CPUShortage, CPUWish, allocate_cpus, available_cpus
+from koordcore.allocators.cpu_wish import CPUShortage, CPUWish
+from koordcore.allocators.cpuset import allocate_cpus, available_cpus
 from koordcore.allocators.numa_request import (
     CPURequest,
     NUMARefusal,

@@ -32,7 +32,8 @@ from koordcore.quota.admission import (
     limit_of,
     masked_request,
 )
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 from koordcore.quota.overuse import (
     OveruseMonitor,
     monitored_quotas,

@@ -85,6 +85,19 @@ def choose_devices(
     """Choose the devices of all claims of a pod, by their places on the node; names do not matter.
 
     The arguments are those of :func:`allocate_claims`, which writes the choice down as well.
+
+    Parameters
+    ----------
+    room
+        What the node has, and what is held of it.
+    claims
+        Of one pod, in their order.
+    classes
+        Device classes by name.
+    mode
+        Exact, or first fit as upstream does it.
+    limits
+        Budget of the exact search.
     """
     forms = read_claims(room.table, claims, classes)
     if isinstance(forms, ClaimError):

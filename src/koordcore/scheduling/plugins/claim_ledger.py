@@ -12,6 +12,7 @@ from koordcore._arrays import IntVector
 from koordcore.allocators.claims.cluster import ClusterDevices, cluster_devices
 from koordcore.allocators.claims.pools import PoolKey
 from koordcore.allocators.claims.states import ClaimStates, DevicesHeld
+from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
@@ -109,7 +110,6 @@ class ClaimLedger:
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
         self.book: ClaimBook = workspace.snapshot.once(_book)
         self.devices = cluster_devices(workspace.snapshot)
         self.states = claim_states(self.devices)
@@ -123,7 +123,7 @@ class ClaimLedger:
         self.version = 0
         for allocation in self.book.standing.values():
             self._stale |= self._held.add(allocation)
-        self._read = len(workspace.journal)
+        self._changes = ChangeReader(workspace.journal)
         for state in workspace.start.nodes:
             for pod in state.pods:
                 if self.book.concerns(pod):
@@ -142,15 +142,12 @@ class ClaimLedger:
 
     def update(self) -> None:
         """Take in who came and who left since the last call."""
-        journal = self._workspace.journal
-        end = len(journal)
-        if self._read == end:
-            return
-        for pod, _, sign in journal[self._read : end]:
+        changes = self._changes.unread()
+        for pod, _, sign in changes:
             if self.book.concerns(pod):
                 self._count(pod, sign)
-        self._read = end
-        self._refresh()
+        if changes:
+            self._refresh()
 
     def _count(self, pod: Pod, sign: int) -> None:
         for key, allocation in self.book.held_by(pod):

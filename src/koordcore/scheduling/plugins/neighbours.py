@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from koordcore._vector import Vector
+from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.workspace import Workspace
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import NodeState
@@ -54,7 +55,7 @@ class Neighbours:
         self._absent = gone
         self._own: PodGroups | None = None
         self._journal: list[tuple[Pod, int, int]] = []
-        self._read = 0
+        self._changes = ChangeReader(workspace.journal, behind=True)
 
     def now(self) -> PodGroups:
         """Give their groups as they are now."""
@@ -64,10 +65,7 @@ class Neighbours:
             states = enumerate(self._workspace.start.nodes)
             there = ((pod, row) for row, state in states for pod in state.pods)
             self._own = PodGroups(self._workspace.layout, filter(self._counts, there))
-        journal = self._workspace.journal
-        end = len(journal)
-        self._journal.extend(filter(self._counts, journal[self._read : end]))
-        self._read = end
+        self._journal.extend(filter(self._counts, self._changes.unread()))
         self._own.read(self._journal)
         return self._own
 
@@ -108,16 +106,14 @@ class _Terms:
 
     def __init__(self, workspace: Workspace) -> None:
         self.any = workspace.snapshot.derived(_terms, _terms_again, replaced=True)
-        self.read = 0
+        self.changes = ChangeReader(workspace.journal, behind=True)
 
 
 def affine(workspace: Workspace) -> bool:
     """Tell whether any running pod has terms towards others; where none has, plain pods need no ledger."""
     terms = workspace.once(_Terms)
     if not terms.any:
-        end = len(workspace.journal)
-        terms.any = any(with_terms(pod) for pod, _, _ in workspace.journal[terms.read : end])
-        terms.read = end
+        terms.any = any(with_terms(pod) for pod, _, _ in terms.changes.unread())
     return terms.any
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.errors import ManifestError
+from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope
@@ -69,8 +70,29 @@ class Coscheduling(Plugin):
     arguments = CoschedulingArgs
     reads = frozenset[type]()
 
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self._counts: dict[str, dict[str, int]] | None = None
+        self._changes = ChangeReader(workspace.journal, behind=True)
+
     def follow(self, changes: ClusterChanges) -> bool:
         return True  # the network is read at every question
+
+    def counts(self, selector: str) -> dict[str, int]:
+        """Count the pods of a selector by node, now."""
+        if self._counts is None:
+            self._counts = {}
+            for pod in self.workspace.start.bound_pods():
+                self._count(pod, 1)
+        for pod, _, sign in self._changes.unread():
+            self._count(pod, sign)
+        return self._counts.get(selector, {})
+
+    def _count(self, pod: Pod, sign: int) -> None:
+        selector = topology_selector(pod.annotations)
+        if selector and self._counts is not None:
+            nodes = self._counts.setdefault(selector, {})
+            nodes[str(pod.node_name)] = nodes.get(str(pod.node_name), 0) + sign
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return topology_selector(pod.annotations) or None if pod.annotations else None

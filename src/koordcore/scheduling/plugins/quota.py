@@ -15,7 +15,8 @@ from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import QuotaRefusal, admit
 from koordcore.quota.cluster import cluster_ledger
-from koordcore.quota.ledger import QuotaLedger, open_ledger
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
 from koordcore.quota.reclaim import borrowers, entitled_to_reclaim
 from koordcore.snapshot import ClusterSnapshot
 

@@ -83,11 +83,19 @@ class FitPlus(Plugin):
     reads = frozenset[type]()
     arguments = FitPlusArgs
 
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self._rated: dict[Hashable, bool] = {}
+
     def request_of(self, pod: Pod) -> Hashable:
-        args = self.args
-        if args is not None and args.extended is not None and not _plus_settings(args, pod.requests):
-            return None
-        return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
+        asked, args = tuple(pod.requests.items()), self.args
+        if args is not None and args.extended is not None:
+            rated = self._rated.get(asked)
+            if rated is None:
+                rated = self._rated[asked] = bool(_plus_settings(args, pod.requests))
+            if not rated:
+                return None
+        return (asked, tuple(pod.scored_requests.items()))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return FitPlusEvaluator(self.workspace, pod, self.args or FitPlusArgs())

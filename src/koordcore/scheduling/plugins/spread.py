@@ -211,11 +211,7 @@ class TopologySpread(Plugin):
     def request_of(self, pod: Pod) -> Hashable | None:
         if pod.spread_constraints:
             return spread_request(pod)
-<<<<<<< HEAD
-        args = self.args or _DEFAULT_ARGS
-=======
         args = self._settings
->>>>>>> contract
         built_in = args.defaulting is SpreadDefaulting.SYSTEM
         constraints = SYSTEM_CONSTRAINTS if built_in else args.default_constraints
         if not constraints:

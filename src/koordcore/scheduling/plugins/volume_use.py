@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
@@ -40,22 +41,18 @@ class _Readers(ABC):
     """What pods on nodes have, kept up to date with the workspace's journal."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._read = len(workspace.journal)
+        self._changes = ChangeReader(workspace.journal)
         # What happened so far is in the journal; the nodes are read as they were at the start.
         for row, state in enumerate(workspace.start.nodes):
             for pod in state.pods:
                 self.count(pod, row, 1)
-        for pod, row, sign in workspace.journal[: self._read]:
+        for pod, row, sign in workspace.journal:
             self.count(pod, row, sign)
 
     def update(self) -> None:
         """Take in who came and who left since the last call."""
-        journal = self._workspace.journal
-        end = len(journal)
-        for pod, row, sign in journal[self._read : end]:
+        for pod, row, sign in self._changes.unread():
             self.count(pod, row, sign)
-        self._read = end
 
     @abstractmethod
     def count(self, pod: Pod, row: int, sign: int) -> None:

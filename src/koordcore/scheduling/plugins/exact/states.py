@@ -25,6 +25,7 @@ from koordcore.allocators.numa_state import (
 )
 from koordcore.allocators.state_table import StateTable
 from koordcore.errors import ManifestError
+from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.workspace import Workspace
 from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.devices import DeviceObject, SharedResourceTemplates, SharedTemplates
@@ -126,7 +127,7 @@ class ExactStates:
         self._has_cpus, self._has_devices = cpus, devices
         self._tables: dict[tuple[bool, bool], StateTable[NodeOffer]] = {}
         self._device_tables: dict[bool, StateTable[NodeDevices | None]] = {}
-        self._read = len(workspace.touched)
+        self._changes = ChangeReader(workspace.touched)
 
     @cached_property
     def numa(self) -> list[NUMAState]:
@@ -175,11 +176,9 @@ class ExactStates:
 
     def update(self) -> None:
         """Bring the tables up to the changes since the last look."""
-        touched = self.workspace.touched
-        if self._read == len(touched):
+        rows = sorted(set(self._changes.unread()))
+        if not rows:
             return
-        rows = sorted(set(touched[self._read :]))
-        self._read = len(touched)
         for (with_devices, _), table in self._tables.items():
             for row in rows:
                 table.put(row, self.offer(row, with_devices=with_devices))
