@@ -8,9 +8,9 @@ import attrs
 import pytest
 
 from koordcore import PluginSetting, Policy, schedule, verify
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.scheduler_config import scheduler_configuration
 from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.devices import SharedTemplates

@@ -8,6 +8,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.device import NodeDevices, allocate_devices, explain_devices
+from koordcore.allocators.joint.together import most_together
 from koordcore.allocators.numa import OF_RESERVATION
 from koordcore.framework.node_view import Loan, Loans, NodeView
 from koordcore.framework.plugin import Evaluator, Scope, default_normalise
@@ -209,12 +210,14 @@ class DeviceEvaluator(Evaluator):
         return found if barred is None else np.where(barred, 0, found)
 
     def _count(self, state: NodeDevices | None, most: int) -> int:
-        """Take devices for one pod after another until they do not suffice."""
+        """Take devices for one pod after another until they do not suffice; then look for room for more."""
         if state is None:
             return most
+        start = state
         for taken in range(most):
             found = allocate_devices(state, self._request, policy=self._question.args.devices)
             if isinstance(found, DeviceShortfall):
-                return taken
+                policy = self._question.args.devices
+                return most_together(start, self._request, taken, most, policy) if taken else 0
             state = state.assume(f"\0{taken}", found)
         return most

@@ -138,6 +138,10 @@ class ExactStates:
         """Devices of every node, by row."""
         return self.workspace.values(device_state)
 
+    def relabel(self) -> None:
+        """Take note that nodes were replaced."""
+        self.__dict__.pop("allocatable", None)
+
     def offer(self, row: int, *, with_devices: bool) -> NodeOffer:
         """Give what one node offers as it is; without devices where a pod asks for none."""
         numa = self.numa[row] if self._has_cpus else _NO_NUMA
