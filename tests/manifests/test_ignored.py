@@ -30,6 +30,11 @@ def annotated(key: str, value: Any) -> list[str]:
     ("key", "value", "expected"),
     [
         (
+            "device-joint-allocate",
+            {"deviceTypes": ["gpu", "nic"]},
+            ['.deviceTypes[1]: "nic" is none of fpga, gpu, rdma; it is ignored'],
+        ),
+        (
             "device-allocate-hint",
             {"gpu": {"allocateStrategy": "ApplyToAll", "requiredTopologyScope": "Rack"}, "tpu": {}},
             [

@@ -172,6 +172,20 @@ def no_nulls(key: str, text: str) -> tuple[Problem, ...]:
     return tuple(Problem(f"[{name}]", "null counts as 0") for name, value in entries if value is None)
 
 
+def joint_types(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that the types of devices that go together are known ones."""
+    try:
+        raw = load_json(text)
+    except ManifestError:
+        return ()  # said by the parser
+    named = field(raw, "deviceTypes", fold_case=True) if isinstance(raw, Mapping) else None
+    return tuple(
+        _unknown(f"deviceTypes[{index}]", one, tuple(DeviceType))
+        for index, one in enumerate(named if isinstance(named, list) else ())
+        if isinstance(one, str) and one not in tuple(DeviceType)
+    )
+
+
 def both(*checks: Check) -> Check:
     """Make one check of several."""
     return lambda key, text: tuple(problem for check in checks for problem in check(key, text))
@@ -205,7 +219,7 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
             of_each=tuple(DeviceType),
         ),
     ),
-    DEVICE_JOINT_ALLOCATE: both(keyed(parse_joint), words({"requiredScope": ("SamePCIe",)})),
+    DEVICE_JOINT_ALLOCATE: both(keyed(parse_joint), words({"requiredScope": ("SamePCIe",)}), joint_types),
     GPU_PARTITION_SPEC: both(
         keyed(parse_partition_spec), words({"allocatePolicy": tuple(PartitionAllocatePolicy)})
     ),
