@@ -21,7 +21,9 @@ from koordcore.protocol.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,
     DEVICE_JOINT_ALLOCATE,
+    GPU_ISOLATION_PROVIDER,
     GPU_PARTITION_SPEC,
+    RESERVATION_IGNORED,
     parse_allocation,
     parse_hints,
     parse_joint,
@@ -186,6 +188,29 @@ def joint_types(key: str, text: str) -> tuple[Problem, ...]:
     )
 
 
+def misplaced(key: str, text: str) -> tuple[Problem, ...]:
+    """Say that a label stands among the annotations."""
+    return (Problem("", f"a label is meant; as an annotation {_IGNORED}"),)
+
+
+def beyond_all(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that no share of a cache or of bandwidth is more than all of it."""
+    try:
+        limits = parse_resctrl(text)
+    except ManifestError:
+        return ()  # said by the parser
+    ranges = (limits.llc.range, *(one for _, one in limits.llc.per_cache))
+    shares = (limits.mb.percent, *(one for _, one in limits.mb.per_cache))
+    return (
+        *(
+            Problem("llc", f"range {list(one)} goes beyond 100 %")
+            for one in ranges
+            if max(one, default=0) > 100
+        ),
+        *(Problem("mb", f"{one} % is more than all of it") for one in shares if one > 100),
+    )
+
+
 def both(*checks: Check) -> Check:
     """Make one check of several."""
     return lambda key, text: tuple(problem for check in checks for problem in check(key, text))
@@ -249,7 +274,9 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
     RESERVATION_OWNERS: readable(parse_owners),
     ANNOTATION_SCHEDULING_HINT: keyed(parse_scheduling_hint),
     ANNOTATION_SCALING_FACTORS: both(readable(parse_scaling_factors), no_nulls),
-    ANNOTATION_RESCTRL: readable(parse_resctrl),
+    ANNOTATION_RESCTRL: both(readable(parse_resctrl), beyond_all),
+    RESERVATION_IGNORED: misplaced,
+    GPU_ISOLATION_PROVIDER: misplaced,
     ANNOTATION_CPU_QOS: readable(parse_cpu_qos),
 }
 POD_LABELS: Final[Mapping[str, Check]] = {
