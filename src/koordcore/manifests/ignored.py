@@ -32,7 +32,11 @@ from koordcore.protocol.device import (
 from koordcore.protocol.device_object import GPU_PARTITION_POLICY
 from koordcore.protocol.fields import Json, as_mapping, field, load_json, optional, show
 from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_INDEX, gang_name, parse_gang_pod
-from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT, parse_scheduling_hint
+from koordcore.protocol.hints import (
+    ANNOTATION_SCHEDULING_HINT,
+    DEPRECATED_SCHEDULING_HINT,
+    parse_scheduling_hint,
+)
 from koordcore.protocol.load import (
     ANNOTATION_SCALING_FACTORS,
     ANNOTATION_USAGE_THRESHOLDS,
@@ -80,6 +84,7 @@ Check: TypeAlias = Callable[[str, str], tuple[Problem, ...]]
 """Looks at a key and its text; the paths of what it finds start at the text."""
 
 _IGNORED: Final = "it is ignored"
+_DESIGNATING: Final = ("DeviceShare", "NodeNUMAResource")
 
 
 def readable(parse: Callable[[str], object]) -> Check:
@@ -188,6 +193,19 @@ def joint_types(key: str, text: str) -> tuple[Problem, ...]:
     )
 
 
+def hinted_plugins(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that the extensions of a scheduling hint are plugins that take designated allocations."""
+    try:
+        hint = parse_scheduling_hint({key: text})
+    except ManifestError:
+        return ()  # said by the parser
+    return tuple(
+        _unknown(f"extensions[{name}]", name, _DESIGNATING)
+        for name in (() if hint is None else hint.extensions)
+        if name not in _DESIGNATING
+    )
+
+
 def misplaced(key: str, text: str) -> tuple[Problem, ...]:
     """Say that a label stands among the annotations."""
     return (Problem("", f"a label is meant; as an annotation {_IGNORED}"),)
@@ -272,7 +290,8 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
     "scheduling.koordinator.sh/exact-match-reservation": readable(_exact_match),
     "scheduling.koordinator.sh/reservation-affinity": readable(_object),
     RESERVATION_OWNERS: readable(parse_owners),
-    ANNOTATION_SCHEDULING_HINT: keyed(parse_scheduling_hint),
+    ANNOTATION_SCHEDULING_HINT: both(keyed(parse_scheduling_hint), hinted_plugins),
+    DEPRECATED_SCHEDULING_HINT: both(keyed(parse_scheduling_hint), hinted_plugins),
     ANNOTATION_SCALING_FACTORS: both(readable(parse_scaling_factors), no_nulls),
     ANNOTATION_RESCTRL: both(readable(parse_resctrl), beyond_all),
     RESERVATION_IGNORED: misplaced,
