@@ -29,6 +29,12 @@ def annotated(key: str, value: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
+        ("reservation-ignored", "true", [": a label is meant; as an annotation it is ignored"]),
+        (
+            "device-joint-allocate",
+            {"deviceTypes": ["gpu", "nic"]},
+            ['.deviceTypes[1]: "nic" is none of fpga, gpu, rdma; it is ignored'],
+        ),
         (
             "device-allocate-hint",
             {"gpu": {"allocateStrategy": "ApplyToAll", "requiredTopologyScope": "Rack"}, "tpu": {}},
@@ -177,3 +183,18 @@ def test_a_numa_policy_that_is_none_is_said_to_be_refused(text: str) -> None:
     assert warnings(node(metadata={"labels": {label: text}})) == [
         f"metadata.labels[{label}]: {told}; the node takes no pod"
     ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"llc": {"schemata": {"range": [0, 100]}}, "mb": {"schemata": {"percent": 100}}}, []),
+        ({"llc": {"schemata": {"range": [0, 130]}}}, [".llc: range [0, 130] goes beyond 100 %"]),
+        (
+            {"mb": {"schemata": {"percent": 20}, "schemataPerCache": [{"cacheID": 0, "percent": 120}]}},
+            [".mb: 120 % is more than all of it"],
+        ),
+    ],
+)
+def test_shares_beyond_all_of_a_cache_or_of_bandwidth(limits: Any, expected: list[str]) -> None:
+    assert annotated("node.koordinator.sh/resctrl", limits) == expected

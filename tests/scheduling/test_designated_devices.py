@@ -182,3 +182,20 @@ def test_verify_finds_other_cards_than_the_designated_ones() -> None:
     snapshot = loaded.snapshot.assume(attrs.evolve(held, annotations={**held.annotations, ALLOCATED: text}))
     found = verify(loaded.snapshot, attrs.evolve(result, decisions=(forged,), snapshot=snapshot))
     assert [one.message for one in found] == ["holds gpu 4 instead of those that it was designated"]
+
+
+def test_where_no_device_object_is_nothing_can_be_designated() -> None:
+    """A pod that names no cards runs there by plain resources."""
+    machine = node("n1", amounts={KOORD + "gpu": "800"})
+    _, result = run(machine, designated("p", whole(5)), pod("q", ONE))
+    assert "devices are designated, and the node has no Device object" in refusal(result, "p")
+    assert given(result, "q") == {}
+
+
+def test_a_misspelt_extension_is_said() -> None:
+    spelt = {"nodeNames": ["n1"], "extensions": {"deviceShare": {}}}
+    loaded, result = run(CLUSTER, pod("p", ONE, {ALLOCATED: whole(6), HINT: spelt}))
+    assert given(result, "p") != {"gpu": [6]}
+    assert any(
+        '"deviceShare" is none of DeviceShare, NodeNUMAResource' in one.message for one in loaded.warnings
+    )

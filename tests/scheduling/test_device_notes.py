@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from koordcore import Bound, ScheduleResult
-from koordcore.manifests.plan_patches import patches
+from koordcore.manifests import patches
 from tests.scheduling.device_objects import (
     KOORD,
     NPU_CARD,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import attrs
 import pytest
 
 from koordcore import Policy, ScheduleResult, schedule
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.plan_patches import patches
+from koordcore.model.nodes import NodeState
 from tests.scheduling.device_objects import (
     ASCEND,
     KOORD,
@@ -148,3 +150,19 @@ def test_a_node_is_locked_for_five_minutes_or_until_its_pod_is_gone(value: str, 
         assert result.decisions[0] == schedule(snapshot, now=NOON + timedelta(seconds=1)).decisions[0]
     else:
         assert given(result, "p") == {"gpu": [0]}
+
+
+def test_locks_and_templates_that_come_and_go_between_calls_are_followed() -> None:
+    """What one call learnt about nodes is not held against a later one."""
+    loaded = snapshot_from_objects(
+        [*cards_of("cambricon"), *pod("holder", {"cpu": "1"}, on="n"), *pod("p", PART)]
+    )
+    free = loaded.snapshot
+    state = free.node("n")
+    lock = {MLU_LOCK: "2026-05-01T11:58:00Z,default,holder"}
+    held = free.with_nodes(NodeState(attrs.evolve(state.node, annotations=lock), state.pods))
+    assert given(schedule(free, now=NOON), "p")["gpu"]
+    assert "lock" in refusal(schedule(held, now=NOON), "p")
+    assert given(schedule(held, now=NOON + timedelta(minutes=4)), "p")["gpu"]
+    assert given(schedule(held.forget("default/holder"), now=NOON), "p")["gpu"]
+    assert given(schedule(held.with_nodes(state), now=NOON), "p")["gpu"]

@@ -114,7 +114,10 @@ def run(arguments: argparse.Namespace) -> int:
         proofs = proofs_record(certificates_of(result))
         arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
     say_left_out(result, quiet=arguments.quiet)
-    PRINTERS[arguments.output](result, arguments.limit)
+    if arguments.output == "patches":
+        print_patches(result, arguments.limit, now)
+    else:
+        PRINTERS[arguments.output](result, arguments.limit)
     return 1 if any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 
 
@@ -124,11 +127,11 @@ def print_json(result: ScheduleResult, limit: int) -> None:
     print(json.dumps(result_record(result), indent=2))
 
 
-def print_patches(result: ScheduleResult, limit: int) -> None:
+def print_patches(result: ScheduleResult, limit: int, now: datetime | None = None) -> None:
     """Print what a controller would send to the API server, one JSON object per line, in that order."""
     del limit
     # The command line alone may look at a clock; device plugins find new pods by the time of their binding.
-    for call in patches(result, bound_at=datetime.now(UTC)):
+    for call in patches(result, now=now, bound_at=now or datetime.now(UTC)):
         print(json.dumps(call.to_json()))
 
 

@@ -84,6 +84,10 @@ _ROUTES: Final[dict[str, Callable[..., Any]]] = {
     f"{_PLUGINS}/ElasticQuota/quotas/:name": _quota,
     f"{_PLUGINS}/LoadAwareScheduling/node/:name": _load,
     f"{_PLUGINS}/NodeNUMAResource/nodes/:name": lambda asked, name: numa_view(asked.snapshot, name),
+    # As the notes of v0.7 print it.
+    f"{_PLUGINS}/NodeNUMAResources/cpuTopologyOptions/:name": lambda asked, name: numa_view(
+        asked.snapshot, name
+    ),
     f"{_PLUGINS}/Reservation/nodeReservations/:name": lambda asked, name: reservation_view(
         asked.snapshot, name
     ),

@@ -17,6 +17,7 @@ from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._raw import Source, SourceLimits, SourceObject
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
 from koordcore.manifests.claim_conflicts import claim_conflicts
+from koordcore.manifests.cpu_sync import sync_reservations
 from koordcore.manifests.cross_checks import (
     Key,
     Remark,
@@ -331,8 +332,9 @@ class Bundle:
         self._profiles()
         unread = self._generic_workloads()
         synced = sync_devices(self.nodes, self.records, [read.pod for read, _ in self.pods])
-        self.nodes, self.records = synced.nodes, synced.records
-        self.warnings += self._placed(synced.remarks)
+        reserved = sync_reservations(synced.nodes, synced.records)
+        self.nodes, self.records = synced.nodes, reserved.records
+        self.warnings += self._placed((*synced.remarks, *reserved.remarks))
         states, pending = self._bind()
         self.warnings += self._placed(untold_holders(states, self.records))
         self._cross_checks()

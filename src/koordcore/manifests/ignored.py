@@ -21,7 +21,9 @@ from koordcore.protocol.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,
     DEVICE_JOINT_ALLOCATE,
+    GPU_ISOLATION_PROVIDER,
     GPU_PARTITION_SPEC,
+    RESERVATION_IGNORED,
     parse_allocation,
     parse_hints,
     parse_joint,
@@ -30,7 +32,11 @@ from koordcore.protocol.device import (
 from koordcore.protocol.device_object import GPU_PARTITION_POLICY
 from koordcore.protocol.fields import Json, as_mapping, field, load_json, optional, show
 from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_INDEX, gang_name, parse_gang_pod
-from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT, parse_scheduling_hint
+from koordcore.protocol.hints import (
+    ANNOTATION_SCHEDULING_HINT,
+    DEPRECATED_SCHEDULING_HINT,
+    parse_scheduling_hint,
+)
 from koordcore.protocol.load import (
     ANNOTATION_SCALING_FACTORS,
     ANNOTATION_USAGE_THRESHOLDS,
@@ -78,6 +84,7 @@ Check: TypeAlias = Callable[[str, str], tuple[Problem, ...]]
 """Looks at a key and its text; the paths of what it finds start at the text."""
 
 _IGNORED: Final = "it is ignored"
+_DESIGNATING: Final = ("DeviceShare", "NodeNUMAResource")
 
 
 def readable(parse: Callable[[str], object]) -> Check:
@@ -172,6 +179,56 @@ def no_nulls(key: str, text: str) -> tuple[Problem, ...]:
     return tuple(Problem(f"[{name}]", "null counts as 0") for name, value in entries if value is None)
 
 
+def joint_types(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that the types of devices that go together are known ones."""
+    try:
+        raw = load_json(text)
+    except ManifestError:
+        return ()  # said by the parser
+    named = field(raw, "deviceTypes", fold_case=True) if isinstance(raw, Mapping) else None
+    return tuple(
+        _unknown(f"deviceTypes[{index}]", one, tuple(DeviceType))
+        for index, one in enumerate(named if isinstance(named, list) else ())
+        if isinstance(one, str) and one not in tuple(DeviceType)
+    )
+
+
+def hinted_plugins(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that the extensions of a scheduling hint are plugins that take designated allocations."""
+    try:
+        hint = parse_scheduling_hint({key: text})
+    except ManifestError:
+        return ()  # said by the parser
+    return tuple(
+        _unknown(f"extensions[{name}]", name, _DESIGNATING)
+        for name in (() if hint is None else hint.extensions)
+        if name not in _DESIGNATING
+    )
+
+
+def misplaced(key: str, text: str) -> tuple[Problem, ...]:
+    """Say that a label stands among the annotations."""
+    return (Problem("", f"a label is meant; as an annotation {_IGNORED}"),)
+
+
+def beyond_all(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that no share of a cache or of bandwidth is more than all of it."""
+    try:
+        limits = parse_resctrl(text)
+    except ManifestError:
+        return ()  # said by the parser
+    ranges = (limits.llc.range, *(one for _, one in limits.llc.per_cache))
+    shares = (limits.mb.percent, *(one for _, one in limits.mb.per_cache))
+    return (
+        *(
+            Problem("llc", f"range {list(one)} goes beyond 100 %")
+            for one in ranges
+            if max(one, default=0) > 100
+        ),
+        *(Problem("mb", f"{one} % is more than all of it") for one in shares if one > 100),
+    )
+
+
 def both(*checks: Check) -> Check:
     """Make one check of several."""
     return lambda key, text: tuple(problem for check in checks for problem in check(key, text))
@@ -205,7 +262,7 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
             of_each=tuple(DeviceType),
         ),
     ),
-    DEVICE_JOINT_ALLOCATE: both(keyed(parse_joint), words({"requiredScope": ("SamePCIe",)})),
+    DEVICE_JOINT_ALLOCATE: both(keyed(parse_joint), words({"requiredScope": ("SamePCIe",)}), joint_types),
     GPU_PARTITION_SPEC: both(
         keyed(parse_partition_spec), words({"allocatePolicy": tuple(PartitionAllocatePolicy)})
     ),
@@ -233,9 +290,12 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
     "scheduling.koordinator.sh/exact-match-reservation": readable(_exact_match),
     "scheduling.koordinator.sh/reservation-affinity": readable(_object),
     RESERVATION_OWNERS: readable(parse_owners),
-    ANNOTATION_SCHEDULING_HINT: keyed(parse_scheduling_hint),
+    ANNOTATION_SCHEDULING_HINT: both(keyed(parse_scheduling_hint), hinted_plugins),
+    DEPRECATED_SCHEDULING_HINT: both(keyed(parse_scheduling_hint), hinted_plugins),
     ANNOTATION_SCALING_FACTORS: both(readable(parse_scaling_factors), no_nulls),
-    ANNOTATION_RESCTRL: readable(parse_resctrl),
+    ANNOTATION_RESCTRL: both(readable(parse_resctrl), beyond_all),
+    RESERVATION_IGNORED: misplaced,
+    GPU_ISOLATION_PROVIDER: misplaced,
     ANNOTATION_CPU_QOS: readable(parse_cpu_qos),
 }
 POD_LABELS: Final[Mapping[str, Check]] = {

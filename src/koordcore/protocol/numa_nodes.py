@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, TypeVar
 
+import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
@@ -68,6 +69,7 @@ __all__ = [
     "node_resource_topology_of",
     "node_topology_policy",
     "parse_cpu_topology",
+    "reserving",
     "trimmed_allocatable",
 ]
 
@@ -262,6 +264,32 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
         shared_pools=_lenient(annotations, ANNOTATION_CPU_SHARED_POOLS, _pools, _NO_POOLS),
         be_shared_pools=_lenient(annotations, ANNOTATION_BE_CPU_SHARED_POOLS, _pools, _NO_POOLS),
     )
+
+
+def reserving(nrt: NodeResourceTopology, annotations: Mapping[str, str]) -> NodeResourceTopology:
+    """Keep the CPUs of a node's own reservation back, as its agent does once it has copied the annotation.
+
+    Parameters
+    ----------
+    annotations
+        Of the Node.
+
+    Returns
+    -------
+    NodeResourceTopology
+        The very same object where nothing more is reserved.
+    """
+    listed = _lenient(annotations, ANNOTATION_NODE_RESERVATION, _listed_cpus, NO_CPUS)
+    more = listed & nrt.topology.all_cpus & ~nrt.reserved_cpus
+    if not more:
+        return nrt
+    zones = []
+    for zone in nrt.zones:
+        lost = 1000 * (more & nrt.topology.on_node(zone.node)).bit_count()
+        left = zone.resources.get(CPU, 0) - lost
+        kept = make_resources({**zone.resources, CPU: left}) if zone.resources.get(CPU) else zone.resources
+        zones.append(attrs.evolve(zone, resources=kept))
+    return attrs.evolve(nrt, reserved_cpus=nrt.reserved_cpus | more, zones=tuple(zones))
 
 
 def _lenient(annotations: Mapping[str, str], key: str, parse: Callable[[str], T], default: T) -> T:

@@ -15,7 +15,12 @@ from typing import NamedTuple, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.allocators.device.designated import designated_holders, designated_otherwise, designated_terms
+from koordcore.allocators.device.designated import (
+    designated_holders,
+    designated_nowhere,
+    designated_otherwise,
+    designated_terms,
+)
 from koordcore.allocators.device.followers import Followers, Picked
 from koordcore.allocators.device.leaders import Leaders, by_partition, by_score, by_switches, first_choice
 from koordcore.allocators.device.shape import DeviceShape, scope_of
@@ -85,10 +90,11 @@ def allocate_devices(
     -------
     DeviceAllocation or DeviceShortfall
         The allocation is empty where ``state`` is ``None``: no device is chosen, and the pod is left to the
-        plain resources of the node and to its agent. A shortfall has upstream's reason.
+        plain resources of the node and to its agent, unless it names its devices. A shortfall has upstream's
+        reason.
     """
     if state is None:
-        return DeviceAllocation()
+        return designated_nowhere(request.designated) or DeviceAllocation()
     found = outline_devices(state, request, numa_mask, policy=policy, terms=terms)
     return found if isinstance(found, DeviceShortfall) else write_outline(state, found)
 
@@ -131,7 +137,7 @@ def refusal_of(
         As for :func:`allocate_devices`.
     """
     if state is None:
-        return None
+        return designated_nowhere(request.designated)
     found = _decide(state, request, numa_mask, policy, terms)
     return found if isinstance(found, DeviceShortfall) else None
 

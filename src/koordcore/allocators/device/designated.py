@@ -12,7 +12,7 @@ from koordcore.allocators.device.wants import Wants, fill_memory
 from koordcore.model.devices import DeviceAllocation, DeviceShortfall, DeviceType, StatusCode
 from koordcore.model.resources import make_resources
 
-__all__ = ["designated_holders", "designated_otherwise", "designated_terms"]
+__all__ = ["designated_holders", "designated_nowhere", "designated_otherwise", "designated_terms"]
 
 _UNHEALTHY: Final = (
     "fillGPUTotalMem failed: no healthy gpu device with minor {minor} of allocation, node: {node}"
@@ -83,6 +83,17 @@ def designated_otherwise(allocation: DeviceAllocation, wants: Wants) -> DeviceSh
                 device_type=kind,
             )
     return None
+
+
+def designated_nowhere(allocation: DeviceAllocation | None) -> DeviceShortfall | None:
+    """Refuse devices by name on a node of whose devices nothing is known; ``None`` where none are named."""
+    if allocation is None or not allocation.devices:
+        return None
+    return DeviceShortfall(
+        reasons=tuple(f"Insufficient {kind} devices" for kind in allocation.devices),
+        code=StatusCode.UNRESOLVABLE,
+        detail="devices are designated, and the node has no Device object",
+    )
 
 
 def designated_holders(state: NodeDevices, allocation: DeviceAllocation) -> str:

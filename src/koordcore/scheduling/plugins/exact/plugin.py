@@ -36,7 +36,13 @@ from koordcore.framework.plugin import (
 )
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
-from koordcore.model.devices import DeviceAllocation, DeviceObject, DeviceRequest, DeviceShortfall
+from koordcore.model.devices import (
+    DeviceAllocation,
+    DeviceObject,
+    DeviceRequest,
+    DeviceShortfall,
+    SharedTemplates,
+)
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
@@ -54,7 +60,7 @@ from koordcore.scheduling.plugins.exact.question import Question
 from koordcore.scheduling.plugins.exact.rooms import ExactRooms
 from koordcore.scheduling.plugins.exact.states import ExactStates, shared_templates
 from koordcore.scheduling.plugins.exact.together import found_together
-from koordcore.scheduling.plugins.exact.vendors import VendorPlugins
+from koordcore.scheduling.plugins.exact.vendors import VendorPlugins, forget_vendors, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
@@ -100,7 +106,7 @@ class ExactPlugin(JointPlugin):
 
     name = "NodeNUMAResource and DeviceShare"
     helped_by = ROOM | {"DeviceObject", "NodeResourceTopology"}
-    reads = frozenset((NodeResourceTopology, DeviceObject, Reservation))
+    reads = frozenset((NodeResourceTopology, DeviceObject, SharedTemplates, Reservation))
     entry_arguments: ClassVar[Mapping[str, type]] = {NUMA: NUMAArgs, DEVICES: DevicePolicy}
 
     def __init__(self, workspace: Workspace, settings: Mapping[str, PluginSetting]) -> None:
@@ -118,6 +124,10 @@ class ExactPlugin(JointPlugin):
         self._questions: dict[NodeRequest, Question] = {}
 
     def follow(self, changes: ClusterChanges) -> bool:
+        if changes.nodes:
+            forget_vendors(self.workspace)
+        if SharedTemplates in changes.records or locked(self.workspace):
+            return False  # a lock ends with time
         # The states of nodes have followed already.
         if self.workspace.made(_Told) and self._concerned != anything_told(self.workspace.snapshot):
             self.workspace.drop(_Told)

@@ -19,7 +19,7 @@ from koordcore.protocol.device_object import GPU_VENDOR
 from koordcore.protocol.device_plugins import LOCKS, adapts, lock_blocks, plugin_refusal
 from koordcore.scheduling.plugins.exact.states import ExactStates
 
-__all__ = ["VendorPlugins"]
+__all__ = ["VendorPlugins", "forget_vendors", "locked"]
 
 
 class _Concerned:
@@ -28,6 +28,17 @@ class _Concerned:
     def __init__(self, workspace: Workspace) -> None:
         nodes = workspace.layout.nodes
         self.rows = frozenset(row for row, one in enumerate(nodes) if one.labels.get(GPU_VENDOR) in LOCKS)
+
+
+def locked(workspace: Workspace) -> bool:
+    """Tell whether a node carries the lock of a device plugin, which another time may end."""
+    rows = workspace.once(_Concerned).rows
+    return any(not set(LOCKS.values()).isdisjoint(workspace.layout.nodes[row].annotations) for row in rows)
+
+
+def forget_vendors(workspace: Workspace) -> None:
+    """Take note that nodes were replaced."""
+    workspace.drop(_Concerned)
 
 
 class VendorPlugins:

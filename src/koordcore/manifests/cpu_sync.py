@@ -1,0 +1,49 @@
+"""CPUs that a Node keeps back and its NodeResourceTopology does not know of yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from koordcore.errors import Problem
+from koordcore.manifests.cross_checks import Remark
+from koordcore.model.nodes import Node
+from koordcore.model.numa import NodeResourceTopology
+from koordcore.model.records import ClusterRecord
+from koordcore.protocol.numa_nodes import ANNOTATION_NODE_RESERVATION, reserving
+from koordcore.topology.cpu import format_cpulist
+
+__all__ = ["Reserved", "sync_reservations"]
+
+
+@attrs.frozen
+class Reserved:
+    """Records as they stand when the node's agent has been there, and what that changed."""
+
+    records: list[ClusterRecord]
+    remarks: list[Remark]
+
+
+def sync_reservations(nodes: Iterable[Node], records: Sequence[ClusterRecord]) -> Reserved:
+    """Keep CPUs back that only the annotation of a Node reserves.
+
+    The agent copies the annotation to the NodeResourceTopology, out of which CPUs are handed out; a dump that
+    lacks the copy would give them away.
+    """
+    said = {one.name: one.annotations for one in nodes if ANNOTATION_NODE_RESERVATION in one.annotations}
+    done: list[ClusterRecord] = []
+    remarks: list[Remark] = []
+    for record in records:
+        if not isinstance(record, NodeResourceTopology) or record.name not in said:
+            done.append(record)
+            continue
+        kept = reserving(record, said[record.name])
+        done.append(kept)
+        if kept is not record:
+            cpus = format_cpulist(kept.reserved_cpus & ~record.reserved_cpus)
+            told = f"CPUs {cpus} of its Node are reserved here too, as the agent does"
+            path = f"metadata.annotations[{ANNOTATION_NODE_RESERVATION}]"
+            key = ("topology.node.k8s.io", "NodeResourceTopology", "", record.name)
+            remarks.append((key, Problem(path, told)))
+    return Reserved(done, remarks)
