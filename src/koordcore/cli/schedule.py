@@ -42,6 +42,7 @@ examples:
   koordcore schedule cluster.yaml -o patches      what a controller would send, a call per line
   koordcore schedule cluster.yaml --policy conf.yaml
   koordcore schedule cluster.yaml --layers block=LABEL,rack=LABEL     the network by plain node labels
+  koordcore schedule cluster.yaml jobset.yaml --as-gangs    a job before its pods and groups are made
   koordcore schedule cluster.yaml --joint-gangs   gangs of the queue together instead of one by one
   koordcore schedule cluster.yaml --preempt       also who would have to go for whoever finds no place
   koordcore schedule cluster.yaml --preempt --relocate    and who of them could move instead

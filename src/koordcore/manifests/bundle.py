@@ -29,6 +29,7 @@ from koordcore.manifests.cross_checks import (
     topology_remarks,
     warn_of_quality,
 )
+from koordcore.manifests.front_doors import with_gangs
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
@@ -95,6 +96,7 @@ def load(
     *,
     limits: SourceLimits | None = None,
     network: ClusterNetworkTopology | None = None,
+    as_gangs: bool = False,
 ) -> Loaded:
     """Read files, folders and standard input into a snapshot.
 
@@ -108,6 +110,9 @@ def load(
         Bounds against hostile input.
     network
         The network's layers, whatever the objects and labels of the dump say.
+    as_gangs
+        Jobs of known kinds (:data:`koordcore.manifests.front_doors.DOORS`) become gangs with the pods that
+        their controllers would make; the warnings say so.
 
     Raises
     ------
@@ -116,16 +121,18 @@ def load(
     MissingExtraError
         When YAML is to be read and PyYAML is not installed.
     """
-    return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network)
+    return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network, as_gangs)
 
 
-def snapshot_from_objects(objects: Iterable[Mapping[str, Json]]) -> Loaded:
+def snapshot_from_objects(objects: Iterable[Mapping[str, Json]], *, as_gangs: bool = False) -> Loaded:
     """Make a snapshot of objects that are parsed already.
 
     Parameters
     ----------
     objects
         Kubernetes and Koordinator objects in any order; equal sets of objects give equal snapshots.
+    as_gangs
+        As for :func:`load`.
 
     Raises
     ------
@@ -142,11 +149,16 @@ def snapshot_from_objects(objects: Iterable[Mapping[str, Json]]) -> Loaded:
     >>> [str(pod.key) for pod in loaded.snapshot.bound_pods()]
     ['default/web']
     """
-    return _assemble(SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
+    numbered = (SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
+    return _assemble(numbered, as_gangs=as_gangs)
 
 
-def _assemble(sources: Iterable[Source], network: ClusterNetworkTopology | None = None) -> Loaded:
+def _assemble(
+    sources: Iterable[Source], network: ClusterNetworkTopology | None = None, as_gangs: bool = False
+) -> Loaded:
     bundle = _Bundle()
+    if as_gangs:
+        sources = with_gangs(sources, bundle.problems, bundle.warnings)
     for source in sources:
         if isinstance(source, Problem):
             bundle.problems.append(source)
