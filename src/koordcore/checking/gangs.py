@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from koordcore.checking.gang_parts import check_parts
 from koordcore.checking.violation import Violation, ViolationKind
@@ -17,9 +17,9 @@ from koordcore.protocol.networks import network_of, spelt
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.gathering import gathering_violations
-from koordcore.topology.network import NetworkTopology
+from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
-__all__ = ["check_gangs"]
+__all__ = ["check_gangs", "gang_configs"]
 
 
 def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
@@ -32,7 +32,7 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             name = gang_name(pod.labels, pod.annotations)
             if name:
                 members[f"{pod.namespace}/{name}"].append(pod)
-    gangs, tree = _gangs(snapshot, members), None
+    gangs, tree = gang_configs(snapshot.of(PodGroup), members), None
     if any(gang.topology_spec is not None or gang.sub_groups is not None for gang in gangs.values()):
         tree = _tree(snapshot)
     if tree is not None:
@@ -58,8 +58,9 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
 
 
-def _gangs(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, Gang]:
-    gangs = {group.id: gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)}
+def gang_configs(groups: Iterable[PodGroup], members: Mapping[str, list[Pod]]) -> dict[str, Gang]:
+    """Say how gangs are meant, by id: as their PodGroups say, or else one of the members."""
+    gangs = {group.id: gang_from_pod_group(group).gang for group in groups}
     for gang_id, pods in members.items():
         # Without a PodGroup the first member, by age and name, says how the gang is meant.
         ordered = sorted(pods, key=lambda pod: (pod.created is None, pod.created, pod.key))
@@ -158,6 +159,8 @@ def _check_gather(
     pods: list[Pod],
     new: set[PodKey],
 ) -> Iterator[Violation]:
+    if tree is None and not spec.needs_network:
+        tree = build_tree([LayerSpec(NODE_LAYER)], {str(pod.node_name): {} for pod in pods})
     if tree is None:
         yield Violation(ViolationKind.GANG, gang_id, "wants to be gathered, and there is no network topology")
         return

@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +15,11 @@ import attrs
 
 from koordcore.checking import verify
 from koordcore.cli.evictions import preemption_table, victims_table
-from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now, say_left_out
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
-from koordcore.explain.network import used_domains
-from koordcore.manifests.patches import patches
+from koordcore.explaining.network import used_domains
+from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
 from koordcore.manifests.records import network_used, result_record
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
@@ -55,6 +56,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_paths(parser)
     add_policy(parser)
+    add_now(parser, "the newest metric's")
     parser.add_argument(
         "--preempt",
         action="store_true",
@@ -91,15 +93,20 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.relocate and not arguments.preempt:
         print("koordcore: --relocate: pods move only for a job that preempts; add --preempt", file=sys.stderr)
         return 2
+    if arguments.as_gangs and arguments.output == "patches":
+        print(
+            "koordcore: --as-gangs: pods that nobody has made cannot be bound; -o json plans", file=sys.stderr
+        )
+        return 2
     loaded = load_paths(arguments)
     policy = read_policy(arguments)
     if arguments.joint_gangs:
         policy = attrs.evolve(policy, gangs=GangTurns.TOGETHER)
-    snapshot = loaded.snapshot
+    snapshot, now = as_of(arguments, loaded.snapshot), read_now(arguments)
     relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
     with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
-        result = schedule(snapshot, policy=policy, preempt=rules)
+        result = schedule(snapshot, policy=policy, now=now, preempt=rules)
         violations = verify(snapshot, result)
     if violations:
         # The library promises that this cannot happen; if it does, nobody should act on the plan.
@@ -107,11 +114,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)
         return 1
     if arguments.record:
-        record = write_record(snapshot, None, result, policy=policy, preempt=rules)
+        record = write_record(snapshot, None, result, policy=policy, now=now, preempt=rules)
         arguments.record.write_text(record, encoding="utf-8")
     if arguments.proofs:
         proofs = proofs_record(certificates_of(result))
         arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
+    say_left_out(result, quiet=arguments.quiet)
     PRINTERS[arguments.output](result, arguments.limit)
     return 1 if any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 
@@ -125,7 +133,8 @@ def print_json(result: ScheduleResult, limit: int) -> None:
 def print_patches(result: ScheduleResult, limit: int) -> None:
     """Print what a controller would send to the API server, one JSON object per line, in that order."""
     del limit
-    for call in patches(result):
+    # The command line alone may look at a clock; device plugins find new pods by the time of their binding.
+    for call in patches(result, bound_at=datetime.now(UTC)):
         print(json.dumps(call.to_json()))
 
 

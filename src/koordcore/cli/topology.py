@@ -11,7 +11,7 @@ import attrs
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.errors import MissingExtraError, ModelError
-from koordcore.explain.network import DomainRow, domain_rows, jobs_by_node
+from koordcore.explaining.network import DomainRow, domain_rows, jobs_by_node
 from koordcore.scheduling.network_trees import known_network
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER, NetworkTopology

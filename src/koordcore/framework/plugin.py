@@ -16,6 +16,7 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Others, Rating, Source
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim
@@ -139,8 +140,13 @@ class Evaluator:
         return None
 
     def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        """Tell in numbers what the one node of a view lacks."""
-        return ()
+        """Tell in numbers what the one node of a view lacks; as it stands, its reasons without numbers."""
+        fits = self.fits(view)
+        if fits is None or fits[0]:
+            return ()
+        hopeless = self.unresolvable(view)
+        resolvable = hopeless is None or not hopeless[0]
+        return tuple(Shortfall(text, resolvable=resolvable) for text, holds in self.reasons(view) if holds[0])
 
     def details(self, view: NodeView) -> tuple[str, ...]:
         """Say more about why the one node of a view refuses, and what would help there."""
@@ -240,13 +246,21 @@ class Plugin:
     """
 
     name: ClassVar[str]
+    """What a policy and messages call it; that of the class, where it says nothing."""
     amounts: ClassVar[bool] = False
     """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
     joint: JointPlugin | None = None
     arguments: ClassVar[type | None] = None
     """Class of its arguments; ``None`` for a plugin that takes none."""
+    reads: ClassVar[frozenset[type] | None] = None
+    """Types of the records that it reads; ``None`` where it may read any."""
     refuses_at: ClassVar[int] = 0
     """Place among those who refuse before any node is looked at; the order of upstream's PreFilter."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         self.workspace = workspace
@@ -316,14 +330,18 @@ class Plugin:
     def removed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was taken off a node."""
 
-    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
+    def follow(self, changes: ClusterChanges) -> bool:
         """Go on in a later call on a changed cluster; ``False`` to be made anew.
 
-        The nodes and records are the same. Pods that came and left (``moved``: pod, row, +1 or -1) have been
-        told by :meth:`placed` and :meth:`removed`, and stand in the workspace's columns, values and journal;
-        the clock and the pods that wait are those of the new call.
+        Pods that came and left have been told by :meth:`placed` and :meth:`removed`; they stand in the
+        workspace's columns, values and journal. Its layout and snapshot, the clock and the pods that wait are
+        those of the new call. Where nodes were replaced, no evaluator that was made before is asked again.
         """
-        return True
+        return not changes.nodes and (not changes.records or not self.concerned(changes))
+
+    def concerned(self, changes: ClusterChanges) -> bool:
+        """Tell whether records changed that the plugin reads."""
+        return self.reads is None or any(kind in self.reads for kind in changes.records)
 
     def promised(self, pod: Pod, row: int) -> None:
         """Take note of a nominated pod: it counts on its node before it is there."""

@@ -29,6 +29,7 @@ from koordcore.manifests.cross_checks import (
     topology_remarks,
     warn_of_quality,
 )
+from koordcore.manifests.device_sync import sync_devices, untold_holders
 from koordcore.manifests.front_doors import with_gangs
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
@@ -91,7 +92,7 @@ class Loaded:
 
 
 def load(
-    paths: Iterable[str | Path],
+    paths: str | Path | Iterable[str | Path],
     stdin: IO[str] | None = None,
     *,
     limits: SourceLimits | None = None,
@@ -103,7 +104,7 @@ def load(
     Parameters
     ----------
     paths
-        JSON or YAML files (``.gz`` too), folders, or ``-``.
+        JSON or YAML files (``.gz`` too), folders, or ``-``; one of them, or several.
     stdin
         What ``-`` stands for.
     limits
@@ -121,6 +122,8 @@ def load(
     MissingExtraError
         When YAML is to be read and PyYAML is not installed.
     """
+    if isinstance(paths, str | Path):
+        paths = [paths]
     return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network, as_gangs)
 
 
@@ -330,7 +333,11 @@ class _Bundle:
         self.problems += self._placed(quota_cycles(self.records))
         self._profiles()
         unread = self._generic_workloads()
+        synced = sync_devices(self.nodes, self.records, [read.pod for read, _ in self.pods])
+        self.nodes, self.records = synced.nodes, synced.records
+        self.warnings += self._placed(synced.remarks)
         states, pending = self._bind()
+        self.warnings += self._placed(untold_holders(states, self.records))
         self._cross_checks()
         self._claim_conflicts(states, pending)
         if self.problems:

@@ -68,8 +68,15 @@ def result_record(result: ScheduleResult) -> dict[str, Any]:
             if result.preemptions
             else {}
         ),
+        **_left_out(result),
         "stats": dict(result.stats),
     }
+
+
+def _left_out(result: ScheduleResult) -> dict[str, Any]:
+    """Write what no decision looked at; it follows from the rest, so it is not read back."""
+    found = [{"what": one.what, "count": one.count, "why": one.why} for one in result.not_looked_at]
+    return {"notLookedAt": found} if found else {}
 
 
 def network_used(result: ScheduleResult) -> str:

@@ -386,7 +386,7 @@ def gang_from_pod_group(pod_group: PodGroup, args: CoschedulingArgs = DEFAULT_AR
         match_policy=_match_policy(annotations, args, notes),
         wait_time=seconds * SECOND if seconds is not None and seconds > 0 else args.default_timeout,
         group=_group(annotations, pod_group.id, notes),
-        topology_spec=_topology(annotations, notes),
+        topology_spec=pod_group.topology_spec or _topology(annotations, notes),
         created=pod_group.created,
         **_parts(annotations, notes),
     )

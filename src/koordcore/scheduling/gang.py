@@ -65,7 +65,7 @@ def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
     nominated = _as_nominated(workspace, plugins, job)
     if nominated is not None:
         return kept(job, marked(workspace, job, nominated))
-    if job.together or (spec is not None and tree is not None):
+    if job.together or (spec is not None and (tree is not None or not spec.needs_network)):
         whole = flat_tree(workspace) if tree is None else tree
         return _planned(workspace, plugins, job, spec or NetworkTopologySpec(), whole, limits)
     mark = workspace.checkpoint()
@@ -77,9 +77,15 @@ def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
         return _held(workspace, plugins, job, decisions, mark)
     workspace.rollback(mark)
     # Extra members of an early gang may have taken what a later one needs for its minimum.
-    if len(job.members) > 1 or len({plugins.key_of(pod) for pod in job.pods}) > 1 or _chooses(plugins, job):
-        return _planned(workspace, plugins, job, NetworkTopologySpec(), flat_tree(workspace), limits)
-    return give_up(workspace, job, decisions, "")
+    mixed = len(job.members) > 1 or len({plugins.key_of(pod) for pod in job.pods}) > 1
+    if not mixed and not _chooses(plugins, job):
+        return give_up(workspace, job, decisions, "")
+    members, plan = _planned(workspace, plugins, job, NetworkTopologySpec(), flat_tree(workspace), limits)
+    if mixed or plan.placed:
+        return members, plan
+    # Of equal members that nobody wants gathered, each one's own reasons say most.
+    refused, told = give_up(workspace, job, decisions, "")
+    return refused, attrs.evolve(told, certificate=plan.certificate, detail=plan.detail)
 
 
 def _chooses(plugins: PluginSet, job: Job) -> bool:

@@ -242,6 +242,14 @@ def _gathered(gang: Gang) -> bool:
     return gang.topology_spec is not None or (gang.sub_groups is not None and gang.sub_groups.gathered)
 
 
+def _needs_network(gang: Gang) -> bool:
+    """Tell whether that wish is about more than nodes."""
+    spec = gang.topology_spec
+    return (spec is not None and spec.needs_network) or (
+        gang.sub_groups is not None and gang.sub_groups.gathered
+    )
+
+
 def gang_id_of(pod: Pod) -> str:
     """Give the id of a pod's gang; that of a pod without a gang ends in a slash."""
     return f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}"
@@ -425,6 +433,7 @@ class JobTable:
         if 0 < least < len(gangs):
             ready = sum(worth_requeue(self._state.gangs[name]) for name in gangs if name in self._state.gangs)
             return "" if ready >= least else f"{ready} of at least {least} gangs have members enough"
-        known = not any(map(_gathered, gangs.values())) or self._snapshot.once(network_tree) is not None
+        wanted = any(_needs_network(gang) for gang in gangs.values())
+        known = not wanted or self._snapshot.once(network_tree) is not None
         step = before_pre_filter(self._state, _gang_pod(first), topology_known=known)
         return "" if step.code is Code.SUCCESS else step.message
