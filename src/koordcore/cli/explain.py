@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from koordcore.cli.inputs import add_now, add_paths, as_of, find_pod, load_paths, read_now
+from koordcore.cli.inputs import add_now, add_paths, as_of, find_member, find_pod, load_paths, read_now
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
@@ -18,6 +18,7 @@ from koordcore.explaining import Explanation, NodeVerdict, explain
 from koordcore.explaining.groups import explain_group
 from koordcore.explaining.post_filter import failure_event
 from koordcore.explaining.schedule_explanation import schedule_explanation
+from koordcore.manifests.front_doors import DOORS
 from koordcore.model.decisions import Bound, NotOurs, Shortfall, Unschedulable, Waiting
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
@@ -30,6 +31,7 @@ EPILOG: Final = """\
 examples:
   koordcore explain default/trainer-0 cluster.yaml
   koordcore explain trainer-0 cluster.yaml --nodes 50
+  koordcore explain jobset/train cluster.yaml train.yaml      what would become of it if it were submitted
   koordcore explain trainer-0 cluster.yaml --event
   koordcore explain trainer-0 cluster.yaml -o object     as a ScheduleExplanation, for its whole job
 """
@@ -39,7 +41,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
     parser.description = "Say why a pod goes where it goes, why not elsewhere, and what would help."
     parser.epilog = EPILOG
-    parser.add_argument("pod", metavar="POD", help="namespace/name, or a name that is unambiguous")
+    parser.add_argument(
+        "pod", metavar="POD", help="namespace/name, a name that is unambiguous, or a job such as job/train"
+    )
     add_paths(parser)
     add_policy(parser)
     add_now(parser, "the newest metric's")
@@ -56,8 +60,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain one pod; 1 when no node can take it."""
+    arguments.as_gangs = arguments.as_gangs or arguments.pod.partition("/")[0].lower() in DOORS
     snapshot, now = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
-    pod = find_pod(snapshot, arguments.pod)
+    pod = find_member(snapshot, arguments.pod) or find_pod(snapshot, arguments.pod)
     policy = read_policy(arguments)
     if arguments.output == "object":
         answer = schedule_explanation(snapshot, pod, now=now or _moment(snapshot), policy=policy)

@@ -13,6 +13,7 @@ from typing import Any
 from koordcore.cli.tables import working
 from koordcore.errors import ManifestError, ModelError
 from koordcore.manifests import Loaded, load
+from koordcore.manifests.front_doors import DOORS
 from koordcore.model.network import ClusterNetworkTopology, label_layers
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
@@ -24,6 +25,7 @@ __all__ = [
     "add_now",
     "add_paths",
     "as_of",
+    "find_member",
     "find_pod",
     "load_paths",
     "read_arguments",
@@ -47,6 +49,12 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
         help="the network's layers from the top down, by node label, such as block=LABEL,rack=LABEL; without "
         "it the dump's ClusterNetworkTopology, Kueue Topologies, or known node labels count",
     )
+    parser.add_argument(
+        "--as-gangs",
+        action="store_true",
+        help="take LeaderWorkerSets, JobSets, RayClusters, RayJobs, TrainJobs, PyTorchJobs, MPIJobs and Jobs "
+        "for gangs, with the pods that are still to be made",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no warnings on standard error")
 
 
@@ -68,7 +76,7 @@ def _layers(text: str) -> ClusterNetworkTopology:
 def load_paths(arguments: argparse.Namespace) -> Loaded:
     """Load the dump and print its warnings to standard error."""
     with working("reading"):
-        loaded = load(arguments.paths, sys.stdin, network=arguments.layers)
+        loaded = load(arguments.paths, sys.stdin, network=arguments.layers, as_gangs=arguments.as_gangs)
     if arguments.layers is not None:
         _nobody_has(arguments.layers, loaded.snapshot)
     if not arguments.quiet:
@@ -159,6 +167,31 @@ def read_arguments(path: Path) -> Any:
     if isinstance(raw, dict):
         return {key: one for key, one in raw.items() if key not in ("apiVersion", "kind")}
     return raw
+
+
+def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
+    """Find a member of a job such as ``job/train`` or ``jobset/ml/train``, one that waits first.
+
+    Returns
+    -------
+    Pod or None
+        ``None`` where the text names no kind of jobs.
+
+    Raises
+    ------
+    ModelError
+        When there is no pod of such a job.
+    """
+    kind, _, name = text.partition("/")
+    known = DOORS.get(kind.lower())
+    if known is None or not name or snapshot.pod(PodKey(kind, name)) is not None:
+        return None
+    space, _, name = name.rpartition("/")
+    for pod in (*snapshot.pending, *snapshot.bound_pods()):
+        owned = any(owner.kind == known and owner.name == name for owner in pod.owners)
+        if owned and space in ("", pod.namespace):
+            return pod
+    raise ModelError(f"no pod of {known} {name} in the dump")
 
 
 def find_pod(snapshot: ClusterSnapshot, text: str) -> Pod:

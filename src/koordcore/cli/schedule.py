@@ -43,6 +43,7 @@ examples:
   koordcore schedule cluster.yaml -o patches      what a controller would send, a call per line
   koordcore schedule cluster.yaml --policy conf.yaml
   koordcore schedule cluster.yaml --layers block=LABEL,rack=LABEL     the network by plain node labels
+  koordcore schedule cluster.yaml jobset.yaml --as-gangs    a job before its pods and groups are made
   koordcore schedule cluster.yaml --joint-gangs   gangs of the queue together instead of one by one
   koordcore schedule cluster.yaml --preempt       also who would have to go for whoever finds no place
   koordcore schedule cluster.yaml --preempt --relocate    and who of them could move instead
@@ -91,6 +92,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Schedule, verify, print; 1 when a pod found no node."""
     if arguments.relocate and not arguments.preempt:
         print("koordcore: --relocate: pods move only for a job that preempts; add --preempt", file=sys.stderr)
+        return 2
+    if arguments.as_gangs and arguments.output == "patches":
+        print(
+            "koordcore: --as-gangs: pods that nobody has made cannot be bound; -o json plans", file=sys.stderr
+        )
         return 2
     loaded = load_paths(arguments)
     policy = read_policy(arguments)

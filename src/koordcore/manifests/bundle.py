@@ -31,6 +31,7 @@ from koordcore.manifests.cross_checks import (
     warn_of_quality,
 )
 from koordcore.manifests.device_sync import sync_devices, untold_holders
+from koordcore.manifests.front_doors import with_gangs
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
@@ -106,6 +107,7 @@ def load(
     *,
     limits: SourceLimits | None = None,
     network: ClusterNetworkTopology | None = None,
+    as_gangs: bool = False,
 ) -> Loaded:
     """Read files, folders and standard input into a snapshot.
 
@@ -119,6 +121,9 @@ def load(
         Bounds against hostile input.
     network
         The network's layers, whatever the objects and labels of the dump say.
+    as_gangs
+        Jobs of known kinds (:data:`koordcore.manifests.front_doors.DOORS`) become gangs with the pods that
+        their controllers would make; the warnings say so.
 
     Raises
     ------
@@ -129,16 +134,18 @@ def load(
     """
     if isinstance(paths, str | Path):
         paths = [paths]
-    return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network)
+    return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network, as_gangs)
 
 
-def snapshot_from_objects(objects: Iterable[Mapping[str, Json]]) -> Loaded:
+def snapshot_from_objects(objects: Iterable[Mapping[str, Json]], *, as_gangs: bool = False) -> Loaded:
     """Make a snapshot of objects that are parsed already.
 
     Parameters
     ----------
     objects
         Kubernetes and Koordinator objects in any order; equal sets of objects give equal snapshots.
+    as_gangs
+        As for :func:`load`.
 
     Raises
     ------
@@ -155,11 +162,16 @@ def snapshot_from_objects(objects: Iterable[Mapping[str, Json]]) -> Loaded:
     >>> [str(pod.key) for pod in loaded.snapshot.bound_pods()]
     ['default/web']
     """
-    return _assemble(SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
+    numbered = (SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
+    return _assemble(numbered, as_gangs=as_gangs)
 
 
-def _assemble(sources: Iterable[Source], network: ClusterNetworkTopology | None = None) -> Loaded:
+def _assemble(
+    sources: Iterable[Source], network: ClusterNetworkTopology | None = None, as_gangs: bool = False
+) -> Loaded:
     bundle = Bundle()
+    if as_gangs:
+        sources = with_gangs(sources, bundle.problems, bundle.warnings)
     for source in sources:
         if isinstance(source, Problem):
             bundle.problems.append(source)

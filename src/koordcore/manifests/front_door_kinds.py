@@ -1,0 +1,285 @@
+"""Which pods the controllers of known kinds of jobs make, and which of them start together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from koordcore.errors import ManifestError
+from koordcore.protocol.fields import Json, as_bool, as_int, as_list, as_mapping, as_str, optional, required
+
+__all__ = ["DOORS", "OPENERS", "TRAIN_JOB", "Group", "Member", "Opened", "open_train_job"]
+
+_LWS: Final = "leaderworkerset.sigs.k8s.io/"
+_JOBSET: Final = "jobset.sigs.k8s.io/"
+_RAY: Final = "ray.io/"
+_KUBEFLOW: Final = "training.kubeflow.org/"
+_MOST: Final = 100_000
+"""Pods of one object; more are a slip of the pen."""
+
+
+@attrs.frozen(kw_only=True)
+class Member:
+    """A pod that a controller would make: its name, what tells it, and the template."""
+
+    name: str
+    labels: Mapping[str, str]
+    template: Mapping[str, Json]
+
+
+@attrs.frozen(kw_only=True)
+class Group:
+    """Pods that start together."""
+
+    name: str
+    least: int
+    members: tuple[Member, ...]
+    parts: Json = None
+    spec: Json = None
+
+
+@attrs.define
+class Opened:
+    """What becomes of one object: its groups, and what of it nobody here can say."""
+
+    groups: list[Group]
+    unsaid: list[str]
+
+
+def _template(raw: Mapping[str, Json], name: str = "template") -> Mapping[str, Json]:
+    return required(raw, name, as_mapping)
+
+
+def _count(raw: Mapping[str, Json], name: str, default: int) -> int:
+    value = raw.get(name)
+    number = default if value is None else as_int(value)
+    if not 0 <= number <= _MOST:
+        raise ManifestError.at(name, f"expected 0 to {_MOST}, got {number}")
+    return number
+
+
+def _must(key: str) -> list[dict[str, str]]:
+    return [{"layer": key, "strategy": "MustGather"}]
+
+
+def _exclusive(key: str, what: str) -> str:
+    return f"that no other {what} comes into its domain of {key} (exclusive-topology); it is gathered there"
+
+
+def _job(name: str, spec: Mapping[str, Json], labels: Mapping[str, str]) -> list[Member]:
+    """List the pods of a batch Job that run at once."""
+    parallel = _count(spec, "parallelism", 1)
+    if spec.get("completions") is not None:
+        parallel = min(parallel, _count(spec, "completions", 1))
+    template = _template(spec)
+    return [Member(name=f"{name}-{one}", labels=labels, template=template) for one in range(parallel)]
+
+
+def _batch_job(name: str, raw: Mapping[str, Json]) -> Opened:
+    members = _job(name, required(raw, "spec", as_mapping), {"batch.kubernetes.io/job-name": name})
+    return Opened([Group(name=name, least=len(members), members=tuple(members))], [])
+
+
+def _job_set(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None) -> Opened:
+    spec = required(raw, "spec", as_mapping) if spec is None else spec
+    members: list[Member] = []
+    parts: list[Json] = []
+    unsaid: list[str] = []
+    whole = _note(raw, "alpha.jobset.sigs.k8s.io/exclusive-topology")
+    for entry in map(as_mapping, required(spec, "replicatedJobs", as_list)):
+        job = required(entry, "name", as_str)
+        template = _template(entry)
+        key = _note(template, "alpha.jobset.sigs.k8s.io/exclusive-topology") or whole
+        if key:
+            unsaid.append(_exclusive(key, "job"))
+        for index in range(_count(entry, "replicas", 1)):
+            labels = {
+                f"{_JOBSET}jobset-name": name,
+                f"{_JOBSET}replicatedjob-name": job,
+                f"{_JOBSET}job-index": str(index),
+            }
+            members += _job(f"{name}-{job}-{index}", required(template, "spec", as_mapping), labels)
+        if key:
+            chosen = {f"{_JOBSET}replicatedjob-name": job}
+            parts.append(
+                {
+                    "name": job,
+                    "matchLabels": chosen,
+                    "by": f"{_JOBSET}job-index",
+                    "gatherStrategy": _must(key),
+                }
+            )
+    for field in ("startupPolicy", "coordinator"):
+        if (
+            field == "startupPolicy"
+            and as_mapping(spec.get(field) or {}).get("startupPolicyOrder") == "InOrder"
+        ):
+            unsaid.append("that its jobs start in order (startupPolicy)")
+    found = {"subGroups": parts} if parts else None
+    return Opened([Group(name=name, least=len(members), members=tuple(members), parts=found)], unsaid)
+
+
+def _leader_worker_set(name: str, raw: Mapping[str, Json]) -> Opened:
+    spec = required(raw, "spec", as_mapping)
+    body = required(spec, "leaderWorkerTemplate", as_mapping)
+    size = _count(body, "size", 1)
+    workers = _template(body, "workerTemplate")
+    leader = as_mapping(body.get("leaderTemplate") or workers)
+    unsaid = []
+    if spec.get("startupPolicy") == "LeaderReady":
+        unsaid.append("that workers are made once their leader is ready (startupPolicy)")
+    policy = as_mapping(body.get("subGroupPolicy") or {})
+    each = _count(policy, "subGroupSize", 0)
+    apart = policy.get("type") == "LeaderExcluded" or policy.get("subGroupPolicyType") == "LeaderExcluded"
+    if each and size % each and (size - 1) % each:
+        raise ManifestError.at(
+            "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize", f"{each} parts no {size} pods"
+        )
+    whole = _note(raw, f"{_LWS}exclusive-topology")
+    inner = _note(raw, f"{_LWS}subgroup-exclusive-topology")
+    unsaid += [_exclusive(key, what) for key, what in ((whole, "group"), (inner, "sub-group")) if key]
+    groups = []
+    for number in range(_count(spec, "replicas", 1)):
+        members = []
+        for index in range(size):
+            labels = {
+                f"{_LWS}name": name,
+                f"{_LWS}group-index": str(number),
+                f"{_LWS}worker-index": str(index),
+            }
+            if each and not (apart and index == 0):
+                shifted = apart or size % each
+                labels[f"{_LWS}subgroup-index"] = str(max(0, index - 1) // each if shifted else index // each)
+            own = f"{name}-{number}-{index}" if index else f"{name}-{number}"
+            members.append(Member(name=own, labels=labels, template=workers if index else leader))
+        parts: Json = None
+        if each:
+            rules = {"gatherStrategy": _must(inner)} if inner else {}
+            parts = {"subGroups": [{"name": "sub-group", "by": f"{_LWS}subgroup-index", **rules}]}
+        together = {"gatherStrategy": _must(whole)} if whole else None
+        own = f"{name}-{number}"
+        groups.append(Group(name=own, least=size, members=tuple(members), parts=parts, spec=together))
+    return Opened(groups, unsaid)
+
+
+def _ray_cluster(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None) -> Opened:
+    spec = required(raw, "spec", as_mapping) if spec is None else spec
+    elastic = optional(spec, "enableInTreeAutoscaling", as_bool, False)
+    head = _template(required(spec, "headGroupSpec", as_mapping))
+    labels = {f"{_RAY}cluster": name, f"{_RAY}node-type": "head"}
+    members = [Member(name=f"{name}-head", labels=labels, template=head)]
+    least = 1
+    parts: list[Json] = []
+    for entry in map(as_mapping, as_list(spec.get("workerGroupSpecs") or [])):
+        group = required(entry, "groupName", as_str)
+        wanted = _count(entry, "replicas", _count(entry, "minReplicas", 0))
+        hosts = max(1, _count(entry, "numOfHosts", 1))
+        least += hosts * (min(wanted, _count(entry, "minReplicas", 0)) if elastic else wanted)
+        for index in range(wanted * hosts):
+            labels = {f"{_RAY}cluster": name, f"{_RAY}node-type": "worker", f"{_RAY}group": group}
+            template = _template(entry)
+            members.append(Member(name=f"{name}-{group}-worker-{index}", labels=labels, template=template))
+        if hosts > 1 and wanted:
+            part = {"name": group, "matchLabels": {f"{_RAY}group": group}, "size": hosts}
+            enough = min(wanted, _count(entry, "minReplicas", 0)) if elastic else wanted
+            parts.append({**part, "minReplicas": enough} if 0 < enough < wanted else part)
+    unsaid = ["how far its autoscaler will go"] if elastic else []
+    found = {"subGroups": parts} if parts else None
+    return Opened([Group(name=name, least=least, members=tuple(members), parts=found)], unsaid)
+
+
+def _ray_job(name: str, raw: Mapping[str, Json]) -> Opened:
+    spec = required(raw, "spec", as_mapping)
+    if not spec.get("rayClusterSpec"):
+        return Opened([], ["the cluster that it selects (clusterSelector)"])
+    opened = _ray_cluster(name, raw, required(spec, "rayClusterSpec", as_mapping))
+    opened.unsaid.append("its submitter, which comes once the cluster runs")
+    return opened
+
+
+def _replicas(
+    name: str, raw: Mapping[str, Json], field: str, label: str, aside: Sequence[str] = ()
+) -> Opened:
+    """Open a job of Kubeflow with one entry for every role."""
+    spec = required(raw, "spec", as_mapping)
+    members: list[Member] = []
+    for role, entry in sorted(required(spec, field, as_mapping).items()):
+        kind = role.lower()
+        body = as_mapping(entry)
+        for index in range(_count(body, "replicas", 1)):
+            labels = {f"{_KUBEFLOW}job-name": name, label: kind}
+            members.append(Member(name=f"{name}-{kind}-{index}", labels=labels, template=_template(body)))
+    policy = as_mapping(as_mapping(spec.get("runPolicy") or {}).get("schedulingPolicy") or {})
+    least = _count(policy, "minAvailable", len(members))
+    return Opened([Group(name=name, least=least, members=tuple(members))], list(aside))
+
+
+def _mpi_job(name: str, raw: Mapping[str, Json]) -> Opened:
+    return _replicas(
+        name, raw, "mpiReplicaSpecs", f"{_KUBEFLOW}replica-type", ["that its launcher waits for its workers"]
+    )
+
+
+def _pytorch_job(name: str, raw: Mapping[str, Json]) -> Opened:
+    elastic = as_mapping(required(raw, "spec", as_mapping).get("elasticPolicy") or {})
+    aside = ["how far its elastic policy will go"] if elastic else []
+    return _replicas(name, raw, "pytorchReplicaSpecs", f"{_KUBEFLOW}replica-type", aside)
+
+
+OPENERS: Final[Mapping[tuple[str, str], Callable[[str, Mapping[str, Json]], Opened]]] = {
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
+    ("jobset.x-k8s.io", "JobSet"): _job_set,
+    ("ray.io", "RayCluster"): _ray_cluster,
+    ("ray.io", "RayJob"): _ray_job,
+    ("kubeflow.org", "PyTorchJob"): _pytorch_job,
+    ("kubeflow.org", "MPIJob"): _mpi_job,
+    ("batch", "Job"): _batch_job,
+}
+"""By API group and kind: what becomes of an object of a name."""
+TRAIN_JOB: Final = ("trainer.kubeflow.org", "TrainJob")
+DOORS: Final = {kind.lower(): kind for _, kind in (*OPENERS, TRAIN_JOB)} | {"lws": "LeaderWorkerSet"}
+"""Kinds that become gangs, by what people type."""
+
+
+def _note(raw: Mapping[str, Json], key: str) -> str:
+    """Read an annotation of an object or template."""
+    notes = as_mapping(as_mapping(raw.get("metadata") or {}).get("annotations") or {})
+    return as_str(notes.get(key) or "")
+
+
+def open_train_job(
+    name: str, raw: Mapping[str, Json], runtimes: Mapping[tuple[str, str], Mapping[str, Json]]
+) -> Opened:
+    """Open a TrainJob: its runtime is a JobSet, of which the job ``node`` has the trainer's nodes."""
+    spec = required(raw, "spec", as_mapping)
+    named = required(spec, "runtimeRef", as_mapping)
+    kind, runtime = str(named.get("kind") or "ClusterTrainingRuntime"), required(named, "name", as_str)
+    found = runtimes.get((kind, runtime))
+    if found is None:
+        return Opened([], [f"its pods: {kind} {runtime} is not in the dump"])
+    trainer = as_mapping(spec.get("trainer") or {})
+    body = required(required(required(found, "spec", as_mapping), "template", as_mapping), "spec", as_mapping)
+    policy = as_mapping(required(found, "spec", as_mapping).get("mlPolicy") or {})
+    number = _count(trainer, "numNodes", _count(policy, "numNodes", 1))
+    jobs = []
+    for entry in map(as_mapping, required(body, "replicatedJobs", as_list)):
+        if entry.get("name") != "node":
+            jobs.append(entry)
+            continue
+        inner = as_mapping(_template(entry)["spec"])
+        sized: dict[str, Json] = {**inner, "parallelism": number, "completions": number}
+        if trainer.get("resourcesPerNode"):
+            sized["template"] = _sized(_template(inner), as_mapping(trainer["resourcesPerNode"]))
+        jobs.append({**entry, "template": {**_template(entry), "spec": sized}})
+    return _job_set(name, raw, {**body, "replicatedJobs": jobs})
+
+
+def _sized(template: Mapping[str, Json], resources: Mapping[str, Json]) -> Mapping[str, Json]:
+    spec = as_mapping(template["spec"])
+    containers = [
+        {**as_mapping(one), "resources": resources} if as_mapping(one).get("name") == "node" else one
+        for one in as_list(spec.get("containers") or [])
+    ]
+    return {**template, "spec": {**spec, "containers": containers}}

@@ -1,0 +1,201 @@
+"""Jobs of known kinds as gangs, before anybody has made their groups or even their pods (``--as-gangs``).
+
+LeaderWorkerSet, JobSet, RayCluster, RayJob, Kubeflow's TrainJob, PyTorchJob and MPIJob, and batch Job: each
+becomes a PodGroup, or one for each replica, and the pods that its controller would make. Pods of a job that
+are in the dump already are its members; what only its controller knows is named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from koordcore.errors import ManifestError, Problem
+from koordcore.manifests._raw import Source
+from koordcore.manifests.front_door_kinds import DOORS, OPENERS, TRAIN_JOB, Group, Member, open_train_job
+from koordcore.manifests.sources import SourceObject
+from koordcore.protocol.fields import as_mapping
+from koordcore.protocol.gang import LABEL_POD_GROUP, gang_name
+from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS
+
+__all__ = ["DOORS", "with_gangs"]
+
+
+def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Give API group, kind, namespace and name."""
+    meta = raw.get("metadata") or {}
+    group = str(raw.get("apiVersion") or "").rpartition("/")[0]
+    return (
+        group,
+        str(raw.get("kind") or ""),
+        str(meta.get("namespace") or "default"),
+        str(meta.get("name") or ""),
+    )
+
+
+def _over(raw: Mapping[str, Any]) -> bool:
+    """Tell whether a job has ended, or is being deleted."""
+    conditions = (raw.get("status") or {}).get("conditions") or []
+    ended = {"Complete", "Completed", "Failed", "Succeeded"}
+    over = any(one.get("type") in ended and one.get("status") == "True" for one in conditions)
+    return over or bool((raw.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def _owners(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    listed = (raw.get("metadata") or {}).get("ownerReferences") or []
+    return [(str(one.get("kind")), str(one.get("name"))) for one in listed]
+
+
+def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: list[Problem]) -> list[Source]:
+    """Add the groups and missing pods of all jobs that are known, and put pods that are there into them.
+
+    Parameters
+    ----------
+    problems, warnings
+        Jobs that cannot be read, and what was made of each job, are added to these.
+    """
+    known = list(sources)
+    well = [one for one in known if _is_object(one)]
+    ids = [_identity(_raw(one)) for one in well]
+    kinds = {(kind, space, name) for (_, kind, space, name) in ids}
+    runtimes = {
+        (i[1], i[3]): _raw(one) for one, i in zip(well, ids, strict=True) if i[1].endswith("TrainingRuntime")
+    }
+    parents = {
+        (kind, i[2], name) for one, i in zip(well, ids, strict=True) for kind, name in _owners(_raw(one))
+    }
+    pods = _Pods([(place, one) for place, one in enumerate(known) if _is_pod(one)])
+    added: list[SourceObject] = []
+    for one, (group, kind, space, name) in zip(well, ids, strict=True):
+        door = OPENERS.get((group, kind))
+        owned = any(
+            parent in DOORS.values() and (parent, space, up) in kinds for parent, up in _owners(_raw(one))
+        )
+        if (door is None and (group, kind) != TRAIN_JOB) or _over(_raw(one)):
+            continue
+        # A RayJob's cluster says more than the job; any other child is told by its parent.
+        if (kind == "RayJob" and (kind, space, name) in parents) or (owned and kind != "RayCluster"):
+            continue
+        shown = f"{kind} {space}/{name}"
+        try:
+            opened = open_train_job(name, _raw(one), runtimes) if door is None else door(name, _raw(one))
+        except ManifestError as error:
+            problems += [Problem(each.path, each.message, shown, one.source) for each in error.problems]
+            continue
+        for gang in opened.groups:
+            added += pods.into(gang, space, kind, name, one, kinds, warnings)
+        for what in opened.unsaid:
+            warnings.append(Problem("", f"not said by a gang: {what}", shown, one.source))
+    return [*pods.written(known), *added]
+
+
+def _raw(one: Source) -> dict[str, Any]:
+    """Give an object; nothing for what is none."""
+    raw = one.raw if isinstance(one, SourceObject) else None
+    return raw if isinstance(raw, dict) else {}
+
+
+def _is_object(one: Source) -> TypeGuard[SourceObject]:
+    return isinstance(_raw(one).get("metadata"), dict)
+
+
+def _is_pod(one: Source) -> TypeGuard[SourceObject]:
+    return _is_object(one) and _raw(one).get("kind") == "Pod"
+
+
+class _Pods:
+    """The pods of a dump, each of which can be taken for one member."""
+
+    def __init__(self, pods: Sequence[tuple[int, SourceObject]]) -> None:
+        self._left = dict(pods)
+        self._gang: dict[int, str] = {}
+
+    def into(
+        self,
+        gang: Group,
+        space: str,
+        kind: str,
+        name: str,
+        source: SourceObject,
+        kinds: set[tuple[str, str, str]],
+        warnings: list[Problem],
+    ) -> Iterator[SourceObject]:
+        """Give the group and the pods that are missing; those that are there join it."""
+        there = 0
+        for member in gang.members:
+            place = self._find(member, space)
+            if place is not None:
+                raw = _raw(self._left.pop(place))
+                there += 1
+                meta = raw["metadata"]
+                if not gang_name(meta.get("labels") or {}, meta.get("annotations") or {}):
+                    self._gang[place] = gang.name
+                continue
+            template = as_mapping(member.template.get("metadata") or {})
+            labels = {**as_mapping(template.get("labels") or {}), **member.labels, LABEL_POD_GROUP: gang.name}
+            metadata = {
+                "name": member.name,
+                "namespace": space,
+                "labels": labels,
+                "annotations": template.get("annotations") or {},
+                "ownerReferences": [
+                    {
+                        "kind": kind,
+                        "name": name,
+                        "uid": "",
+                        "apiVersion": _raw(source).get("apiVersion"),
+                        "controller": True,
+                    }
+                ],
+            }
+            pod = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": metadata,
+                "spec": member.template.get("spec") or {},
+            }
+            yield SourceObject(source.source, pod)
+        if not gang.members:
+            return
+        if ("PodGroup", space, gang.name) not in kinds:
+            notes = {}
+            if gang.parts is not None:
+                notes[ANNOTATION_SUB_GROUPS] = json.dumps(gang.parts)
+            if gang.spec is not None:
+                notes["gang.scheduling.koordinator.sh/network-topology-spec"] = json.dumps(gang.spec)
+            metadata = {"name": gang.name, "namespace": space, "annotations": notes}
+            group = {
+                "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+                "kind": "PodGroup",
+                "metadata": metadata,
+                "spec": {"minMember": gang.least},
+            }
+            yield SourceObject(source.source, group)
+        told = f"shown as gang {space}/{gang.name} of {len(gang.members)}, of which {there} are there"
+        warnings.append(Problem("", told, f"{kind} {space}/{name}", source.source))
+
+    def _find(self, member: Member, space: str) -> int | None:
+        for place, one in self._left.items():
+            meta = _raw(one)["metadata"]
+            labels = meta.get("labels") or {}
+            if (meta.get("namespace") or "default") == space and all(
+                labels.get(key) == value
+                or (key.startswith("batch.kubernetes.io/") and labels.get("job-name") == value)
+                for key, value in member.labels.items()
+            ):
+                phase = (_raw(one).get("status") or {}).get("phase")
+                if phase not in ("Succeeded", "Failed"):
+                    return place
+        return None
+
+    def written(self, known: Sequence[Source]) -> list[Source]:
+        """Give the objects of the dump, pods that joined a gang with its label."""
+        found = list(known)
+        for place, gang in self._gang.items():
+            raw = _raw(found[place])
+            meta = raw["metadata"]
+            labels = {**(meta.get("labels") or {}), LABEL_POD_GROUP: gang}
+            changed = {**raw, "metadata": {**meta, "labels": labels}}
+            found[place] = SourceObject(found[place].source, changed)
+        return found

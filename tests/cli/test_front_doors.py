@@ -1,0 +1,259 @@
+"""Jobs of known kinds as gangs before their groups or pods exist."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore.cli import main
+
+Object = dict[str, Any]
+RACK = "topology.kubernetes.io/rack"
+
+
+def nodes(*racks: int) -> list[Object]:
+    """Racks of so many nodes with eight cards each."""
+    amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": f"r{rack}-{one}", "labels": {RACK: f"r{rack}"}},
+            "status": {"allocatable": amounts},
+        }
+        for rack, size in enumerate(racks)
+        for one in range(size)
+    ]
+
+
+def template(cards: int = 8, **meta: Any) -> Object:
+    container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": cards} if cards else {}}}
+    return {**({"metadata": meta} if meta else {}), "spec": {"containers": [container]}}
+
+
+def made(api: str, kind: str, spec: Object, **annotations: str) -> Object:
+    notes = {key.replace("__", "/").replace("_", "-"): text for key, text in annotations.items()}
+    return {
+        "apiVersion": api,
+        "kind": kind,
+        "metadata": {"name": "train", "namespace": "ml", "annotations": notes},
+        "spec": spec,
+    }
+
+
+JOB = made("batch/v1", "Job", {"parallelism": 3, "completions": 3, "template": template()})
+JOB_SET = made(
+    "jobset.x-k8s.io/v1alpha2",
+    "JobSet",
+    {
+        "replicatedJobs": [
+            {"name": "driver", "template": {"spec": {"template": template(0)}}},
+            {
+                "name": "w",
+                "replicas": 2,
+                "template": {"spec": {"parallelism": 2, "completions": 2, "template": template()}},
+            },
+        ]
+    },
+)
+LWS = made(
+    "leaderworkerset.x-k8s.io/v1",
+    "LeaderWorkerSet",
+    {
+        "replicas": 2,
+        "leaderWorkerTemplate": {"size": 3, "leaderTemplate": template(0), "workerTemplate": template()},
+    },
+    **{"leaderworkerset.sigs.k8s.io/exclusive-topology": RACK},
+)
+RAY = made(
+    "ray.io/v1",
+    "RayCluster",
+    {
+        "headGroupSpec": {"template": template(0)},
+        "workerGroupSpecs": [{"groupName": "gpu", "replicas": 3, "minReplicas": 1, "template": template()}],
+    },
+)
+RAY_JOB = made("ray.io/v1", "RayJob", {"entrypoint": "x", "rayClusterSpec": RAY["spec"]})
+MPI = made(
+    "kubeflow.org/v2beta1",
+    "MPIJob",
+    {
+        "mpiReplicaSpecs": {
+            "Launcher": {"replicas": 1, "template": template(0)},
+            "Worker": {"replicas": 3, "template": template()},
+        }
+    },
+)
+TORCH = made(
+    "kubeflow.org/v1",
+    "PyTorchJob",
+    {
+        "pytorchReplicaSpecs": {
+            "Master": {"template": template()},
+            "Worker": {"replicas": 2, "template": template()},
+        }
+    },
+)
+RUNTIME: Object = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "ClusterTrainingRuntime",
+    "metadata": {"name": "torch"},
+    "spec": {
+        "mlPolicy": {"numNodes": 1},
+        "template": {
+            "spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": template(0)}}}]}
+        },
+    },
+}
+TRAIN = made(
+    "trainer.kubeflow.org/v1alpha1",
+    "TrainJob",
+    {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": 3}},
+)
+
+
+def planned(
+    capsys: pytest.CaptureFixture[str], path: Path, objects: Sequence[Object], *words: str
+) -> tuple[Object, str]:
+    """The plan as JSON, and warnings."""
+    dump = path / "dump.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    assert main(["schedule", str(dump), "-o", "json", *words]) in (0, 1)
+    told = capsys.readouterr()
+    plan: Object = json.loads(told.out)
+    return plan, told.err
+
+
+def placed(plan: Object) -> dict[str, str]:
+    return {one["pod"].partition("/")[2]: one["node"] for one in plan["decisions"] if "node" in one}
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "gangs"),
+    [
+        ([JOB], 3, 1),
+        ([JOB_SET], 5, 1),
+        ([LWS], 6, 2),
+        ([RAY], 4, 1),
+        ([RAY_JOB], 4, 1),
+        ([MPI], 4, 1),
+        ([TORCH], 3, 1),
+        ([TRAIN, RUNTIME], 3, 1),
+    ],
+    ids=lambda value: value[0]["kind"] if isinstance(value, list) else None,
+)
+def test_each_kind_starts_whole_or_not_at_all(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, job: list[Object], pods: int, gangs: int
+) -> None:
+    """Without the wish nothing waits; with it all pods are placed, or none where some do not fit."""
+    plan, _ = planned(capsys, tmp_path, [*nodes(3, 3), *job])
+    assert plan["decisions"] == []
+    plan, told = planned(capsys, tmp_path, [*nodes(3, 3), *job], "--as-gangs")
+    assert len(placed(plan)) == pods
+    assert len(plan["jobs"]) == gangs
+    assert told.count("shown as gang ml/train") == gangs
+    plan, _ = planned(capsys, tmp_path, [*nodes(1), *job], "--as-gangs")
+    cards = '"nvidia.com/gpu": 8' in json.dumps(job)
+    assert len(placed(plan)) == (0 if cards else pods)
+
+
+def test_replicas_of_a_leader_worker_set_each_lie_in_a_rack(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plan, told = planned(capsys, tmp_path, [*nodes(1, 2, 2), LWS], "--as-gangs")
+    found = placed(plan)
+    for group in (0, 1):
+        assert len({found[f"train-{group}{part}"][:2] for part in ("", "-1", "-2")}) == 1
+    assert found["train-0-1"][:2] != found["train-1-1"][:2]
+    assert f"not said by a gang: that no other group comes into its domain of {RACK}" in told
+
+
+def test_sub_groups_of_a_leader_worker_set_leave_the_leader_free(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A leader with eight cards and two slices of two: racks of one, two and two nodes hold them."""
+    body = {
+        "size": 5,
+        "workerTemplate": template(),
+        "subGroupPolicy": {"subGroupSize": 2, "type": "LeaderExcluded"},
+    }
+    spec = {"replicas": 1, "leaderWorkerTemplate": body}
+    sliced = made(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        spec,
+        **{"leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology": RACK},
+    )
+    plan, _ = planned(capsys, tmp_path, [*nodes(1, 2, 2), sliced], "--as-gangs")
+    found = placed(plan)
+    assert found["train-0"] == "r0-0"
+    assert {found["train-0-1"][:2], found["train-0-3"][:2]} == {"r1", "r2"}
+    assert found["train-0-1"][:2] == found["train-0-2"][:2]
+
+
+def test_pods_that_are_there_are_members(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One worker runs, one waits, and only the third is still to be made."""
+    label = {"batch.kubernetes.io/job-name": "train"}
+    spec = template()["spec"]
+    there: list[Object] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "train-x1", "namespace": "ml", "labels": label},
+            "spec": {**spec, "nodeName": "r0-0"},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "train-x2", "namespace": "ml", "labels": label},
+            "spec": spec,
+        },
+    ]
+    plan, told = planned(capsys, tmp_path, [*nodes(3), *there, JOB], "--as-gangs")
+    assert sorted(placed(plan)) == ["train-2", "train-x2"]
+    assert "shown as gang ml/train of 3, of which 2 are there" in told
+
+
+def test_children_are_told_by_their_parent(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A Job of the JobSet makes no second gang, and one that is over none at all."""
+    child = {
+        **JOB,
+        "metadata": {
+            "name": "train-w-0",
+            "namespace": "ml",
+            "ownerReferences": [{"kind": "JobSet", "name": "train", "uid": "u", "apiVersion": "x"}],
+        },
+    }
+    over = {
+        **JOB,
+        "metadata": {"name": "old", "namespace": "ml"},
+        "status": {"conditions": [{"type": "Complete", "status": "True"}]},
+    }
+    plan, _ = planned(capsys, tmp_path, [*nodes(3, 3), JOB_SET, child, over], "--as-gangs")
+    assert len(placed(plan)) == 5
+
+
+def test_what_cannot_be_read_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    dump = tmp_path / "dump.json"
+    bad = {**JOB, "spec": {"parallelism": -1, "template": template()}}
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes(1), bad]}))
+    assert main(["schedule", str(dump), "--as-gangs"]) == 2
+    assert "Job ml/train: parallelism: expected 0 to 100000, got -1" in capsys.readouterr().err
+    _, told = planned(capsys, tmp_path, [*nodes(1), TRAIN], "--as-gangs")
+    assert "not said by a gang: its pods: ClusterTrainingRuntime torch is not in the dump" in told
+
+
+@pytest.mark.parametrize(("racks", "code"), [((3,), 0), ((2,), 1)])
+def test_what_would_become_of_a_job(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, racks: tuple[int, ...], code: int
+) -> None:
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes(*racks), JOB]}))
+    assert main(["explain", "job/train", str(dump)]) == code
+    assert "train-0" in capsys.readouterr().out
+    assert main(["explain", "jobset/train", str(dump)]) == 2
+    assert "no pod of JobSet train in the dump" in capsys.readouterr().err
