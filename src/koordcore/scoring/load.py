@@ -254,7 +254,7 @@ class LoadState:
         self._latest = int(self._horizons.max(initial=_NEVER))
         self._note_limits()
 
-    def move(self, origin: Sequence[int]) -> None:
+    def move(self, origin: IntVector) -> None:
         """Take note that nodes joined and left.
 
         Parameters
@@ -267,8 +267,9 @@ class LoadState:
             setattr(self, name, getattr(self, name).take(origin, axis=-1))
         for name in _PAIRS:
             setattr(self, name, tuple(one.take(origin, axis=-1) for one in getattr(self, name)))
-        self._reports = [self._reports[row] for row in origin]
-        self._filter_statistics = [self._filter_statistics[row] for row in origin]
+        rows = origin.tolist()
+        self._reports = [self._reports[row] for row in rows]
+        self._filter_statistics = [self._filter_statistics[row] for row in rows]
         self._shared = False
 
     def _unshare(self) -> None:
