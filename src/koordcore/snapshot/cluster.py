@@ -502,7 +502,7 @@ class ClusterSnapshot:
     def _drawn(self, draft: Draft) -> ClusterSnapshot:
         """Make the snapshot that a draft comes to."""
         pending, states = _pending_with(self.pending, draft.pending), draft.nodes()
-        changed = [(self._find_record(key), record) for key, record in draft.records.items()]
+        changed = [(draft.before[key], record) for key, record in draft.records.items()]
         changed = [(before, after) for before, after in changed if before is not after]
         if any(state is None or self._find_node(name) is None for name, state in states.items()):
             return self._moved(states, pending, changed)
