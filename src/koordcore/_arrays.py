@@ -37,6 +37,7 @@ __all__ = [
     "freeze",
     "moved_columns",
     "moved_layout",
+    "origin_of",
 ]
 
 FloatCube: TypeAlias = NDArray[np.float64]
@@ -149,8 +150,33 @@ def changed_layout(layout: ClusterLayout, changed: Mapping[int, Node]) -> Cluste
     )
 
 
+def origin_of(number: int, gone: Sequence[int], came: Sequence[int]) -> IntVector:
+    """Give for each row the one that it was before, -1 for one that is new.
+
+    Parameters
+    ----------
+    number
+        Rows before.
+    gone, came
+        Rows that left, as they were, and rows that joined, as they are; ascending.
+    """
+    kept = np.delete(np.arange(number), np.array(gone, np.int64))
+    places = np.array(came, np.int64) - np.arange(len(came))
+    return np.insert(kept, places, -1)
+
+
+def _spliced(number: int, edits: Iterable[tuple[slice, int]]) -> IntVector:
+    rows = list(range(number))
+    for gone, come in edits:
+        rows[gone] = [-1] * come
+    return np.array(rows, np.int64)
+
+
 def moved_layout(
-    layout: ClusterLayout, names: Sequence[str], fresh: Mapping[int, NodeState], origin: Sequence[int]
+    layout: ClusterLayout,
+    names: Sequence[str],
+    fresh: Mapping[int, NodeState],
+    edits: Sequence[tuple[slice, int]],
 ) -> ClusterLayout | None:
     """Give the layout after nodes joined and left; ``None`` where it has to be compiled.
 
@@ -160,20 +186,20 @@ def moved_layout(
         Of all nodes, in order.
     fresh
         Row, and the node with its pods, of those that joined or say something else.
-    origin
-        For each row the one that the node had before, -1 for one that joined.
+    edits
+        Rows that are taken out, and how many come in there, one after another.
     """
     offered = {row: _offered(state.node) for row, state in fresh.items()}
     named = {name for amounts in offered.values() for name in amounts}
     named.update(name for state in fresh.values() for pod in state.pods for name in pod.requests)
     if any(name not in layout.index and counted(name) for name in named):
         return None
+    origin = _spliced(len(layout.names), edits)
     allocatable = layout.allocatable.take(origin, axis=1)
     for row, state in fresh.items():
         allocatable[:, row] = 0
         _write_offer(allocatable[:, row], layout.index, state.name, offered[row])
-    anew = {row: state.node for row, state in fresh.items()}
-    nodes = Vector(anew[row] if row in anew else layout.nodes[old] for row, old in enumerate(origin))
+    nodes = layout.nodes.spliced(edits, {row: state.node for row, state in fresh.items()})
     return attrs.evolve(
         layout,
         names=tuple(names),
@@ -185,9 +211,13 @@ def moved_layout(
 
 
 def moved_columns(
-    columns: ClusterColumns, layout: ClusterLayout, fresh: Mapping[int, NodeState], origin: Sequence[int]
+    columns: ClusterColumns,
+    layout: ClusterLayout,
+    fresh: Mapping[int, NodeState],
+    edits: Sequence[tuple[slice, int]],
 ) -> ClusterColumns:
     """Give the dynamic columns after nodes joined and left; parameters as :func:`moved_layout` has them."""
+    origin = _spliced(len(columns.layout.names), edits)
     requested, scored = columns.requested.take(origin, axis=1), columns.scored.take(origin, axis=1)
     for row, state in fresh.items():
         requested[:, row], scored[:, row] = node_columns(layout, state.name, state.pods)

@@ -48,7 +48,7 @@ class NodeColumn(NamedTuple, Generic[K]):
         ids = np.array([number.setdefault(value, len(number)) for value in said], np.int64)
         return cls(ids, tuple(number), number)
 
-    def changed(self, said: Mapping[int, K], origin: Sequence[int] | None = None) -> NodeColumn[K]:
+    def changed(self, said: Mapping[int, K], origin: IntVector | None = None) -> NodeColumn[K]:
         """Give the column with other values in some rows.
 
         Parameters
@@ -106,7 +106,7 @@ class NodeColumns:
         return self._cordons
 
     def changed(
-        self, nodes: Sequence[Node], rows: Sequence[int], origin: Sequence[int] | None = None
+        self, nodes: Sequence[Node], rows: Sequence[int], origin: IntVector | None = None
     ) -> NodeColumns:
         """Give the columns where nodes in some rows say something else; see :meth:`NodeColumn.changed`."""
         made = NodeColumns(nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, TypeVar, overload
 
 __all__ = ["Vector"]
@@ -52,8 +53,7 @@ class Vector(Sequence[T_co]):
         return Vector, (tuple(self),)
 
     def __iter__(self) -> Iterator[T_co]:
-        for chunk in self._chunks:
-            yield from chunk
+        return chain.from_iterable(self._chunks)
 
     def changed(self, items: Mapping[int, T_co]) -> Vector[T_co]:
         """Give the sequence with other items in some places."""
@@ -63,4 +63,22 @@ class Vector(Sequence[T_co]):
             chunk, at = list(made._chunks[place >> _BITS]), place & (_CHUNK - 1)
             chunk[at] = item
             made._chunks[place >> _BITS] = tuple(chunk)
+        return made
+
+    def spliced(self, edits: Iterable[tuple[slice, int]], items: Mapping[int, T_co]) -> Vector[T_co]:
+        """Give the sequence with some items taken out and others put in.
+
+        Parameters
+        ----------
+        edits
+            One after another: what is taken out, and how many come in there.
+        items
+            What stands in some places afterwards, all that came in among them.
+        """
+        found: list[T_co | None] = list(self)
+        for gone, number in edits:
+            found[gone] = [None] * number
+        for place, item in items.items():
+            found[place] = item
+        made: Vector[T_co] = Vector(found)  # type: ignore[arg-type]  # what came in is written over
         return made

@@ -42,15 +42,6 @@ def quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, 
     return spaces.get(pod.namespace, DEFAULT_QUOTA)
 
 
-def charged(pod: Pod) -> Resources:
-    """Give what a pod counts with: an amount of ``koordinator.sh/gpu`` is core, memory and cards as well."""
-    percent = pod.requests.get("koordinator.sh/gpu", 0)
-    if not percent:
-        return pod.requests
-    names = {"gpu-core": percent, "gpu-memory-ratio": percent, "gpu.shared": max(1, percent // 100)}
-    return make_resources({**{f"koordinator.sh/{name}": one for name, one in names.items()}, **pod.requests})
-
-
 def parents_of(name: str, quotas: Mapping[str, ElasticQuota]) -> list[str]:
     """Name what is above a quota, the nearest first."""
     seen = [name]

@@ -27,7 +27,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.load import node_thresholds, raw_capacity
 from koordcore.protocol.times import moment_of
-from koordcore.scoring.load_estimates import NO_REPORT, Contribution, Estimator, ignored, report_of
+from koordcore.scoring.load_estimates import NO_REPORT, Contribution, Estimator, report_of
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["NO_LIMIT", "REASON_EXPIRED", "LoadRequest", "LoadState", "threshold_limits"]
@@ -254,7 +254,7 @@ class LoadState:
         self._latest = int(self._horizons.max(initial=_NEVER))
         self._note_limits()
 
-    def move(self, origin: Sequence[int]) -> None:
+    def move(self, origin: IntVector) -> None:
         """Take note that nodes joined and left.
 
         Parameters
@@ -267,8 +267,9 @@ class LoadState:
             setattr(self, name, getattr(self, name).take(origin, axis=-1))
         for name in _PAIRS:
             setattr(self, name, tuple(one.take(origin, axis=-1) for one in getattr(self, name)))
-        self._reports = [self._reports[row] for row in origin]
-        self._filter_statistics = [self._filter_statistics[row] for row in origin]
+        rows = origin.tolist()
+        self._reports = [self._reports[row] for row in rows]
+        self._filter_statistics = [self._filter_statistics[row] for row in rows]
         self._shared = False
 
     def _unshare(self) -> None:
@@ -436,9 +437,9 @@ class LoadState:
         return LoadRequest(np.array(amounts, np.int64)[:, None], prod, daemon)
 
     def _count(self, pod: Pod, row: int, assigned: int | None, sign: int) -> None:
-        if ignored(pod):
+        estimate, report = self._estimator.seen(pod), self._reports[row]
+        if estimate is None:
             return
-        estimate, report = self._estimator.of(pod), self._reports[row]
         alone = bool(self._alone_filter[row]), bool(self._alone_score[row]), bool(self._prod_filters[row])
         if pod.key in report.pods:
             change = self._change(self._estimator.contribution(pod, estimate, report, assigned), *alone)
@@ -521,9 +522,9 @@ class LoadState:
         measured_rows: list[int] = []
         estimator, reports = self._estimator, self._reports
         for pod, row in pods:
-            if ignored(pod):
+            estimate = estimator.seen(pod)
+            if estimate is None:
                 continue
-            estimate = estimator.of(pod)
             report = reports[row]
             if pod.key in report.pods:
                 added = estimator.contribution(pod, estimate, report)

@@ -47,6 +47,8 @@ ANNOTATION_RESERVE_POD: Final = "scheduling.koordinator.sh/reserve-pod"
 DEFAULT_REPORT_INTERVAL: Final = 60 * SECOND
 
 _NEVER: Final = -(2**63)
+_MOST_SEEN: Final = 2**17
+"""Pods whose estimates are looked up by identity; then all of them are forgotten."""
 _Kind: TypeAlias = tuple[Any, ...]
 """What tells estimates apart: requests, limits, what makes the class, overhead, and the pod's own wishes."""
 _FLOORS: Final[Mapping[str, int]] = {
@@ -196,10 +198,22 @@ class Estimator:
         self._numbers = dict(learnt)
         self.known = list(self._numbers.values())
         self._classes: dict[tuple[Any, ...], PriorityClass] = {}
+        self._seen: dict[int, tuple[Pod, Estimate | None]] = {}
 
     def fork(self, now: int) -> Estimator:
         """Give an estimator that knows what this one knows, learns on its own, and has a clock of its own."""
         return Estimator(self._args, now, self._numbers)
+
+    def seen(self, pod: Pod) -> Estimate | None:
+        """Give what :meth:`of` gives, ``None`` for an ignored pod; most pods are asked about many times."""
+        known = self._seen.get(id(pod))
+        if known is not None and known[0] is pod:
+            return known[1]
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
+        found = None if ignored(pod) else self.of(pod)
+        self._seen[id(pod)] = (pod, found)
+        return found
 
     def go_to(self, now: int) -> None:
         """Go to another moment."""

@@ -49,6 +49,8 @@ class Draft:
     ----------
     pending, records
         By key, what they are now; ``None`` for what is gone.
+    before
+        By key, the records that there were.
     """
 
     def __init__(self, start: Lookups) -> None:
@@ -58,6 +60,7 @@ class Draft:
         self._where: dict[PodKey, str | None] = {}
         self.pending: dict[PodKey, Pod | None] = {}
         self.records: dict[RecordKey, ClusterRecord | None] = {}
+        self.before: dict[RecordKey, ClusterRecord | None] = {}
 
     def nodes(self) -> dict[str, NodeState | None]:
         """Give the nodes that are different, by name; ``None`` for those that left."""
@@ -185,11 +188,10 @@ class Draft:
 
     def _write(self, change: RecordAdded | RecordReplaced | RecordRemoved, record: ClusterRecord) -> None:
         key = record_key(record)
-        known = self.records[key] if key in self.records else self._start.record(key)
-        name = "/".join(part for part in key if part)
-        if isinstance(change, RecordAdded):
-            if known is not None:
-                raise ModelError(f"record {name} is there already")
-        elif known is None:
-            raise ModelError(f"no record {name}")
+        if key not in self.before:
+            self.records[key] = self.before[key] = self._start.record(key)
+        known = self.records[key]
+        if (known is None) != isinstance(change, RecordAdded):
+            name = "/".join(part for part in key if part)
+            raise ModelError(f"no record {name}" if known is None else f"record {name} is there already")
         self.records[key] = None if isinstance(change, RecordRemoved) else record

@@ -43,6 +43,7 @@ from koordcore.snapshot.changes import (
 from koordcore.snapshot.node_values import concerned
 
 if TYPE_CHECKING:
+    from koordcore._arrays import IntVector
     from koordcore.model.decisions import Bound
 
 __all__ = ["ClusterSnapshot", "bind", "changed_on"]
@@ -333,6 +334,16 @@ class ClusterSnapshot:
         known = self._states_changed.get(id(before))
         return _differing(before, self._nodes) if known is None else known
 
+    def origin_of(self, before: Vector[NodeState]) -> IntVector:
+        """Give for each row that of its node in what :meth:`derived` gave, -1 for one that joined."""
+        from koordcore._arrays import origin_of
+
+        pairs = self.changed_states(before)
+        left = {old.name for old, new in pairs if old is not None and new is None}
+        gone = [row for row, old in enumerate(before) if old.name in left] if left else []
+        came = [new.name for old, new in pairs if old is None and new is not None]
+        return origin_of(len(before), gone, sorted(_rows_in(self._names, came)))
+
     def _states_since(
         self, layout: ClusterLayout, before: Vector[NodeState], place: Place
     ) -> list[tuple[NodeState | None, NodeState | None]] | None:
@@ -499,7 +510,7 @@ class ClusterSnapshot:
     def _drawn(self, draft: Draft) -> ClusterSnapshot:
         """Make the snapshot that a draft comes to."""
         pending, states = _pending_with(self.pending, draft.pending), draft.nodes()
-        changed = [(self._find_record(key), record) for key, record in draft.records.items()]
+        changed = [(draft.before[key], record) for key, record in draft.records.items()]
         changed = [(before, after) for before, after in changed if before is not after]
         if any(state is None or self._find_node(name) is None for name, state in states.items()):
             return self._moved(states, pending, changed)
@@ -513,12 +524,8 @@ class ClusterSnapshot:
         records: Sequence[RecordPair],
     ) -> ClusterSnapshot:
         """Let nodes join and leave: rows are others then, and what is kept by row moves with them."""
-        names, nodes, changed, origin = (
-            list(self._names),
-            list(self._nodes),
-            [],
-            list(range(len(self._names))),
-        )
+        names, nodes, changed = list(self._names), list(self._nodes), []
+        edits: list[tuple[slice, int]] = []
         for name, state in states.items():
             old, place = self._find_node(name), bisect_left(names, name)
             if old is not state:
@@ -526,26 +533,26 @@ class ClusterSnapshot:
             here = slice(place, place + (old is not None))
             names[here] = [] if state is None else [name]
             nodes[here] = [] if state is None else [state]
-            origin[here] = [] if state is None else [-1 if old is None else origin[place]]
+            edits.append((here, int(state is not None)))
         made = self._derived(Vector(nodes), tuple(changed), pending, records, names)
         if "layout" not in _known(self) or not self._names or not names:
             return made
         from koordcore._arrays import moved_columns, moved_layout
 
         fresh = _rows_in(names, states)
-        layout = moved_layout(self.layout, names, {row: nodes[row] for row in fresh}, origin)
+        there = {row: nodes[row] for row in fresh}
+        layout = moved_layout(self.layout, names, there, edits)
         if layout is None:
             return made
         object.__setattr__(made, "layout", layout)
-        columns = moved_columns(self.columns, layout, {row: nodes[row] for row in fresh}, origin)
+        columns = moved_columns(self.columns, layout, there, edits)
         object.__setattr__(made, "columns", columns)
         memo: dict[NodeValueBuilder, Vector[Any]] = {}
         for build, values in self._node_memo.items():
             touched = concerned(build, records)
             if touched is not None:
                 anew = {row: build(made, nodes[row]) for row in {*fresh, *_rows_in(names, touched)}}
-                known = enumerate(origin)
-                memo[build] = Vector(anew[row] if row in anew else values[old] for row, old in known)
+                memo[build] = values.spliced(edits, anew)
         object.__setattr__(made, "_node_memo", memo)
         return made
 

@@ -70,8 +70,7 @@ class _Compiled:
             return value
         state = value.fork()
         if any(before is None or after is None for before, after in states):
-            there = {one.name: row for row, one in enumerate(nodes)}
-            state.move([there.get(name, -1) for name in snapshot.layout.names])
+            state.move(snapshot.origin_of(nodes))
         renew(state, snapshot, sorted(changed))
         return state
 
