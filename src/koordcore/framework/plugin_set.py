@@ -26,6 +26,7 @@ from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.unmodelled import refuse_unmodelled
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import DeviceClass
+from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 
@@ -183,6 +184,8 @@ class PluginSet:
 
     def _begin(self) -> None:
         """Begin a call: who waits is new."""
+        self.refused: dict[SchedulingClass, tuple[int, Unschedulable]] = {}
+        """How each class was last refused in this call, and how long the journal was then."""
         workspace = self.workspace
         for one in (self, *self._others.values()):
             one.sample = one.sample.anew()
