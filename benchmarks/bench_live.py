@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import attrs
 
 from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, schedule, verify
+from koordcore.controlplane import SchedulingQueue
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.affinity import (
@@ -35,6 +36,7 @@ from koordcore.snapshot import (
     NodeRemoved,
     NodeReplaced,
     PodEnded,
+    PodPending,
     RecordAdded,
     RecordReplaced,
 )
@@ -316,3 +318,30 @@ class Verified(_Line):
             super().turn()
             return
         assert verify(self.before, self.result) == ()
+
+
+class Backlog:
+    """5000 equal pods that fit nowhere: a turn, and the next one in which nothing has changed."""
+
+    params = (1000, 8000)
+    param_names = ("nodes",)
+    number = 1
+
+    def setup(self, number: int) -> None:
+        self.policy = koordinator_policy(known_plugins())
+        pods = [Pod(name=f"big-{row}", requests={"cpu": 900_000}) for row in range(5000)]
+        self.snapshot = cluster(number).with_pending(*pods)
+        self.queue = SchedulingQueue(self.policy, limit=5000)
+        self.queue.notice(map(PodPending, pods), now=0.0)
+        self.asked = self.queue.take(self.snapshot, now=0.0)
+        result = schedule(self.snapshot, self.asked, policy=self.policy, now=START)
+        self.queue.done(result.decisions, now=0.0)
+
+    def time_turn(self, number: int) -> None:
+        """All of them are refused."""
+        assert not schedule(self.snapshot, self.asked, policy=self.policy, now=START).bound
+
+    def time_next_turn(self, number: int) -> None:
+        """The queue asks about nobody, though metrics have arrived."""
+        self.queue.notice([RecordAdded(NodeMetric(node=f"n{row:05}")) for row in range(100)], now=60.0)
+        assert self.queue.take(self.snapshot, now=60.0) == []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from koordcore.controlplane import Object
+__all__ = ["Api", "Event", "GoneError", "Listing", "Object", "RefusedError", "UnreachableError"]
 
-__all__ = ["Api", "Event", "GoneError", "Listing", "RefusedError", "UnreachableError"]
+Object: TypeAlias = dict[str, Any]
+"""An object as JSON; nobody below the client makes classes of it."""
 
 
 class RefusedError(Exception):

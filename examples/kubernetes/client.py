@@ -13,8 +13,7 @@ import urllib3
 from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
 
-from examples.kubernetes.api import Event, GoneError, Listing, RefusedError, UnreachableError
-from koordcore.controlplane import Object
+from examples.kubernetes.api import Event, GoneError, Listing, Object, RefusedError, UnreachableError
 
 __all__ = ["KubernetesApi", "connect"]
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from examples.kubernetes.api import Api, GoneError, RefusedError, UnreachableError
-from koordcore.controlplane import RESOURCES, Mirror, Object, version_of
+from examples.kubernetes.api import Api, GoneError, Object, RefusedError, UnreachableError
+from koordcore.controlplane import RESOURCES, Mirror, version_of
 from koordcore.errors import Problem
 from koordcore.manifests import EventReader
 from koordcore.snapshot import Change

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Final
 
-from examples.kubernetes.api import Api, GoneError, RefusedError, UnreachableError
+from examples.kubernetes.api import Api, GoneError, Object, RefusedError, UnreachableError
 from examples.kubernetes.follower import Follower
-from koordcore.controlplane import Batch, Object, Request, is_final
+from koordcore.controlplane import Batch, Request, is_final
 
 __all__ = ["Journal", "send_all"]
 

@@ -55,6 +55,21 @@ class Vector(Sequence[T_co]):
     def __iter__(self) -> Iterator[T_co]:
         return chain.from_iterable(self._chunks)
 
+    def apart(self, other: Vector[T_co]) -> tuple[list[T_co], list[T_co]]:
+        """Give the items that are not the same objects as those in their places in another one, and those.
+
+        Both are of one length. Chunks that they share are not looked into.
+        """
+        mine: list[T_co] = []
+        theirs: list[T_co] = []
+        for one, two in zip(self._chunks, other._chunks, strict=True):
+            if one is not two:
+                for left, right in zip(one, two, strict=True):
+                    if left is not right:
+                        mine.append(left)
+                        theirs.append(right)
+        return mine, theirs
+
     def changed(self, items: Mapping[int, T_co]) -> Vector[T_co]:
         """Give the sequence with other items in some places."""
         made: Vector[T_co] = Vector()

@@ -14,13 +14,16 @@ from examples.kubernetes.api import (
     Event,
     GoneError,
     Listing,
+    Object,
     RefusedError,
     UnreachableError,
 )
 from examples.kubernetes.follower import Follower
 from examples.kubernetes.scheduler import Cycle, Scheduler, Settings
 from koordcore import ClusterSnapshot
-from koordcore.controlplane import RESOURCES, Object, Overdue, Request, complete, half_gangs, key_of
+from koordcore.controlplane import RESOURCES, Overdue, Request, complete
+from koordcore.controlplane.overdue import half_gangs
+from koordcore.controlplane.requests import key_of
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.quotas import QuotaPolicy
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from examples.kubernetes.api import Api, Listing, RefusedError, UnreachableError
+from examples.kubernetes.api import Api, Listing, Object, RefusedError, UnreachableError
 from examples.kubernetes.testbed.kubelets import Kubelets
-from koordcore.controlplane import RESOURCES, Object
+from koordcore.controlplane import RESOURCES
 
 __all__ = ["Bed", "Patient", "Process"]
 

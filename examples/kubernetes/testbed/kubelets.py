@@ -14,8 +14,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from examples.kubernetes.api import Api, GoneError, RefusedError, UnreachableError
-from koordcore.controlplane import RESOURCES, Object
+from examples.kubernetes.api import Api, GoneError, Object, RefusedError, UnreachableError
+from koordcore.controlplane import RESOURCES
 from koordcore.model import Resources, parse_resources
 
 __all__ = ["Kubelets"]

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import attrs
 
+from examples.kubernetes.api import Object
 from examples.kubernetes.testbed.bed import Bed, Process
 from examples.kubernetes.testbed.check import check
 from examples.kubernetes.testbed.world import CARDS, GPU, NIC, gang, pod, quota
-from koordcore.controlplane import Object
 
 __all__ = ["SCENARIOS", "Outcome", "Plan"]
 

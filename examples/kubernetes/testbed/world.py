@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from koordcore.controlplane import RESOURCES, Object
+from examples.kubernetes.api import Object
+from koordcore.controlplane import RESOURCES
 
 __all__ = ["CARDS", "GPU", "NIC", "cluster", "gang", "pod", "quota"]
 

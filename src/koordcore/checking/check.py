@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -29,7 +29,7 @@ _INDEX: Final = "checking"
 Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
 
 
-def _checks(everywhere: tuple[NodeState, ...], elsewhere: Elsewhere) -> tuple[Check, ...]:
+def _checks(everywhere: Sequence[NodeState], elsewhere: Elsewhere) -> tuple[Check, ...]:
     """One function per rule book; each reads only the snapshot before and the result, and what is given."""
     # Read on the first check: every rule book brings the model of its room, a third of the import's time.
     from koordcore.checking.claim_plan import check_claims
@@ -71,7 +71,7 @@ def check_touched(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Vi
     known = index.to(result.snapshot)
     small = touched(index, result, known)
     found = check_result(
-        small.before, small.result, everywhere=result.snapshot.nodes, elsewhere=small.elsewhere
+        small.before, small.result, everywhere=result.snapshot.shared[0], elsewhere=small.elsewhere
     )
     index.follow(result.snapshot, known)  # from there a control plane goes on
     result.snapshot.place.line.pool.put(_INDEX, index)
@@ -89,7 +89,7 @@ def check_result(
     snapshot: ClusterSnapshot,
     result: ScheduleResult,
     *,
-    everywhere: tuple[NodeState, ...] | None = None,
+    everywhere: Sequence[NodeState] | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> tuple[Violation, ...]:
     """Check a result on all that the snapshot shows, for each profile of the policy.
@@ -108,7 +108,7 @@ def check_result(
 
 
 def _check_profile(
-    snapshot: ClusterSnapshot, result: ScheduleResult, everywhere: tuple[NodeState, ...], elsewhere: Elsewhere
+    snapshot: ClusterSnapshot, result: ScheduleResult, everywhere: Sequence[NodeState], elsewhere: Elsewhere
 ) -> Iterator[Violation]:
     from koordcore.checking.cpus import check_cpu_requests
     from koordcore.checking.device_choices import check_device_choices

@@ -11,6 +11,7 @@ from itertools import compress
 from operator import attrgetter, is_not
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from koordcore._vector import Vector
 from koordcore.checking.groups import leaf_of
 from koordcore.checking.quota_sums import QuotaSums
 from koordcore.checking.reservations import holder_key, holder_of, identity_of, used_by
@@ -44,7 +45,11 @@ def difference(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T
     """Give what is only in the one and only in the other of two sequences; what counts is the object."""
     if before is after:
         return [], []
-    if len(before) == len(after):
+    if isinstance(before, Vector) and isinstance(after, Vector) and len(before) == len(after):
+        gone, come = before.apart(after)
+    elif isinstance(before, Vector) or isinstance(after, Vector):
+        return difference(tuple(before), tuple(after))
+    elif len(before) == len(after):
         rows = list(compress(range(len(before)), map(is_not, before, after)))
         gone, come = [before[row] for row in rows], [after[row] for row in rows]
     else:
@@ -73,9 +78,9 @@ class ClusterIndex:
     """Nodes, pods and records of the last snapshot that was looked at, by what they are asked for."""
 
     def __init__(self) -> None:
-        self._nodes: tuple[NodeState, ...] = ()
-        self._pending: tuple[Pod, ...] = ()
-        self._records: tuple[ClusterRecord, ...] = ()
+        self._nodes: Sequence[NodeState] = ()
+        self._pending: Sequence[Pod] = ()
+        self._records: Sequence[ClusterRecord] = ()
         self.states: dict[str, NodeState] = {}
         self.bound: dict[PodKey, tuple[Pod, ...]] = {}
         """Several only where a pod is bound more than once."""
@@ -144,9 +149,9 @@ class ClusterIndex:
     def to(self, snapshot: ClusterSnapshot) -> Differences:
         """Tell how a snapshot differs from the last one: nodes, pending pods, records."""
         return Differences(
-            difference(self._nodes, snapshot.nodes),
+            difference(self._nodes, snapshot.shared[0]),
             difference(self._pending, snapshot.pending),
-            difference(self._records, snapshot.records),
+            difference(self._records, snapshot.shared[1]),
         )
 
     # -- following -------------------------------------------------------------------------------------
@@ -166,7 +171,7 @@ class ClusterIndex:
             self._replace(before.pop(state.name, None), state)
         for state in before.values():
             self._replace(state, None)
-        self._nodes = snapshot.nodes
+        self._nodes, self._records = snapshot.shared
         lost, new = pending
         for pod in lost:
             del self.waiting[pod.key]
@@ -180,7 +185,6 @@ class ClusterIndex:
             self._record(record, -1)
         for record in fresh:
             self._record(record, 1)
-        self._records = snapshot.records
 
     def _replace(self, old: NodeState | None, new: NodeState | None) -> None:
         """Let a node with its pods stand for what was there."""

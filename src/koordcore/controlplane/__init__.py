@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from koordcore.controlplane.overdue import (
         Overdue as Overdue,
     )
-    from koordcore.controlplane.overdue import (
-        half_gangs as half_gangs,
-    )
     from koordcore.controlplane.queue import (
         Backoff as Backoff,
     )
@@ -36,19 +33,10 @@ if TYPE_CHECKING:
         RESOURCES as RESOURCES,
     )
     from koordcore.controlplane.requests import (
-        Object as Object,
-    )
-    from koordcore.controlplane.requests import (
         Request as Request,
     )
     from koordcore.controlplane.requests import (
-        key_of as key_of,
-    )
-    from koordcore.controlplane.requests import (
         version_of as version_of,
-    )
-    from koordcore.controlplane.turn import (
-        Orders as Orders,
     )
     from koordcore.controlplane.turn import (
         is_news as is_news,
@@ -62,9 +50,9 @@ else:
         {
             "koordcore.controlplane.journal": "Batch is_final",
             "koordcore.controlplane.mirror": "Mirror complete",
-            "koordcore.controlplane.overdue": "Overdue half_gangs",
+            "koordcore.controlplane.overdue": "Overdue",
             "koordcore.controlplane.queue": "Backoff SchedulingQueue",
-            "koordcore.controlplane.requests": "RESOURCES Object Request key_of version_of",
-            "koordcore.controlplane.turn": "Orders is_news orders",
+            "koordcore.controlplane.requests": "RESOURCES Request version_of",
+            "koordcore.controlplane.turn": "is_news orders",
         },
     )

@@ -26,6 +26,7 @@ from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.unmodelled import refuse_unmodelled
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import DeviceClass
+from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 
@@ -180,6 +181,8 @@ class PluginSet:
 
     def _begin(self) -> None:
         """Begin a call: who waits is new."""
+        self.refused: dict[SchedulingClass, tuple[int, Unschedulable]] = {}
+        """How each class was last refused in this call, and how long the journal was then."""
         workspace = self.workspace
         self.sample = NodeSample(len(workspace.layout.names), self._policy.percentage_of_nodes)
         self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)

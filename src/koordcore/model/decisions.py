@@ -28,6 +28,7 @@ __all__ = [
     "Victim",
     "Waiting",
     "bound_plainly",
+    "refused_likewise",
 ]
 
 
@@ -249,7 +250,7 @@ class Nominated:
     victims: tuple[Victim, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Unschedulable:
     """No node can take the pod.
 
@@ -281,6 +282,10 @@ class Unschedulable:
             return head + "."
         parts = sorted(f"{one.nodes} {one.reason}" for one in self.rejections)
         return f"{head}: {', '.join(parts)}."
+
+
+refused_likewise: Final = copier(Unschedulable, "pod")
+"""``(decision, pod)``: another pod of the same class is refused for the same reasons."""
 
 
 @attrs.frozen(kw_only=True)

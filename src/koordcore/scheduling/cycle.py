@@ -13,6 +13,7 @@ import attrs
 
 from koordcore.errors import ModelError
 from koordcore.framework.match_plan import MatchPlan
+from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.registry import plugin_kinds
 from koordcore.framework.warm import hand_back, take_warm
@@ -22,6 +23,7 @@ from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.model.preemption import PreemptionRules
+from koordcore.protocol.gang import gang_name
 from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
@@ -184,6 +186,8 @@ class SchedulingCycle:
             )
             self._turns = self._together.turns(self._turns)
         self._turn: Pod | Job | None = None
+        self._helpless: tuple[object, ...] | None = None
+        """What is known of the last pod that no eviction helped: nobody of whom the same holds is helped."""
 
     def turns(self) -> Iterator[Pod | Job]:
         """Give the units of the queue, pods and gang groups; each is decided by :meth:`decide`."""
@@ -209,9 +213,21 @@ class SchedulingCycle:
             self._table.placed(pod.key)
         if self._preemptor is None or not isinstance(decision, Unschedulable):
             return [decision]
+        if self._helpless is not None and self._helpless == self._standing(pod):
+            return [decision]
         with self.plugins.nominated.assumed(pod):
             nominated = self._preemptor.for_pod(pod)
+        self._helpless = self._standing(pod) if nominated is None else None
         return [decision] if nominated is None else [*nominated]
+
+    def _standing(self, pod: Pod) -> tuple[object, ...] | None:
+        """Give all that says whether evictions help a pod; ``None`` for a member of a gang and the like."""
+        own = self.plugins.class_of(pod)
+        alone = pod.scheduling_group is None and not gang_name(pod.labels, pod.annotations)
+        if isinstance(own, Refusal) or self.plugins.nominated.exist or not alone:
+            return None
+        rank = (pod.priority, pod.preemption_policy, pod.namespace)
+        return (own, len(self.workspace.journal), *rank, pod.labels, pod.annotations)
 
     def _decide_group(self, job: Job) -> list[PodDecision]:
         # Gangs bring the solver's adapter and more; a call without any should not pay for them.

@@ -14,7 +14,15 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import Choice
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import Bound, PodDecision, Rejection, Shortfall, Unschedulable, Waiting
+from koordcore.model.decisions import (
+    Bound,
+    PodDecision,
+    Rejection,
+    Shortfall,
+    Unschedulable,
+    Waiting,
+    refused_likewise,
+)
 from koordcore.model.pods import Pod
 from koordcore.protocol.holdings import stale_holdings
 from koordcore.snapshot import bind
@@ -88,7 +96,7 @@ def feasible_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: P
 def refused_by_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
     """Count why every node refused, each beside the pods that are nominated there."""
     if not plugins.nominated.concern(pod):
-        return scheduling_class.failure(pod)
+        return _refused_alike(plugins, scheduling_class, pod)
     alone = np.ones(len(plugins.workspace.layout.names), np.bool_)
     beside = []
     for row in plugins.nominated.one_by_one(pod, alone.copy()):
@@ -112,6 +120,14 @@ def _together(parts: Sequence[Unschedulable]) -> Unschedulable:
     nearest = next((part.nearest for part in parts if part.nearest is not None), None)
     rejections = tuple(found[key] for key in sorted(found))
     return attrs.evolve(parts[0], rejections=rejections, nearest=nearest)
+
+
+def _refused_alike(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
+    """Count why every node refused; while nobody comes or leaves, it is the same for all pods of a class."""
+    at, known = len(plugins.workspace.journal), plugins.refused.get(scheduling_class)
+    if known is None or known[0] != at:
+        known = plugins.refused[scheduling_class] = at, scheduling_class.failure(pod)
+    return refused_likewise(known[1], pod.key)
 
 
 def place_there(

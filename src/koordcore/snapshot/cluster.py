@@ -136,6 +136,11 @@ class ClusterSnapshot:
 
     # -- reading ---------------------------------------------------------------------------------------
 
+    @property
+    def shared(self) -> tuple[Vector[NodeState], Vector[ClusterRecord]]:
+        """Nodes and records in sequences that share with those of other snapshots what is the same."""
+        return self._nodes, self._records
+
     @cached_property
     def _nodes(self) -> Vector[NodeState]:
         return Vector(self.nodes)
