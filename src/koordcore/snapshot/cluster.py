@@ -52,6 +52,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 NodeValueBuilder: TypeAlias = "Callable[[ClusterSnapshot, NodeState], Any]"
 _KEY: Final = attrgetter("key")
+_SHARE: Final = 4
+"""Carrying a table over where more than a quarter of the nodes changed costs as much as making it anew."""
 
 
 def _all_of(what: str, items: Iterable[Any], *kinds: type) -> tuple[Any, ...]:
@@ -676,7 +678,8 @@ class ClusterSnapshot:
     ) -> None:
         """Carry the tables of pods over, where they are known here."""
         known = _known(self)
-        if not known:
+        # Where many nodes differ, making a table anew for whoever asks takes no longer than changing it.
+        if not known or len(pairs) * _SHARE > len(self._nodes) + _SHARE:
             return
         gone: set[PodKey] = set()
         after: list[tuple[str, Pod]] = []
