@@ -126,7 +126,17 @@ def claim_name(pod: Pod, entry: str) -> str:
 
 
 def claim_from_template(pod: Pod, entry: str, template: ResourceClaimTemplate) -> ResourceClaim:
-    """Make the claim that the controller makes for an entry of a pod; the pod owns it."""
+    """Make the claim that the controller makes for an entry of a pod; the pod owns it.
+
+    Parameters
+    ----------
+    pod
+        Whose claim it becomes.
+    entry
+        Name of the entry in ``spec.resourceClaims``.
+    template
+        What the claim asks for.
+    """
     return ResourceClaim(
         name=claim_name(pod, entry),
         namespace=pod.namespace,

@@ -267,7 +267,17 @@ def negative_names(exact: Mapping[str, ExactQuantity]) -> tuple[str, ...]:
 
 
 def print_list(exact: Mapping[str, object], *, between: str = ":", empty: str = "") -> str:
-    """Print as ``cpu:1,memory:2Gi``, sorted by name."""
+    """Print as ``cpu:1,memory:2Gi``, sorted by name.
+
+    Parameters
+    ----------
+    exact
+        Amounts by resource; texts are printed as they are.
+    between
+        What stands between a name and its amount.
+    empty
+        What is printed for no amounts.
+    """
     return ",".join(f"{name}{between}{quantity}" for name, quantity in sorted(exact.items())) or empty
 
 

@@ -129,7 +129,17 @@ def choice(kind: type[E]) -> Callable[[Json], E]:
 
 
 def at(path: str, convert: Callable[[Json], T], value: Json) -> T:
-    """Convert one value and put the path before whatever is wrong with it."""
+    """Convert one value and put the path before whatever is wrong with it.
+
+    Parameters
+    ----------
+    path
+        Where the value stands in its object.
+    convert
+        Reads the value, or raises :class:`~koordcore.errors.ManifestError`.
+    value
+        The value.
+    """
     try:
         return convert(value)
     except ManifestError as error:
@@ -137,7 +147,17 @@ def at(path: str, convert: Callable[[Json], T], value: Json) -> T:
 
 
 def field(raw: Mapping[str, Json], name: str, *, fold_case: bool = False) -> Json:
-    """Look a key up; ``None`` where it is absent. The exact spelling wins over another case."""
+    """Look a key up; ``None`` where it is absent. The exact spelling wins over another case.
+
+    Parameters
+    ----------
+    raw
+        The object.
+    name
+        The key.
+    fold_case
+        A key in another case does where the exact spelling is absent.
+    """
     if name in raw or not fold_case:
         return raw.get(name)
     folded = name.casefold()

@@ -164,7 +164,17 @@ def priority_class_of(labels: Mapping[str, str], priority: int | None) -> Priori
 def priority_class_with_default(
     labels: Mapping[str, str], priority: int | None, kubernetes_qos: str
 ) -> PriorityClass:
-    """Give the class of the pod, falling back to its QoS: best effort is batch, everything else is prod."""
+    """Give the class of the pod, falling back to its QoS: best effort is batch, everything else is prod.
+
+    Parameters
+    ----------
+    labels
+        Of the pod; one may name the class.
+    priority
+        Of the pod; ``None`` where it has none.
+    kubernetes_qos
+        ``Guaranteed``, ``Burstable`` or ``BestEffort``.
+    """
     named = priority_class_of(labels, priority)
     if named:
         return named

@@ -166,7 +166,17 @@ def fill_quota(topology: QuotaTopology, quota: QuotaObject) -> QuotaObject | Ref
 def create_quota(
     topology: QuotaTopology, quota: QuotaObject, *, policy: WebhookPolicy = _DEFAULT_POLICY
 ) -> QuotaTopology | Refused:
-    """Check a quota that is being created (after :func:`fill_quota`)."""
+    """Check a quota that is being created (after :func:`fill_quota`).
+
+    Parameters
+    ----------
+    topology
+        The quotas that are there.
+    quota
+        The new one, filled in.
+    policy
+        What the webhook is set to check.
+    """
     if quota.name in topology.quotas:
         return Refused(f"AddQuota quota already exist:{quota.name}")
     for namespace in quota.namespaces:

@@ -42,6 +42,15 @@ def made_nominated(reservation: Reservation, node: str) -> Reservation:
 def made_available(reservation: Reservation, node: str, now: datetime | None) -> Reservation:
     """Give the reservation as it stands once it has a node; without a clock its conditions tell no time.
 
+    Parameters
+    ----------
+    reservation
+        One that waits.
+    node
+        Where it stands from now on.
+    now
+        Time of the conditions; ``None`` for no time.
+
     Raises
     ------
     ManifestError
@@ -87,7 +96,17 @@ def _conditions(
 
 
 def made_unschedulable(reservation: Reservation, message: str, now: datetime | None) -> Reservation:
-    """Give the reservation with word that no node was found; its phase stays."""
+    """Give the reservation with word that no node was found; its phase stays.
+
+    Parameters
+    ----------
+    reservation
+        One that waits.
+    message
+        Why it found no node.
+    now
+        Time of the condition; ``None`` for no time.
+    """
     fresh = ReservationCondition(
         kind="Scheduled",
         status=ConditionStatus.FALSE,

@@ -45,7 +45,17 @@ def filled_waste(mix: WorkloadMix) -> tuple[int, ...]:
 
 
 def starved_cards(idle: int, cpu: int, mix: WorkloadMix) -> int:
-    """Give how much idle card milli finds no CPU at the mix's mean rate, in nano-cards."""
+    """Give how much idle card milli finds no CPU at the mix's mean rate, in nano-cards.
+
+    Parameters
+    ----------
+    idle
+        Card milli that are idle on the node.
+    cpu
+        Milli-CPU that are free there.
+    mix
+        What is expected to come.
+    """
     cards, cpus = _rate(mix)
     return max(0, idle * MILLI - cpu * cards * MILLI // cpus) if cpus else 0
 

@@ -163,7 +163,17 @@ class FragmentationMeasure:
         return self.of_state(node.ordered, self.cpu_step(node.cpu), node.model)[1]
 
     def of_state(self, ordered: tuple[int, ...], cpu_step: int, model: str) -> tuple[float, int]:
-        """Both values for idle shares in descending order and a number of CPU requests that fit."""
+        """Both values for idle shares in descending order and a number of CPU requests that fit.
+
+        Parameters
+        ----------
+        ordered
+            Idle shares of the cards, card milli, descending.
+        cpu_step
+            How many of the CPU requests of the mix fit, the smallest first.
+        model
+            Of the cards.
+        """
         key = (ordered, cpu_step, self.model_class(model))
         value = self._memo.get(key)
         if value is None:
@@ -207,7 +217,17 @@ class FragmentationMeasure:
 
 
 def without(ordered: tuple[int, ...], left: int, milli: int) -> tuple[int, ...]:
-    """Take milli from one card that has ``left``; idle shares in descending order, before and after."""
+    """Take milli from one card that has ``left``; idle shares in descending order, before and after.
+
+    Parameters
+    ----------
+    ordered
+        Idle shares of the cards, card milli, descending.
+    left
+        Idle share of the card that gives.
+    milli
+        What is taken from it.
+    """
     cards = list(ordered)
     cards[cards.index(left)] = left - milli
     cards.sort(reverse=True)

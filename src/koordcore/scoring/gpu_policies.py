@@ -86,7 +86,15 @@ def mixed(seed: int, turn: int) -> int:
 
 
 def below(bound: int, seed: int, turn: int) -> int:
-    """Draw a number from 0 up to ``bound`` - 1; the bias is under ``bound`` / 2^64."""
+    """Draw a number from 0 up to ``bound`` - 1; the bias is under ``bound`` / 2^64.
+
+    Parameters
+    ----------
+    bound
+        At least 1.
+    seed, turn
+        What the number is drawn from: the same give the same.
+    """
     return mixed(seed, turn) * bound >> 64
 
 

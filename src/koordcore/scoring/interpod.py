@@ -75,7 +75,19 @@ class Namespaces:
         *,
         known_only: bool,
     ) -> bool:
-        """Tell whether a term of a pod in namespace ``owner`` means a pod of that namespace and labels."""
+        """Tell whether a term of a pod in namespace ``owner`` means a pod of that namespace and labels.
+
+        Parameters
+        ----------
+        term
+            The term.
+        owner
+            Namespace of the pod that has it.
+        namespace, labels
+            Of the pod that it may mean.
+        known_only
+            Selectors of namespaces match only those that exist as objects.
+        """
         if term.selector is None or not term.selector.matches(labels):
             return False
         return self.selected(term, owner, namespace, known_only=known_only)

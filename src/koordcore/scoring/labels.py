@@ -149,6 +149,15 @@ def fit_own_terms(
 
     Where every term names nodes, the names alone decide, as upstream screens nodes before it looks for
     reservations there. ``(N,)``.
+
+    Parameters
+    ----------
+    layout
+        The nodes with their labels.
+    own
+        ``spec.nodeSelector``.
+    required
+        Required terms of the node affinity; ``None`` for none.
     """
     names = named_nodes(required) if required is not None and required.terms else None
     if names is not None:

@@ -488,7 +488,15 @@ class LoadState:
         self._count(pod, row, assigned, -1)
 
     def replace(self, before: Iterable[Pod], after: Iterable[Pod], row: int) -> None:
-        """Count the pods that a node has now in place of those that it had."""
+        """Count the pods that a node has now in place of those that it had.
+
+        Parameters
+        ----------
+        before, after
+            Pods that count on the node until now, and from now on.
+        row
+            Of the node.
+        """
         left = {pod.key: pod for pod in before}
         for pod in after:
             if left.get(pod.key) is pod:

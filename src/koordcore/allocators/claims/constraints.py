@@ -13,7 +13,19 @@ __all__ = ["RunningConstraint", "constraint_values", "running_constraints"]
 def constraint_values(
     table: DeviceTable, form: Form, attribute: str, device: int
 ) -> frozenset[Element] | ClaimError | None:
-    """Give a device's members of an attribute under a form, which may derive the attribute itself."""
+    """Give a device's members of an attribute under a form, which may derive the attribute itself.
+
+    Parameters
+    ----------
+    table
+        The devices of the node.
+    form
+        One alternative of a request.
+    attribute
+        Full name of the attribute that devices have to agree in.
+    device
+        Row of the device in the table.
+    """
     for derived in form.spec.derived_attributes:
         if derived.name == attribute:
             value = table.derived(derived.expression, device)

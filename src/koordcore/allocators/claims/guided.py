@@ -30,6 +30,15 @@ def guided_first_fit(
     The claims must not hold what ends the reference's search with an error: devices on which a selector
     fails, and sets of all devices under a constraint.
 
+    Parameters
+    ----------
+    room
+        What the node has, and what is held of it.
+    claims
+        Of one pod, read against the room, in their order.
+    limits
+        Budget of the solver.
+
     Returns
     -------
     tuple of Choice, Outcome or None

@@ -42,7 +42,17 @@ class Choice:
 
 
 def choice_of(claim: ClaimForms, forms: Sequence[Form], devices: Sequence[Sequence[int]]) -> Choice:
-    """Make the choice of a claim from the devices of each of its requests."""
+    """Make the choice of a claim from the devices of each of its requests.
+
+    Parameters
+    ----------
+    claim
+        The claim as it was read.
+    forms
+        By request: the alternative that is taken.
+    devices
+        By request: rows of its devices in the table.
+    """
     taken = (
         Taken(form, device) for form, mine in zip(forms, devices, strict=True) for device in sorted(mine)
     )

@@ -190,7 +190,17 @@ class ClaimStates:
     def answers(
         self, claims: tuple[ResourceClaim, ...], mode: AllocationMode, limits: Limits = DEFAULT_LIMITS
     ) -> Answers:
-        """Open what is known about claims that ask for these things, whatever they are called."""
+        """Open what is known about claims that ask for these things, whatever they are called.
+
+        Parameters
+        ----------
+        claims
+            In their order; names do not matter.
+        mode
+            Exact, or first fit as upstream does it.
+        limits
+            Budget of the exact search.
+        """
         key = (tuple(claim.spec for claim in claims), mode, limits)
         found = self._answers.pop(key, None)
         if found is None:

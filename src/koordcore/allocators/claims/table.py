@@ -117,7 +117,17 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def lookup_attribute(device: SliceDevice, driver: str, name: str) -> AttributeValue | None:
-    """Find an attribute by its full name: as it is spelt, else without the driver's own domain."""
+    """Find an attribute by its full name: as it is spelt, else without the driver's own domain.
+
+    Parameters
+    ----------
+    device
+        As its driver publishes it.
+    driver
+        Name of the driver, whose domain names may leave out.
+    name
+        Domain and name, ``gpu.example.com/model``.
+    """
     found = device.attributes.get(name)
     if found is None:
         domain, slash, short = name.partition("/")
