@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, schedule
+from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, schedule, verify
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
 
@@ -57,3 +57,20 @@ class Decisions:
         gone = self.snapshot.nodes[(self.step * 37) % number].pods[0].key
         self.snapshot = self.snapshot.forget(gone)
         self.time_decision(number)
+
+
+class Verified(Decisions):
+    """One decision, checked: the check alone, on a line that moves on."""
+
+    def setup(self, number: int) -> None:
+        super().setup(number)
+        self.before = self.snapshot
+        pod = Pod(name="checked", requests={"cpu": 1000, "memory": GIB})
+        self.result = schedule(
+            self.before, [pod], policy=self.policy, now=START + timedelta(seconds=self.step)
+        )
+        self.time_verify(number)
+
+    def time_verify(self, number: int) -> None:
+        """Check the same decision again: the checker steps back and forth by one node."""
+        assert verify(self.before, self.result) == ()

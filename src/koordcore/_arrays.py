@@ -5,13 +5,16 @@ Resource-major matrices ``(R, N)`` of int64, nodes in the order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._columns import ClusterColumns, ClusterLayout
+from koordcore._node_columns import NodeColumns
+from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
@@ -28,6 +31,7 @@ __all__ = [
     "IntVector",
     "Rows",
     "as_rows",
+    "changed_layout",
     "compile_columns",
     "compile_layout",
     "freeze",
@@ -85,26 +89,15 @@ def compile_layout(states: Sequence[NodeState]) -> ClusterLayout:
     ModelError
         When an amount exceeds ``AMOUNT_LIMIT``.
     """
-    nodes = tuple(state.node for state in states)
+    nodes = Vector(state.node for state in states)
     offered = [_offered(node) for node in nodes]
     names = {name for amounts in offered for name in amounts}
     names.update(name for state in states for pod in state.pods for name in pod.requests)
     resources = (*FIRST_RESOURCES, *sorted(filter(counted, names.difference(FIRST_RESOURCES))))
     index = {name: row for row, name in enumerate(resources)}
     allocatable = np.zeros((len(resources), len(nodes)), np.int64)
-    classes: dict[object, int] = {}
-    class_rows: list[int] = []
-    constraint_class = np.zeros(len(nodes), np.int64)
     for row, node in enumerate(nodes):
-        for name, amount in offered[row].items():
-            if name in index:
-                _check(amount, f"node {node.name}: allocatable {name}")
-                allocatable[index[name], row] = amount
-        key = (node.labels, node.taints, node.unschedulable)
-        number = classes.setdefault(key, len(classes))
-        if number == len(class_rows):
-            class_rows.append(row)
-        constraint_class[row] = number
+        _write_offer(allocatable[:, row], index, node.name, offered[row])
     return ClusterLayout(
         names=tuple(node.name for node in nodes),
         row_of={node.name: row for row, node in enumerate(nodes)},
@@ -112,8 +105,45 @@ def compile_layout(states: Sequence[NodeState]) -> ClusterLayout:
         resources=resources,
         index=index,
         allocatable=freeze(allocatable),
-        constraint_class=freeze(constraint_class),
-        class_rows=tuple(class_rows),
+        kinds=NodeColumns(nodes),
+    )
+
+
+def _write_offer(
+    column: NDArray[np.int64], index: Mapping[str, int], name: str, offered: Mapping[str, int]
+) -> None:
+    for resource, amount in offered.items():
+        if resource in index:
+            _check(amount, f"node {name}: allocatable {resource}")
+            column[index[resource]] = amount
+
+
+def changed_layout(layout: ClusterLayout, changed: Mapping[int, Node]) -> ClusterLayout | None:
+    """Give the layout of the same nodes of which some were replaced; ``None`` where it has to be compiled.
+
+    That is where a node offers a resource that no column counts.
+
+    Raises
+    ------
+    ModelError
+        When an amount exceeds ``AMOUNT_LIMIT``.
+    """
+    offered = {row: _offered(node) for row, node in changed.items()}
+    if any(name not in layout.index and counted(name) for amounts in offered.values() for name in amounts):
+        return None
+    allocatable = layout.allocatable
+    for row, node in changed.items():
+        if offered[row] != _offered(layout.nodes[row]):
+            if allocatable is layout.allocatable:
+                allocatable = allocatable.copy()
+            allocatable[:, row] = 0
+            _write_offer(allocatable[:, row], layout.index, node.name, offered[row])
+    nodes = layout.nodes.changed(changed)
+    return attrs.evolve(
+        layout,
+        nodes=nodes,
+        allocatable=allocatable if allocatable is layout.allocatable else freeze(allocatable),
+        kinds=layout.kinds.changed(nodes, list(changed)),
     )
 
 

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from koordcore._vector import Vector
 from koordcore.model.nodes import Node
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from koordcore._node_columns import NodeColumns
 
 __all__ = ["ClusterColumns", "ClusterLayout"]
 
@@ -41,20 +44,17 @@ class ClusterLayout:
     allocatable
         ``(R, N)``: milli-CPU, bytes, counts; 0 where a node does not name the resource. What a node
         reservation keeps back is taken off.
-    constraint_class
-        ``(N,)``: nodes with equal labels, taints and ``unschedulable`` have the same number.
-    class_rows
-        For each constraint class the row of its first node, which stands for all.
+    kinds
+        Nodes by the values of single labels, by taints, and by whether they are cordoned.
     """
 
     names: tuple[str, ...]
     row_of: Mapping[str, int]
-    nodes: tuple[Node, ...]
+    nodes: Vector[Node]
     resources: tuple[str, ...]
     index: Mapping[str, int]
     allocatable: NDArray[np.int64]
-    constraint_class: NDArray[np.int64]
-    class_rows: tuple[int, ...]
+    kinds: NodeColumns
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -10,15 +10,14 @@ call takes it out in one step, so no two threads ever work on the same; it may b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from koordcore.model.nodes import NodeState
     from koordcore.model.records import ClusterRecord
 
-__all__ = ["Delta", "Line", "Overlay", "Place", "Pool", "RecordPair"]
+__all__ = ["Delta", "Line", "Place", "Pool", "RecordPair"]
 
 KEPT: Final = 1024
 """Steps of a line that are kept, at least; twice as many at most."""
@@ -26,12 +25,6 @@ _ANCESTORS: Final = 16
 """Forks back that a line can be followed across."""
 _WARM: Final = 4
 """What calls of so many different policies have learnt is kept."""
-_FOLDED: Final = 256
-"""Changes on top of a table before it is written anew."""
-
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 RecordPair: TypeAlias = "tuple[ClusterRecord | None, ClusterRecord | None]"
 """A record before and after a change; ``None`` where it was not, or is no longer, there."""
@@ -139,55 +132,3 @@ class Place(NamedTuple):
             one.back() for one in reversed(self.line.deltas[meet - self.line.base : self.at - self.line.base])
         ]
         return [*back, *other.line.deltas[meet - other.line.base : other.at - other.line.base]]
-
-
-class Overlay(Mapping[K, V], Generic[K, V]):
-    """A table with few changes on top: making one from another costs what differs."""
-
-    __slots__ = ("_base", "_gone", "_new")
-
-    def __init__(
-        self, base: dict[K, V], new: dict[K, V] | None = None, gone: frozenset[K] = frozenset()
-    ) -> None:
-        self._base = base
-        self._new: dict[K, V] = {} if new is None else new
-        self._gone = gone
-
-    def changed(self, gone: set[K], new: dict[K, V]) -> Overlay[K, V]:
-        """Give a table without some keys and with others."""
-        left = {key: value for key, value in self._new.items() if key not in gone}
-        left.update(new)
-        without = frozenset(key for key in (*self._gone, *gone) if key in self._base and key not in new)
-        if len(left) + len(without) > _FOLDED + len(self._base) // _FOLDED:
-            base = {key: value for key, value in self._base.items() if key not in without}
-            base.update(left)
-            return Overlay(base)
-        return Overlay(self._base, left, without)
-
-    def __getitem__(self, key: K) -> V:
-        if key in self._new:
-            return self._new[key]
-        if key in self._gone:
-            raise KeyError(key)
-        return self._base[key]
-
-    def get(self, key: K, default: Any = None) -> Any:
-        """Give the value of a key, or the default."""
-        if key in self._new:
-            return self._new[key]
-        return default if key in self._gone else self._base.get(key, default)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._new or (key in self._base and key not in self._gone)
-
-    def __iter__(self) -> Iterator[K]:
-        for key in self._base:
-            if key not in self._gone and key not in self._new:
-                yield key  # what is gone stands below, and never on top
-        yield from self._new
-
-    def __len__(self) -> int:
-        return len(self._base) - len(self._gone) + sum(key not in self._base for key in self._new)
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[dict[K, V]]]:
-        return Overlay, (dict(self.items()),)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordcore import Bound, ClusterSnapshot, Policy, schedule
-from koordcore._line import KEPT, Delta, Line, Overlay, Place
+from koordcore._line import KEPT, Delta, Line, Place
+from koordcore._table import Table
 from koordcore.model.policy import PluginSetting
 from tests.property.strategies import clusters, pods
 
@@ -88,10 +89,10 @@ def test_a_long_line_forgets_how_it_began() -> None:
 
 
 @given(st.lists(st.tuples(st.sets(st.integers(0, 5)), st.dictionaries(st.integers(0, 5), st.integers()))))
-def test_an_overlay_is_a_table(changes: list[tuple[set[int], dict[int, int]]]) -> None:
+def test_a_table_in_parts_is_a_table(changes: list[tuple[set[int], dict[int, int]]]) -> None:
     """Keys that went and came, in whatever order, read as in a table that was written anew each time."""
     plain = {0: 0, 1: 1}
-    table = Overlay(dict(plain))
+    table = Table(dict(plain))
     for gone, new in changes:
         plain = {key: value for key, value in plain.items() if key not in gone} | new
         table = table.changed(gone, new)

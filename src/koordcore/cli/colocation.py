@@ -11,7 +11,6 @@ import attrs
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now
 from koordcore.cli.tables import Column, Table, Tone, amount, show
 from koordcore.colocation import (
-    LendingRow,
     LendingTable,
     config_of_snapshot,
     explain_node,
@@ -19,6 +18,7 @@ from koordcore.colocation import (
     lending_table,
     render_waterfalls,
 )
+from koordcore.colocation.cluster import LendingRow
 from koordcore.errors import ModelError
 from koordcore.protocol.times import moment_of
 

@@ -14,10 +14,10 @@ from koordcore.cli.inputs import add_now, add_paths, as_of, find_pod, load_paths
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
-from koordcore.explain import Explanation, NodeVerdict, explain
-from koordcore.explain.groups import explain_group
-from koordcore.explain.post_filter import failure_event
-from koordcore.explain.schedule_explanation import schedule_explanation
+from koordcore.explaining import Explanation, NodeVerdict, explain
+from koordcore.explaining.groups import explain_group
+from koordcore.explaining.post_filter import failure_event
+from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.model.decisions import Bound, NotOurs, Shortfall, Unschedulable, Waiting
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod

@@ -15,14 +15,8 @@ from koordcore.cli.quota_evictions import print_reclaims, print_revokes
 from koordcore.errors import ModelError
 from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import QuotaPolicy
-from koordcore.quota import (
-    QuotaLedger,
-    cluster_ledger,
-    explain_runtime,
-    format_table,
-    format_waterfall,
-    quota_table,
-)
+from koordcore.quota import QuotaLedger, cluster_ledger, explain_runtime, format_waterfall, quota_table
+from koordcore.quota.explain import format_table
 
 __all__ = ["describe", "run"]
 

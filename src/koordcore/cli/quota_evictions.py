@@ -10,13 +10,14 @@ import attrs
 from koordcore.checking import verify
 from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.tables import Column, Table, Tone, amount, show
-from koordcore.manifests.patches import eviction, patches
+from koordcore.manifests.plan_patches import eviction, patches
 from koordcore.manifests.records import preemption_record
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import QuotaPod, QuotaPolicy
 from koordcore.protocol.quota import quota_pod_of
-from koordcore.quota import OveruseMonitor, cluster_ledger, limit_of, plan_revoke
+from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
+from koordcore.quota.admission import limit_of
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.overuse import monitored_quotas, over_used
 from koordcore.scheduling import schedule

@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -17,10 +18,10 @@ from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now, say_left_out
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
-from koordcore.explain.network import used_domains
-from koordcore.manifests.patches import patches
+from koordcore.explaining.network import used_domains
+from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
-from koordcore.manifests.records import result_record
+from koordcore.manifests.records import network_used, result_record
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod
 from koordcore.model.policy import GangTurns
@@ -41,6 +42,7 @@ examples:
   koordcore schedule - -o json < dump.json        for programs
   koordcore schedule cluster.yaml -o patches      what a controller would send, a call per line
   koordcore schedule cluster.yaml --policy conf.yaml
+  koordcore schedule cluster.yaml --layers block=LABEL,rack=LABEL     the network by plain node labels
   koordcore schedule cluster.yaml --joint-gangs   gangs of the queue together instead of one by one
   koordcore schedule cluster.yaml --preempt       also who would have to go for whoever finds no place
   koordcore schedule cluster.yaml --preempt --relocate    and who of them could move instead
@@ -125,7 +127,8 @@ def print_json(result: ScheduleResult, limit: int) -> None:
 def print_patches(result: ScheduleResult, limit: int) -> None:
     """Print what a controller would send to the API server, one JSON object per line, in that order."""
     del limit
-    for call in patches(result):
+    # The command line alone may look at a clock; device plugins find new pods by the time of their binding.
+    for call in patches(result, bound_at=datetime.now(UTC)):
         print(json.dumps(call.to_json()))
 
 
@@ -224,7 +227,13 @@ def _jobs_table(result: ScheduleResult) -> Table:
     if not any(row[-1] for row in rows):
         columns.pop()
         rows = [row[:-1] for row in rows]
-    return Table(title="Gangs", columns=tuple(columns), rows=rows)
+    return Table(title="Gangs", columns=tuple(columns), rows=rows, note=_network_note(result))
+
+
+def _network_note(result: ScheduleResult) -> str:
+    """Say which network the gangs were gathered in, where one was looked at."""
+    source = network_used(result)
+    return f"network: {source}" if source else ""
 
 
 def _domains_text(layer: str, count: int, names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from koordcore.errors import ManifestError, ModelError
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END, expected_duration, expected_end
 from koordcore.protocol.gang import gang_name
-from koordcore.scheduling.backfill import BackfillPlan, EarliestStart, NoStart, backfill, earliest_start
+from koordcore.scheduling.backfilling import BackfillPlan, EarliestStart, NoStart, backfill, earliest_start
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["describe", "run"]

@@ -160,7 +160,7 @@ def node_load_of(snapshot: ClusterSnapshot, state: NodeState) -> NodeLoad:
 
 def cluster_loads(snapshot: ClusterSnapshot) -> tuple[NodeLoad, ...]:
     """Give every node of a snapshot as overcommit sees it, by name."""
-    return snapshot.node_values(node_load_of)
+    return tuple(snapshot.node_values(node_load_of))
 
 
 @attrs.frozen(kw_only=True)

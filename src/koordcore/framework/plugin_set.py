@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
 import attrs
 import numpy as np
+from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError, ModelError
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.extended_resources import served_by_classes
+from koordcore.framework.node_states import StateTables
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Scope
-from koordcore.framework.registry import plugin_of
+from koordcore.framework.registry import PLUGINS, plugin_of
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.unmodelled import refuse_unmodelled
 from koordcore.framework.workspace import Workspace
+from koordcore.model.claims import DeviceClass
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 
@@ -30,16 +34,23 @@ __all__ = ["PluginSet", "RequestKey"]
 RequestKey: TypeAlias = tuple[Hashable, ...]
 
 
-def _check_args(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> None:
-    expected = kind.arguments
+def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
+    """Give a plugin's arguments; what a file says is made a record of the plugin's own class of them."""
+    args, expected = setting.args, kind.arguments
     if issubclass(kind, JointPlugin):
         expected = kind.entry_arguments[setting.name]
-    # A plugin of one's own may say nothing of its arguments.
-    known = expected is not None or setting.plugin is None
-    if known and setting.args is not None and not isinstance(setting.args, expected or ()):
+    if expected is None and (setting.plugin is not None or setting.name not in PLUGINS):
+        return args  # a plugin of one's own may say nothing of its arguments
+    told = f"policy {policy.name}: {setting.name}: args: "
+    if expected is not None and isinstance(args, immutabledict) and not issubclass(expected, Mapping):
+        try:
+            return expected(**args)
+        except TypeError as error:
+            raise ModelError(f"{told}{error}") from error
+    if args is not None and not isinstance(args, expected or ()):
         wanted = "nothing" if expected is None else expected.__name__
-        told = f"{setting.name}: args: expected {wanted}, got {setting.args!r:.60}"
-        raise ModelError(f"policy {policy.name}: {told}")
+        raise ModelError(f"{told}expected {wanted}, got {args!r:.60}")
+    return args
 
 
 _Made: TypeAlias = dict[Hashable, Plugin]
@@ -47,26 +58,31 @@ _Made: TypeAlias = dict[Hashable, Plugin]
 
 
 def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[Plugin, PluginSetting]]:
-    """Make the plugins of a profile in its order; one behind several names comes before the first of them."""
+    """Make the plugins of a profile in its order; one behind several names comes before the first of them.
+
+    Those of ``known`` are there already.
+    """
     try:
         kinds = {setting.name: plugin_of(setting) for setting in policy.plugins}
     except ModelError as error:
         raise ModelError(f"policy {policy.name}: {error}") from error
+    arguments = {setting.name: _args_of(policy, setting, kinds[setting.name]) for setting in policy.plugins}
     joint: dict[type[Plugin], JointPlugin] = {}
     for setting in policy.plugins:
         kind = kinds[setting.name]
-        _check_args(policy, setting, kind)
         if not issubclass(kind, JointPlugin):
             key = (kind, setting.name, setting.args, setting.scores)
             if key not in known:
-                known[key] = plugin = kind(workspace, setting.args)
+                known[key] = plugin = kind(workspace, arguments[setting.name])
                 plugin.scored = setting.scores
             yield known[key], setting
             continue
         if kind not in joint:
             own = {one.name: one for one in policy.plugins if kinds[one.name] is kind}
             together = (kind, tuple(own.values()))
-            joint[kind] = known.setdefault(together, kind(workspace, own))  # type: ignore[assignment]
+            if together not in known:
+                known[together] = kind(workspace, own)
+            joint[kind] = cast("JointPlugin", known[together])
             yield joint[kind], PluginSetting(name=kind.name, filters=False, scores=False)
         yield joint[kind].entry(setting.name), attrs.evolve(setting, filters=True)
 
@@ -129,16 +145,24 @@ class PluginSet:
 
     def __init__(self, workspace: Workspace, policy: Policy, known: _Made | None = None) -> None:
         self.workspace = workspace
-        self.sample = NodeSample(len(workspace.layout.names), policy.percentage_of_nodes)
-        known = {} if known is None else known
-        made = list(_made(workspace, policy, known))
-        self._others = {profile: PluginSet(workspace, profile, known) for profile in policy.others}
         self._policy, self.name = policy, policy.name
+        self._claims = policy.filters("DynamicResources")
+        self._known: _Made = {} if known is None else known
+        self._others: dict[Policy, PluginSet] = {}
+        self.sample = NodeSample(len(workspace.layout.names), policy.percentage_of_nodes)
+        self._assemble()
+        self._forget()
+        self._begin()
+
+    def _assemble(self) -> None:
+        """Make the plugins that are not there yet, and sort them by what they are asked for."""
+        workspace, known = self.workspace, self._known
+        made = list(_made(workspace, self._policy, known))
+        self._others = {one: PluginSet(workspace, one, known) for one in self._policy.others}
         self.plugins = [plugin for plugin, _ in made]
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
         self._asking = [one for one in self.plugins if one.joint is None]
-        self._claims = policy.filters("DynamicResources")
         if self._claims:
             served = frozenset(served_by_classes(workspace.snapshot))
             for one in self.plugins:
@@ -154,25 +178,51 @@ class PluginSet:
         # The plugin whose requests are the amounts that a pod asks for.
         numbers = [number for number, one in enumerate(self._asking) if one.amounts]
         self._fit = numbers[0] if numbers else None
-        self._classes: dict[RequestKey, SchedulingClass] = {}
-        self._static: dict[tuple[int, Hashable], Part] = {}
-        self._grounds: dict[tuple[int, ...], StaticResult] = {}
-        self._groups = StateGroups(workspace)
-        self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)
         # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(workspace.layout.names))))
 
-    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
-        """Go on in another call: who waits is new, and the plugins have been told who came and who left.
-
-        ``False`` where a plugin has to be made anew.
-        """
-        if not all(plugin.follow(moved) for plugin, _ in self.everyone):
-            return False
-        self.nominated = NominatedPods(self.workspace, self, self.workspace.snapshot.pending)
+    def _begin(self) -> None:
+        """Begin a call: who waits is new."""
+        workspace = self.workspace
         for one in (self, *self._others.values()):
             one.sample = one.sample.anew()
-        return True
+        self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)
+
+    def follow(self, changes: ClusterChanges) -> None:
+        """Go on in another call, on the workspace as it is now; who cannot follow is made anew.
+
+        The plugins have been told who came and who left. Classes go on as well, unless a plugin was made
+        anew or nodes were replaced.
+        """
+        kept = {key: one for key, one in self._known.items() if one.follow(changes)}
+        gone = [one for one in self.plugins if (one.joint or one) not in kept.values()]
+        if changes.nodes or DeviceClass in changes.records:
+            # What nodes are alike in hangs on what static plugins say of them.
+            self.workspace.drop(StateTables)
+            self._known = kept
+            self._assemble()
+            self._forget()
+        elif len(kept) < len(self._known):
+            self._known = kept
+            self._assemble()
+            self._forget_parts(gone)
+        self._begin()
+
+    def _forget(self) -> None:
+        """Forget every class."""
+        self._classes: dict[RequestKey, SchedulingClass] = {}
+        self._static: dict[tuple[int, Hashable], Part] = {}
+        self._grounds: dict[tuple[int, ...], StaticResult] = {}
+        self._groups = StateGroups(self.workspace)
+
+    def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
+        """Forget the classes that some plugins have a part in."""
+        for key, one in list(self._classes.items()):
+            if any(part.plugin in plugins for part in one.parts):
+                self._classes.pop(key).retire()
+        self._static = {key: part for key, part in self._static.items() if part.plugin not in plugins}
+        known = {*map(id, self._static.values())}
+        self._grounds = {key: ground for key, ground in self._grounds.items() if known.issuperset(key)}
 
     def of(self, pod: Pod) -> PluginSet:
         """Give the set of the profile that decides a pod: that of its scheduler, else the first one."""

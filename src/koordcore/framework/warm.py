@@ -1,8 +1,8 @@
 """What a call has learnt goes with its result: the next call on the line goes on with it.
 
 A warm state is a workspace with its plugins, classes, masks and scores. It stands on one snapshot; a call on
-another one of the line leads it there by the pods that came and left. What cannot be followed, such as other
-nodes or records, is built anew. A warm state may be dropped at any time; it changes no answer.
+another one of the line leads it there by the pods that came and left, and by nodes and records that changed.
+A plugin that cannot follow is made anew. A warm state may be dropped at any time; it changes no answer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from koordcore._line import Place
+from koordcore.framework.cluster_changes import changes_between
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.policy import Policy
@@ -39,15 +40,16 @@ def take_warm(
         return None
     workspace, plugins = found.workspace, found.plugins
     deltas = found.place.path(snapshot.place)
-    if deltas is None or workspace.snapshot.records is not snapshot.records:
+    if deltas is None:
         return None
-    if sum(len(delta.nodes or ()) for delta in deltas) * _SHARE > len(snapshot.nodes) + _SHARE:
+    if sum(len(delta.nodes or ()) for delta in deltas) * _SHARE > len(workspace.layout.names) + _SHARE:
         return None
-    moved = workspace.advance(snapshot, deltas, plugins.removed, plugins.placed)
-    if moved is None:
+    changes = changes_between(deltas)
+    if changes is None or not workspace.advance(snapshot, changes, plugins.removed, plugins.placed):
         return None
     workspace.now = now
-    return (workspace, plugins) if plugins.follow(moved) else None
+    plugins.follow(changes)
+    return workspace, plugins
 
 
 def hand_back(workspace: Workspace, plugins: PluginSet, policy: Policy) -> None:

@@ -14,11 +14,13 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import numpy as np
 
 from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, ClusterLayout, FloatCube, IntCube, IntMatrix, Rows
-from koordcore._line import Delta
+from koordcore._vector import Vector
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.node_values import concerned
 
 __all__ = ["FREE", "REQUESTED", "SCORED", "SPARE", "Workspace"]
 
@@ -50,6 +52,8 @@ class Workspace:
         What the journal started from.
     began
         Length of the journal when the present call began.
+    stands
+        How much of the journal the snapshot contains.
     layout
         The static columns, shared with the snapshot.
     amounts
@@ -86,10 +90,13 @@ class Workspace:
         self.journal: list[tuple[Pod, int, int]] = []
         self.corrected: set[int] = set()
         self.start = snapshot
-        self.began = 0
+        self.began = self.stands = 0
         self._made: dict[Callable[[Workspace], Any], Any] = {}
         self._pods: dict[int, dict[PodKey, Pod]] = {}
         self._values: dict[Callable[..., Any], list[Any]] = {}
+        # The values as some snapshot keeps them, and how much had changed by then.
+        self._kept: dict[Callable[..., Any], Vector[Any]] = {}
+        self._kept_at = 0
         self._bound: dict[PodKey, Pod] = {}
         self._gone: dict[PodKey, int] = {}
         # How to undo each change: what to call, with what. Tuples, because a closure is five objects for the
@@ -134,7 +141,7 @@ class Workspace:
         """Give the pods that hold room on a node now."""
         pods = self._pods.get(row)
         if pods is None:
-            pods = self._pods[row] = {pod.key: pod for pod in self.snapshot.nodes[row].pods}
+            pods = self._pods[row] = {pod.key: pod for pod in self.snapshot.state_at(row).pods}
         return pods
 
     def once(self, make: Callable[[Workspace], T]) -> T:
@@ -288,20 +295,30 @@ class Workspace:
         rows = self._changed()
         if not rows:
             return self.snapshot
-        nodes = list(self.snapshot.nodes)
-        for row in rows:
-            nodes[row] = self.state_of(row)
-        pending = tuple(pod for pod in self.snapshot.pending if pod.key not in self._bound)
-        end = self.snapshot.with_states(tuple(nodes), pending, rows)
+        pending = self.snapshot.pending
+        if any(pod.key in self._bound for pod in pending):
+            pending = tuple(pod for pod in pending if pod.key not in self._bound)
+        end = self.snapshot.with_states({row: self.state_of(row) for row in rows}, pending)
         if self._grows():
             return end
         object.__setattr__(end, "layout", self.layout)
         self.snapshot.hand_columns(end)
-        object.__setattr__(
-            end, "_node_memo", {build: tuple(values) for build, values in self._values.items()}
-        )
+        object.__setattr__(end, "_node_memo", self._memo())
         self.snapshot = end
+        self.stands = len(self.journal)
         return end
+
+    def _memo(self) -> dict[Callable[..., Any], Vector[Any]]:
+        """Give the values of nodes as they are now, for a snapshot to keep."""
+        rows = {*self.touched[self._kept_at :]}
+        memo = {}
+        for build, values in self._values.items():
+            before = self._kept.get(build)
+            memo[build] = (
+                Vector(values) if before is None else before.changed({row: values[row] for row in rows})
+            )
+        self._kept, self._kept_at = memo, len(self.touched)
+        return memo
 
     def _changed(self) -> list[int]:
         """Give the rows of nodes where anybody came or left in this call."""
@@ -318,62 +335,75 @@ class Workspace:
     def advance(
         self,
         snapshot: ClusterSnapshot,
-        deltas: Iterable[Delta],
+        changes: ClusterChanges,
         removed: Callable[[Pod, int], None],
         placed: Callable[[Pod, int], None],
-    ) -> list[tuple[Pod, int, int]] | None:
-        """Go to another snapshot of the line, with the same nodes and records; nothing may be under way.
+    ) -> bool:
+        """Go to another snapshot of the line with the same rows; nothing may be under way.
 
         Parameters
         ----------
-        deltas
-            The steps that lead there.
+        changes
+            What lies between.
         removed, placed
             Whom to tell of each pod, once it is off its node or on it.
 
         Returns
         -------
-        list or None
-            ``(pod, row, +1 or -1)`` for every pod that came or left; ``None`` where the snapshot cannot be
-            reached by that, and the workspace is of no use any more.
+        bool
+            Whether it was possible; if not, the workspace is of no use any more.
         """
-        first: dict[int, NodeState] = {}
-        last: dict[int, NodeState] = {}
-        for delta in deltas:
-            if delta.nodes is None:
-                return None
-            for row, before, after in delta.nodes:
-                first.setdefault(row, before)
-                last[row] = after
-        left: list[tuple[Pod, int, int]] = []
-        came: list[tuple[Pod, int, int]] = []
-        for row in sorted(first):
-            old = {pod.key: pod for pod in first[row].pods}
-            for pod in last[row].pods:
-                if old.get(pod.key) is pod:
-                    del old[pod.key]
-                else:
-                    came.append((pod, row, 1))
-            left += [(pod, row, -1) for pod in old.values()]
-        index = self.layout.index
-        if any(name not in index and counted(name) for pod, _, _ in came for name in pod.requests):
-            return None
-        for pod, row, _ in left:
-            self.evict(pod.key, row)
-            removed(pod, row)
-        for pod, row, _ in came:
-            self.bind(pod, row)
-            placed(pod, row)
-        for build, values in self._values.items():
-            for row, state in last.items():
-                self._set(values, row, build(snapshot, state))
+        index, layout = self.layout.index, self.layout
+        counts = (name for pod, _, sign in changes.pods if sign > 0 for name in pod.requests)
+        if any(name not in index and counted(name) for name in counts):
+            return False
+        if changes.nodes:
+            layout = snapshot.layout
+            if layout.resources != self.layout.resources:
+                return False
+        for pod, row, sign in changes.pods:
+            if sign < 0:
+                self.evict(pod.key, row)
+                removed(pod, row)
+            else:
+                self.bind(pod, row)
+                placed(pod, row)
+        for row in changes.nodes:
+            self.amounts[FREE, :, row] = layout.allocatable[:, row] - self.requested[:, row]
+            self.amounts[SPARE, :, row] = layout.allocatable[:, row] - self.scored[:, row]
+            self.touched.append(row)
+        self.layout = layout
+        self._values_of(snapshot, changes)
         self.snapshot = snapshot
         self.settle()
-        return left + came
+        return True
+
+    def _values_of(self, snapshot: ClusterSnapshot, changes: ClusterChanges) -> None:
+        """Bring the values of nodes to another snapshot."""
+        records = [pair for pairs in changes.records.values() for pair in pairs]
+        for build, values in self._values.items():
+            names = concerned(build, records)
+            if names is None:
+                for row, value in enumerate(snapshot.node_values(build)):
+                    if value is not values[row]:
+                        self._set(values, row, value)
+                continue
+            row_of = self.layout.row_of
+            rows = {*changes.states, *(row_of[name] for name in names if name in row_of)}
+            for row in sorted(rows):
+                self._set(values, row, build(snapshot, snapshot.state_at(row)))
+
+    def made(self, make: Callable[[Workspace], Any]) -> bool:
+        """Tell whether anybody has asked :meth:`once` for it."""
+        return make in self._made
+
+    def drop(self, make: Callable[[Workspace], Any]) -> None:
+        """Forget what :meth:`once` gave, so that the next to ask makes it anew."""
+        self._made.pop(make, None)
 
     def settle(self) -> None:
         """Begin anew: what was done so far stands, and nobody counts as bound or gone by this workspace."""
         self.commit()
         self._bound.clear()
         self._gone.clear()
-        self.began = len(self.journal)
+        self.began = self.stands = len(self.journal)

@@ -29,6 +29,7 @@ __all__ = [
     "measured_of",
     "parse_measured",
     "rounded",
+    "rounded_to",
 ]
 
 Measured: TypeAlias = immutabledict[str, int]
@@ -84,6 +85,21 @@ def rounded(measured: Mapping[str, int]) -> Resources:
         step = _MILLI if name == CPU else NANO
         amounts[name] = -(-amount // step) if amount >= 0 else amount // step
     return immutabledict(amounts)
+
+
+def rounded_to(measured: Mapping[str, int], names: Iterable[str]) -> tuple[int, ...]:
+    """Give the usual integers of some resources, as :func:`rounded` does, 0 for what was not measured.
+
+    Examples
+    --------
+    >>> rounded_to({"cpu": 758090681, "memory": -1}, ("cpu", "memory", "pods"))
+    (759, -1, 0)
+    """
+    amounts = []
+    for name in names:
+        amount, step = measured.get(name, 0), _MILLI if name == CPU else NANO
+        amounts.append(-(-amount // step) if amount >= 0 else amount // step)
+    return tuple(amounts)
 
 
 @attrs.frozen

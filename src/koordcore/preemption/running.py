@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore._vector import Vector
 from koordcore.allocators.gang.group_table import GroupTable, group_table
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.nodes import NodeState
@@ -126,8 +127,8 @@ def _groups(snapshot: ClusterSnapshot) -> GroupTable | None:
 
 
 def _running_again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
     value: RunningPods,
     snapshot: ClusterSnapshot,
 ) -> RunningPods:
@@ -135,7 +136,7 @@ def _running_again(
     groups = _groups(snapshot)
     changed = snapshot.changed_rows(nodes)
     # What groups say of their members is part of the columns.
-    regrouped = records is not snapshot.records and (groups is not None or value.grouped)
+    regrouped = snapshot.changed_records(records) and (groups is not None or value.grouped)
     if regrouped or len(changed) * _FEW > len(nodes):
         return _running(snapshot)
     if not changed:

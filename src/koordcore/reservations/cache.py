@@ -50,7 +50,7 @@ from koordcore.reservations.state import (
     uid_of,
 )
 from koordcore.scoring.labels import fit_own_terms
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, changed_on
 
 __all__ = [
     "Lending",
@@ -103,11 +103,10 @@ def without_holders(
         return after
     held = before.once(with_holders)
     decided = tuple(decisions)
-    pods = {
-        state.name: tuple(pod for pod in state.pods if not is_reserve_pod(pod))
-        for state, old in zip(after.nodes, held.nodes, strict=True)
-        if state is not old
-    }
+    rows = changed_on(held.place, after.place)
+    every = range(len(after.layout.names)) if rows is None else rows
+    touched = [after.state_at(row) for row in every if after.state_at(row) is not held.state_at(row)]
+    pods = {state.name: tuple(pod for pod in state.pods if not is_reserve_pod(pod)) for state in touched}
     placed = {one.pod: one for one in decided if isinstance(one, Bound | Nominated)}
     known = {one.name: one for one in before.of(Reservation) if one.pending and one.pod_key in placed}
     changed = {}
@@ -125,8 +124,7 @@ def without_holders(
     objects = [one for one in concerned if one is not None]
     for one in with_decided_users(objects, decided, lambda name: pods.get(name, ()), now):
         changed[one.name] = one
-    old_ones = {id(before.find(Reservation, name)): one for name, one in changed.items()}
-    records = tuple(old_ones.get(id(one), one) for one in before.records) if changed else before.records
+    records = [(before.find(Reservation, name), one) for name, one in changed.items()]
     pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
     return before.with_pods(pods, pending, records)
 
@@ -214,6 +212,12 @@ class ReservationLedger:
         for number, back in enumerate(before.back):
             if back is not NOTHING:
                 self._correct(number, back)
+
+    def release(self) -> None:
+        """Take back what was corrected on the nodes, before the ledger is dropped for another one."""
+        for number, back in enumerate(self._back):
+            if back is not NOTHING and self.row[number] >= 0:
+                self._give_back(int(self.row[number]), back, -1)
 
     def _settle(self, number: int, row: int) -> None:
         self.row[number] = row

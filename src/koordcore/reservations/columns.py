@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -92,8 +93,8 @@ def _held(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 
 
 def held_again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
     held: ClusterSnapshot,
     snapshot: ClusterSnapshot,
 ) -> ClusterSnapshot:
@@ -109,21 +110,20 @@ def held_again(
         if one.status.node_name in there and one.active:
             there[one.status.node_name].append(reserve_pod(one))
     pods = {name: (*snapshot.node(name).pods, *holders) for name, holders in sorted(there.items())}
-    return held.with_pods(pods, snapshot.pending, snapshot.records)
+    return held.with_pods(pods, snapshot.pending, snapshot.changed_records(records))
 
 
 def _changes(
-    records: tuple[ClusterRecord, ...], snapshot: ClusterSnapshot
+    records: Vector[ClusterRecord], snapshot: ClusterSnapshot
 ) -> list[tuple[Reservation, Reservation]] | None:
     """Give the reservations that are not the same objects; ``None`` where some came or went."""
-    if records is snapshot.records:
-        return []
-    before = [one for one in records if type(one) is Reservation]
-    after = snapshot.of(Reservation)
-    if len(before) != len(after):
-        return None
-    found = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
-    return None if any(old.name != new.name for old, new in found) else found
+    found = []
+    for old, new in snapshot.changed_records(records):
+        if isinstance(old, Reservation) and isinstance(new, Reservation):
+            found.append((old, new))
+        elif isinstance(old or new, Reservation):
+            return None
+    return found
 
 
 @per_node()
@@ -341,8 +341,8 @@ def _holder_there(snapshot: ClusterSnapshot, state: ReservationState, row: int |
 
 
 def standing_again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
     before: Standing,
     snapshot: ClusterSnapshot,
 ) -> Standing:

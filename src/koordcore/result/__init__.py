@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ScheduleResult", "with_victims_told"]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ScheduleResult:
     """What one call decided.
 
@@ -51,6 +52,12 @@ class ScheduleResult:
     preemptions: tuple[PreemptionPlan, ...] = ()
     policy: Policy = Policy()
     stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+
+    def __repr__(self) -> str:
+        """Count the decisions by kind; the tuples say it all."""
+        kinds = Counter(type(one).__name__ for one in self.decisions)
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        return f"<ScheduleResult: {counts or 'nobody was asked about'}; {self.snapshot!r}>"
 
     @property
     def bound(self) -> tuple[Bound, ...]:
@@ -87,7 +94,7 @@ def with_victims_told(snapshot: ClusterSnapshot, plans: Iterable[PreemptionPlan]
         name: tuple(_told(pod, job_of) if pod.key in job_of else pod for pod in snapshot.node(name).pods)
         for name in sorted(nodes)
     }
-    return snapshot.with_pods(pods, snapshot.pending, snapshot.records)
+    return snapshot.with_pods(pods, snapshot.pending)
 
 
 def _told(pod: Pod, job_of: Mapping[PodKey, str]) -> Pod:

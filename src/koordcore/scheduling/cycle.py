@@ -166,9 +166,9 @@ class SchedulingCycle:
 
         self.policy = policy
         self._start, self._now, self._limits = snapshot, now, limits
-        # Reservations change what stands on the nodes from call to call: with them everything is built anew.
-        self._lasting = matched is None and not snapshot.of(Reservation)
-        warm = take_warm(snapshot, policy, now) if self._lasting else None
+        # Where pods are meant for some reservations, that is so in this call only.
+        self._lasting = matched is None
+        warm = take_warm(held_snapshot(snapshot, policy), policy, now) if self._lasting else None
         if warm is None:
             self.workspace = open_workspace(snapshot, policy, now)
             self.plugins = PluginSet(self.workspace, policy)
@@ -306,11 +306,16 @@ def _everybody(snapshot: ClusterSnapshot, reserving: bool) -> Iterable[Pod]:
 
 def open_workspace(snapshot: ClusterSnapshot, policy: Policy, now: datetime | None = None) -> Workspace:
     """Make a workspace in which reservations hold their room where the policy knows of them."""
-    if not reserves(policy):
-        return Workspace(snapshot, now)
+    return Workspace(held_snapshot(snapshot, policy), now)
+
+
+def held_snapshot(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
+    """Give the cluster with the pods that stand for reservations, where the policy knows of any."""
+    if not reserves(policy) or not snapshot.has(Reservation):
+        return snapshot
     from koordcore.reservations.cache import with_holders
 
-    return Workspace(snapshot.once(with_holders), now)
+    return snapshot.once(with_holders)
 
 
 def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:

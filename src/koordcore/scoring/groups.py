@@ -124,6 +124,11 @@ class PodGroups:
         for pod, row in pods:
             self.place(pod, row)
 
+    def relabel(self, layout: ClusterLayout) -> None:
+        """Take note that nodes say something else; tallies that were made before are void."""
+        self.layout = layout
+        self._domains.clear()
+
     def group_of(self, pod: Pod) -> int:
         """Give the number of a pod's group."""
         plain = pod.affinity is None and pod.deleted is None
@@ -197,14 +202,11 @@ class PodGroups:
         """Give the domains of a topology key."""
         found = self._domains.get(key)
         if found is None:
-            layout = self.layout
-            numbers: dict[str, int] = {}
-            by_class = []
-            for row in layout.class_rows:
-                value = layout.nodes[row].labels.get(key)
-                by_class.append(-1 if value is None else numbers.setdefault(value, len(numbers)))
-            ids = np.array(by_class, np.int64)[layout.constraint_class] if by_class else np.zeros(0, np.int64)
-            found = self._domains[key] = Domains(ids, len(numbers), ids >= 0)
+            column = self.layout.kinds.label(key)
+            present = column.judge(lambda value: value is not None).astype(np.bool_)
+            found = self._domains[key] = Domains(
+                np.where(present, column.ids, -1), len(column.values), present
+            )
         return found
 
 

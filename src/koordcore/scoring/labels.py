@@ -1,28 +1,28 @@
-"""Label kernels: taints and node affinity, judged once per constraint class and spread over the nodes.
+"""Label kernels: taints and node affinity, judged once per value and spread over the nodes.
 
-Nodes with equal labels, taints and ``unschedulable`` form a constraint class (``ClusterLayout``), so a
-selector is evaluated as often as there are kinds of nodes, not nodes.
+A selector is evaluated as often as the labels that it names have values (``ClusterLayout.kinds``), not as
+often as there are nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
 from koordcore.model.affinity import PreferredNodeTerm, Taint, TaintEffect, Toleration, tolerated
-from koordcore.model.nodes import Node
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 
 __all__ = [
-    "by_class",
     "count_soft_taints",
+    "fit_labels",
     "fit_own_terms",
     "fit_selector",
     "fit_taints",
     "fit_unschedulable",
+    "fit_values",
     "named_nodes",
     "score_preferred",
     "untolerated_taint",
@@ -32,11 +32,37 @@ _HARD: Final = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable")
 
 
-def by_class(layout: ClusterLayout, judge: Callable[[Node], int]) -> IntVector:
-    """Evaluate a function of labels, taints and ``unschedulable`` on all nodes, once per class: ``(N,)``."""
-    values = np.array([judge(layout.nodes[row]) for row in layout.class_rows], np.int64)
-    result: IntVector = values[layout.constraint_class] if len(values) else np.zeros(0, np.int64)
-    return result
+def fit_requirement(layout: ClusterLayout, requirement: Requirement) -> BoolVector:
+    """Tell which nodes' labels satisfy a requirement."""
+    column = layout.kinds.label(requirement.key)
+    match requirement.operator:
+        case SelectorOperator.IN | SelectorOperator.NOT_IN:
+            # By look-up: a label such as the host name has a value for every node.
+            among = fit_values(layout, requirement.key, requirement.values)
+            return among if requirement.operator is SelectorOperator.IN else ~among
+        case _:
+            key = requirement.key
+            return column.judge(
+                lambda value: requirement.matches({} if value is None else {key: value})
+            ).astype(bool)
+
+
+def fit_values(layout: ClusterLayout, key: str, values: Iterable[str]) -> BoolVector:
+    """Tell on which nodes a label has one of some values."""
+    column = layout.kinds.label(key)
+    mask = np.zeros(len(layout.names), bool)
+    for value in values:
+        if value in column.number:
+            mask |= column.ids == column.number[value]
+    return mask
+
+
+def fit_labels(layout: ClusterLayout, wanted: Iterable[tuple[str, str]]) -> BoolVector:
+    """Tell which nodes have all of some labels with the values that go with them."""
+    mask = np.ones(len(layout.names), bool)
+    for key, value in wanted:
+        mask &= fit_values(layout, key, (value,))
+    return mask
 
 
 def untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
@@ -46,7 +72,8 @@ def untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleration, ..
 
 def fit_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> BoolVector:
     """Tell which nodes have no NoSchedule or NoExecute taint that the pod does not tolerate."""
-    return by_class(layout, lambda node: untolerated_taint(node.taints, tolerations) is None).astype(bool)
+    judged = layout.kinds.taints.judge(lambda taints: untolerated_taint(taints, tolerations) is None)
+    return judged.astype(bool)
 
 
 def count_soft_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> IntVector:
@@ -54,18 +81,17 @@ def count_soft_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]
     soft = tuple(
         one for one in tolerations if one.effect is None or one.effect is TaintEffect.PREFER_NO_SCHEDULE
     )
-    return by_class(
-        layout,
-        lambda node: sum(
-            one.effect is TaintEffect.PREFER_NO_SCHEDULE and not tolerated(one, soft) for one in node.taints
-        ),
+    return layout.kinds.taints.judge(
+        lambda taints: sum(
+            one.effect is TaintEffect.PREFER_NO_SCHEDULE and not tolerated(one, soft) for one in taints
+        )
     )
 
 
 def fit_unschedulable(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> BoolVector:
     """Tell which nodes are schedulable, or cordoned in a way that the pod tolerates."""
     allowed = tolerated(UNSCHEDULABLE_TAINT, tolerations)
-    return by_class(layout, lambda node: allowed or not node.unschedulable).astype(bool)
+    return layout.kinds.cordons.judge(lambda cordoned: allowed or not cordoned).astype(bool)
 
 
 def _fit_field(layout: ClusterLayout, requirement: Requirement) -> BoolVector:
@@ -83,9 +109,9 @@ def fit_term(layout: ClusterLayout, term: NodeSelectorTerm) -> BoolVector:
     """Tell which nodes satisfy one term; an empty term is satisfied by none."""
     if not term.expressions and not term.fields:
         return np.zeros(len(layout.names), bool)
-    mask: BoolVector = by_class(
-        layout, lambda node: all(one.matches(node.labels) for one in term.expressions)
-    ).astype(bool)
+    mask = np.ones(len(layout.names), bool)
+    for one in term.expressions:
+        mask &= fit_requirement(layout, one)
     for requirement in term.fields:
         mask &= _fit_field(layout, requirement)
     return mask
@@ -129,8 +155,7 @@ def fit_own_terms(
         return np.array([name in names for name in layout.names], bool)
     if not own and required is None:
         return None
-    mask = by_class(layout, lambda node: all(node.labels.get(key) == value for key, value in own.items()))
-    fitting: BoolVector = mask.astype(bool)
+    fitting = fit_labels(layout, own.items())
     return fitting if required is None else fitting & fit_selector(layout, required)
 
 

@@ -37,6 +37,26 @@ FITS: Final = 0
 EXPIRED: Final = 1
 
 _PARTS: Final = 8
+_BY_NODE: Final = (
+    "capacity",
+    "reported",
+    "_horizons",
+    "_dated",
+    "_moments",
+    "_body",
+    "_aggregated",
+    "_prod_filters",
+    "_plain_filters",
+    "_scorable",
+    "_measured_filter",
+    "_alone_filter",
+    "_measured_score",
+    "_alone_score",
+    "_divisor",
+)
+"""Columns that pods do not change, ``(N,)`` or ``(C, N)``."""
+_PAIRS: Final = ("_amounts", "_limits", "_expired")
+"""Pairs of such columns, for pods that are no prod pods and for those that are."""
 _NEVER: Final = -(2**63)
 
 NO_LIMIT: Final = 2**62
@@ -122,12 +142,15 @@ class LoadState:
         metrics: Mapping[str, NodeMetric],
         args: LoadAwareArgs,
         now: datetime | int,
+        estimator: Estimator | None = None,
     ) -> None:
         self.args = args
         self.names = args.columns
         self.now = now if isinstance(now, int) else moment_of(now)
-        self._estimator = Estimator(args, self.now)
+        self._estimator = Estimator(args, self.now) if estimator is None else estimator
         self._read = 0
+        self._shared = False
+        self._filter_statistics: list[tuple[str, int]] = []
         self._changes: dict[tuple[int, bool, bool, bool], IntMatrix] = {}
         found = [metrics.get(node.name) for node in nodes]
         self.capacity = self._matrix([raw_capacity(node) for node in nodes])
@@ -136,7 +159,9 @@ class LoadState:
             self.prod_usage += self._matrix([rounded(one.system_usage) if one else {} for one in found])
         self.reported: BoolVector = np.array([metric is not None for metric in found], np.bool_)
         self._reports = [report_of(metric, self.names) for metric in found]
-        self._latest = max((one.horizon for one in self._reports if one.pods), default=_NEVER)
+        horizons = [one.horizon if one.pods else _NEVER for one in self._reports]
+        self._horizons: IntVector = np.array(horizons, np.int64)
+        self._latest = int(self._horizons.max(initial=_NEVER))
         self._compile_limits(nodes, found)
         self._compile_loads(found)
         self.reasons = (
@@ -172,29 +197,84 @@ class LoadState:
         other.own(now)
         return other
 
-    def go_to(self, now: int) -> bool:
-        """Go to another moment in place, where nothing but the age of measurements depends on it.
+    def go_to(self, now: int) -> IntVector | None:
+        """Go to another moment in place, as far as nothing but the age of measurements depends on it.
 
-        ``False`` where more does: a measurement is from after one of the moments, or expires between them.
+        Returns
+        -------
+        IntVector or None
+            Rows of nodes whose measurement expires between, or is fresh again; ``None``, and nothing is
+            done, where a measurement is from after one of the moments.
         """
         if now == self.now:
-            return True
-        same = np.array_equal(self._too_old(now), self._too_old(self.now))
-        if not same or min(now, self.now) <= self._latest:
-            return False
+            return np.empty(0, np.int64)
+        if min(now, self.now) <= self._latest:
+            return None
+        turned = np.empty(0, np.int64)
+        if not self.now < now < self._fresh_until:
+            turned = np.flatnonzero(self._too_old(now) != self._too_old(self.now))
         self.now = now
-        self._estimator = self._estimator.fork(now)
-        self._changes.clear()
-        return True
+        self._estimator.go_to(now)
+        if len(turned):
+            self._unshare()
+            self._set_clock()
+            self._update_all()
+        return turned
+
+    def renew(
+        self,
+        rows: Sequence[int],
+        nodes: Sequence[Node],
+        metrics: Mapping[str, NodeMetric],
+        pods: Sequence[Iterable[Pod]],
+    ) -> None:
+        """Make some rows anew, of nodes, metrics or pods that are others now.
+
+        Parameters
+        ----------
+        rows
+            Which.
+        nodes, pods
+            Row by row of these; pods as :meth:`place_all` counts them.
+        metrics
+            By name of the node.
+        """
+        self._unshare()
+        fresh = LoadState(nodes, metrics, self.args, self.now, self._estimator)
+        fresh.place_all((pod, place) for place, there in enumerate(pods) for pod in there)
+        self._parts[:, :, rows] = fresh._parts
+        for name in _BY_NODE:
+            getattr(self, name)[..., rows] = getattr(fresh, name)
+        for name in _PAIRS:
+            for mine, theirs in zip(getattr(self, name), getattr(fresh, name), strict=True):
+                mine[..., rows] = theirs
+        for place, row in enumerate(rows):
+            self._reports[row] = fresh._reports[place]
+            self._filter_statistics[row] = fresh._filter_statistics[place]
+        self._latest = int(self._horizons.max(initial=_NEVER))
+        self._note_limits()
+
+    def _unshare(self) -> None:
+        """Stop sharing with other states what only metrics and nodes change."""
+        if self._shared:
+            for name in _BY_NODE:
+                setattr(self, name, getattr(self, name).copy())
+            for name in _PAIRS:
+                setattr(self, name, tuple(one.copy() for one in getattr(self, name)))
+            self._reports = list(self._reports)
+            self._filter_statistics = list(self._filter_statistics)
+            self._shared = False
 
     def own(self, now: int | None = None) -> None:
         """Stop sharing what pods change, and go to another moment; for a shallow copy."""
+        self._shared = True
         moment = self.now if now is None else now
         self._estimator = self._estimator.fork(moment)
         self._changes = dict(self._changes)
         self._name_parts(self._parts.copy())
         if moment != self.now:
             self.now = moment
+            self._unshare()
             self._set_clock()
             self._update_all()
 
@@ -219,7 +299,6 @@ class LoadState:
         self._body = np.array([one is not None and one.node_usage is not None for one in metrics], np.bool_)
         plain: list[Percents] = []
         prod: list[Percents] = []
-        self._filter_statistics: list[tuple[str, int]] = []
         for node in nodes:
             own = node_thresholds(node, args.thresholds)
             statistic = own.aggregated if own.aggregated is not None and own.aggregated.filters else None
@@ -257,6 +336,13 @@ class LoadState:
         self._expired = (plain_expired, refusing & self._prod_filters | plain_expired)
         plain_limits, prod_limits = (np.where(passing, NO_LIMIT, limits) for limits in self._amounts)
         self._limits = (plain_limits, np.where(self._prod_filters, prod_limits, plain_limits))
+        self._note_limits()
+
+    def _note_limits(self) -> None:
+        """Find out whether any node could refuse a pod, and when the next measurement expires."""
+        later = self._dated & (self.now - self._moments < self.args.node_metric_expiration_seconds * SECOND)
+        oldest = int(self._moments[later].min(initial=NO_LIMIT))
+        self._fresh_until = oldest + self.args.node_metric_expiration_seconds * SECOND
         self._filtering = tuple(
             bool((limits != NO_LIMIT).any() or expired.any())
             for limits, expired in zip(self._limits, self._expired, strict=True)
@@ -337,7 +423,7 @@ class LoadState:
             return
         estimate, report = self._estimator.of(pod), self._reports[row]
         alone = bool(self._alone_filter[row]), bool(self._alone_score[row]), bool(self._prod_filters[row])
-        if report.pods and (pod.namespace, pod.name) in report.pods:
+        if pod.key in report.pods:
             change = self._change(self._estimator.contribution(pod, estimate, report, assigned), *alone)
         else:
             # Where no measurement shows the pod, all pods of the same estimate change a node alike.
@@ -357,9 +443,7 @@ class LoadState:
         self, added: Contribution, alone_filter: bool, alone_score: bool, prod_filters: bool
     ) -> IntMatrix:
         """What a pod adds to all that is kept of its node: ``(8, C)``."""
-        usage, delta, prod_delta, estimated = np.array(
-            [added.prod_usage, added.node_delta, added.prod_delta, added.estimated], np.int64
-        )
+        usage, delta, prod_delta, estimated = np.array(added, np.int64)
         prod = usage + prod_delta
         filtered, scored = estimated if alone_filter else delta, estimated if alone_score else delta
         by_prod = prod if self.args.score_according_prod_usage else scored
@@ -408,6 +492,10 @@ class LoadState:
                 self._count(pod, row, None, sign)
         self._read = end
 
+    def skip(self, number: int) -> None:
+        """Take note that so much of the list that :meth:`read` is given is counted already."""
+        self._read = number
+
     def place_all(self, pods: Iterable[tuple[Pod, int]]) -> None:
         """Count many pods, each with its row."""
         rows: list[int] = []
@@ -420,9 +508,9 @@ class LoadState:
                 continue
             estimate = estimator.of(pod)
             report = reports[row]
-            if report.pods and (pod.namespace, pod.name) in report.pods:
+            if pod.key in report.pods:
                 added = estimator.contribution(pod, estimate, report)
-                measured.append((added.prod_usage, added.node_delta, added.prod_delta, added.estimated))
+                measured.append(added)
                 measured_rows.append(row)
             elif estimate.any:
                 rows.append(row)

@@ -7,14 +7,14 @@ The rule is that of the default estimator and of the pod-assign cache of upstrea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
 from koordcore.model.durations import SECOND
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.mappings import EMPTY
-from koordcore.model.metrics import NodeMetric, rounded
+from koordcore.model.metrics import NodeMetric, rounded_to
 from koordcore.model.pods import Pod
 from koordcore.model.resources import (
     BATCH_CPU,
@@ -144,19 +144,17 @@ def report_of(metric: NodeMetric | None, names: Sequence[str]) -> Report:
     if metric is None:
         return NO_REPORT
     interval = DEFAULT_REPORT_INTERVAL if metric.report_interval is None else metric.report_interval
-    pods = {}
-    for pod in metric.pods:
-        if pod.usage:
-            usage = dict(rounded(pod.usage))
-            amounts = tuple([usage.get(name, 0) for name in names])
-            pods[pod.namespace, pod.name] = (amounts, pod.priority == PriorityClass.PROD)
+    pods = {
+        (pod.namespace, pod.name): (rounded_to(pod.usage, names), pod.priority == PriorityClass.PROD)
+        for pod in metric.pods
+        if pod.usage
+    }
     if metric.update_time is None:
         return Report(_NEVER, _NEVER, pods)
     return Report(metric.update_time, metric.update_time - interval, pods)
 
 
-@attrs.frozen(eq=False)
-class Contribution:
+class Contribution(NamedTuple):
     """What one pod adds to the load of its node, by column.
 
     Parameters
@@ -202,6 +200,10 @@ class Estimator:
     def fork(self, now: int) -> Estimator:
         """Give an estimator that knows what this one knows, learns on its own, and has a clock of its own."""
         return Estimator(self._args, now, self._numbers)
+
+    def go_to(self, now: int) -> None:
+        """Go to another moment."""
+        self._now = now
 
     def of(self, pod: Pod) -> Estimate:
         """Give the estimate of a pod."""
@@ -271,7 +273,7 @@ class Estimator:
         assigned
             Moment of its assignment, where it does not say when it was scheduled; ``None`` is now.
         """
-        measured = report.pods.get((pod.namespace, pod.name))
+        measured = report.pods.get(pod.key)
         zero = self._zero
         if measured is None:
             whole = estimate.positive
@@ -284,12 +286,10 @@ class Estimator:
         timestamp = self._now if assigned is None else assigned
         if pod.scheduled is not None:
             timestamp = moment_of(pod.scheduled)
-        early = report.horizon < timestamp or self._deadline(pod, timestamp) > report.update_time
-        delta = (
-            tuple(max(0, mine - seen) for mine, seen in zip(estimate.amounts, used, strict=True))
-            if early
-            else zero
-        )
+        delta = zero
+        if report.horizon < timestamp or self._deadline(pod, timestamp) > report.update_time:
+            pairs = zip(estimate.amounts, used, strict=True)
+            delta = tuple([mine - seen if mine > seen else 0 for mine, seen in pairs])
         # What a pod uses under another class than its own is not in the prod usage: all of it is missing.
         prod_delta = zero if not estimate.prod else delta if active else estimate.positive
         return Contribution(usage, delta, prod_delta, estimate.amounts)

@@ -24,7 +24,7 @@ from koordcore.model.nodes import HOSTNAME_LABEL
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
 from koordcore.scoring.groups import PodGroup, PodGroups, TopologyTally, Weights
-from koordcore.scoring.labels import by_class, fit_selector, fit_taints
+from koordcore.scoring.labels import fit_labels, fit_selector, fit_taints
 
 __all__ = [
     "REASON_MISSING_LABEL",
@@ -150,10 +150,7 @@ def _countable(layout: ClusterLayout, request: SpreadRequest, rule: SpreadRule) 
     mask = np.ones(len(layout.names), np.bool_)
     if rule.affinity_policy is NodeInclusionPolicy.HONOR:
         if request.node_selector:
-            wanted = request.node_selector
-            mask &= by_class(
-                layout, lambda node: all(node.labels.get(key) == value for key, value in wanted)
-            ).astype(np.bool_)
+            mask &= fit_labels(layout, request.node_selector)
         affinity = request.node_affinity
         if affinity is not None and affinity.required is not None:
             mask &= fit_selector(layout, affinity.required)

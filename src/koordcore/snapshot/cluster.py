@@ -8,6 +8,7 @@ derive them.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
@@ -16,13 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 import attrs
 
 from koordcore._columns import ClusterColumns, ClusterLayout
-from koordcore._line import KEPT, Delta, Line, Overlay, Place, RecordPair
+from koordcore._line import KEPT, Delta, Line, Place, RecordPair
+from koordcore._table import Table
+from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import counted
 from koordcore.snapshot._draft import Draft, Lookups
+from koordcore.snapshot._records import net_records
 from koordcore.snapshot.changes import (
     Change,
     NodeAdded,
@@ -81,7 +85,7 @@ def _by_record_key(records: Iterable[ClusterRecord]) -> tuple[ClusterRecord, ...
         raise ModelError(f"snapshot: records: {error}") from None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ClusterSnapshot:
     """Everything a decision may depend on; equal contents give equal snapshots in whatever order they come.
 
@@ -112,7 +116,32 @@ class ClusterSnapshot:
                 raise ModelError(f"pod {pod.key} is bound to {pod.node_name} and cannot be pending")
         _unique([pod.key for pod in self.pending], "pending pod")
 
+    def __getattr__(self, name: str) -> Any:
+        # A snapshot that comes of another one writes its tuples out when somebody asks for them.
+        if name == "nodes":
+            object.__setattr__(self, name, tuple(self._nodes))
+        elif name == "records":
+            object.__setattr__(self, name, tuple(self._records))
+        else:
+            raise AttributeError(f"'ClusterSnapshot' object has no attribute {name!r}", name=name, obj=self)
+        return object.__getattribute__(self, name)
+
+    def __repr__(self) -> str:
+        """Count what there is; the tuples say it all."""
+        pods = f"{len(self.location)} bound, {len(self.pending)} pending"
+        kinds = Counter(type(one).__name__ for one in self.records)
+        records = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
+        return f"<ClusterSnapshot: {len(self.nodes)} nodes, {pods}{records}>"
+
     # -- reading ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _nodes(self) -> Vector[NodeState]:
+        return Vector(self.nodes)
+
+    @cached_property
+    def _records(self) -> Vector[ClusterRecord]:
+        return Vector(self.records)
 
     @cached_property
     def layout(self) -> ClusterLayout:
@@ -127,10 +156,11 @@ class ClusterSnapshot:
         from koordcore._arrays import compile_columns
 
         known, place = self._columns_before
-        rows = None if known is None or known.layout is not self.layout else changed_on(place, self.place)
+        alike = known is not None and _alike(known.layout, self.layout)
+        rows = changed_on(place, self.place) if alike else None
         if known is None or rows is None:
             return compile_columns(self.layout, self.nodes)
-        return _columns_with(known, self.nodes, rows)
+        return _columns_with(known, self.layout, self._nodes, rows)
 
     @cached_property
     def _columns_before(self) -> tuple[ClusterColumns | None, Place]:
@@ -145,14 +175,25 @@ class ClusterSnapshot:
     @cached_property
     def location(self) -> Mapping[PodKey, str]:
         """Which node holds which pod."""
-        return Overlay({pod.key: state.name for state in self.nodes for pod in state.pods})
+        return Table({pod.key: state.name for state in self._nodes for pod in state.pods})
 
     @cached_property
-    def _records_by_type(self) -> Mapping[type, tuple[ClusterRecord, ...]]:
-        grouped: dict[type, list[ClusterRecord]] = {}
-        for record in self.records:
-            grouped.setdefault(type(record), []).append(record)
-        return {kind: tuple(records) for kind, records in grouped.items()}
+    def _by_type(self) -> dict[type, tuple[ClusterRecord, ...]]:
+        """Records of the types that were asked for."""
+        return {}
+
+    def _span(self, kind: type) -> tuple[int, int]:
+        """Give where the records of a type stand; of all types of that name, if there are several."""
+        # All of one type stand together, for the name of the type comes first in the key.
+        keys, name = self._record_keys, kind.__name__
+        return bisect_left(keys, (name,)), bisect_left(keys, (name + "\0",))
+
+    def has(self, kind: type) -> bool:
+        """Tell whether there are records of a type."""
+        if kind in self._by_type:
+            return bool(self._by_type[kind])
+        first, last = self._span(kind)
+        return any(type(self._records[place]) is kind for place in range(first, last))
 
     @cached_property
     def _memo(self) -> dict[Any, Any]:
@@ -160,12 +201,24 @@ class ClusterSnapshot:
 
     def of(self, kind: type[R]) -> tuple[R, ...]:
         """Give all records of one type, in the order of namespace and name."""
-        return cast("tuple[R, ...]", self._records_by_type.get(kind, ()))
+        found = self._by_type.get(kind)
+        if found is None:
+            first, last = self._span(kind)
+            if last - first == len(self._records):
+                ones: Iterable[ClusterRecord] = self._records
+            else:
+                ones = (self._records[place] for place in range(first, last))
+            found = self._by_type[kind] = tuple(one for one in ones if type(one) is kind)
+        return cast("tuple[R, ...]", found)
 
     def find(self, kind: type[R], name: str, namespace: str = "") -> R | None:
         """Give one record, or ``None``."""
-        table: Mapping[tuple[str, str], R] = self.once(_index_of, kind)
-        return table.get((namespace, name))
+        if getattr(kind, "kind", None) is not None or getattr(kind, "api_version", None) is not None:
+            # Records of several kinds share the type, and so may share a name.
+            table: Mapping[tuple[str, str], R] = self.once(_index_of, kind)
+            return table.get((namespace, name))
+        found = self._find_record((kind.__name__, "", namespace, name))
+        return found if isinstance(found, kind) else None
 
     def node(self, name: str) -> NodeState:
         """Give a node by name.
@@ -183,7 +236,7 @@ class ClusterSnapshot:
     def _find_node(self, name: str) -> NodeState | None:
         """Give a node by name, or ``None``."""
         row = bisect_left(self._names, name)
-        return self.nodes[row] if row < len(self.nodes) and self._names[row] == name else None
+        return self._nodes[row] if row < len(self._names) and self._names[row] == name else None
 
     def _find_pending(self, key: PodKey) -> Pod | None:
         """Give a pod that waits, or ``None``."""
@@ -193,16 +246,16 @@ class ClusterSnapshot:
     def _find_record(self, key: RecordKey) -> ClusterRecord | None:
         """Give a record by its type, kind, namespace and name, or ``None``."""
         place = bisect_left(self._record_keys, key)
-        there = place < len(self.records) and self._record_keys[place] == key
-        return self.records[place] if there else None
+        there = place < len(self._record_keys) and self._record_keys[place] == key
+        return self._records[place] if there else None
 
     @cached_property
     def _names(self) -> list[str]:
-        return [state.name for state in self.nodes]
+        return [state.name for state in self._nodes]
 
     @cached_property
     def _record_keys(self) -> list[RecordKey]:
-        return [record_key(record) for record in self.records]
+        return [record_key(record) for record in self._records]
 
     def pod(self, key: PodKey | str) -> Pod | None:
         """Give a pod, bound or pending, or ``None``; a text is ``"namespace/name"``."""
@@ -210,14 +263,14 @@ class ClusterSnapshot:
         return found
 
     @cached_property
-    def _pods(self) -> Overlay[PodKey, Pod]:
+    def _pods(self) -> Table[PodKey, Pod]:
         pods = {pod.key: pod for pod in self.pending}
         pods.update((pod.key, pod) for pod in self.bound_pods())
-        return Overlay(pods)
+        return Table(pods)
 
     def bound_pods(self) -> Iterable[Pod]:
         """Give every pod that holds room, by node and key."""
-        return (pod for state in self.nodes for pod in state.pods)
+        return (pod for state in self._nodes for pod in state.pods)
 
     def once(self, compute: Callable[..., T], *arguments: Any) -> T:
         """Compute ``compute(self, *arguments)`` once for this snapshot.
@@ -232,7 +285,9 @@ class ClusterSnapshot:
     def derived(
         self,
         build: Callable[[ClusterSnapshot], T],
-        again: Callable[[tuple[NodeState, ...], tuple[ClusterRecord, ...], T, ClusterSnapshot], T],
+        again: Callable[[Vector[NodeState], Vector[ClusterRecord], T, ClusterSnapshot], T],
+        *,
+        replaced: bool = False,
     ) -> T:
         """Compute ``build(self)`` once, or derive it from what an earlier snapshot in this one's past had.
 
@@ -244,36 +299,57 @@ class ClusterSnapshot:
             Gives the same value from the nodes and records that the earlier snapshot had, its value, and this
             snapshot. Nodes and records that are the same objects are equal; the nodes are as many, in the
             same order, with the same resources.
+        replaced
+            ``again`` follows nodes that say something else as well; else the nodes themselves, without the
+            pods on them, are the same objects.
         """
         if build not in self._memo:
-            layout, nodes, records, value, place = self._past.get(build, (None, (), (), None, None))
-            if layout is self.layout:
+            layout, nodes, records, value, place = self._past.get(build, (None, None, None, None, None))
+            if layout is self.layout or (replaced and _alike(layout, self.layout)):
                 self._changes[id(nodes)] = changed_on(place, self.place)
+                self._record_changes[id(records)] = _records_between(place, self.place)
                 value = again(nodes, records, cast("T", value), self)
             else:
                 value = build(self)
             self._memo[build] = value
-            self._past[build] = (self.layout, self.nodes, self.records, value, self.place)
+            self._past[build] = (self.layout, self._nodes, self._records, value, self.place)
         return cast("T", self._memo[build])
 
-    def changed_rows(self, before: tuple[NodeState, ...]) -> list[int]:
+    def changed_rows(self, before: Vector[NodeState]) -> list[int]:
         """Give the rows whose nodes are not the same objects as in what :meth:`derived` handed over."""
         known = self._changes.get(id(before))
         if known is None:
             known = [
-                row for row, pair in enumerate(zip(before, self.nodes, strict=True)) if pair[0] is not pair[1]
+                row
+                for row, pair in enumerate(zip(before, self._nodes, strict=True))
+                if pair[0] is not pair[1]
             ]
         return known
+
+    def changed_records(self, before: Vector[ClusterRecord]) -> list[RecordPair]:
+        """Give the records that are not the same objects as in what :meth:`derived` handed over."""
+        if before is self._records:
+            return []
+        known = self._record_changes.get(id(before))
+        return _changed_records(before, self._records) if known is None else known
+
+    def state_at(self, row: int) -> NodeState:
+        """Give the node in a row, by name, with its pods."""
+        return self._nodes[row]
 
     @cached_property
     def _changes(self) -> dict[int, list[int] | None]:
         return {}
 
     @cached_property
+    def _record_changes(self) -> dict[int, list[RecordPair] | None]:
+        return {}
+
+    @cached_property
     def _past(self) -> dict[Any, tuple[Any, ...]]:
         return {}
 
-    def node_values(self, build: Callable[[ClusterSnapshot, NodeState], T]) -> tuple[T, ...]:
+    def node_values(self, build: Callable[[ClusterSnapshot, NodeState], T]) -> Vector[T]:
         """Compute one value per node, by row, and carry it over to forks where the node did not change.
 
         ``build`` must be pure, defined at module level, and read only the node, its pods and the records; see
@@ -281,11 +357,11 @@ class ClusterSnapshot:
         """
         values = self._node_memo.get(build)
         if values is None:
-            values = self._node_memo[build] = tuple(build(self, state) for state in self.nodes)
-        return cast("tuple[T, ...]", values)
+            values = self._node_memo[build] = Vector(build(self, state) for state in self._nodes)
+        return cast("Vector[T]", values)
 
     @cached_property
-    def _node_memo(self) -> dict[NodeValueBuilder, tuple[Any, ...]]:
+    def _node_memo(self) -> dict[NodeValueBuilder, Vector[Any]]:
         return {}
 
     # -- forking ---------------------------------------------------------------------------------------
@@ -372,38 +448,28 @@ class ClusterSnapshot:
         kinds = {key: RecordAdded if self._find_record(key) is None else RecordReplaced for key in latest}
         return self.apply(*(kinds[key](record) for key, record in latest.items()))
 
-    def with_states(
-        self, nodes: tuple[NodeState, ...], pending: tuple[Pod, ...], rows: Sequence[int]
-    ) -> ClusterSnapshot:
-        """Replace the pods of nodes and the pending ones, all of them in order and unique already.
-
-        Parameters
-        ----------
-        rows
-            The nodes that are not the same objects as here.
-        """
-        return self._derived(nodes, rows, pending)
+    def with_states(self, states: Mapping[int, NodeState], pending: tuple[Pod, ...]) -> ClusterSnapshot:
+        """Replace nodes with the pods on them, by row, and the pending ones, in order and unique already."""
+        return self._derived(self._nodes.changed(states), list(states), pending)
 
     def with_pods(
         self,
         pods: Mapping[str, tuple[Pod, ...]],
         pending: Iterable[Pod],
-        records: tuple[ClusterRecord, ...],
+        records: Sequence[RecordPair] = (),
     ) -> ClusterSnapshot:
-        """Replace the pods of some nodes, all pending pods, and all records.
+        """Replace the pods of some nodes, all pending pods, and some records.
 
         Parameters
         ----------
         records
-            In order; those that are not the same objects are what changes.
+            Before, as they are here, and after.
         """
-        nodes, rows = list(self.nodes), []
+        states = {}
         for name, there in pods.items():
             row = bisect_left(self._names, name)
-            nodes[row] = NodeState(nodes[row].node, there)
-            rows.append(row)
-        changed = _changed_records(self.records, records)
-        return self._fork(tuple(nodes), rows, _by_key(pending), changed)
+            states[row] = NodeState(self._nodes[row].node, there)
+        return self._fork(states, _by_key(pending), records)
 
     def _drawn(self, draft: Draft) -> ClusterSnapshot:
         """Make the snapshot that a draft comes to."""
@@ -411,45 +477,44 @@ class ClusterSnapshot:
         changed = [(self._find_record(key), record) for key, record in draft.records.items()]
         changed = [(before, after) for before, after in changed if before is not after]
         if any(state is None or self._find_node(name) is None for name, state in states.items()):
-            merged = {state.name: state for state in self.nodes}
+            merged = {state.name: state for state in self._nodes}
             merged.update((name, state) for name, state in states.items() if state is not None)
             for name in [name for name, state in states.items() if state is None]:
                 merged.pop(name, None)
-            nodes = tuple(merged[name] for name in sorted(merged))
+            nodes = Vector(merged[name] for name in sorted(merged))
             return self._derived(nodes, None, pending, changed)
-        nodes_now, rows = list(self.nodes), []
-        for name, state in states.items():
-            row = bisect_left(self._names, name)
-            if state is not None:
-                nodes_now[row] = state
-                rows.append(row)
-        return self._fork(tuple(nodes_now), rows, pending, changed)
+        rows = {bisect_left(self._names, name): state for name, state in states.items() if state is not None}
+        return self._fork(rows, pending, changed)
 
     def _fork(
-        self,
-        nodes: tuple[NodeState, ...],
-        rows: Sequence[int],
-        pending: tuple[Pod, ...],
-        records: Sequence[RecordPair],
+        self, states: Mapping[int, NodeState], pending: tuple[Pod, ...], records: Sequence[RecordPair]
     ) -> ClusterSnapshot:
         """Replace some nodes, and carry over what can be: the layout, columns and values of nodes."""
-        fork = self._derived(nodes, rows, pending, records)
-        if any(nodes[row].node is not self.nodes[row].node for row in rows):
-            return fork
+        fork = self._derived(self._nodes.changed(states), list(states), pending, records)
+        layout: ClusterLayout | None = self.layout
+        replaced = {
+            row: state.node for row, state in states.items() if state.node is not self._nodes[row].node
+        }
+        if replaced:
+            from koordcore._arrays import changed_layout
+
+            layout = changed_layout(self.layout, replaced)
+            if layout is None:
+                return fork
         index = self.layout.index
         if any(
             name not in index and counted(name)
-            for row in rows
-            for pod in nodes[row].pods
+            for state in states.values()
+            for pod in state.pods
             for name in pod.requests
         ):
             return fork  # a resource nobody had named: the layout grows, so everything is compiled anew
-        object.__setattr__(fork, "layout", self.layout)
+        object.__setattr__(fork, "layout", layout)
         self.hand_columns(fork)
-        memo = {build: self._values_in(fork, build, rows, records) for build in self._node_memo}
+        memo = {build: self._values_in(fork, build, list(states), records) for build in self._node_memo}
         kept = {build: values for build, values in memo.items() if values is not None}
         # Where nothing changes, what is worked out for either serves both.
-        object.__setattr__(fork, "_node_memo", kept if rows or records else self._node_memo)
+        object.__setattr__(fork, "_node_memo", kept if states or records else self._node_memo)
         return fork
 
     def _values_in(
@@ -458,14 +523,14 @@ class ClusterSnapshot:
         build: NodeValueBuilder,
         rows: Sequence[int],
         records: Sequence[RecordPair],
-    ) -> tuple[Any, ...] | None:
+    ) -> Vector[Any] | None:
         """Give one value per node for a fork; ``None`` where it cannot be told which of them are others."""
         touched = concerned(build, records)
         if touched is None:
             return None
         every = {*rows, *fork._rows_of(touched)}
         values = self._node_memo[build]
-        return _replace(values, {row: build(fork, fork.nodes[row]) for row in every}) if every else values
+        return values.changed({row: build(fork, fork.state_at(row)) for row in every}) if every else values
 
     def _rows_of(self, names: Iterable[str]) -> list[int]:
         """Give the rows of those of some nodes that are there."""
@@ -474,7 +539,7 @@ class ClusterSnapshot:
 
     def _derived(
         self,
-        nodes: tuple[NodeState, ...],
+        nodes: Vector[NodeState],
         rows: Sequence[int] | None,
         pending: tuple[Pod, ...],
         records: Sequence[RecordPair] = (),
@@ -489,38 +554,42 @@ class ClusterSnapshot:
             Those that are not the same, before and after.
         """
         made = object.__new__(ClusterSnapshot)
-        kept = self.records
+        kept, keys = self._records, self._record_keys
         if records:
             kept, keys = self._records_with(records)
-            object.__setattr__(made, "_record_keys", keys)
-        elif "_record_keys" in _known(self):
-            object.__setattr__(made, "_record_keys", self._record_keys)
-        for name, value in (("nodes", nodes), ("pending", pending), ("records", kept)):
+        for name, value in (("_nodes", nodes), ("pending", pending), ("_records", kept)):
             object.__setattr__(made, name, value)
-        object.__setattr__(made, "_records_by_type", self._by_type_with(made, records))
+        object.__setattr__(made, "_record_keys", keys)
+        # Records of types of which none changed are the same tuples.
+        touched = {type(one) for pair in records for one in pair if one is not None}
+        by_type = self._by_type
+        if touched:
+            by_type = {kind: found for kind, found in by_type.items() if kind not in touched}
+        object.__setattr__(made, "_by_type", by_type)
         # One memory for all snapshots of a line: what the last of them worked out serves the others as well.
         object.__setattr__(made, "_past", self._past)
         if rows is None:
-            changed, pairs = None, _differing(self.nodes, nodes)
+            changed, pairs = None, _differing(self._nodes, nodes)
         else:
             object.__setattr__(made, "_names", self._names)
-            changed = tuple((row, self.nodes[row], nodes[row]) for row in rows)
+            changed = tuple((row, self._nodes[row], nodes[row]) for row in rows)
             pairs = [(before, after) for _, before, after in changed]
         object.__setattr__(made, "place", self.place.next(Delta(changed, tuple(records))))
         self._hand_tables(made, pairs)
         return made
 
-    def _records_with(
-        self, changed: Iterable[RecordPair]
-    ) -> tuple[tuple[ClusterRecord, ...], list[RecordKey]]:
+    def _records_with(self, changed: Iterable[RecordPair]) -> tuple[Vector[ClusterRecord], list[RecordKey]]:
         """Give all records with some replaced, added or taken away, and their keys."""
-        records, keys = list(self.records), self._record_keys
+        keys = self._record_keys
         moved = [pair for pair in changed if pair[0] is None or pair[1] is None]
-        for before, after in changed:
-            if before is not None and after is not None:
-                records[bisect_left(keys, record_key(after))] = after
-        if moved:
-            keys = list(keys)
+        replaced = {
+            bisect_left(keys, record_key(after)): after
+            for before, after in changed
+            if before is not None and after is not None
+        }
+        if not moved:
+            return self._records.changed(replaced), keys
+        records, keys = list(self._records.changed(replaced)), list(keys)
         for before, after in moved:
             key = record_key(cast("ClusterRecord", before or after))
             place = bisect_left(keys, key)
@@ -529,34 +598,26 @@ class ClusterSnapshot:
             else:
                 records.insert(place, after)
                 keys.insert(place, key)
-        return tuple(records), keys
-
-    def _by_type_with(
-        self, made: ClusterSnapshot, changed: Sequence[RecordPair]
-    ) -> Mapping[type, tuple[ClusterRecord, ...]]:
-        """Give the records by type; those of types of which none changed are the same tuples."""
-        if not changed:
-            return self._records_by_type
-        found = dict(self._records_by_type)
-        for kind in {type(before if after is None else after) for before, after in changed}:
-            # All of one type stand together, for the name of the type comes first in the key.
-            first = bisect_left(made._record_keys, (kind.__name__,))
-            last = bisect_left(made._record_keys, (kind.__name__ + "\0",))
-            found[kind] = tuple(one for one in made.records[first:last] if type(one) is kind)
-        return {kind: records for kind, records in found.items() if records}
+        return Vector(records), keys
 
     def _hand_tables(
         self, made: ClusterSnapshot, pairs: Sequence[tuple[NodeState | None, NodeState | None]]
     ) -> None:
         """Carry the tables of pods over, where they are known here."""
         known = _known(self)
-        before = [(state.name, pod) for state, _ in pairs if state is not None for pod in state.pods]
-        after = [(state.name, pod) for _, state in pairs if state is not None for pod in state.pods]
-        gone = {pod.key for _, pod in before}
+        if not known:
+            return
+        gone: set[PodKey] = set()
+        after: list[tuple[str, Pod]] = []
+        for old, new in pairs:
+            there = () if old is None else old.pods
+            here = () if new is None else new.pods
+            stay = {*map(id, there)} & {*map(id, here)}
+            gone.update(pod.key for pod in there if id(pod) not in stay)
+            after += [(pod.node_name or "", pod) for pod in here if id(pod) not in stay]
         if "location" in known:
-            table = cast("Overlay[PodKey, str]", self.location)
-            new = {pod.key: name for name, pod in after}
-            object.__setattr__(made, "location", table.changed(gone, new))
+            table = cast("Table[PodKey, str]", self.location)
+            object.__setattr__(made, "location", table.changed(gone, {pod.key: name for name, pod in after}))
         if "_pods" in known:
             pods: dict[PodKey, Pod] = {}
             if made.pending is not self.pending:
@@ -586,10 +647,14 @@ def _pending_with(pending: tuple[Pod, ...], changed: Mapping[PodKey, Pod | None]
     return tuple(found)
 
 
-def _changed_records(before: tuple[ClusterRecord, ...], after: tuple[ClusterRecord, ...]) -> list[RecordPair]:
+def _records_between(start: Place, end: Place) -> list[RecordPair] | None:
+    """Give the records that changed between two places; ``None`` where that is unknown."""
+    path = start.path(end)
+    return None if path is None else net_records(path)
+
+
+def _changed_records(before: Iterable[ClusterRecord], after: Iterable[ClusterRecord]) -> list[RecordPair]:
     """Give the records that are not the same objects, before and after."""
-    if before is after:
-        return []
     kept = {*map(id, before)} & {*map(id, after)}
     old = {record_key(one): one for one in before if id(one) not in kept}
     new = {record_key(one): one for one in after if id(one) not in kept}
@@ -608,7 +673,7 @@ def _differing(
 def _known(snapshot: ClusterSnapshot) -> frozenset[str]:
     """Give the names of what was worked out already."""
     found = set()
-    for name in ("columns", "location", "_pods", "_record_keys"):
+    for name in ("columns", "location", "_pods"):
         try:
             object.__getattribute__(snapshot, name)
         except AttributeError:
@@ -630,23 +695,22 @@ def changed_on(start: Place, end: Place) -> list[int] | None:
     return sorted(rows)
 
 
-def _columns_with(known: ClusterColumns, nodes: Sequence[NodeState], rows: Sequence[int]) -> ClusterColumns:
+def _alike(one: ClusterLayout | None, other: ClusterLayout) -> bool:
+    """Tell whether two layouts have the same rows and resources, whatever the nodes say."""
+    return one is not None and one.row_of is other.row_of and one.resources is other.resources
+
+
+def _columns_with(
+    known: ClusterColumns, layout: ClusterLayout, nodes: Sequence[NodeState], rows: Sequence[int]
+) -> ClusterColumns:
     if not rows:
         return known
     from koordcore._arrays import freeze, node_columns
 
-    layout = known.layout
     requested, scored = known.requested.copy(), known.scored.copy()
     for row in rows:
         requested[:, row], scored[:, row] = node_columns(layout, nodes[row].name, nodes[row].pods)
     return ClusterColumns(layout=layout, requested=freeze(requested), scored=freeze(scored))
-
-
-def _replace(values: tuple[T, ...], changes: Mapping[int, T]) -> tuple[T, ...]:
-    replaced = list(values)
-    for row, value in changes.items():
-        replaced[row] = value
-    return tuple(replaced)
 
 
 def _unique(keys: list[Any], what: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from koordcore._vector import Vector
 from koordcore.allocators.claims.cel import Footprint, SelectorError, compile_derived, compile_selector
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
 from koordcore.allocators.claims.pools import (
@@ -216,18 +217,18 @@ _READ = (ResourceSlice, DeviceTaintRule, DeviceClass, ResourceClaim, ResourceCla
 
 
 def _again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
     known: ClusterDevices,
     snapshot: ClusterSnapshot,
 ) -> ClusterDevices:
-    if records is not snapshot.records and not _reads_alike(records, snapshot):
+    if snapshot.changed_records(records) and not _reads_alike(records, snapshot):
         return ClusterDevices(snapshot)
     same = all(old.node is new.node for old, new in zip(nodes, snapshot.nodes, strict=True))
     return known if same else ClusterDevices(snapshot)
 
 
-def _reads_alike(records: tuple[ClusterRecord, ...], snapshot: ClusterSnapshot) -> bool:
+def _reads_alike(records: Vector[ClusterRecord], snapshot: ClusterSnapshot) -> bool:
     """Tell whether the records that matter are the same; of claims only what they ask for is read."""
     before: dict[type, list[ClusterRecord]] = {}
     for one in records:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
+from koordcore._vector import Vector
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
@@ -21,7 +22,7 @@ def belongs(pod: Pod) -> bool:
 
 def running_members(snapshot: ClusterSnapshot) -> Iterable[Pod]:
     """Give the members that hold room on a node, by node and key; only nodes that have some are looked at."""
-    return chain.from_iterable(snapshot.derived(_running, _running_again).values())
+    return chain.from_iterable(snapshot.derived(_running, _running_again, replaced=True).values())
 
 
 def _running(snapshot: ClusterSnapshot) -> dict[int, tuple[Pod, ...]]:
@@ -31,8 +32,8 @@ def _running(snapshot: ClusterSnapshot) -> dict[int, tuple[Pod, ...]]:
 
 
 def _running_again(
-    nodes: tuple[NodeState, ...],
-    records: tuple[ClusterRecord, ...],
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
     value: dict[int, tuple[Pod, ...]],
     snapshot: ClusterSnapshot,
 ) -> dict[int, tuple[Pod, ...]]:
@@ -41,7 +42,7 @@ def _running_again(
     found = dict(value) if changed else value
     for row in changed:
         found.pop(row, None)
-        pods = tuple(filter(belongs, snapshot.nodes[row].pods))
+        pods = tuple(filter(belongs, snapshot.state_at(row).pods))
         if pods:
             found[row] = pods
     return found

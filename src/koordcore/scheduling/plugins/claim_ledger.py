@@ -124,7 +124,7 @@ class ClaimLedger:
         for allocation in self.book.standing.values():
             self._stale |= self._held.add(allocation)
         self._read = len(workspace.journal)
-        for state in workspace.snapshot.nodes:
+        for state in workspace.start.nodes:
             for pod in state.pods:
                 if self.book.concerns(pod):
                     self._count(pod, 1)

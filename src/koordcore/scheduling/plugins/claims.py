@@ -16,6 +16,7 @@ from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
 from koordcore.allocators.claims.results import allocation_of
 from koordcore.allocators.claims.states import Answers
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope
@@ -25,8 +26,12 @@ from koordcore.model.claims import (
     ClaimAllocation,
     ClaimArgs,
     ClaimSpec,
+    DeviceClass,
+    DeviceTaintRule,
     HeldClaim,
     ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
 )
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
@@ -185,11 +190,18 @@ class DynamicResources(Plugin):
     """Devices by ResourceClaims."""
 
     name = "DynamicResources"
+    reads = frozenset((DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice))
     arguments = ClaimArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self.claim_args = args if isinstance(args, ClaimArgs) else ClaimArgs()
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        if super().follow(changes):
+            return True
+        self.workspace.drop(ClaimLedger)
+        return False
 
     @property
     def ledger(self) -> ClaimLedger:

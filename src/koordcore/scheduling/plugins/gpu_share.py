@@ -17,6 +17,7 @@ import numpy as np
 from koordcore._arrays import AMOUNT_LIMIT, BoolVector, IntVector, Rows
 from koordcore.allocators.device import NodeDevices, device_request_of
 from koordcore.errors import ModelError
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope
 from koordcore.framework.workspace import Workspace
@@ -300,6 +301,7 @@ class GpuShare(Plugin):
         super().__init__(workspace, args)
         settings: GpuShareArgs = args or GpuShareArgs()
         snapshot = workspace.snapshot
+        self._from = len(workspace.journal)
         empty = [empty_node(snapshot, state) for state in snapshot.nodes]
         mix = settings.mix or mix_of(snapshot)
         self.policy: GpuPolicy = make_policy(settings.policy, mix, nodes=empty, seed=settings.seed)
@@ -309,13 +311,13 @@ class GpuShare(Plugin):
         self._devices = workspace.values(device_state)
         self._annotated = workspace.values(annotated_cards)
 
-    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
+    def follow(self, changes: ClusterChanges) -> bool:
         return False  # the mix of demands is that of one call, and draws are numbered from its start
 
     @property
     def turn(self) -> int:
         """Number of pods that came or left so far: what a draw is made from."""
-        return len(self.workspace.journal)
+        return len(self.workspace.journal) - self._from
 
     def cards(self, row: int) -> _Cards:
         """Give the cards of a node now."""

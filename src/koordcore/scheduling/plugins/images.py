@@ -34,6 +34,7 @@ class ImageLocality(Plugin):
     """Images that are there already."""
 
     name = "ImageLocality"
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod_images(pod)

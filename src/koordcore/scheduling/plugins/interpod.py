@@ -9,13 +9,23 @@ from typing import Any
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
+from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import InterPodArgs
-from koordcore.scheduling.plugins.neighbours import Neighbours, affine, namespace_labels, pod_groups
+from koordcore.scheduling.plugins.neighbours import (
+    Neighbours,
+    affine,
+    follow_nodes,
+    namespace_labels,
+    nominated_with_terms,
+    pod_groups,
+    with_terms,
+)
 from koordcore.scoring.interpod import (
     REASON_AFFINITY,
     REASON_ANTI_AFFINITY,
@@ -109,14 +119,23 @@ class InterPodAffinity(Plugin):
     """Terms of the pod towards those that run, and theirs towards it."""
 
     name = "InterPodAffinity"
+    reads = frozenset((Namespace,))
     arguments = InterPodArgs
 
+    def follow(self, changes: ClusterChanges) -> bool:
+        if changes.nodes:
+            follow_nodes(self.workspace)
+        return not self.concerned(changes)
+
     def request_of(self, pod: Pod) -> Hashable | None:
-        own = pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
-        if not own and not affine(self.workspace):
+        waiting = self.workspace.snapshot.once(nominated_with_terms)
+        asked = bool(waiting) or with_terms(pod)
+        if not asked and not affine(self.workspace):
             return None
         groups = pod_groups(self.workspace)
-        if not own and not groups.concerned(pod.labels):
+        for one in waiting:
+            groups.group_of(one)  # what its terms look at is known before it counts as running
+        if not asked and not groups.concerned(pod.labels):
             return None
         return interpod_request(pod, groups.term_keys)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
@@ -10,6 +9,8 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._vector import Vector
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
@@ -51,24 +52,31 @@ class _Compiled:
 
     def again(
         self,
-        nodes: tuple[NodeState, ...],
-        records: tuple[ClusterRecord, ...],
+        nodes: Vector[NodeState],
+        records: Vector[ClusterRecord],
         value: LoadState,
         snapshot: ClusterSnapshot,
     ) -> LoadState:
-        """Follow the pods that came and left since; other metrics are another state."""
-        if records is not snapshot.records:
-            before = [one for one in records if isinstance(one, NodeMetric)]
-            after = snapshot.of(NodeMetric)
-            if len(before) != len(after) or any(map(operator.is_not, before, after)):
-                return self(snapshot)
-        changed = snapshot.changed_rows(nodes)
+        """Make the rows of nodes anew that changed since, or whose metrics did."""
+        changed = {*snapshot.changed_rows(nodes)}
+        row_of = snapshot.layout.row_of
+        ones = (before or after for before, after in snapshot.changed_records(records))
+        changed.update(row_of[one.node] for one in ones if isinstance(one, NodeMetric) and one.node in row_of)
         if len(changed) * _FEW > len(nodes):
             return self(snapshot)
-        state = value.fork() if changed else value
-        for row in changed:
-            state.replace(nodes[row].pods, snapshot.nodes[row].pods, row)
+        if not changed:
+            return value
+        state = value.fork()
+        renew(state, snapshot, sorted(changed))
         return state
+
+
+def renew(state: LoadState, snapshot: ClusterSnapshot, rows: Sequence[int]) -> None:
+    """Make the load of some nodes anew, from what a snapshot says of them."""
+    states = [snapshot.state_at(row) for row in rows]
+    found = ((one.name, snapshot.find(NodeMetric, one.name)) for one in states)
+    metrics = {name: metric for name, metric in found if metric is not None}
+    state.renew(rows, [one.node for one in states], metrics, [one.pods for one in states])
 
 
 def load_state(snapshot: ClusterSnapshot, args: LoadAwareArgs, now: int) -> LoadState:
@@ -77,7 +85,7 @@ def load_state(snapshot: ClusterSnapshot, args: LoadAwareArgs, now: int) -> Load
     It is compiled once; later calls, for snapshots that come of this one as well, look at what changed.
     """
     compiled = _Compiled(args)
-    state = snapshot.derived(compiled, compiled.again).at(now)
+    state = snapshot.derived(compiled, compiled.again, replaced=True).at(now)
     return LoadState.of_snapshot(snapshot, args, now) if state is None else state
 
 
@@ -122,28 +130,46 @@ class LoadAware(Plugin):
     """Measured usage and what pods are expected to use."""
 
     name = "LoadAwareScheduling"
+    reads = frozenset((NodeMetric,))
     arguments = LoadAwareArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._state: LoadState | None = None
         self._nominated: set[int] = set()
-        self._measured = bool(workspace.snapshot.of(NodeMetric))
+        self._measured = workspace.snapshot.has(NodeMetric)
 
     @property
     def state(self) -> LoadState:
         """The load of every node now."""
+        journal = self.workspace.journal
         if self._state is None:
-            args = self.args or LoadAwareArgs()
-            self._state = load_state(self.workspace.start, args, clock(self.workspace))
-        self._state.read(self.workspace.journal, self._nominated)
+            # Who came and left since the snapshot is in the journal.
+            self._state = load_state(
+                self.workspace.snapshot, self.args or LoadAwareArgs(), clock(self.workspace)
+            )
+            self._state.skip(self.workspace.stands)
+        self._state.read(journal, self._nominated)
         return self._state
 
-    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
+    def follow(self, changes: ClusterChanges) -> bool:
+        workspace = self.workspace
+        metrics = changes.records.get(NodeMetric, ())
+        if self._measured != workspace.snapshot.has(NodeMetric):
+            return False
         if self._state is None:
             return True
-        self._state.read(self.workspace.journal, self._nominated)
-        return self._state.go_to(clock(self.workspace))
+        row_of = workspace.layout.row_of
+        names = ((before or after).name for before, after in metrics)  # type: ignore[union-attr]
+        rows = sorted({*changes.nodes, *(row_of[name] for name in names if name in row_of)})
+        self._state.read(workspace.journal, self._nominated)
+        turned = None if len(rows) * _FEW > len(row_of) else self._state.go_to(clock(workspace))
+        if turned is None:
+            self._state, turned = None, np.arange(len(row_of))
+        elif rows:
+            renew(self._state, workspace.snapshot, rows)
+        workspace.touched.extend([*rows, *turned.tolist()])
+        return True
 
     def promised(self, pod: Pod, row: int) -> None:
         """A nominated pod is no load before it is there: upstream keeps estimates apart from nodes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from koordcore._vector import Vector
 from koordcore.framework.workspace import Workspace
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import NodeState
@@ -13,7 +14,15 @@ from koordcore.model.records import ClusterRecord
 from koordcore.scoring.groups import PodGroups
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Neighbours", "affine", "namespace_labels", "pod_groups"]
+__all__ = [
+    "Neighbours",
+    "affine",
+    "follow_nodes",
+    "namespace_labels",
+    "nominated_with_terms",
+    "pod_groups",
+    "with_terms",
+]
 
 
 def _start(workspace: Workspace) -> PodGroups:
@@ -26,6 +35,12 @@ def pod_groups(workspace: Workspace) -> PodGroups:
     groups = workspace.once(_start)
     groups.read(workspace.journal)
     return groups
+
+
+def follow_nodes(workspace: Workspace) -> None:
+    """Take note that nodes were replaced: what was made of their labels is void."""
+    if workspace.made(_start):
+        workspace.once(_start).relabel(workspace.layout)
 
 
 class Neighbours:
@@ -65,26 +80,33 @@ def _terms(snapshot: ClusterSnapshot) -> bool:
 
 
 def _terms_again(
-    nodes: tuple[NodeState, ...], records: tuple[ClusterRecord, ...], value: bool, snapshot: ClusterSnapshot
+    nodes: Vector[NodeState], records: Vector[ClusterRecord], value: bool, snapshot: ClusterSnapshot
 ) -> bool:
     """Look only at nodes that changed; where there were terms, that there may be some is good enough."""
     del records
-    after = snapshot.nodes
-    return value or any(has_terms(after[row]) for row in snapshot.changed_rows(nodes))
+    return value or any(has_terms(snapshot.state_at(row)) for row in snapshot.changed_rows(nodes))
 
 
 def has_terms(state: NodeState) -> bool:
     """Tell whether a pod on a node has terms towards other pods."""
-    return any(
-        pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None for pod in state.pods
-    )
+    return any(map(with_terms, state.pods))
+
+
+def with_terms(pod: Pod) -> bool:
+    """Tell whether a pod has terms towards other pods."""
+    return pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
+
+
+def nominated_with_terms(snapshot: ClusterSnapshot) -> tuple[Pod, ...]:
+    """Give the pods with terms that wait for a node of their own: they count there as if they ran."""
+    return tuple(pod for pod in snapshot.pending if pod.nominated_node and with_terms(pod))
 
 
 class _Terms:
     """Whether anybody has terms towards other pods; once true it stays so."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.any = workspace.snapshot.derived(_terms, _terms_again)
+        self.any = workspace.snapshot.derived(_terms, _terms_again, replaced=True)
         self.read = 0
 
 
@@ -93,10 +115,7 @@ def affine(workspace: Workspace) -> bool:
     terms = workspace.once(_Terms)
     if not terms.any:
         end = len(workspace.journal)
-        terms.any = any(
-            pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
-            for pod, _, _ in workspace.journal[terms.read : end]
-        )
+        terms.any = any(with_terms(pod) for pod, _, _ in workspace.journal[terms.read : end])
         terms.read = end
     return terms.any
 

@@ -13,6 +13,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.errors import ManifestError
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope
 from koordcore.framework.workspace import Workspace
@@ -26,7 +27,7 @@ from koordcore.protocol.hints import (
     SchedulingHint,
     parse_scheduling_hint,
 )
-from koordcore.scheduling.gang_groups import network_tree
+from koordcore.scheduling.network_trees import network_tree
 
 __all__ = ["Coscheduling", "Hints"]
 
@@ -61,11 +62,15 @@ class Coscheduling(Plugin):
 
     name = "Coscheduling"
     arguments = CoschedulingArgs
+    reads = frozenset[type]()
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._counts: dict[str, dict[str, int]] | None = None
         self._read = 0
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        return True  # the network is read at every question
 
     def counts(self, selector: str) -> dict[str, int]:
         """Count the pods of a selector by node, now."""
@@ -130,6 +135,7 @@ class Hints(Plugin):
     """
 
     name = HINT_PLUGIN
+    reads = frozenset[type]()
     arguments = int
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:

@@ -50,15 +50,12 @@ class MaskEvaluator(Evaluator):
     def unresolvable(self, view: NodeView) -> BoolVector:
         return ~self._mask[view.rows]
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        return () if self._mask[row] else (Shortfall(self.reason, resolvable=False),)
-
 
 class Unschedulable(Plugin):
     """Cordoned nodes take only pods that tolerate it."""
 
     name = "NodeUnschedulable"
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -72,6 +69,7 @@ class NodeName(Plugin):
     """A pod that names its node sits there or nowhere."""
 
     name = "NodeName"
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.node_name or None
@@ -110,6 +108,7 @@ class Taints(Plugin):
     """Taints and what tolerates them."""
 
     name = "TaintToleration"
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -191,6 +190,7 @@ class NodeLabels(Plugin):
     """Node selector and node affinity."""
 
     name = "NodeAffinity"
+    reads = frozenset[type]()
     arguments = NodeAffinityArgs
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -244,20 +244,17 @@ class PortEvaluator(Evaluator):
 
     def slots(self, view: NodeView, most: int) -> IntVector:
         # The pod's own ports clash with those of its twin.
-        return np.ones(len(self._used), np.int64)
+        return np.ones(len(view.numbers), np.int64)
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         return [(self.reason, ~self.fits(view))]
-
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        return () if self._free(row) else (Shortfall(self.reason),)
 
 
 class NodePorts(Plugin):
     """Host ports."""
 
     name = "NodePorts"
+    reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.host_ports or None

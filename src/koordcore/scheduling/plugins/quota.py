@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 import attrs
 
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
@@ -47,13 +48,14 @@ class QuotaPlugin(Plugin):
     """
 
     name = "ElasticQuota"
+    reads = frozenset((ElasticQuota,))
     arguments = QuotaPolicy
     refuses_at = 5
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         snapshot = workspace.snapshot
-        self._active = bool(snapshot.of(ElasticQuota))
+        self._active = snapshot.has(ElasticQuota)
         self._policy = args or QuotaPolicy()
         self.ledger = (
             snapshot.once(snapshot_ledger, self._policy)
@@ -61,7 +63,9 @@ class QuotaPlugin(Plugin):
             else open_ledger((), total={}, policy=self._policy)
         )
 
-    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
+    def follow(self, changes: ClusterChanges) -> bool:
+        if self._active != self.workspace.snapshot.has(ElasticQuota):
+            return False
         if self._active:  # who waits asks for quota, too
             self.ledger = self.workspace.snapshot.once(snapshot_ledger, self._policy)
         return True

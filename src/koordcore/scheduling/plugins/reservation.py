@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import Loan, NodeView, Others, Rating, Source
 from koordcore.framework.plugin import (
     Evaluator,
@@ -28,7 +29,12 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.reservations import DEFAULT_RESERVATION_ARGS, AllocatePolicy, ReservationArgs
+from koordcore.model.reservations import (
+    DEFAULT_RESERVATION_ARGS,
+    AllocatePolicy,
+    Reservation,
+    ReservationArgs,
+)
 from koordcore.model.resources import PODS, counted
 from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
@@ -358,12 +364,6 @@ class ReservationEvaluator(Evaluator):
             hopeless |= ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
         return hopeless
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        if self.fits(view)[0]:
-            return ()
-        hopeless = bool(self.unresolvable(view)[0])
-        return tuple(Shortfall(text, resolvable=not hopeless) for text, mask in self.reasons(view) if mask[0])
-
     def scores(self, view: NodeView) -> IntVector | None:
         matched = (self._lent.matched & self._ledger.open).any()
         silent = not matched and not self._ledger.used_on(self._screened)
@@ -389,6 +389,7 @@ class ReservationPlugin(Plugin):
     """Reservations of the cluster; the arguments are :class:`ReservationArgs`."""
 
     name = "Reservation"
+    reads = frozenset((Reservation,))
     arguments = ReservationArgs
     refuses_at = 1
 
@@ -453,8 +454,13 @@ class ReservationPlugin(Plugin):
             for pod in self.workspace.pods_on(row).values()
         )
 
-    def follow(self, moved: Sequence[tuple[Pod, int, int]]) -> bool:
-        return not self.ledger.states and not any(is_operating_pod(pod) for pod, _, _ in moved)
+    def follow(self, changes: ClusterChanges) -> bool:
+        acting = any(is_operating_pod(pod) for pod, _, _ in changes.pods)
+        if not self.ledger.states and not acting and not self.concerned(changes):
+            return True
+        self.ledger.release()
+        self.workspace.drop(ReservationLedger)
+        return False
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         if isinstance(request, WaitingReservation):

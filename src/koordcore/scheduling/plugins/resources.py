@@ -22,6 +22,7 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Scope
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
@@ -318,6 +319,7 @@ class ResourceFit(Plugin):
     """Enough of every resource is free; free or used room is better, as the strategy says."""
 
     name = "NodeResourcesFit"
+    reads = frozenset[type]()
     amounts = True
     arguments = FitArgs
 
@@ -325,6 +327,11 @@ class ResourceFit(Plugin):
         super().__init__(workspace, args)
         self._settings: FitArgs = args or FitArgs()
         self._columns: dict[tuple[str, ...], FitColumns] = {}
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        if changes.nodes:
+            self.workspace.drop(_Capacities)
+        return super().follow(changes)
 
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
@@ -371,6 +378,7 @@ class BalancedAllocation(Plugin):
     """Nodes whose resources are used evenly are better; silent about pods that ask for none of them."""
 
     name = "NodeResourcesBalancedAllocation"
+    reads = frozenset[type]()
     arguments = BalancedArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
@@ -379,6 +387,11 @@ class BalancedAllocation(Plugin):
         self._names = tuple(name for name, _ in self._settings.resources)
         self._resources = tuple((name, 1) for name in self._names)
         self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        if changes.nodes:
+            self.workspace.drop(_Capacities)
+        return super().follow(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
         request = tuple(pod.requests.items())
@@ -448,6 +461,7 @@ class FitPlus(Plugin):
     """Koordinator's NodeResourcesFitPlus: a strategy and a weight for each resource that the pod asks for."""
 
     name = "NodeResourcesFitPlus"
+    reads = frozenset[type]()
     arguments = FitPlusArgs
 
     def request_of(self, pod: Pod) -> Hashable:
@@ -481,6 +495,7 @@ class ScarceAvoidance(Plugin):
     """Koordinator's ScarceResourceAvoidance: keep nodes with scarce resources for pods that ask for them."""
 
     name = "ScarceResourceAvoidance"
+    reads = frozenset[type]()
     arguments = ScarceArgs
 
     def request_of(self, pod: Pod) -> Hashable:

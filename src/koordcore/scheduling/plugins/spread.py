@@ -11,6 +11,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Plugin, Scope
 from koordcore.framework.workspace import Workspace
@@ -22,7 +23,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import SpreadArgs, SpreadDefaulting
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.fields import Json, as_mapping, as_str_mapping, load_json, optional
-from koordcore.scheduling.plugins.neighbours import Neighbours
+from koordcore.scheduling.plugins.neighbours import Neighbours, follow_nodes
 from koordcore.scoring.spread import (
     REASON_MISSING_LABEL,
     REASON_SKEW,
@@ -188,12 +189,18 @@ class TopologySpread(Plugin):
     """Spread constraints of the pod, or the policy's defaults where it has none."""
 
     name = "PodTopologySpread"
+    reads = frozenset((RawObject, Workload))
     arguments = SpreadArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._selectors: dict[Hashable, LabelSelector | None] = {}
         self._defaults: dict[Hashable, SpreadRequest | None] = {}
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        if changes.nodes:
+            follow_nodes(self.workspace)
+        return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
         if pod.spread_constraints:

@@ -15,10 +15,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.volumes import CSINode, PersistentVolumeClaim
 from koordcore.scheduling.plugins.volumes import VolumePlugin
@@ -91,14 +91,14 @@ class InUseEvaluator(Evaluator):
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         return [(REASON_IN_USE, ~self.fits(view))]
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        return () if self.fits(view)[0] else (Shortfall(REASON_IN_USE),)
-
 
 class VolumeRestrictions(VolumePlugin):
     """Claims that one pod at a time may use."""
 
     name = "VolumeRestrictions"
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
         if not pod.claims:
@@ -155,14 +155,12 @@ class LimitEvaluator(Evaluator):
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         return [(REASON_TOO_MANY, ~self.fits(view))]
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        return () if self.fits(view)[0] else (Shortfall(REASON_TOO_MANY),)
-
 
 class NodeVolumeLimits(VolumePlugin):
     """As many volumes of a driver as the node can attach; silent where no CSINode tells a number."""
 
     name = "NodeVolumeLimits"
+    reads = frozenset((*VolumePlugin.reads, CSINode))
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
@@ -173,6 +171,9 @@ class NodeVolumeLimits(VolumePlugin):
             for driver, limit in node.limits.items() if node.name in row_of else ():
                 column = self.limits.setdefault(driver, np.full(number, _NO_LIMIT, np.int64))
                 column[row_of[node.name]] = min(limit, _NO_LIMIT)
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        return not self.concerned(changes)
 
     @property
     def volumes(self) -> _Volumes:

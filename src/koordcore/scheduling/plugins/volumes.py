@@ -20,7 +20,7 @@ from koordcore.model.nodes import REGION_LABEL, ZONE_LABEL
 from koordcore.model.pods import Pod
 from koordcore.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from koordcore.scheduling.plugins.placement import MaskEvaluator
-from koordcore.scoring.labels import by_class, fit_selector
+from koordcore.scoring.labels import fit_selector, fit_values
 
 __all__ = ["VolumeBinding", "VolumePlugin", "VolumeZone"]
 
@@ -40,6 +40,8 @@ _ZONE_KEYS: Final = {
 
 class VolumePlugin(Plugin):
     """What all plugins of volumes share: the claims of a pod and what they are bound to."""
+
+    reads = frozenset((PersistentVolume, PersistentVolumeClaim, StorageClass))
 
     def claims_of(self, pod: Pod) -> Iterator[PersistentVolumeClaim | str]:
         """Give the claims that a pod names; the name alone where there is no such claim."""
@@ -116,14 +118,16 @@ class BindingEvaluator(MaskEvaluator):
 
 def fit_zones(layout: ClusterLayout, volume: PersistentVolume) -> BoolVector:
     """Tell which nodes lie in the zone and region of a volume; nodes that name neither fit."""
-    wanted = {key: set(volume.labels[key].split("__")) for key in _ZONE_KEYS if key in volume.labels}
-
-    def fits(labels: Any) -> bool:
-        if not any(key in labels for key in wanted):
-            return True
-        return all(labels.get(key, labels.get(_ZONE_KEYS[key])) in values for key, values in wanted.items())
-
-    return by_class(layout, lambda node: fits(node.labels)).astype(np.bool_)
+    number = len(layout.names)
+    fits, named = np.ones(number, np.bool_), np.zeros(number, np.bool_)
+    for key in _ZONE_KEYS.keys() & volume.labels.keys():
+        values = volume.labels[key].split("__")
+        there = layout.kinds.label(key)
+        has = there.judge(lambda value: value is not None).astype(np.bool_)
+        named |= has
+        # A node that lacks the old name of the label may have the new one.
+        fits &= np.where(has, fit_values(layout, key, values), fit_values(layout, _ZONE_KEYS[key], values))
+    return fits | ~named
 
 
 class VolumeZone(VolumePlugin):

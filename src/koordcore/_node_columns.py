@@ -1,0 +1,111 @@
+"""Nodes by what they say: the values of a label, the taints, the cordon.
+
+A selector looks at few labels, and these have few values; it is judged once per value. Columns are made when
+they are first asked for, and follow nodes that are replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordcore.model.affinity import Taint
+from koordcore.model.nodes import Node
+
+__all__ = ["NodeColumn", "NodeColumns"]
+
+K = TypeVar("K", bound=Hashable)
+IntVector: TypeAlias = NDArray[np.int64]
+
+_STALE: Final = 64
+"""Values that no node has any more are kept until there are so many of them, and as many as nodes."""
+
+
+class NodeColumn(NamedTuple, Generic[K]):
+    """One thing that nodes say.
+
+    Parameters
+    ----------
+    ids
+        ``(N,)``: number of each node's value.
+    values
+        By number; some may be those of no node any more.
+    number
+        Value to number.
+    """
+
+    ids: IntVector
+    values: Sequence[K]
+    number: Mapping[K, int]
+
+    @classmethod
+    def of(cls, said: Sequence[K]) -> NodeColumn[K]:
+        """Number what nodes say, in the order of the nodes."""
+        number: dict[K, int] = {}
+        ids = np.array([number.setdefault(value, len(number)) for value in said], np.int64)
+        return cls(ids, tuple(number), number)
+
+    def changed(self, said: Mapping[int, K]) -> NodeColumn[K]:
+        """Give the column with other values in some rows."""
+        if all(self.values[self.ids[row]] == value for row, value in said.items()):
+            return self
+        number = dict(self.number)
+        ids = self.ids.copy()
+        for row, value in said.items():
+            ids[row] = number.setdefault(value, len(number))
+        if len(number) > 2 * len(ids) + _STALE:
+            values = tuple(number)
+            return NodeColumn.of([values[one] for one in ids.tolist()])
+        return NodeColumn(ids, tuple(number), number)
+
+    def judge(self, verdict: Callable[[K], int]) -> IntVector:
+        """Evaluate a function of the value on all nodes, once per value: ``(N,)``."""
+        found = np.array([verdict(value) for value in self.values], np.int64)
+        judged: IntVector = found[self.ids] if len(found) else np.zeros(0, np.int64)
+        return judged
+
+
+class NodeColumns:
+    """What the nodes of a layout say, column by column."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._labels: dict[str, NodeColumn[str | None]] = {}
+        self._taints: NodeColumn[tuple[Taint, ...]] | None = None
+        self._cordons: NodeColumn[bool] | None = None
+
+    def label(self, key: str) -> NodeColumn[str | None]:
+        """Give the values of a label; ``None`` where a node does not have it."""
+        found = self._labels.get(key)
+        if found is None:
+            found = NodeColumn.of([node.labels.get(key) for node in self._nodes])
+            self._labels[key] = found
+        return found
+
+    @property
+    def taints(self) -> NodeColumn[tuple[Taint, ...]]:
+        """The taints of each node."""
+        if self._taints is None:
+            self._taints = NodeColumn.of([node.taints for node in self._nodes])
+        return self._taints
+
+    @property
+    def cordons(self) -> NodeColumn[bool]:
+        """Whether each node is cordoned."""
+        if self._cordons is None:
+            self._cordons = NodeColumn.of([node.unschedulable for node in self._nodes])
+        return self._cordons
+
+    def changed(self, nodes: Sequence[Node], rows: Sequence[int]) -> NodeColumns:
+        """Give the columns of the same nodes of which some say something else."""
+        made = NodeColumns(nodes)
+        for key, column in list(self._labels.items()):
+            made._labels[key] = column.changed({row: nodes[row].labels.get(key) for row in rows})
+        if self._taints is not None:
+            made._taints = self._taints.changed({row: nodes[row].taints for row in rows})
+        if self._cordons is not None:
+            made._cordons = self._cordons.changed({row: nodes[row].unschedulable for row in rows})
+        return made
