@@ -163,3 +163,104 @@ def test_a_pod_that_fits_nowhere_is_said_to(tmp_path: Path, capsys: pytest.Captu
     small = [node("cool", {"cpu": "1", "memory": "1Gi", "pods": "50"}), report("cool", {})]
     found = plan(capsys, written(tmp_path / "e.json", *full, *small), "--high", "cpu=60")
     assert found["why"] == {"hot": ["6 pods: no node that it may run on has room for it and stays cool"]}
+
+
+# --- room for cards, in whatever spelling ---------------------------------------------------------------
+
+PARTS = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
+
+
+def gpu_node(name: str) -> list[dict[str, Any]]:
+    parts = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
+    cards = [
+        {"type": "gpu", "minor": minor, "health": True, "id": f"{name}-{minor}", "resources": parts}
+        for minor in range(8)
+    ]
+    device = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": name},
+        "spec": {"devices": cards},
+    }
+    return [node(name, {**ROOM, "nvidia.com/gpu": "8", **dict.fromkeys(PARTS, "800")}), device]
+
+
+def training(name: str, on: str, cards: int) -> list[dict[str, Any]]:
+    held = [{"minor": one, "resources": dict.fromkeys(PARTS, "100")} for one in range(cards)]
+    made = running(name, on, owner=name)
+    made["metadata"]["annotations"] = {
+        "scheduling.koordinator.sh/device-allocated": json.dumps({"gpu": held})
+    }
+    made["spec"]["containers"] = [container(requests=dict.fromkeys(PARTS, str(cards * 100)))]
+    return [made, replica_set(name, 4)]
+
+
+@pytest.fixture
+def cards(tmp_path: Path) -> str:
+    nodes = [one for name in "abc" for one in gpu_node(name)]
+    held = [
+        one for name, cards in (("a", 2), ("b", 5), ("c", 4)) for one in training(f"p{name}", name, cards)
+    ]
+    return written(tmp_path / "cards.json", *nodes, *held)
+
+
+@pytest.mark.parametrize(
+    "want",
+    ["nvidia.com/gpu=8", "koordinator.sh/gpu=800", ",".join(f"{part}=800" for part in PARTS)],
+)
+def test_cards_are_compared_by_what_they_mean(
+    want: str, cards: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["defrag", cards, "--want", want, "-o", "json"]) == 0
+    (move,) = json.loads(capsys.readouterr().out)["moves"]
+    assert (move["pod"], move["from"]) == ("default/pa", "a")
+
+
+@pytest.mark.parametrize(
+    ("want", "told"),
+    [
+        ("koordinator.sh/gpu-core=800", "invalid resource device requests: [koordinator.sh/gpu-core]"),
+        ("koordinator.sh/gpu=150", "invalid resource unit koordinator.sh/gpu: 150"),
+        ("nvidia.com/gpus=8", "no node offers nvidia.com/gpus; did you mean nvidia.com/gpu?"),
+        ("example.com/x=1", "no node offers example.com/x"),
+    ],
+)
+def test_shapes_that_can_never_be_are_refused_with_the_reason(
+    want: str, told: str, cards: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["defrag", cards, "--want", want]) == 2
+    assert told in capsys.readouterr().err
+
+
+# --- jobs that wait --------------------------------------------------------------------------------------
+
+
+def test_waiting_jobs_are_arbitrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of a workload passes, the next waits for the limit, a pod that may not be evicted fails."""
+
+    def job(name: str, pod: str, **extra: Any) -> dict[str, Any]:
+        return {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "PodMigrationJob",
+            "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"podRef": {"namespace": "default", "name": pod}, **extra},
+        }
+
+    system = running("sys", "hot", owner="sys", priority=2_000_000_000)
+    jobs = [job("j1", "web-0"), job("j2", "web-1"), job("j3", "sys"), job("j4", "web-2", paused=True)]
+    dump = written(tmp_path / "d.json", *six(), replica_set("sys", 6), system, *jobs)
+    migration = tmp_path / "m.json"
+    migration.write_text(json.dumps({"maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1}))
+    words = ["rebalance", dump, "--jobs", "--migration", str(migration)]
+    assert main([*words, "-o", "json"]) == 1
+    found = {one["job"]: one for one in json.loads(capsys.readouterr().out)}
+    assert {name: one["outcome"] for name, one in found.items()} == {
+        "j1": "passes",
+        "j2": "waits",
+        "j3": "fails",
+        "j4": "waits",
+    }
+    assert (found["j2"]["why"], found["j4"]["why"]) == ("maxMigratingPerWorkload", "is paused")
+    main([*words, "-o", "patches"])
+    paths = [json.loads(line)["path"].rpartition("jobs/")[2] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(paths) == ["j1", "j3/status"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
-from koordcore.checking.quota_chains import QuotaChains
-from koordcore.checking.quota_sums import Elsewhere, parents_of
+from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.pods import Pod, PodKey
@@ -20,84 +19,99 @@ __all__ = ["check_reclaims"]
 
 
 def check_reclaims(
-    snapshot: ClusterSnapshot, result: ScheduleResult, elsewhere: Elsewhere
+    snapshot: ClusterSnapshot, result: ScheduleResult, elsewhere: Elsewhere = NOBODY
 ) -> Iterator[Violation]:
-    """Whoever reclaims is within its min at its turn, and the quotas of its victims are beyond theirs."""
+    """Whoever reclaims is within its min at its turn, and the quotas of its victims are beyond theirs.
+
+    Parameters
+    ----------
+    elsewhere
+        What pods hold that the snapshot does not show.
+    """
     plans = {key: plan for plan in result.preemptions if plan.borrowers for key in plan.nominations}
     if not plans:
         return
-    setting = result.policy.plugin("ElasticQuota")
-    quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
-    args = setting.args if setting and setting.args else QuotaPolicy()
-    tree = QuotaChains.of(quotas, args, snapshot.nodes, elsewhere)
-    pods = {
-        pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending, *result.snapshot.bound_pods())
-    }
-    holding = {pod.key: pod for pod in snapshot.bound_pods()}
+    turns = _Turns(snapshot, result, elsewhere)
     seen: set[str] = set()
     for one in result.decisions:
-        if isinstance(one, Bound) and one.pod in pods:
-            holding[one.pod] = pods[one.pod]
+        if isinstance(one, Bound):
+            turns.comes(one.pod)
         elif isinstance(one, Nominated):
             plan = plans.get(str(one.pod))
             if plan is not None and plan.job not in seen:
                 seen.add(plan.job)
-                yield from _check(tree, plan, pods, holding)
+                yield from turns.check(plan)
             for victim in one.victims:
-                holding.pop(victim.pod, None)
-            if one.pod in pods:
-                holding[one.pod] = pods[one.pod]
+                turns.leaves(victim.pod)
+            turns.comes(one.pod)
 
 
-def _check(
-    tree: QuotaChains,
-    plan: PreemptionPlan,
-    pods: Mapping[PodKey, Pod],
-    holding: Mapping[PodKey, Pod],
-) -> Iterator[Violation]:
-    members = [pods[key] for key in map(PodKey.of, plan.nominations) if key in pods]
-    wanted = {name for pod in members for name, amount in pod.requests.items() if amount}
-    used: dict[str, Counter[str]] = {
-        name: Counter(amounts) for name, amounts in _used(tree, holding.values()).items()
-    }
-    for name in tree.elsewhere.names(whole=True):
-        used.setdefault(name, Counter()).update(tree.elsewhere.held(name, whole=True))
-    coming = _used(tree, members)
-    for name in sorted(coming.keys() & tree.quotas.keys()):
-        least = tree.quotas[name].min
-        for resource, amount in sorted(coming[name].items()):
-            after = used.get(name, Counter[str]())[resource] + amount
-            bound = least.get(resource, 0)
-            if amount and after > bound and not tree.policy.guarantee_usage:
-                told = f"reclaims for {plan.job} and would use {after} of {resource}, {bound} promised"
-                yield Violation(ViolationKind.VICTIM, name, told)
-    units: dict[str, dict[str, list[Pod]]] = defaultdict(lambda: defaultdict(list))
-    for victim in plan.victims:
-        pod = holding.get(victim.pod)
+class _Turns:
+    """What quotas hold, from decision to decision."""
+
+    def __init__(self, snapshot: ClusterSnapshot, result: ScheduleResult, elsewhere: Elsewhere) -> None:
+        setting, after = result.policy.plugin("ElasticQuota"), result.snapshot
+        args = setting.args if setting is not None and setting.args else QuotaPolicy()
+        self._guaranteed = isinstance(args, QuotaPolicy) and args.guarantee_usage
+        self._quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+        self._sums, self._elsewhere = QuotaSums(self._quotas), elsewhere
+        known = (*snapshot.pending, *after.pending, *after.bound_pods())
+        self._pods = {pod.key: pod for pod in known}
+        self._holding: dict[PodKey, Pod] = {}
+        for pod in snapshot.bound_pods():
+            self._holding[pod.key] = pod
+            self._sums.count(pod)
+
+    def comes(self, key: PodKey) -> None:
+        """A pod is placed, or nominated."""
+        if key in self._pods and key not in self._holding:
+            self._holding[key] = self._pods[key]
+            self._sums.count(self._pods[key])
+
+    def leaves(self, key: PodKey) -> None:
+        """A pod is evicted."""
+        pod = self._holding.pop(key, None)
         if pod is not None:
-            unit = victim.job if victim.job in plan.broken else str(victim.pod)
-            units[tree.chain(pod)[0]][unit].append(pod)
-    for name, leaving in sorted(units.items()):
-        if name not in plan.borrowers or name in coming or name not in tree.quotas:
-            yield Violation(ViolationKind.VICTIM, name, f"gives back to {plan.job} and is no borrower of it")
-        elif not any(_beyond(tree.quotas[name], used[name], list(leaving.values()), one) for one in wanted):
-            told = f"is within its min before the last of its victims leaves for {plan.job}"
-            yield Violation(ViolationKind.VICTIM, name, told)
+            self._sums.count(pod, -1)
 
+    def _used(self, name: str, resource: str) -> int:
+        here = self._sums.whole[name][resource] if name in self._sums.whole else 0
+        return here + self._elsewhere.held(name, whole=True).get(resource, 0)
 
-def _beyond(
-    quota: ElasticQuota, used: Mapping[str, int], units: Sequence[Sequence[Pod]], resource: str
-) -> bool:
-    """Tell whether a quota is beyond its min until the last of some units leaves, the largest one."""
-    amounts = [total(pod.requests for pod in unit).get(resource, 0) for unit in units]
-    return used.get(resource, 0) - (sum(amounts) - max(amounts)) > quota.min.get(resource, 0)
+    def check(self, plan: PreemptionPlan) -> Iterator[Violation]:
+        """Look at one plan, before it is carried out."""
+        members = [self._pods[key] for key in map(PodKey.of, plan.nominations) if key in self._pods]
+        coming = QuotaSums(self._quotas)
+        for pod in members:
+            coming.count(pod)
+        wanted = {name for pod in members for name, amount in pod.requests.items() if amount}
+        for name in sorted(coming.whole.keys() & self._quotas.keys()):
+            for resource in sorted(wanted):
+                after = self._used(name, resource) + coming.whole[name][resource]
+                bound = self._quotas[name].min.get(resource, 0)
+                if coming.whole[name][resource] and after > bound and not self._guaranteed:
+                    told = f"reclaims for {plan.job} and would use {after} of {resource}, {bound} promised"
+                    yield Violation(ViolationKind.VICTIM, name, told)
+        yield from self._check_victims(plan, set(coming.whole), wanted)
 
+    def _check_victims(self, plan: PreemptionPlan, mine: set[str], wanted: set[str]) -> Iterator[Violation]:
+        units: dict[str, dict[str, list[Pod]]] = defaultdict(lambda: defaultdict(list))
+        for victim in plan.victims:
+            pod = self._holding.get(victim.pod)
+            if pod is not None:
+                unit = victim.job if victim.job in plan.broken else str(victim.pod)
+                units[self._sums.chain(pod)[0]][unit].append(pod)
+        for name, leaving in sorted(units.items()):
+            if name not in plan.borrowers or name in mine or name not in self._quotas:
+                yield Violation(
+                    ViolationKind.VICTIM, name, f"gives back to {plan.job} and is no borrower of it"
+                )
+            elif not any(self._beyond(name, list(leaving.values()), one) for one in wanted):
+                told = f"is within its min before the last of its victims leaves for {plan.job}"
+                yield Violation(ViolationKind.VICTIM, name, told)
 
-def _used(tree: QuotaChains, pods: Iterable[Pod]) -> dict[str, Mapping[str, int]]:
-    """Add up what pods hold, for their quotas and those above."""
-    found: defaultdict[str, list[Pod]] = defaultdict(list)
-    for pod in pods:
-        own = tree.chain(pod)[0]
-        for name in (own, *parents_of(own, tree.quotas)):
-            found[name].append(pod)
-    return {name: total(pod.requests for pod in ones) for name, ones in found.items()}
+    def _beyond(self, name: str, units: Sequence[Sequence[Pod]], resource: str) -> bool:
+        """Tell whether a quota is beyond its min until the last of some units leaves, the largest one."""
+        amounts = [total(pod.requests for pod in unit).get(resource, 0) for unit in units]
+        before_last = self._used(name, resource) - (sum(amounts) - max(amounts))
+        return before_last > self._quotas[name].min.get(resource, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from difflib import get_close_matches
 from typing import Final
 
 from koordcore.cli.inputs import add_paths, load_paths
@@ -18,7 +19,9 @@ from koordcore.cli.moves import (
     waves_table,
 )
 from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.descheduling.card_amounts import WHOLE_CARDS, asked_by_parts
 from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
+from koordcore.descheduling.checked_moves import refused_shape
 from koordcore.descheduling.defrag import DefragmentationPlan, Wanted
 from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
 from koordcore.errors import ModelError
@@ -87,6 +90,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.fragments:
         return _fragments(arguments, snapshot, rules)
     wanted = _wanted(arguments, snapshot)
+    _check_names(wanted, snapshot)
+    refused = refused_shape(snapshot, wanted.requests, rules.policy)
+    if refused:
+        raise ModelError(f"--want {arguments.want}: {refused}")
     with working(f"making room on {len(snapshot.nodes)} nodes"):
         moving = plan_room(snapshot, wanted, rules=rules, budget=Limits(arguments.effort))
     done = moving.plan
@@ -165,6 +172,19 @@ def _wanted(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Wanted:
         if not blocks:
             raise ModelError(f"--block: no node has the label {arguments.block}")
     return Wanted(requests=_requests(text), count=int(count or 1), per_node=arguments.per_node, blocks=blocks)
+
+
+def _check_names(wanted: Wanted, snapshot: ClusterSnapshot) -> None:
+    """Refuse what no node offers under any name."""
+    offered = {name for state in snapshot.nodes for name in state.node.allocatable}
+    known = {*offered, PODS, *asked_by_parts(dict.fromkeys(offered, 1))}
+    if known & asked_by_parts(dict.fromkeys(WHOLE_CARDS, 1)).keys():
+        known |= WHOLE_CARDS.keys()
+    for name, amount in wanted.requests.items():
+        if amount and name not in known and not asked_by_parts({name: 1}).keys() <= known:
+            near = get_close_matches(name, sorted(known), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ModelError(f"--want: no node offers {name}{hint}")
 
 
 def _requests(text: str) -> Resources:

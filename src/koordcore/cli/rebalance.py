@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_arguments, read_now
+from koordcore.cli.migration_jobs import print_arbitration
 from koordcore.cli.moves import (
     add_plan_options,
     add_rules,
@@ -38,6 +39,7 @@ examples:
   koordcore rebalance cluster.yaml --high cpu=65 --prod-high cpu=50
   koordcore rebalance cluster.yaml --args lownodeload.json --compare
   koordcore rebalance cluster.yaml --metrics nodemetrics.yaml -o patches
+  koordcore rebalance cluster.yaml --jobs --migration migration.json
 """
 
 
@@ -58,6 +60,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compare", action="store_true", help="say what the reference's LowNodeLoad would do in one round"
     )
+    parser.add_argument(
+        "--jobs",
+        action="store_true",
+        help="instead: arbitrate the dump's waiting PodMigrationJobs by --migration",
+    )
     add_now(parser, "the newest metric's")
     add_plan_options(parser)
     parser.set_defaults(run=run)
@@ -66,6 +73,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when a node stays hot or the plan could not be confirmed."""
     snapshot, given = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
+    if arguments.jobs:
+        return print_arbitration(snapshot, read_rules(arguments).migration, arguments.output)
     metrics = {one.node: one for one in snapshot.of(NodeMetric)}
     if arguments.metrics:
         extra = load([arguments.metrics], sys.stdin).snapshot

@@ -16,6 +16,7 @@ from koordcore.checking.moves import verify_moves
 from koordcore.checking.violation import Violation
 from koordcore.descheduling.budgets import migrating_groups, move_groups
 from koordcore.descheduling.moves import Allows, Group
+from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, tolerated
 from koordcore.model.certificates import Certificate
@@ -41,6 +42,7 @@ __all__ = [
     "checked_plan",
     "fits_there",
     "limits_of",
+    "refused_shape",
     "static_allows",
 ]
 
@@ -225,6 +227,18 @@ def fits_there(
         if any(place_there(workspace, plugins, pod, row) is None for pod in pods):
             refused.append(name)
     return tuple(refused)
+
+
+def refused_shape(snapshot: ClusterSnapshot, slot: Resources, policy: Policy) -> str:
+    """Say why no node can ever take a pod of some size, whoever moves; empty where one may."""
+    workspace = open_workspace(snapshot, policy)
+    plugins = PluginSet(workspace, policy.without_plugin("ElasticQuota"))
+    asked = {name: amount for name, amount in slot.items() if name != PODS}
+    found = plugins.class_of(Pod(name="slot", requests=asked))
+    if isinstance(found, Refusal):
+        return found.reason
+    refused = found.refuse()
+    return refused[1].reason if refused is not None and not refused[1].resolvable else ""
 
 
 def checked_plan(

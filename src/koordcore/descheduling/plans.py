@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
+from koordcore.descheduling.card_amounts import asked_by_parts, nodes_by_parts, pods_by_parts
 from koordcore.descheduling.checked_moves import (
     CheckedMoves,
     Plan,
@@ -25,6 +26,7 @@ from koordcore.descheduling.load_problem import problem_of_load, problem_of_requ
 from koordcore.descheduling.moves import Allows, MoveProblem
 from koordcore.descheduling.plan import RebalancePlan, plan_rebalance
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
+from koordcore.model.devices import GPU
 from koordcore.model.mappings import EMPTY
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import PodKey
@@ -210,15 +212,17 @@ def plan_room(
     """
     problem = problem_of_rooms(snapshot, rules)
     serving = wanted.nodes or tuple(state.name for state in snapshot.nodes)
+    # The webhook writes hundredths of cards as core and memory before anybody places the pod.
+    shape = asked_by_parts(wanted.requests) if GPU in wanted.requests else wanted.requests
     first: Certificate | None = None
     while True:
-        aim = attrs.evolve(wanted, nodes=serving)
+        aim = attrs.evolve(wanted, nodes=serving, requests=asked_by_parts(wanted.requests))
         moving = confirmed(snapshot, problem, partial(plan_defragmentation, wanted=aim, limits=budget), rules)
         first = moving.plan.certificate if first is None else first
         unfit: tuple[str, ...] = ()
         if moving.legal:
             places = moving.plan.places
-            unfit = fits_there(moving.checked.snapshot, wanted.requests, places, rules.policy)
+            unfit = fits_there(moving.checked.snapshot, shape, places, rules.policy)
         if not unfit:
             return attrs.evolve(moving, plan=bounded(moving.plan, first))
         serving = tuple(name for name in serving if name not in unfit)
@@ -247,8 +251,8 @@ def problem_of_rooms(snapshot: ClusterSnapshot, rules: MoveRules) -> MoveProblem
     """Set up moves that look at requests alone."""
     groups, at_once = limits_of(snapshot, args=rules.migration, limits=rules.limits)
     return problem_of_requests(
-        [state.node for state in snapshot.nodes],
-        tuple(snapshot.bound_pods()),
+        nodes_by_parts(state.node for state in snapshot.nodes),
+        pods_by_parts(snapshot.bound_pods()),
         evictor=CycleEvictor(rules.evictor),
         groups=groups,
         at_once=at_once,

@@ -1,0 +1,82 @@
+"""``koordcore rebalance --jobs``: which of the dump's waiting migration jobs may go ahead now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import attrs
+
+from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.descheduling.migration.arbitrate import arbitrate
+from koordcore.descheduling.migration.filter import MigrationFilter, passed
+from koordcore.model.cluster import Workload
+from koordcore.model.migration import JobPhase, PodMigrationJob
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.rebalance import MigrationControllerArgs
+from koordcore.protocol.migration import ANNOTATION_ARBITRATING, ANNOTATION_PASSED
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["print_arbitration"]
+
+
+def print_arbitration(snapshot: ClusterSnapshot, args: MigrationControllerArgs, output: str) -> int:
+    """Arbitrate once, as the migration controller does every half second; 1 where a job waits or fails."""
+    # A job that was just written has no phase yet; its controller makes it Pending.
+    jobs = [
+        attrs.evolve(job, phase=JobPhase.PENDING) if job.phase is JobPhase.NONE else job
+        for job in snapshot.of(PodMigrationJob)
+    ]
+    waiting = [job for job in jobs if job.phase is JobPhase.PENDING and not passed(job)]
+    pods = {pod.key: pod for pod in (*snapshot.bound_pods(), *snapshot.pending)}
+    rules = MigrationFilter(args, pods.values(), snapshot.of(Workload), jobs)
+    decided = arbitrate([job for job in waiting if not job.paused], pods, rules)
+    paused = [job for job in waiting if job.paused]
+    rows = [(job.name, str(job.pod or ""), *_outcome(job, rules, pods)) for job in decided]
+    rows += [(job.name, str(job.pod or ""), "waits", "is paused") for job in paused]
+    if output == "json":
+        heads = ("job", "pod", "outcome", "why")
+        print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows], indent=2))
+    elif output == "patches":
+        for job in decided:
+            patch = _patch(job)
+            if patch is not None:
+                print(json.dumps(patch))
+    else:
+        titles = (
+            Column("JOB", tone=Tone.NAME),
+            Column("POD"),
+            Column("OUTCOME"),
+            Column("WHY", tone=Tone.BAD),
+        )
+        if rows:
+            show(Table(title="Migration jobs, in the order of their turns", columns=titles, rows=rows))
+        running = sum(job.active for job in jobs) - len(waiting)
+        through = sum(row[2] == "passes" for row in rows)
+        print(f"{len(rows)} jobs wait · {through} pass · {running} under way")
+    return 0 if all(row[2] == "passes" for row in rows) else 1
+
+
+def _outcome(job: PodMigrationJob, rules: MigrationFilter, pods: Mapping[PodKey, Pod]) -> tuple[str, str]:
+    """Say what becomes of a job; who waits is told which limit those before it have reached."""
+    if job.phase is JobPhase.FAILED:
+        return "fails", job.message
+    if passed(job):
+        return "passes", ""
+    pod = None if job.pod is None else pods.get(job.pod)
+    marked = None if pod is None else pod.at(pod.node_name, annotations={ANNOTATION_ARBITRATING: "true"})
+    refused = None if marked is None else rules.retryable(marked)
+    return "waits", refused.rule if refused is not None else ""
+
+
+def _patch(job: PodMigrationJob) -> dict[str, object] | None:
+    path = f"/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs/{job.name}"
+    body: dict[str, object]
+    if job.phase is JobPhase.FAILED:
+        path += "/status"
+        body = {"status": {"phase": "Failed", "reason": job.reason, "message": job.message}}
+    elif passed(job):
+        body = {"metadata": {"annotations": {ANNOTATION_PASSED: "true"}}}
+    else:
+        return None
+    return {"verb": "patch", "path": path, "contentType": "application/merge-patch+json", "body": body}
