@@ -8,7 +8,7 @@ import sys
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from koordcore.cli.tables import working
 from koordcore.errors import ManifestError, ModelError
@@ -16,20 +16,27 @@ from koordcore.manifests import Loaded, load
 from koordcore.model.network import ClusterNetworkTopology, label_layers
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
+from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
+from koordcore.protocol.times import moment_of
 from koordcore.reservations.lifecycle import controlled
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
+    "add_lend",
     "add_now",
     "add_paths",
     "as_of",
     "find_pod",
+    "lent",
     "load_paths",
     "read_arguments",
     "read_now",
     "say_left_out",
 ]
+
+
+_LENT: Final = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
 
 
 def add_paths(parser: argparse.ArgumentParser) -> None:
@@ -124,6 +131,39 @@ def as_of(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSn
     ended = [one.name for one in after.of(Reservation) if one.over and one.name not in before]
     if ended and not arguments.quiet:
         print(f"warning: --now: no longer available: reservation {', '.join(ended)}", file=sys.stderr)
+    return after
+
+
+def add_lend(parser: argparse.ArgumentParser) -> None:
+    """Add ``--lend``."""
+    parser.add_argument(
+        "--lend",
+        action="store_true",
+        help="first let every node offer what it can lend to batch and mid pods (see `koordcore colocation`)",
+    )
+
+
+def lent(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Give the cluster with what it lends where ``--lend`` is given, and say how many nodes lend.
+
+    Raises
+    ------
+    ModelError
+        When neither a NodeMetric nor ``--now`` says what the moment is.
+    """
+    if not arguments.lend:
+        return snapshot
+    # Only who lends pays for what that brings.
+    from koordcore.colocation.cluster import config_of_snapshot, latest_report, lend
+
+    given = read_now(arguments)
+    now = latest_report(snapshot) if given is None else moment_of(given)
+    if now is None:
+        raise ModelError("--lend: no NodeMetric with a time in the dump: give --now")
+    after = lend(snapshot, config_of_snapshot(snapshot), now=now)
+    if not arguments.quiet:
+        lending = sum(any(state.node.allocatable.get(name, 0) for name in _LENT) for state in after.nodes)
+        print(f"lent: {lending} of {len(after.nodes)} nodes offer batch or mid resources", file=sys.stderr)
     return after
 
 
