@@ -54,6 +54,11 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
         help="the network's layers from the top down, by node label, such as block=LABEL,rack=LABEL; without "
         "it the dump's ClusterNetworkTopology, Kueue Topologies, or known node labels count",
     )
+    parser.add_argument(
+        "--admit",
+        action="store_true",
+        help="first apply the dump's ClusterColocationProfiles and ElasticQuotaProfiles, as webhooks would",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no warnings on standard error")
 
 
@@ -75,13 +80,24 @@ def _layers(text: str) -> ClusterNetworkTopology:
 def load_paths(arguments: argparse.Namespace) -> Loaded:
     """Load the dump and print its warnings to standard error."""
     with working("reading"):
-        loaded = load(arguments.paths, sys.stdin, network=arguments.layers)
+        loaded, done = _read(arguments)
+    for line in () if arguments.quiet else done:
+        print(f"admitted: {line}", file=sys.stderr)
     if arguments.layers is not None:
         _nobody_has(arguments.layers, loaded.snapshot)
     if not arguments.quiet:
         for warning in loaded.warnings:
             print(f"warning: {warning}", file=sys.stderr)
     return loaded
+
+
+def _read(arguments: argparse.Namespace) -> tuple[Loaded, list[str]]:
+    if not arguments.admit:
+        return load(arguments.paths, sys.stdin, network=arguments.layers), []
+    # Only who wants the webhooks' work done pays for what that brings.
+    from koordcore.cli.admission import load_admitted
+
+    return load_admitted(arguments.paths, arguments.layers)
 
 
 def add_now(parser: argparse.ArgumentParser, otherwise: str) -> None:

@@ -50,7 +50,7 @@ from koordcore.protocol.fields import Json, show
 from koordcore.protocol.quota import QuotaObject
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["DECODERS", "Loaded", "load", "snapshot_from_objects"]
+__all__ = ["DECODERS", "Loaded", "assemble", "load", "snapshot_from_objects"]
 
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
 """API group and kind to decoder; objects of other kinds are kept as they are, and counted."""
@@ -119,7 +119,7 @@ def load(
     """
     if isinstance(paths, str | Path):
         paths = [paths]
-    return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network)
+    return assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network)
 
 
 def snapshot_from_objects(objects: Iterable[Mapping[str, Json]]) -> Loaded:
@@ -145,10 +145,11 @@ def snapshot_from_objects(objects: Iterable[Mapping[str, Json]]) -> Loaded:
     >>> [str(pod.key) for pod in loaded.snapshot.bound_pods()]
     ['default/web']
     """
-    return _assemble(SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
+    return assemble(SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
 
 
-def _assemble(sources: Iterable[Source], network: ClusterNetworkTopology | None = None) -> Loaded:
+def assemble(sources: Iterable[Source], network: ClusterNetworkTopology | None = None) -> Loaded:
+    """Make a snapshot of objects that say where they come from; see :func:`load`."""
     bundle = _Bundle()
     for source in sources:
         if isinstance(source, Problem):
