@@ -18,8 +18,9 @@ from koordcore.colocation import (
     lending_table,
     render_waterfalls,
 )
-from koordcore.colocation.cluster import LendingRow
+from koordcore.colocation.cluster import LendingRow, lend
 from koordcore.errors import ModelError
+from koordcore.manifests.lending_patches import lending_patches
 from koordcore.protocol.times import moment_of
 
 __all__ = ["describe", "run"]
@@ -28,6 +29,7 @@ EPILOG: Final = """\
 examples:
   koordcore colocation cluster.yaml
   koordcore colocation cluster.yaml --node node-1      from capacity to what is lent, step by step
+  koordcore colocation cluster.yaml -o patches         what the manager would send, NUMA zones included
 """
 
 
@@ -38,7 +40,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     parser.add_argument("--node", metavar="NAME", help="explain one node")
     add_now(parser, "the newest metric's")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("-o", "--output", choices=("table", "json", "patches"), default="table")
     parser.set_defaults(run=run)
 
 
@@ -50,6 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
     if now is None:
         raise ModelError("no NodeMetric with a time in the dump: give --now")
     config = config_of_snapshot(snapshot)
+    if arguments.output == "patches":
+        after = lend(snapshot, config, now=now)
+        for call in lending_patches(snapshot, after):
+            about = call["path"].removesuffix("/status").rpartition("/")[2]
+            if arguments.node in (None, about):
+                print(json.dumps(call))
+        return 0
     if arguments.node is not None:
         snapshot.node(arguments.node)
         waterfalls = explain_node(snapshot, config, arguments.node, now=now)

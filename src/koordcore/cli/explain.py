@@ -10,7 +10,17 @@ from typing import Final
 
 import attrs
 
-from koordcore.cli.inputs import add_now, add_paths, as_of, find_member, find_pod, load_paths, read_now
+from koordcore.cli.inputs import (
+    add_lend,
+    add_now,
+    add_paths,
+    as_of,
+    find_member,
+    find_pod,
+    lent,
+    load_paths,
+    read_now,
+)
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
@@ -47,6 +57,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_policy(parser)
     add_now(parser, "the newest metric's")
+    add_lend(parser)
     parser.add_argument(
         "--event",
         action="store_true",
@@ -61,7 +72,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Explain one pod; 1 when no node can take it."""
     arguments.as_gangs = arguments.as_gangs or arguments.pod.partition("/")[0].lower() in DOORS
-    snapshot, now = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
+    snapshot, now = lent(arguments, as_of(arguments, load_paths(arguments).snapshot)), read_now(arguments)
     pod = find_member(snapshot, arguments.pod) or find_pod(snapshot, arguments.pod)
     policy = read_policy(arguments)
     if arguments.output == "object":

@@ -8,7 +8,7 @@ import sys
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from koordcore.cli.tables import working
 from koordcore.errors import ManifestError, ModelError
@@ -17,21 +17,28 @@ from koordcore.manifests.front_doors import DOORS
 from koordcore.model.network import ClusterNetworkTopology, label_layers
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
+from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
+from koordcore.protocol.times import moment_of
 from koordcore.reservations.lifecycle import controlled
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
+    "add_lend",
     "add_now",
     "add_paths",
     "as_of",
     "find_member",
     "find_pod",
+    "lent",
     "load_paths",
     "read_arguments",
     "read_now",
     "say_left_out",
 ]
+
+
+_LENT: Final = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
 
 
 def add_paths(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +62,11 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
         help="take LeaderWorkerSets, JobSets, RayClusters, RayJobs, TrainJobs, PyTorchJobs, MPIJobs and Jobs "
         "for gangs, with the pods that are still to be made",
     )
+    parser.add_argument(
+        "--admit",
+        action="store_true",
+        help="first apply the dump's ClusterColocationProfiles and ElasticQuotaProfiles, as webhooks would",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no warnings on standard error")
 
 
@@ -76,13 +88,25 @@ def _layers(text: str) -> ClusterNetworkTopology:
 def load_paths(arguments: argparse.Namespace) -> Loaded:
     """Load the dump and print its warnings to standard error."""
     with working("reading"):
-        loaded = load(arguments.paths, sys.stdin, network=arguments.layers, as_gangs=arguments.as_gangs)
+        loaded, done = _read(arguments)
+    for line in () if arguments.quiet else done:
+        print(f"admitted: {line}", file=sys.stderr)
     if arguments.layers is not None:
         _nobody_has(arguments.layers, loaded.snapshot)
     if not arguments.quiet:
         for warning in loaded.warnings:
             print(f"warning: {warning}", file=sys.stderr)
     return loaded
+
+
+def _read(arguments: argparse.Namespace) -> tuple[Loaded, list[str]]:
+    if not arguments.admit:
+        found = load(arguments.paths, sys.stdin, network=arguments.layers, as_gangs=arguments.as_gangs)
+        return found, []
+    # Only who wants the webhooks' work done pays for what that brings.
+    from koordcore.cli.admission import load_admitted
+
+    return load_admitted(arguments.paths, arguments.layers, as_gangs=arguments.as_gangs)
 
 
 def add_now(parser: argparse.ArgumentParser, otherwise: str) -> None:
@@ -132,6 +156,39 @@ def as_of(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSn
     ended = [one.name for one in after.of(Reservation) if one.over and one.name not in before]
     if ended and not arguments.quiet:
         print(f"warning: --now: no longer available: reservation {', '.join(ended)}", file=sys.stderr)
+    return after
+
+
+def add_lend(parser: argparse.ArgumentParser) -> None:
+    """Add ``--lend``."""
+    parser.add_argument(
+        "--lend",
+        action="store_true",
+        help="first let every node offer what it can lend to batch and mid pods (see `koordcore colocation`)",
+    )
+
+
+def lent(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Give the cluster with what it lends where ``--lend`` is given, and say how many nodes lend.
+
+    Raises
+    ------
+    ModelError
+        When neither a NodeMetric nor ``--now`` says what the moment is.
+    """
+    if not arguments.lend:
+        return snapshot
+    # Only who lends pays for what that brings.
+    from koordcore.colocation.cluster import config_of_snapshot, latest_report, lend
+
+    given = read_now(arguments)
+    now = latest_report(snapshot) if given is None else moment_of(given)
+    if now is None:
+        raise ModelError("--lend: no NodeMetric with a time in the dump: give --now")
+    after = lend(snapshot, config_of_snapshot(snapshot), now=now)
+    if not arguments.quiet:
+        lending = sum(any(state.node.allocatable.get(name, 0) for name in _LENT) for state in after.nodes)
+        print(f"lent: {lending} of {len(after.nodes)} nodes offer batch or mid resources", file=sys.stderr)
     return after
 
 

@@ -15,7 +15,7 @@ import attrs
 
 from koordcore.checking import verify
 from koordcore.cli.evictions import preemption_table, victims_table
-from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now, say_left_out
+from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now, say_left_out
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
 from koordcore.explaining.network import used_domains
@@ -57,6 +57,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_policy(parser)
     add_now(parser, "the newest metric's")
+    add_lend(parser)
     parser.add_argument(
         "--preempt",
         action="store_true",
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = read_policy(arguments)
     if arguments.joint_gangs:
         policy = attrs.evolve(policy, gangs=GangTurns.TOGETHER)
-    snapshot, now = as_of(arguments, loaded.snapshot), read_now(arguments)
+    snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)
     relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
     with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):

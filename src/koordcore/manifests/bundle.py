@@ -57,6 +57,7 @@ __all__ = [
     "READ_AS_TEXT",
     "Bundle",
     "Loaded",
+    "assemble",
     "check_countable",
     "load",
     "snapshot_from_objects",
@@ -134,7 +135,7 @@ def load(
     """
     if isinstance(paths, str | Path):
         paths = [paths]
-    return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network, as_gangs)
+    return assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network, as_gangs)
 
 
 def snapshot_from_objects(objects: Iterable[Mapping[str, Json]], *, as_gangs: bool = False) -> Loaded:
@@ -163,12 +164,13 @@ def snapshot_from_objects(objects: Iterable[Mapping[str, Json]], *, as_gangs: bo
     ['default/web']
     """
     numbered = (SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
-    return _assemble(numbered, as_gangs=as_gangs)
+    return assemble(numbered, as_gangs=as_gangs)
 
 
-def _assemble(
+def assemble(
     sources: Iterable[Source], network: ClusterNetworkTopology | None = None, as_gangs: bool = False
 ) -> Loaded:
+    """Make a snapshot of objects that say where they come from; see :func:`load`."""
     bundle = Bundle()
     if as_gangs:
         sources = with_gangs(sources, bundle.problems, bundle.warnings)

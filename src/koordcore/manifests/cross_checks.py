@@ -200,7 +200,8 @@ def profile_remarks(records: Sequence[ClusterRecord]) -> Iterator[Remark]:
     quotas = {one.name for one in records if isinstance(one, ElasticQuota)}
     for one in records:
         if isinstance(one, QuotaProfile) and one.quota_name not in quotas:
-            told = f"not applied: the dump has no ElasticQuota {one.quota_name}, which its controller makes"
+            missing = f"the dump has no ElasticQuota {one.quota_name}"
+            told = f"not applied: {missing}, which its controller makes (--admit)"
             yield ("quota.koordinator.sh", "ElasticQuotaProfile", one.namespace, one.name), Problem("", told)
 
 

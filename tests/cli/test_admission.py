@@ -1,0 +1,80 @@
+"""Profiles are applied as the webhooks and controllers would, and the output says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore.cli import main
+from tests.manifests.builders import container, node, pod
+
+PREFIX = "quota.scheduling.koordinator.sh/"
+COLOCATION = {
+    "apiVersion": "config.koordinator.sh/v1alpha1",
+    "kind": "ClusterColocationProfile",
+    "metadata": {"name": "batch"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "spark"}},
+        "qosClass": "BE",
+        "priorityClassName": "koord-batch",
+        "labels": {"touched": "yes"},
+    },
+}
+CLASS = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "koord-batch"},
+    "value": 5500,
+}
+TREE = {
+    "apiVersion": "quota.koordinator.sh/v1alpha1",
+    "kind": "ElasticQuotaProfile",
+    "metadata": {"name": "pool-a", "namespace": "kube-system"},
+    "spec": {"quotaName": "pool-a-root", "nodeSelector": {"matchLabels": {"pool": "a"}}},
+}
+
+
+def written(path: Path, *objects: Any) -> str:
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    return str(path)
+
+
+def test_a_colocation_profile_makes_batch_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    room = {
+        "cpu": "8",
+        "memory": "8Gi",
+        "pods": "9",
+        "kubernetes.io/batch-cpu": "2000",
+        "kubernetes.io/batch-memory": "8Gi",
+    }
+    asked = {"cpu": "4", "memory": "1Gi"}
+    spark = pod(
+        "s", metadata={"labels": {"app": "spark"}}, containers=[container(requests=asked, limits=asked)]
+    )
+    dump = written(tmp_path / "d.json", node("n1", room), COLOCATION, CLASS, spark)
+    assert main(["schedule", dump]) == 0  # as it is written, it takes four cores of prod's
+    capsys.readouterr()
+    assert main(["schedule", dump, "--admit"]) == 1
+    out = capsys.readouterr()
+    assert "admitted: ClusterColocationProfile batch applied to 1 pod" in out.err
+    assert "batch-cpu" in out.out
+
+
+def test_a_quota_profile_makes_the_root_of_its_tree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room = {"cpu": "40", "memory": "8Gi", "pods": "9"}
+    mine, other = node("a", room), node("b", room)
+    mine["metadata"]["labels"] = {"pool": "a"}
+    dump = written(tmp_path / "d.json", mine, other, TREE)
+    main(["quota", dump])
+    assert "not applied" in capsys.readouterr().err
+    assert main(["quota", dump, "--admit", "-o", "json"]) == 0
+    out = capsys.readouterr()
+    assert "admitted: ElasticQuotaProfile pool-a made ElasticQuota pool-a-root" in out.err
+    assert {row["quota"]: row["min"] for row in json.loads(out.out) if row["resource"] == "cpu"} == {
+        "pool-a-root": 40_000
+    }
