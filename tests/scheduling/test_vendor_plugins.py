@@ -152,7 +152,7 @@ def test_a_node_is_locked_for_five_minutes_or_until_its_pod_is_gone(value: str, 
         assert given(result, "p") == {"gpu": [0]}
 
 
-def test_locks_and_templates_that_come_and_go_between_calls_are_followed() -> None:
+def test_locks_that_come_and_go_between_calls_are_followed() -> None:
     """What one call learnt about nodes is not held against a later one."""
     loaded = snapshot_from_objects(
         [*cards_of("cambricon"), *pod("holder", {"cpu": "1"}, on="n"), *pod("p", PART)]

@@ -6,6 +6,7 @@ import json
 
 import attrs
 import pytest
+from immutabledict import immutabledict
 
 from koordcore import PluginSetting, Policy, schedule, verify
 from koordcore.explaining import explain
@@ -148,3 +149,14 @@ def test_templates_in_yaml_are_read() -> None:
     _, result = run(CLUSTER, config_map("\n".join(lines)), asks("p", QUARTER))
     assert given(result, "p") == {"gpu": [0]}
     assert schedule(result.snapshot, []).decisions == ()
+
+
+def test_templates_that_change_between_calls_are_followed() -> None:
+    """What one call learnt is not held against a later one, nor for it."""
+    loaded = snapshot_from_objects([*CLUSTER, *config_map(), *asks("p", QUARTER)])
+    (known,) = loaded.snapshot.of(SharedTemplates)
+    nothing = SharedTemplates(known.name, known.namespace, immutabledict())
+    without = loaded.snapshot.with_records(nothing)
+    assert given(schedule(loaded.snapshot), "p") == {"gpu": [0]}
+    assert "no matched GPU shared resource template" in refusal(schedule(without), "p")
+    assert given(schedule(without.with_records(known)), "p") == {"gpu": [0]}
