@@ -65,6 +65,8 @@ def test_members_lie_as_evenly_as_can_be(problem: Instance) -> None:
     if isinstance(placed, GangPlacement):
         assert placement_violations(tree, demand_of(problem, tree), placed.nodes) == ()
         assert placed.certificate.objective == best
+        # Nobody can repeat the proof from a question that knows nothing of evenness.
+        assert (placed.certificate.problem is None) == bool(problem.even_depths)
 
 
 @settings(max_examples=100, deadline=None)

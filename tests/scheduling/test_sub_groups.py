@@ -183,6 +183,12 @@ def test_a_replacement_joins_its_slice() -> None:
         snapshot = snapshot.assume(pod.at(there[pod.name]))
     result = legal(snapshot)
     assert racks_of(result, "g-w3") == ["r1"]
+    full = snapshot.assume(
+        *(Pod(name=f"x{one}", requests={"nvidia.com/gpu": 8}).at(f"r1-{one}") for one in (1, 2))
+    )
+    refused = legal(full)
+    assert not refused.bound
+    assert refused.jobs[0].detail.startswith("default/g:w/1: the best Rack, r1, has 0 of 1 cpu")
 
 
 def test_room_is_made_for_slices_where_they_can_lie() -> None:

@@ -60,15 +60,17 @@ def _of_role(terms: Terms, role: Role) -> str:
     depth = tree.depth_of(role.must_layer)
     if depth is None:
         return f"the network topology has no layer {role.must_layer}"
+    running = tree.sum_up(role.bound) if role.bound.any() else np.zeros(len(tree), dtype=np.int64)
+    domains = [one for one in tree.domains_at(depth) if running[one]] or list(tree.domains_at(depth))
     if role.min_available >= len(role.members):
-        alone = attrs.evolve(demand, roles=(role,), min_roles=None)
-        return _of_domains(terms, alone, tree.domains_at(depth))
+        alone = attrs.evolve(demand, roles=(role,), min_roles=None, units=(), quorums=())
+        return _of_domains(terms, alone, domains)
     counts = np.bincount([member.shape for member in role.members], minlength=len(demand.shapes))
     offers = [
         np.minimum(shape.slots, count) for shape, count in zip(demand.shapes, counts.tolist(), strict=True)
     ]
     total = tree.sum_up(np.sum(offers, axis=0))
-    best = max(tree.domains_at(depth), key=lambda domain: int(total[domain]), default=0)
+    best = max(domains, key=lambda domain: int(total[domain]), default=0)
     have = int(total[best])
     return _sentence(tree, best, [(have, role.min_available, "slots")]) if have < role.min_available else ""
 

@@ -92,10 +92,10 @@ def _placement(terms: Terms, places: Sequence[tuple[int, int]], problem: TreePro
     return GangPlacement(
         nodes=nodes,
         left_out=left_out,
-        # The problem knows nothing of scores: with them nobody but the planner has proven anything.
+        # The problem knows nothing of scores and evenness: only the planner has proven anything about them.
         certificate=Certificate.make_proven(
             (*terms.evaluate(counts), *terms.scored(counts)),
-            None if terms.scored(counts) or demand.units else problem,
+            None if terms.scored(counts) or demand.units or terms.even else problem,
         ),
         objective_layers=tuple(tree.layers[depth - 1] for depth in terms.order),
         domains=domains_used(tree, counts),
