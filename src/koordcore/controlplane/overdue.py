@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from koordcore._vector import Vector
+from koordcore.model.gangs import PodGroup
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.quotas import QuotaPolicy
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.model.records import ClusterRecord
 from koordcore.protocol.gang import gang_name
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
@@ -34,16 +38,23 @@ class Overdue:
         self._quotas = quotas
         self._half_since: dict[str, float] = {}
         self._monitors: Mapping[str, OveruseMonitor] = {}
+        self._seen: tuple[Vector[NodeState], Vector[ClusterRecord]] | None = None
+        self._half: dict[str, list[Pod]] = {}
 
     def look(self, snapshot: ClusterSnapshot, *, now: float) -> dict[PodKey, str]:
         """Give who has to go now, with the reason; ``now`` in seconds."""
         going: dict[PodKey, str] = {}
-        half = half_gangs(snapshot)
+        if self._gangs_changed(snapshot):
+            self._half = half_gangs(snapshot)
+        half = self._half
         self._half_since = {name: self._half_since.get(name, now) for name in half}
         for name, pods in half.items():
             if now - self._half_since[name] >= self._patience:
                 self._half_since[name] = now  # and once more if they do not go
                 going |= dict.fromkeys((pod.key for pod in pods), f"gang {name} did not start whole")
+        if not snapshot.of(ElasticQuota):
+            self._monitors = {}
+            return going
         plan = plan_revoke(
             cluster_ledger(snapshot, policy=self._quotas),
             map(quota_pod_of, snapshot.bound_pods()),
@@ -54,6 +65,21 @@ class Overdue:
         for quota, victims in plan.victims.items():
             going |= dict.fromkeys((pod.key for pod in victims), f"quota {quota} uses more than its share")
         return going
+
+    def _gangs_changed(self, snapshot: ClusterSnapshot) -> bool:
+        """Tell whether a member or a PodGroup has come, left or changed since the last look."""
+        before, self._seen = self._seen, snapshot.shared
+        if before is None or any(len(old) != len(new) for old, new in zip(before, self._seen, strict=True)):
+            return True
+        records = (one for some in before[1].apart(self._seen[1]) for one in some)
+        if any(isinstance(one, PodGroup | Pod) for one in records):
+            return True
+        for old, new in zip(*before[0].apart(self._seen[0]), strict=True):
+            same = {id(pod) for pod in old.pods} & {id(pod) for pod in new.pods}
+            for pod in (*old.pods, *new.pods):
+                if id(pod) not in same and gang_name(pod.labels, pod.annotations):
+                    return True
+        return False
 
 
 def half_gangs(snapshot: ClusterSnapshot) -> dict[str, list[Pod]]:

@@ -183,7 +183,7 @@ def plan_revoke(
         if trigger:
             triggered.append(name)
     members: dict[str, list[tuple[QuotaPod, Resources]]] = {name: [] for name in triggered}
-    for pod in pods:
+    for pod in pods if triggered else ():
         quota = ledger.resolve(pod) if pod.assigned else None
         if quota is not None and quota in members:
             members[quota].append((pod, masked_request(ledger, quota, pod)))
