@@ -75,11 +75,22 @@ def heats_nobody(problem: MoveProblem, moved: Mapping[PodKey, str]) -> bool:
     )
 
 
-def fewest_to_cool(problem: MoveProblem) -> tuple[int, int, int]:
-    """Give the least hot nodes, moves, cost."""
+def excess(problem: MoveProblem, moved: Mapping[PodKey, str]) -> int:
+    """Add up by how many permille, rounded up, the nodes that were hot are above their limits."""
+    after, before = amounts(problem, moved, "usage"), hot(problem, {})
+    found = 0
+    for host in problem.hosts:
+        for name, limit in host.high.items() if host.name in before else ():
+            there = host.allocatable.get(name.split()[-1], 0) or limit
+            found += max(0, -((-1000 * (after[host.name].get(name, 0) - limit)) // max(1, there)))
+    return found
+
+
+def fewest_to_cool(problem: MoveProblem) -> tuple[int, int, int, int]:
+    """Give the least hot nodes, excess, moves, cost."""
     costs = {one.pod: one.cost for one in problem.movable}
     return min(
-        (len(hot(problem, moved)), len(moved), sum(costs[pod] for pod in moved))
+        (len(hot(problem, moved)), excess(problem, moved), len(moved), sum(costs[pod] for pod in moved))
         for moved in assignments(problem)
     )
 
