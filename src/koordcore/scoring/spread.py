@@ -62,7 +62,7 @@ class SpreadRule:
     taints_policy: NodeInclusionPolicy
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class SpreadRequest:
     """What a pod wants of spreading; pods with equal requests are alike.
 

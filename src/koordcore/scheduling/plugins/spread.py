@@ -200,6 +200,7 @@ class TopologySpread(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._settings: SpreadArgs = args or SpreadArgs()
+        self._requests: dict[Hashable, SpreadRequest | None] = {}
         self._selectors: dict[Hashable, LabelSelector | None] = {}
         self._defaults: dict[Hashable, SpreadRequest | None] = {}
 
@@ -210,7 +211,7 @@ class TopologySpread(Plugin):
 
     def request_of(self, pod: Pod) -> Hashable | None:
         if pod.spread_constraints:
-            return spread_request(pod)
+            return self._own(pod)
         args = self._settings
         built_in = args.defaulting is SpreadDefaulting.SYSTEM
         constraints = SYSTEM_CONSTRAINTS if built_in else args.default_constraints
@@ -233,6 +234,23 @@ class TopologySpread(Plugin):
         if key not in self._defaults:
             self._defaults[key] = _completed(pod, selector, constraints, built_in)
         return self._defaults[key]
+
+    def _own(self, pod: Pod) -> SpreadRequest | None:
+        """Give what :func:`spread_request` gives, once for all pods of a template."""
+        affinity = pod.affinity.node if pod.affinity else None
+        key = (
+            pod.namespace,
+            pod.spread_constraints,
+            pod.labels,
+            pod.node_selector,
+            affinity,
+            pod.tolerations,
+        )
+        if key not in self._requests:
+            if len(self._requests) >= _MOST_TEMPLATES:
+                self._requests.clear()
+            self._requests[key] = spread_request(pod)
+        return self._requests[key]
 
     def _selector_of(self, pod: Pod) -> LabelSelector | None:
         """Give what :func:`default_selector` gives; most pods of a queue come out of few templates."""
