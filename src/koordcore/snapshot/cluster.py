@@ -554,12 +554,12 @@ class ClusterSnapshot:
         """Replace some nodes, and carry over what can be: the layout, columns and values of nodes."""
         changed = tuple((row, self._nodes[row], state) for row, state in states.items())
         fork = self._derived(self._nodes.changed(states), changed, pending, records)
-        if "layout" not in _known(self):
-            return fork  # nothing is kept by row yet
-        layout: ClusterLayout | None = self.layout
         replaced = {
             row: state.node for row, state in states.items() if state.node is not self._nodes[row].node
         }
+        if "layout" not in _known(self) and (replaced or not states):
+            return fork  # nothing is kept by row yet
+        layout: ClusterLayout | None = self.layout
         if replaced:
             from koordcore._arrays import changed_layout
 
