@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, schedule
+from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, schedule, verify
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.affinity import (
@@ -281,6 +281,21 @@ class Owner(Reservations):
 
     def pod(self, name: str, **fields: Any) -> Pod:
         return super().pod(name, labels={"app": f"r{self.step % 1000}"}, **fields)
+
+
+class Verified(_Line):
+    """One decision, checked: the check alone, on a line that moves on."""
+
+    def setup(self, number: int) -> None:
+        super().setup(number)
+        now = START + timedelta(seconds=61)
+        self.before = self.snapshot
+        self.result = schedule(self.before, self.pods, policy=self.policy, now=now)
+        self.time_verify(number)
+
+    def time_verify(self, number: int) -> None:
+        """Check the same decision again: the checker steps back and forth by one node."""
+        assert verify(self.before, self.result) == ()
 
 
 ROWS: tuple[Callable[[], _Line], ...] = (

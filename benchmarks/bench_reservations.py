@@ -28,7 +28,7 @@ from koordcore.protocol.reservation import RESERVATION_AFFINITY
 from koordcore.reservations.assign import ReservationAssignment, assign_reservations
 from koordcore.reservations.state import reservation_state
 from koordcore.scheduling import schedule
-from koordcore.scheduling.backfill import EarliestStart, earliest_start
+from koordcore.scheduling.backfilling import EarliestStart, earliest_start
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot

@@ -27,7 +27,7 @@ from koordcore import (
     schedule,
     verify,
 )
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from koordcore.manifests import load, snapshot_from_objects
 
 __all__ = ["Api"]

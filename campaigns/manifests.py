@@ -11,7 +11,7 @@ from typing import Any, Final
 from campaigns.case import Case, Failure, Figures, check_laws
 from campaigns.worlds import draw_world
 from koordcore import ManifestError, schedule, verify
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
 
 __all__ = ["Manifests"]

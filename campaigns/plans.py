@@ -26,7 +26,7 @@ from koordcore import (
     schedule,
     verify,
 )
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.scheduler_config import policies_from_manifest
 

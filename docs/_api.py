@@ -1,24 +1,23 @@
-"""The API reference: one page per room, one section per module, every public name from its docstring."""
+"""The API reference: one page per package with what its ``__init__`` offers, from the docstrings."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
 ROOMS: Mapping[str, str] = {
     "scheduling": "the cycle and its plugins",
     "framework": "what plugins answer",
+    "testing": "does a plugin keep the contract",
     "reservations": "room held for pods",
     "checking": "the independent checker",
-    "snapshot": "the cluster as a value",
-    "result": "what a call decided",
-    "explain": "why, why not, what would help",
+    "explaining": "why, why not, what would help",
     "model": "frozen records",
     "topology": "what is near what",
     "allocators": "which exact things a pod or a gang gets",
@@ -30,19 +29,21 @@ ROOMS: Mapping[str, str] = {
     "simulate": "what would have been",
     "manifests": "objects in, patches out",
     "protocol": "what labels and annotations say",
-    "errors": "what a caller can do wrong",
-    "cli": "the command line",
+    "controllers": "what controllers and webhooks do beside the scheduler",
 }
-"""Rooms in the order of the table of contents, each with the question it answers."""
+"""Packages in the order of the table of contents, each with the question it answers."""
+
+
+Face: TypeAlias = Mapping[str, Sequence[str]]
+"""What a package offers: the modules that define it, each with its names."""
 
 
 def write_pages(source: Path, target: Path) -> None:
-    """Write the pages of a package's folder; pages of rooms that are gone are removed."""
-    rooms: dict[str, list[str]] = {}
-    for module in modules(source):
-        rooms.setdefault(module.split(".")[1], []).append(module)
-    pages = {room: _page(room, members) for room, members in rooms.items()}
-    pages["index"] = _index(source, sorted(rooms, key=lambda room: (_place(room), room)))
+    """Write the pages of a package's folder; pages of packages that are gone are removed."""
+    offered = faces(source)
+    seen: set[str] = set()
+    pages = {name: _page(name, face, seen) for name, face in offered.items()}
+    pages["index"] = _index(source, list(pages))
     target.mkdir(exist_ok=True)
     for path in target.glob("*.md"):
         if path.stem not in pages:
@@ -51,49 +52,45 @@ def write_pages(source: Path, target: Path) -> None:
         _write(target / f"{name}.md", text)
 
 
-def modules(source: Path) -> Iterator[str]:
-    """Give the public modules that promise names, by name; private ones start with an underscore."""
-    for path in sorted(source.rglob("*.py")):
-        parts = path.relative_to(source.parent).with_suffix("").parts
-        if parts[-1] == "__init__":
-            continue
-        if not any(part.startswith("_") for part in parts) and promised(path):
-            yield ".".join(parts)
+def faces(source: Path) -> dict[str, Face]:
+    """Give what each package offers, and what only ``import koordcore`` does; every name stands once."""
+    known: set[tuple[str, str]] = set()
+    found: dict[str, Face] = {}
+    paths = [path for path in source.glob("*/__init__.py") if path.parent.name != "cli"]
+    paths.sort(key=lambda path: (_place(path.parent.name), path.parent.name))
+    for path in (*paths, source / "__init__.py"):
+        face: dict[str, list[str]] = {}
+        for module, name in promised(path):
+            if (module, name) not in known:
+                face.setdefault(module, []).append(name)
+        known |= set(promised(path))
+        found[path.parent.name] = face
+    return {name: face for name, face in found.items() if face}
 
 
-def promised(path: Path) -> list[str]:
-    """Read the names in a module's ``__all__`` without importing it."""
+def promised(path: Path) -> list[tuple[str, str]]:
+    """Read what the ``__init__`` of a package offers without importing it: modules with names."""
     for statement in _tree(path).body:
-        if isinstance(statement, ast.Assign) and [ast.unparse(one) for one in statement.targets] == [
-            "__all__"
-        ]:
-            names: list[str] = ast.literal_eval(statement.value)
-            return names
+        if (
+            isinstance(statement, ast.If)
+            and statement.orelse  # what is read late
+            and ast.unparse(statement.test) == "TYPE_CHECKING"
+        ):
+            return [
+                (str(one.module), alias.name)
+                for one in statement.body
+                if isinstance(one, ast.ImportFrom)
+                for alias in one.names
+            ]
     return []
 
 
 def homes(source: Path) -> Iterator[tuple[str, str, str]]:
     """Give the names of ``import koordcore``, each with the module that defines it and its first line."""
-    where = {
-        alias.name: str(statement.module)
-        for statement in ast.walk(_tree(source / "__init__.py"))  # most imports are for type checkers only
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
-    }
-    for name in promised(source / "__init__.py"):
-        module = where.get(name)
-        while module is not None:
-            path = source.parent.joinpath(*module.split("."))
-            package = path.is_dir()
-            body = _tree(path / "__init__.py" if package else path.with_suffix(".py")).body
-            passed_on = [
-                str(one.module)
-                for one in body
-                if isinstance(one, ast.ImportFrom) and name in [alias.name for alias in one.names]
-            ]
-            if not passed_on:
-                yield name, module, _summary(body, name)
-            module = passed_on[0] if passed_on else None
+    for module, name in sorted(promised(source / "__init__.py"), key=lambda pair: pair[1]):
+        path = source.parent.joinpath(*module.split("."))
+        body = _tree(path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).body
+        yield name, module, _summary(body, name)
 
 
 def _summary(body: list[ast.stmt], name: str) -> str:
@@ -115,12 +112,12 @@ def _place(room: str) -> int:
     return list(ROOMS).index(room) if room in ROOMS else len(ROOMS)
 
 
-def _index(source: Path, rooms: list[str]) -> str:
+def _index(source: Path, pages: list[str]) -> str:
     lines = [
         "# API reference",
         "",
-        "Most callers need the names that `import koordcore` brings. Everything else is imported from the",
-        "module that defines it; a module or package that starts with an underscore promises nothing.",
+        "Most callers need the names that `import koordcore` brings. Each package offers more, by",
+        "`from koordcore.manifests import ...` and so on. Whatever is not listed here promises nothing.",
         "",
         "| name | what it is |",
         "|---|---|",
@@ -128,16 +125,23 @@ def _index(source: Path, rooms: list[str]) -> str:
     for name, module, summary in homes(source):
         plain = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", summary).replace("``", "`").replace("|", "\\|")
         lines.append(f"| {{py:obj}}`{name} <{module}.{name}>` | {plain} |")
-    lines += ["", "```{toctree}", ":maxdepth: 1", ":caption: By room", "", *rooms, "```", ""]
+    lines += ["", "```{toctree}", ":maxdepth: 1", ":caption: By package", "", *pages, "```", ""]
     return "\n".join(lines)
 
 
-def _page(room: str, members: list[str]) -> str:
-    lines = [f"# {room}: {ROOMS.get(room, room)}", ""]
-    for module in members:
-        if module != f"koordcore.{room}":
-            lines += [f"## {module.removeprefix('koordcore.')}", ""]
-        lines += ["```{eval-rst}", f".. automodule:: {module}", "   :members:", "```", ""]
+def _page(package: str, face: Face, seen: set[str]) -> str:
+    """Write a page; a module of which another page has names already is indexed there alone."""
+    title = f"{package}: {ROOMS[package]}" if package in ROOMS else f"{package}: what only the top offers"
+    lines = [f"# {title}", ""]
+    for module, names in face.items():
+        lines += ["```{eval-rst}", f".. automodule:: {module}"]
+        lines += [
+            f"   :members: {', '.join(names)}",
+            *(["   :no-index:"] if module in seen else []),
+            "```",
+            "",
+        ]
+        seen.add(module)
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from koordcore import ClusterSnapshot, Node, Pod, schedule, verify
 from koordcore.cli.topology import draw_topology
-from koordcore.explain.network import domain_rows
+from koordcore.explaining.network import domain_rows
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.protocol.gang import ANNOTATION_GANG_NAME, ANNOTATION_MIN_AVAILABLE, ANNOTATION_TOPOLOGY_SPEC
 from koordcore.topology.network import LayerSpec

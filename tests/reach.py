@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 import attrs
 
@@ -92,6 +92,14 @@ def _is_all(statement: ast.stmt) -> bool:
     return any(isinstance(one, ast.Name) and one.id == "__all__" for one in targets)
 
 
+def _is_face(statement: ast.stmt) -> TypeGuard[ast.If]:
+    """Tell the imports of a package that are read when they are first used."""
+    if not isinstance(statement, ast.If) or ast.unparse(statement.test) != "TYPE_CHECKING":
+        return False
+    imports = [one for one in statement.body if isinstance(one, ast.ImportFrom)]
+    return bool(imports) and all(alias.asname == alias.name for one in imports for alias in one.names)
+
+
 def _targets(statement: ast.stmt) -> list[str]:
     if isinstance(statement, ast.Assign):
         found = statement.targets
@@ -129,6 +137,16 @@ class _Module:
             if _is_all(statement):
                 constants = (one for one in ast.walk(statement) if isinstance(one, ast.Constant))
                 self.exported = tuple(str(one.value) for one in constants)
+            elif _is_face(statement):
+                self.exported = tuple(
+                    str(alias.asname)
+                    for one in statement.body
+                    if isinstance(one, ast.ImportFrom)
+                    for alias in one.names
+                )
+                # The names themselves are promised only where a page has them, too.
+                calls = (one.value for one in statement.orelse if isinstance(one, ast.Assign))
+                self.always += [ast.Expr(one.func) for one in calls if isinstance(one, ast.Call)]
             elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
                 self._define(statement, statement.name)
                 self.defined[statement.name] = _mentioned([statement])
@@ -182,6 +200,7 @@ class Package:
         top = min(self.modules, key=len)
         for module in self.modules.values():
             if module.is_package or module.name == top:
+                yield module.name, ""
                 for name in module.exported:
                     if module.name == top or name in self.words:
                         yield module.name, name

@@ -13,7 +13,6 @@ import json
 import subprocess
 import sys
 import tokenize
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -24,7 +23,7 @@ import attrs
 Files: TypeAlias = Mapping[Path, str]
 
 ROOT: Final = Path("src/koordcore")
-OWN: Final = ("reservation", "reservations", "model", "manifests", "explain", "checking", "cli")
+OWN: Final = ("reservation", "reservations", "model", "manifests", "explaining", "checking", "cli")
 """Parts of a path under which a file may speak of reservations: their own rooms, and the outer ones."""
 MOST_LINES: Final = 450
 
@@ -93,22 +92,24 @@ def reservations(files: Files) -> Measure:
     return Measure("files that mention reservations outside their rooms", f"{len(found)}")
 
 
-def promised(text: str) -> list[str]:
-    """Give the names in ``__all__``."""
-    found = (node for node in ast.parse(text).body if _is_all(node))
-    return [name for node in found if isinstance(node, ast.Assign) for name in ast.literal_eval(node.value)]
+def promised(text: str) -> list[tuple[str, str]]:
+    """Give what the ``__init__`` of a package offers: modules and names."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.If) and node.orelse and ast.unparse(node.test) == "TYPE_CHECKING":
+            imports = (one for one in node.body if isinstance(one, ast.ImportFrom))
+            return [(str(one.module), alias.name) for one in imports for alias in one.names]
+    return []
 
 
 def public_names(files: Files) -> Iterator[Measure]:
-    """Count public names of files, those that two things share, and what packages and the top export."""
-    inner = [text for path, text in files.items() if path.name != "__init__.py"]
-    names = Counter(name for text in inner for name in promised(text))
-    shared = sum(count > 1 for count in names.values())
-    yield Measure("public names of files / names that two things share", f"{len(names)} / {shared}")
-    faces = {name for path, text in files.items() if path.name == "__init__.py" for name in promised(text)}
-    yield Measure(
-        "exported by packages / by the top", f"{len(faces)} / {len(promised(files[ROOT / '__init__.py']))}"
-    )
+    """Count what packages and the top offer, and the names that stand for two things."""
+    homes: dict[str, set[str]] = {}
+    for path, text in files.items():
+        for module, name in promised(text) if path.name == "__init__.py" else ():
+            homes.setdefault(name, set()).add(module)
+    shared = sum(len(modules) > 1 for modules in homes.values())
+    figures = f"{len(homes)} / {shared} / {len(promised(files[ROOT / '__init__.py']))}"
+    yield Measure("public names / those that stand for two things / at the top", figures)
 
 
 # --- one pod ----------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from enum import StrEnum
 import attrs
 
 from koordcore import ClusterSnapshot, ModelError, Pod, PodKey, Unschedulable, schedule, verify
-from koordcore.model.resources import Resources, make_resources
-from koordcore.protocol.gang import ANNOTATION_GANG_NAME, ANNOTATION_MIN_AVAILABLE
+from koordcore.model import Resources, make_resources
+from koordcore.protocol import ANNOTATION_GANG_NAME, ANNOTATION_MIN_AVAILABLE
 
 
 @attrs.frozen(kw_only=True)

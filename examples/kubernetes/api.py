@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 
-from koordcore.manifests.patches import Call
+from koordcore.manifests import Call
 
 __all__ = [
     "RESOURCES",

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from examples.kubernetes.api import Object, key_of
-from koordcore import ClusterSnapshot, ManifestError
-from koordcore.manifests import snapshot_from_objects
+from koordcore import ClusterSnapshot, ManifestError, snapshot_from_objects
 
 __all__ = ["read"]
 

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from koordcore import ClusterSnapshot, Pod, PodKey
-from koordcore.model.quotas import QuotaPolicy
-from koordcore.protocol.gang import gang_name
-from koordcore.protocol.quota import quota_pod_of
+from koordcore.model import QuotaPolicy
+from koordcore.protocol import gang_name, quota_pod_of
 from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
 from koordcore.scheduling.gang_groups import gang_state
 

@@ -21,10 +21,19 @@ from examples.kubernetes.journal import Journal, send_all
 from examples.kubernetes.mirror import Mirror
 from examples.kubernetes.overdue import Overdue
 from examples.kubernetes.turns import Turns
-from koordcore import ClusterSnapshot, PluginSetting, Pod, PodKey, Policy, PreemptionRules, schedule, verify
-from koordcore.manifests.patches import patches
-from koordcore.model.quotas import QuotaPolicy
-from koordcore.result import ScheduleResult
+from koordcore import (
+    ClusterSnapshot,
+    PluginSetting,
+    Pod,
+    PodKey,
+    Policy,
+    PreemptionRules,
+    ScheduleResult,
+    patches,
+    schedule,
+    verify,
+)
+from koordcore.model import QuotaPolicy
 
 __all__ = ["Cycle", "Scheduler", "Settings"]
 

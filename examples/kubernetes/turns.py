@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koordcore import ClusterSnapshot, Pod
-from koordcore.protocol.gang import gang_name
-from koordcore.reservations.cache import pending_reserve_pods
-from koordcore.scheduling.cycle import queue_order
+from koordcore import ClusterSnapshot, Pod, queue_order
+from koordcore.protocol import gang_name
+from koordcore.reservations import pending_reserve_pods
 from koordcore.scheduling.gang_groups import gang_state
 
 __all__ = ["Turns"]

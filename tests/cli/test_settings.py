@@ -100,7 +100,7 @@ def test_a_gate_of_the_file_decides_who_is_governed(
         quota("team", 0, 10),
         pod("free", containers=[container(requests={"cpu": "4"})]),
     )
-    main(["schedule", dump, "--policy", policy, "-o", "json"])
+    main(["schedule", dump, "--policy", policy, "--all-schedulers", "-o", "json"])
     assert json.loads(capsys.readouterr().out)["stats"]["bound"] == placed
 
 
@@ -123,7 +123,7 @@ def test_claims_are_allocated_under_a_configuration_of_ones_own(
     policy = written(tmp_path / "c.json", {**CONFIG, "profiles": [{"schedulerName": "s"}]})
     main(["schedule", str(EXAMPLES / "claims.yaml"), "-o", "json"])
     expected = json.loads(capsys.readouterr().out)["stats"]
-    main(["schedule", str(EXAMPLES / "claims.yaml"), "-o", "json", "--policy", policy])
+    main(["schedule", str(EXAMPLES / "claims.yaml"), "-o", "json", "--all-schedulers", "--policy", policy])
     assert json.loads(capsys.readouterr().out)["stats"] == expected
 
 

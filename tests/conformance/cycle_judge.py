@@ -12,157 +12,34 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from koordcore.allocators.numa_request import CPUDemand, CPURequest, cpu_request_of, demand_on
-from koordcore.explain.cycle import FilterVerdict
-from koordcore.framework.plugin_set import PluginSet
+from koordcore.explaining.cycle import FilterVerdict
 from koordcore.model.decisions import Bound
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
-from koordcore.model.reservations import Reservation
-from koordcore.model.resources import CPU, MEMORY, PODS, make_resources, parse_resources
-from koordcore.protocol.reservation import allocated_reservation, is_reserve_pod
-from koordcore.reservations.cache import with_holders
-from koordcore.scheduling.cycle import open_workspace
-from koordcore.scheduling.one_pod import place_there
-from koordcore.scheduling.plugins.exact import numa_state
+from koordcore.model.resources import CPU, MEMORY, make_resources, parse_resources
 from koordcore.scheduling.plugins.quota import snapshot_ledger
-from koordcore.snapshot import ClusterSnapshot
-from koordcore.topology.numa import NUMATopologyPolicy
+from tests.conformance.choice_judge import (
+    better_cards,
+    better_numa_nodes,
+    no_devices,
+    nominated_refuse,
+    not_asked_for,
+    placed_on,
+    rated_otherwise,
+)
 from tests.conformance.core import Verdict, difference
 from tests.conformance.cycles import DEVICES, STATUS, USED, Scene, decided
-from tests.conformance.numa_words import counts
+from tests.conformance.node_judge import (
+    found_late,
+    overdrawn,
+    really_held,
+    served_jointly,
+    truly_full,
+    why_refused,
+)
 from tests.reference import devices as checker
-from tests.reference.numa_placement import StaticResult
 from tests.reference.quota_runtime import SlowTree
 
-HELD: Final = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
 Found = tuple[Verdict, str]
-
-
-# --- a node that only one side takes -------------------------------------------------------------------
-
-
-def really_held(snapshot: ClusterSnapshot, node: str) -> dict[str, int]:
-    """Count what is held on a node: of a reservation and its users the larger, resource by resource."""
-    users: dict[str, dict[str, int]] = {}
-    held: dict[str, int] = {PODS: 0}
-
-    def add(into: dict[str, int], amounts: Mapping[str, int]) -> None:
-        for name, amount in amounts.items():
-            into[name] = into.get(name, 0) + amount
-
-    for pod in snapshot.node(node).pods:
-        used = allocated_reservation(pod.annotations)
-        add(held if used is None else users.setdefault(used.name, {}), pod.requests)
-        held[PODS] += 1
-    for one in snapshot.of(Reservation):
-        taken = users.pop(one.name, {})
-        if one.active and one.status.node_name == node:
-            for name, amount in (one.status.allocatable or {}).items():
-                taken[name] = max(amount, taken.get(name, 0))
-        add(held, taken)
-    for taken in users.values():
-        add(held, taken)
-    return held
-
-
-def overdrawn(snapshot: ClusterSnapshot, node: str) -> set[str]:
-    """Give the resources of which users of some reservation of the node hold more than it does."""
-    found: set[str] = set()
-    for one in snapshot.of(Reservation):
-        if not one.active or one.status.node_name != node:
-            continue
-        taken: dict[str, int] = {}
-        for pod in snapshot.node(node).pods:
-            used = allocated_reservation(pod.annotations)
-            if used is not None and used.name == one.name:
-                for name, amount in pod.requests.items():
-                    taken[name] = taken.get(name, 0) + amount
-        allocatable: Mapping[str, int] = one.status.allocatable or {}
-        found |= {
-            name for name, amount in taken.items() if name in allocatable and amount > allocatable[name]
-        }
-    return found
-
-
-def truly_full(scene: Scene, node: str, verdict: FilterVerdict) -> str:
-    """Say why a node that refuses for amounts is full although the reference sees room: RSV-1."""
-    lacking = {
-        reason.removeprefix("Insufficient ").removesuffix(" by node")
-        for reason in verdict.reasons
-        if reason.startswith("Insufficient ")
-    }
-    drawn = overdrawn(scene.snapshot, node)
-    held = really_held(scene.snapshot, node)
-    allocatable = scene.snapshot.node(node).node.allocatable
-    for name in sorted(lacking & drawn):
-        if held.get(name, 0) + scene.pod.requests.get(name, 0) > allocatable.get(name, 0):
-            return f"users of a reservation on {node} hold more {name} than it does, and the node is full"
-    return ""
-
-
-def found_late(scene: Scene, node: str) -> str:
-    """Say why a node is refused that the reference lets pass its filter only to refuse it at Reserve."""
-    state = scene.snapshot.once(with_holders).node(node)
-    known = numa_state(scene.snapshot.once(with_holders), state)
-    asked = cpu_request_of(scene.pod)
-    demand = demand_on(asked, known.node) if isinstance(asked, CPURequest) else None
-    if not isinstance(demand, CPUDemand) or demand.policy in HELD:
-        return ""
-    matched = [one for one in scene.snapshot.of(Reservation) if one.active and one.status.node_name == node]
-    if matched and not is_reserve_pod(scene.pod):
-        return ""
-    ground = StaticResult(known.node, known.allocations, demand)
-    if demand.policy is NUMATopologyPolicy.BEST_EFFORT and not ground.exists(list(known.node.zone_ids)):
-        return f"no CPUs and amounts for the pod exist on the NUMA nodes of {node} (rulings 5, 23)"
-    if demand.bind and len(ground.free) < demand.request.cpus_needed:
-        return f"{len(ground.free)} CPUs are free on {node} (ruling 23)"
-    return ""
-
-
-def served_jointly(scene: Scene, node: str) -> str:
-    """Say why a node serves that separate hints refuse: there is a legal placement under its policy."""
-    workspace = open_workspace(scene.snapshot, scene.policy, scene.now)
-    row = workspace.layout.row_of[node]
-    policy = _policy_on(scene, node)
-    if policy not in HELD:
-        return ""
-    decision = place_there(workspace, PluginSet(workspace, scene.policy), scene.pod, row)
-    if decision is None or scene.faults(decision):
-        return ""
-    return f"{node} serves everything together under {policy} (ruling 5)"
-
-
-def _policy_on(scene: Scene, node: str) -> NUMATopologyPolicy:
-    known = numa_state(scene.snapshot, scene.snapshot.node(node))
-    asked = cpu_request_of(scene.pod)
-    demand = demand_on(asked, known.node) if isinstance(asked, CPURequest) else None
-    return demand.policy if isinstance(demand, CPUDemand) else NUMATopologyPolicy.NONE
-
-
-def why_refused(scene: Scene, node: str, verdict: FilterVerdict) -> str:
-    """Say why our refusal of a node is right although the reference has another answer; empty if unclear."""
-    return truly_full(scene, node, verdict) or found_late(scene, node)
-
-
-def why_worded(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """Say why a refusal is worded differently: a node is full of which the reference gives back too much."""
-    first, second = str(mine.get("message", "")), str(theirs.get("message", ""))
-    if difference({**theirs, "message": ""}, {**mine, "message": ""}):
-        return ""
-    cycle = scene.cycle
-    notes = [
-        note
-        for node, one in cycle.filters.items()
-        if not one.passed and (note := truly_full(scene, node, one))
-    ]
-    # Each such node may move one count from our reason to one of theirs, and nothing else may differ.
-    return "; ".join(notes) if notes and _distance(first, second) <= len(notes) else ""
-
-
-def _distance(mine: str, theirs: str) -> int:
-    """Count the nodes that two FailedScheduling texts tell apart."""
-    left, right = counts(mine), counts(theirs)
-    return max(sum((left - right).values()), sum((right - left).values()))
 
 
 # --- a whole step --------------------------------------------------------------------------------------
@@ -203,6 +80,11 @@ def _feasible_alike(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, 
     alone = bool(theirs.get("onlyOne")) or second is None
     if second in refused:
         return [note] if (note := why_refused(scene, str(second), refused[str(second)])) else None
+    if first in taken and second in taken and first != second:
+        there, said = placed_on(scene, str(second)), decided(scene.pod, theirs)
+        found = None if there is None or said is None else _compare(scene, there, said)
+        if found is not None and found[1]:
+            return [f"{second} is rated by what the pod would get there: {found[1]}"]
     if first != second:
         # Only where the reference has no other node at all it is clear that it refuses ours.
         return [note] if alone and first and (note := served_jointly(scene, str(first))) else None
@@ -267,7 +149,7 @@ def judge_cycle(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]
     if difference(theirs.get("preFilter"), mine.get("preFilter")):
         return None
     notes: list[str] = []
-    feasible = True
+    feasible, served = True, frozenset[str]()
     verdicts = scene.cycle.filters
     for node, other in theirs.get("filter", {}).items():
         own = mine.get("filter", {}).get(node)
@@ -278,24 +160,50 @@ def judge_cycle(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]
         passes = own["code"] == "Success"
         feasible = feasible and passes == (other["code"] == "Success")
         if passes:
-            why = served_jointly(scene, node) if own == {"code": "Success"} else ""
+            why = not_asked_for(scene, other) or served_jointly(scene, node)
+            why = why if own == {"code": "Success"} else ""
+            served = served | {node} if why else served
         else:
             why = _why_refused_so(scene, node, own, other, verdicts[node])
         if not why:
             return None
         notes.append(why)
     if feasible and any(difference(theirs.get(key), mine.get(key)) for key in ("scores", "total", "best")):
-        return None
+        rated = _rated_otherwise(scene, mine, theirs)
+        if not rated:
+            return None
+        notes += rated
     if not _adds_up(mine):
         return None
     ours, other_one = decided(scene.pod, mine), decided(scene.pod, theirs)
     if ours is None or other_one is None:
         return (Verdict.RULED, "; ".join(notes)) if notes else None
+    if ours.node in served and ours.node != other_one.node and ours.node in mine.get("best", ()):
+        wrong = scene.faults(ours)
+        return (Verdict.WRONG, f"illegal: {wrong}") if wrong else (Verdict.RULED, "; ".join(notes))
     found = judge_step(scene, {**mine, "best": None}, {**theirs, "best": None}) if ours != other_one else None
     if found is not None:
         return found[0], "; ".join([*notes, found[1]])
     same = not difference(_parsed(other_one.annotations), _parsed(ours.annotations))
     return (Verdict.RULED, "; ".join(notes)) if notes and same and ours.node == other_one.node else None
+
+
+def _rated_otherwise(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Say of every node with other scores why; empty where that is not clear for one of them."""
+    own, other = mine.get("scores", {}), theirs.get("scores", {})
+    notes = []
+    for node in own.keys() | other.keys():
+        if own.get(node) == other.get(node):
+            continue
+        if node not in own or node not in other:
+            return []
+        drawn = overdrawn(scene.snapshot, node)
+        why = rated_otherwise(scene, node, own[node], other[node])
+        why = why or (f"RSV-1: users of reservations on {node} hold more {sorted(drawn)}" if drawn else "")
+        if not why:
+            return []
+        notes.append(why)
+    return notes
 
 
 def _why_refused_so(
@@ -309,7 +217,12 @@ def _why_refused_so(
     late = other["code"] == "Success" or (
         verdict.plugin == "NodeNUMAResource" and other["plugin"] not in ("NodeNUMAResource", "DeviceShare")
     )
-    return truly_full(scene, node, verdict) or (found_late(scene, node) if late else "")
+    return (
+        truly_full(scene, node, verdict)
+        or (found_late(scene, node) if late else "")
+        or (no_devices(scene, node, verdict) if other["code"] == "Success" else "")
+        or (nominated_refuse(scene, node, verdict) if other["code"] == "Success" else "")
+    )
 
 
 def _adds_up(step: Mapping[str, Any]) -> bool:
@@ -342,7 +255,12 @@ def _compare(scene: Scene, ours: Bound, other: Bound) -> Found | None:
     mine, theirs = (json.loads(one.pop(DEVICES, "null")) for one in (left, right))
     # CPUs and amounts follow the devices to another NUMA node; that they are legal there is known already.
     followed = [one.pop(STATUS, None) for one in (left, right)]
-    if difference(_parsed(right), _parsed(left)) or not mine or not theirs:
+    if difference(_parsed(right), _parsed(left)):
+        return None
+    if mine == theirs:
+        why = better_numa_nodes(scene, ours, other)
+        return (Verdict.RULED, why) if why else None
+    if not mine or not theirs:
         return None
     case = scene.devices_case(ours.node, ours.annotations)
     wrong = checker.violations(case, mine)
@@ -351,10 +269,13 @@ def _compare(scene: Scene, ours: Bound, other: Bound) -> Found | None:
     unsound = checker.violations(case, theirs)
     if unsound:
         return Verdict.RULED, f"the reference places illegally: {unsound}"
-    if mine == theirs or (followed[0] is None) != (followed[1] is None):
+    if (followed[0] is None) != (followed[1] is None):
         return None
     before, after = checker.objective(case, theirs), checker.objective(case, mine)
-    return (Verdict.BETTER, f"{after} before {before}") if after < before else None
+    if after < before:
+        return Verdict.BETTER, f"{after} before {before}"
+    why = better_cards(scene, case, mine, theirs) if after == before else ""
+    return (Verdict.RULED, why) if why else None
 
 
 def _parsed(annotations: Mapping[str, str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import attrs
 
 from koordcore.checking import verify
 from koordcore.checking.violation import ViolationKind
-from koordcore.explain.cycle import Cycle, explain_cycle
+from koordcore.explaining.cycle import Cycle, explain_cycle
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy

@@ -123,7 +123,11 @@ def _better(
         if "nodes" in told and "reserve" not in told:
             stages = [one.get("filter", {}) for one in told["nodes"].values()]
         reasons = [reason for stage in stages for reason in stage.get("reasons", ["?"])]
-        overruled = all(reason.startswith(_OVERRULED) for reason in reasons)
+        ground = _ground(node, pod, args)
+        effort = ground is not None and ground.demand.policy is NUMATopologyPolicy.BEST_EFFORT
+        # Under BestEffort nothing but missing CPUs refuses, whatever the reference says (NUMA-20).
+        aside = effort and "affinity" in shown and shown["affinity"] is None
+        overruled = aside or all(reason.startswith(_OVERRULED) for reason in reasons)
         return "placed legally where the reference refuses" if overruled else ""
     if _objective(node, pod, args, shown) < _objective(node, pod, args, told):
         return "legal, on fewer, better or more evenly used NUMA nodes"
@@ -233,7 +237,7 @@ def judge_sequence(case: Case, answer: Any) -> tuple[Verdict, str]:
             parted = placed and _parts_well(before, step["schedule"], shown, told)
             if not parted:
                 return verdict, detail
-        if parted and not same and (fault := _unsound_step(told, shown)):
+        if parted and not same and (fault := _unsound_step(told, shown, _hopeless(before, step, shown))):
             return Verdict.WRONG, f"{detail}\n{fault}"
         if placed:
             ground = _ground(before.nodes[shown["selected"]], step["schedule"], cluster.args)
@@ -255,8 +259,23 @@ def _parts_well(before: CaseCluster, pod: Any, shown: Mapping[str, Any], told: M
     return bool(_better(before.nodes[where], pod, before.args, pair))
 
 
-def _unsound_step(told: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
-    """Say what does not fit together in a step of a state that the reference never saw; empty for nothing."""
+def _hopeless(before: CaseCluster, step: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
+    """Whether the node that is selected cannot serve the pod, which upstream's filter does not look at."""
+    ground = None
+    if "selected" in shown:
+        ground = _ground(before.nodes[shown["selected"]], step["schedule"], before.args)
+    if ground is None:
+        return False
+    if not ground.exists(list(ground.node.zone_ids)):
+        return True
+    return ground.demand.bind and len(ground.free) < ground.demand.request.cpus_needed
+
+
+def _unsound_step(told: Mapping[str, Any], shown: Mapping[str, Any], hopeless: bool) -> str:
+    """Say what does not fit together in a step of a state that the reference never saw; empty for nothing.
+
+    ``hopeless``: the node that is selected cannot serve the pod.
+    """
     if difference(told.get("preFilter"), shown.get("preFilter")) or set(told.get("nodes", ())) != set(
         shown.get("nodes", ())
     ):
@@ -268,8 +287,11 @@ def _unsound_step(told: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
     if any((scores[name] is None) == (name in taken) for name in scores):
         return "scores of other nodes than those that pass"
     best = min(taken, key=lambda name: (-scores[name], name), default=None)
-    if best != shown.get("selected") or (best is not None) != (
-        shown.get("reserve", {}).get("code") == "Success"
+    placed = shown.get("reserve", {}).get("code") == "Success"
+    if (
+        best != shown.get("selected")
+        or (placed and best is None)
+        or (best is not None and not placed and not hopeless)
     ):
         return f"{shown.get('selected')} is selected, not {best}"
     return ""

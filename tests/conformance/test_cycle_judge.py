@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from koordcore.explain.cycle import explain_cycle
+from koordcore.explaining.cycle import explain_cycle
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.pods import PodKey
 from tests.conformance.adapters.cycle import report, shipped_policy

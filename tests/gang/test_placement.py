@@ -14,7 +14,6 @@ from koordcore.allocators.gang.demand import (
     Member,
     Role,
     Shape,
-    natural_key,
     rank_order,
 )
 from koordcore.allocators.gang.planner import place_gang
@@ -22,6 +21,7 @@ from koordcore.allocators.gang.slots import shared_slots
 from koordcore.errors import ModelError
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
+from koordcore.model.naming import natural_key
 from koordcore.topology.network import LayerSpec, NetworkTopology, build_tree
 from tests.property.gang_strategies import tree_of
 from tests.reference.fit_errors import insufficient

@@ -93,11 +93,6 @@ def test_templates_of_virtual_cards(text: str) -> None:
     }
 
 
-def test_templates_that_cannot_be_read_are_refused() -> None:
-    found = problems(obj("ConfigMap", "gpu-shared-resource-templates", data={"data.yaml": "a: [\n"}))
-    assert found[0].startswith("object 1: ConfigMap gpu-shared-resource-templates: data[data.yaml]: not YAML")
-
-
 def test_colocation_profiles() -> None:
     raw = obj("ClusterColocationProfile", "p", "config.koordinator.sh/v1alpha1", spec={"qosClass": "BE"})
     assert snapshot_from_objects([raw]).snapshot.of(ColocationProfile)[0].qos_class == "BE"

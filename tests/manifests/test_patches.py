@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from koordcore.manifests.patches import MERGE_PATCH, STRATEGIC_MERGE_PATCH, patches
+from koordcore.manifests.plan_patches import MERGE_PATCH, STRATEGIC_MERGE_PATCH, patches
 from koordcore.model.decisions import (
     Bound,
     Nominated,

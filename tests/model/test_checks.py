@@ -23,7 +23,7 @@ from koordcore import (
     verify,
 )
 from koordcore.errors import KoordcoreError, ModelError
-from koordcore.explain.pod import explain
+from koordcore.explaining.pod import explain
 from koordcore.model import affinity, cluster, nodes, pods, policy, quotas, reservations, selectors
 from koordcore.model.numa import NUMAArgs
 from koordcore.model.quotas import ElasticQuota

@@ -18,10 +18,10 @@ from koordcore.model.numa import (
 )
 from koordcore.model.policy import ScoringStrategy
 from koordcore.model.resources import make_resources
+from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT
 from koordcore.protocol.numa import (
     ANNOTATION_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
-    ANNOTATION_SCHEDULING_HINT,
     ResourceSpec,
     ResourceStatus,
     designated_status,

@@ -11,7 +11,7 @@ import pytest
 
 from koordcore.checking import verify
 from koordcore.cli.main import main
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.policy_manifest import configuration_manifest
 from koordcore.manifests.scheduler_config import policies_from_manifest
 from koordcore.model.decisions import Bound, Nominated, Unschedulable

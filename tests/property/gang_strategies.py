@@ -152,3 +152,27 @@ def mixed_instances(draw: st.DrawFn) -> Instance:
         near=tuple(draw(one) for _ in paths) if draw(st.integers(0, 4)) == 0 else (0,) * nodes,
         min_roles=draw(st.sampled_from((None, 1))) if len(roles) > 1 else None,
     )
+
+
+@st.composite
+def sliced_instances(draw: st.DrawFn) -> Instance:
+    """Draw equal slices, each in one domain of a layer, and a few members that are free."""
+    paths = draw(networks(4))
+    depth, nodes = len(paths[0]), len(paths)
+    slices, size, free = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 2))
+    own = draw(st.integers(1, depth))
+    same = draw(st.booleans())
+    roles = [((size, 0), size, own)] * slices
+    roles += [((free, 0) if same else (0, free), free, 0)] * bool(free)
+    return Instance(
+        paths=paths,
+        free=(tuple(draw(st.integers(0, 8)) for _ in paths),),
+        requests=((draw(st.integers(1, 4)),), (draw(st.integers(0, 4)),)),
+        slots=tuple(tuple(draw(st.sampled_from((9, 9, 1, 0))) for _ in paths) for _ in range(2)),
+        roles=tuple(roles),
+        must_depth=draw(st.sampled_from((0, 0, *range(1, depth + 1)))),
+        prefer_depths=tuple(draw(st.permutations(range(1, depth + 1))))[: draw(st.integers(0, depth))],
+        multiples=(1,) * (depth + 1),
+        bound=(0,) * nodes,
+        near=tuple(draw(st.integers(0, 1)) for _ in paths) if draw(st.booleans()) else (0,) * nodes,
+    )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from koordcore import Bound, Policy, PreemptionRules, schedule, verify
 from koordcore import protocol as protocols
-from koordcore.explain.pod import explain
+from koordcore.explaining.pod import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.policy import GangTurns, PluginSetting
 from tests.scheduling.test_numa import node, pod

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordcore import Bound, ClusterSnapshot, Node, Pod, Unschedulable, schedule
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from tests.property.strategies import clusters
 
 GANG = "gang.scheduling.koordinator.sh/"

@@ -24,6 +24,7 @@ from tests.property.gang_strategies import (
     demand_of,
     mixed_instances,
     scored_instances,
+    sliced_instances,
     tree_of,
     uniform_instances,
 )
@@ -98,6 +99,14 @@ def test_mixed_members_are_placed_best(problem: Instance) -> None:
     tree = tree_of(problem.paths)
     demand = demand_of(problem, tree)
     agrees(problem, place_mixed(tree, demand, limits=DEFAULT_LIMITS))
+
+
+@pytest.mark.solver
+@settings(max_examples=60, deadline=None)
+@given(sliced_instances())
+def test_slices_and_free_members_are_placed_best(problem: Instance) -> None:
+    tree = tree_of(problem.paths)
+    agrees(problem, place_gang(tree, demand_of(problem, tree)))
 
 
 @pytest.mark.solver

@@ -27,7 +27,7 @@ from koordcore.reservations.state import (
 )
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
-from koordcore.scheduling.backfill import EarliestStart, backfill, earliest_start
+from koordcore.scheduling.backfilling import EarliestStart, backfill, earliest_start
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot

@@ -18,7 +18,6 @@ from koordcore.simulate import (
     Arrival,
     Departure,
     Event,
-    GangArrival,
     NodeAdded,
     NodeDrained,
     NodeFailed,
@@ -29,6 +28,7 @@ from koordcore.simulate import (
     make_policy,
     replay,
 )
+from koordcore.simulate.events import GangArrival
 from tests.reference.fragmentation import expected_fragment
 
 MODELS = ("A", "B")

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.model.claims import (
     ClaimAllocation,
     ClaimConsumer,

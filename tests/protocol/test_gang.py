@@ -36,8 +36,8 @@ from koordcore.protocol.gang import (
     parse_groups,
     parse_pod_group,
     parse_topology_index,
-    parse_topology_spec,
 )
+from koordcore.protocol.gathering import parse_topology_spec
 from tests.reference.formats import format_topology_spec
 
 

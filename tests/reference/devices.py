@@ -142,6 +142,13 @@ class Machine:
         return any(self.held.get((kind, minor), {}).values())
 
     @property
+    def honors(self) -> bool:
+        """Whole cards come as a partition, whatever the pod says."""
+        own = self.raw["metadata"].get("labels") or {}
+        key = "node.koordinator.sh/gpu-partition-policy"
+        return (self.labels.get(key) or own.get(key)) == "Honor"
+
+    @property
     def table(self) -> Mapping[str, Any] | None:
         found = annotation(self.raw, "gpu-partitions") if self.raw["metadata"] else None
         if found is not None:
@@ -310,10 +317,10 @@ def _gpu_violations(machine: Machine, wanted: Wanted, gpus: Sequence[Mapping[str
     entry = _partition(table, wanted, minors)
     if len(minors) != wanted.cards and entry is None:
         found.append(f"gpu: {len(minors)} of {wanted.cards}")
-    if wanted.whole and wanted.spec is not None:
+    if wanted.whole and (wanted.spec is not None or machine.honors):
         if entry is None:
             found.append(f"{minors} is no partition")
-        elif wanted.spec.get("allocatePolicy") == "Restricted":
+        elif wanted.spec is not None and wanted.spec.get("allocatePolicy") == "Restricted":
             assert table is not None
             best = max(one.get("allocationScore", 0) for one in table[str(wanted.cards)])
             if entry.get("allocationScore", 0) != best:

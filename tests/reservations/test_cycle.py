@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koordcore.explain.cycle import Cycle, explain_cycle
+from koordcore.explaining.cycle import Cycle, explain_cycle
 from koordcore.manifests.named_policies import named_policy
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation

@@ -6,7 +6,7 @@ import attrs
 
 from koordcore.checking import verify
 from koordcore.cli.schedule import nearest_text
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from koordcore.manifests.records import result_from_record, result_record
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.policy import Policy

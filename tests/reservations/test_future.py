@@ -10,7 +10,7 @@ import pytest
 
 from koordcore.cli.main import main
 from koordcore.model.pods import Pod, PodKey
-from koordcore.scheduling.backfill import (
+from koordcore.scheduling.backfilling import (
     EarliestStart,
     NoStart,
     backfill,

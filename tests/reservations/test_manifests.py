@@ -8,7 +8,7 @@ import pytest
 
 from koordcore.errors import ManifestError
 from koordcore.manifests import snapshot_from_objects
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.reservations import reservation_from_manifest
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.reservation import reservation_wish

@@ -10,9 +10,9 @@ import pytest
 
 from koordcore.checking import verify
 from koordcore.checking.violation import ViolationKind
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import HostPort, Pod, PodPhase
 from koordcore.model.preemption import PreemptionRules

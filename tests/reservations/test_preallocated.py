@@ -7,7 +7,7 @@ import pytest
 
 from koordcore.checking import verify
 from koordcore.checking.violation import ViolationKind
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import (

@@ -9,7 +9,7 @@ import pytest
 
 from koordcore.checking import verify
 from koordcore.checking.violation import ViolationKind
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.records import result_from_record, result_record
 from koordcore.model.reservations import (
     AllocatePolicy,

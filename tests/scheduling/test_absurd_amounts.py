@@ -15,7 +15,7 @@ from koordcore import (
     schedule,
     verify,
 )
-from koordcore.explain.pod import explain
+from koordcore.explaining.pod import explain
 
 NODE = Node(name="n", allocatable={"cpu": 4000, "memory": 2**34, "pods": 10, "nvidia.com/gpu": 8})
 

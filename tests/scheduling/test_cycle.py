@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 
 from koordcore import Bound, ClusterSnapshot, Unschedulable, schedule
-from koordcore.explain.cycle import explain_cycle
+from koordcore.explaining.cycle import explain_cycle
 from tests.property.strategies import clusters
 
 

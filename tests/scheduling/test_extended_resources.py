@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from koordcore import schedule, verify
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.model.claims import (
     AttributeKind,
     AttributeValue,

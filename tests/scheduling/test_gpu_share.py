@@ -23,14 +23,8 @@ from koordcore.scheduling.plugins.gpu_share import (
 from koordcore.scoring.fragmentation import workload_mix
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
 from koordcore.scoring.gpu_share import GpuDemand
-from koordcore.simulate import (
-    Refused,
-    arrivals_of,
-    final_snapshot,
-    fragmentation_of,
-    nodes_of,
-    replay,
-)
+from koordcore.simulate import Refused, replay
+from koordcore.simulate.cluster import arrivals_of, final_snapshot, fragmentation_of, nodes_of
 from koordcore.snapshot import ClusterSnapshot
 from tests.simulate.small import SMALL, small_mix, small_trace
 

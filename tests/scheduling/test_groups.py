@@ -21,8 +21,8 @@ from koordcore import (
     schedule,
     verify,
 )
-from koordcore.explain.groups import explain_group, group_states
-from koordcore.manifests.patches import patches
+from koordcore.explaining.groups import explain_group, group_states
+from koordcore.manifests.plan_patches import patches
 from koordcore.model.cluster import PriorityClass
 from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import NodeState

@@ -21,7 +21,7 @@ from koordcore import (
 )
 from koordcore.allocators.device import DevicePolicy
 from koordcore.manifests import snapshot_from_objects
-from koordcore.manifests.patches import patches
+from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.records import result_from_record, result_record
 
 STATUS = "scheduling.koordinator.sh/resource-status"
@@ -311,3 +311,35 @@ def test_null_among_amplification_ratios_amplifies_nothing() -> None:
     (warning,) = loaded.warnings
     assert str(warning).endswith("resource-amplification-ratio][memory]: null counts as 0")
     assert [one.node for one in schedule(loaded.snapshot).bound] == ["n"]
+
+
+def test_best_effort_inside_a_full_reservation_is_refused_by_its_numa_nodes() -> None:
+    """Filter and allocation are one question: what a reservation lacks is told before anybody is bound."""
+    amounts = {"cpu": "3", "memory": "2Gi"}
+    held = {"numaNodeResources": [{"node": 0, "resources": amounts}]}
+    user = pod("user", 3, bound=False, labels={"team": "t"})
+    user["metadata"]["annotations"] = {
+        "scheduling.koordinator.sh/reservation-allocated": '{"name":"r","uid":"u-r"}',
+        STATUS: json.dumps(held),
+    }
+    user["spec"] |= {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": amounts}}]}
+    late = pod("late", 2, bound=False, labels={"team": "t"})
+    late["metadata"]["annotations"] = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
+    reservation = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r", "uid": "u-r", "annotations": {STATUS: json.dumps(held)}},
+        "spec": {
+            "allocateOnce": False,
+            "allocatePolicy": "Restricted",
+            "owners": [{"labelSelector": {"matchLabels": {"team": "t"}}}],
+            "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": amounts}}]}},
+            "ttl": "24h",
+        },
+        "status": {"phase": "Available", "nodeName": "n", "allocatable": amounts},
+    }
+    snapshot = cluster(*node("n", policy="BestEffort"), reservation, user, late)
+    policy = Policy().with_plugin(PluginSetting(name="Reservation", weight=5000))
+    (refused,) = schedule(snapshot, policy=policy).decisions
+    assert isinstance(refused, Unschedulable)
+    assert "1 Reservation(s) Insufficient NUMA cpu" in refused.message

@@ -22,7 +22,7 @@ from koordcore import (
     verify,
 )
 from koordcore.cli import main
-from koordcore.explain import explain
+from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.named_policies import POLICY_NAMES, named_policy
 from koordcore.manifests.records import result_from_record, result_record

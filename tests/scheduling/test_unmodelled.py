@@ -20,7 +20,7 @@ from koordcore import (
 )
 from koordcore.checking.violation import ViolationKind
 from koordcore.errors import ManifestError
-from koordcore.explain.pod import explain
+from koordcore.explaining.pod import explain
 from koordcore.manifests.encode import pod_manifest
 from koordcore.manifests.pods import pod_from_manifest
 from koordcore.model.pods import PodResourceClaim, SchedulingGroup

@@ -13,13 +13,12 @@ from koordcore.simulate import (
     Replay,
     Trace,
     TraceFolder,
-    drawn_ranks,
     make_policy,
     replay,
     resample,
-    timed_events,
     untimed_events,
 )
+from koordcore.simulate.trace import drawn_ranks, timed_events
 
 HERE: Final = Path(__file__).resolve().parent
 SMALL: Final = TraceFolder(HERE / "data" / "small")

@@ -10,7 +10,8 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import FitArgs, ScoringStrategy
 from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_MILLI
-from koordcore.simulate import Landing, ResourceUse, compare_policies
+from koordcore.simulate import compare_policies
+from koordcore.simulate.compare import Landing, ResourceUse
 from koordcore.topology.network import LayerSpec
 
 PACK = Policy().with_plugin(

@@ -11,7 +11,6 @@ from koordcore.simulate import (
     Arrival,
     Departure,
     Event,
-    GangArrival,
     NodeAdded,
     NodeDrained,
     NodeFailed,
@@ -22,6 +21,7 @@ from koordcore.simulate import (
     make_policy,
     replay,
 )
+from koordcore.simulate.events import GangArrival
 
 WHOLE = GpuDemand(cpu=1000, gpus=1)
 MIX = WorkloadMix(((GpuDemand(cpu=1000, gpus=1), 1),), 1)

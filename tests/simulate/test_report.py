@@ -15,7 +15,6 @@ from koordcore.simulate import (
     Cell,
     CellResult,
     Clock,
-    PlotKind,
     PolicyName,
     csv_text,
     json_text,
@@ -23,6 +22,7 @@ from koordcore.simulate import (
     plot,
     summaries,
 )
+from koordcore.simulate.report import PlotKind
 from tests.simulate.small import SMALL
 
 PLAY = partial(play_cell, SMALL.path)

@@ -17,15 +17,13 @@ from koordcore.simulate import (
     Departure,
     NodeDrained,
     NodeFailed,
-    NodeJoined,
     PodArrival,
-    ScheduledReplay,
-    nodes_of,
     replay,
     replay_schedule,
     untimed_events,
 )
-from koordcore.simulate.scheduled import ClusterEvent
+from koordcore.simulate.cluster import nodes_of
+from koordcore.simulate.scheduled import ClusterEvent, NodeJoined, ScheduledReplay
 from koordcore.snapshot import ClusterSnapshot
 from tests.scheduling.test_gpu_share import pod as card_pod
 from tests.scheduling.test_gpu_share import small_snapshot

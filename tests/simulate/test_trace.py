@@ -17,17 +17,14 @@ from koordcore.simulate import (
     PolicyName,
     Task,
     TraceFolder,
-    arrival_columns,
-    drawn_ranks,
     make_policy,
-    parse_nodes,
-    parse_trace,
-    read_text,
     replay,
     resample,
-    timed_events,
     untimed_events,
 )
+from koordcore.simulate.columns import arrival_columns
+from koordcore.simulate.reader import read_text
+from koordcore.simulate.trace import drawn_ranks, parse_nodes, parse_trace, timed_events
 from tests.simulate.small import SMALL, small_trace
 
 HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time,scheduled_time"

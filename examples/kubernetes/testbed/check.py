@@ -7,10 +7,7 @@ import attrs
 from examples.kubernetes.api import RESOURCES, Api
 from examples.kubernetes.mirror import complete
 from examples.kubernetes.scheduler import Settings
-from koordcore import Bound, verify
-from koordcore.manifests import snapshot_from_objects
-from koordcore.model.nodes import NodeState
-from koordcore.result import ScheduleResult
+from koordcore import Bound, NodeState, ScheduleResult, snapshot_from_objects, verify
 
 __all__ = ["check"]
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from examples.kubernetes.api import RESOURCES, Api, GoneError, Object, RefusedError, UnreachableError
-from koordcore.model.resources import Resources, parse_resources
+from koordcore.model import Resources, parse_resources
 
 __all__ = ["Kubelets"]
 

@@ -102,6 +102,8 @@ class NodeOffer:
         What reservations and victims lend: CPUs and amounts, and devices.
     covers
         NUMA nodes that have to be among those that are chosen, where any are.
+    only
+        The very NUMA nodes that are chosen, where any are; 0 for whichever.
     """
 
     numa: NUMAState
@@ -110,6 +112,7 @@ class NodeOffer:
     room: NUMARoom = attrs.field(default=PLAIN_ROOM, kw_only=True)
     terms: Terms = attrs.field(default=PLAIN_TERMS, kw_only=True)
     covers: NUMAMask = attrs.field(default=0, kw_only=True)
+    only: NUMAMask = attrs.field(default=0, kw_only=True)
 
     @property
     def state(self) -> Hashable:
@@ -264,14 +267,15 @@ class DeviceProvider:
 
 @attrs.frozen
 class _Covering:
-    """Lets only those sets of NUMA nodes through that contain some."""
+    """Lets only those sets of NUMA nodes through that contain some, or are these."""
 
     mask: NUMAMask
+    exactly: bool = False
     names: tuple[str, ...] = ()
     aligned: bool = True
 
     def feasible(self, mask: NUMAMask) -> bool:
-        return not self.mask & ~mask
+        return not self.mask & ~mask and (not self.exactly or mask == self.mask)
 
     def score(self, mask: NUMAMask) -> int:
         return 0
@@ -316,6 +320,8 @@ def fit_node(
     providers: tuple[NUMAProvider, ...] = () if provider is None else (provider,)
     if offer.covers:
         providers = (*providers, _Covering(offer.covers))
+    if offer.only:
+        providers = (*providers, _Covering(offer.only, exactly=True))
     state, room = offer.numa, offer.room
     admission = filter_numa(state, request.cpu, offer.amounts, args=args.numa, room=room, providers=providers)
     if isinstance(admission, NUMARefusal):

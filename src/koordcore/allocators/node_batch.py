@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Final
 
@@ -49,9 +49,16 @@ _ENOUGH: Final = NodeAmounts(make_resources({CPU: INT64_MAX}))
 """Amounts with which the amplified CPU of a node never decides; that is looked at apart."""
 
 
-def node_table(offers: Iterable[NodeOffer]) -> StateTable[NodeOffer]:
-    """Number what many nodes offer: those that offer the same have one number."""
-    return StateTable(offers, key=attrgetter("state"))
+def node_table(offers: Iterable[NodeOffer], *, by_name: bool = False) -> StateTable[NodeOffer]:
+    """Number what many nodes offer: those that offer the same have one number.
+
+    ``by_name`` tells nodes with devices apart by their names as well.
+    """
+    return StateTable(offers, key=_state_and_name if by_name else attrgetter("state"))
+
+
+def _state_and_name(offer: NodeOffer) -> Hashable:
+    return offer.state, "" if offer.devices is None else offer.devices.node
 
 
 @attrs.frozen(kw_only=True)

@@ -20,11 +20,11 @@ from koordcore.model.numa import (
 )
 from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, Resources, make_resources
+from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT
 from koordcore.protocol.numa import (
     ANNOTATION_NUMA_TOPOLOGY_SPEC,
     ANNOTATION_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
-    ANNOTATION_SCHEDULING_HINT,
     NUMATopologySpec,
     ResourceSpec,
     ResourceStatus,
@@ -180,9 +180,9 @@ def parse_cpu_request(
     texts = _UNSAID
     if annotations:
         texts = tuple([annotations.get(key) for key in _READ])
-        if texts[-1] is None and texts[-2] is not None:
+        if texts[-1] is None and texts[-2] is None and texts[-3] is not None:
             # Without a hint nobody reads what a bound pod was given, which is different for each.
-            texts = (*texts[:-2], None, None)
+            texts = (*texts[:-3], None, None, None)
     marks = tuple([labels.get(key) for key in _MARKS]) if labels else _UNMARKED
     return _read_request(marks, texts, priority, amounts, args)
 
@@ -192,6 +192,7 @@ _READ: Final = (
     ANNOTATION_NUMA_TOPOLOGY_SPEC,
     ANNOTATION_RESOURCE_STATUS,
     ANNOTATION_SCHEDULING_HINT,
+    DEPRECATED_SCHEDULING_HINT,
 )
 _MARKS: Final = (LABEL_QOS_CLASS, LABEL_PRIORITY_CLASS)
 _UNSAID: Final[tuple[str | None, ...]] = (None,) * len(_READ)

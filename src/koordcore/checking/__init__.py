@@ -4,6 +4,37 @@ Nothing here imports the kernels, the allocators or the workspace; a checker tha
 checks would share its mistakes. Everything is added up anew from the frozen records.
 """
 
-from koordcore.checking.entry import check_certificate, verify
+from typing import TYPE_CHECKING
 
-__all__ = ["check_certificate", "verify"]
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.checking.certificates import (
+        CertificateCheck as CertificateCheck,
+    )
+    from koordcore.checking.certificates import (
+        CheckedProof as CheckedProof,
+    )
+    from koordcore.checking.entry import (
+        check_certificate as check_certificate,
+    )
+    from koordcore.checking.entry import (
+        verify as verify,
+    )
+    from koordcore.checking.moves import verify_moves as verify_moves
+    from koordcore.checking.violation import (
+        Violation as Violation,
+    )
+    from koordcore.checking.violation import (
+        ViolationKind as ViolationKind,
+    )
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.checking.certificates": "CertificateCheck CheckedProof",
+            "koordcore.checking.entry": "check_certificate verify",
+            "koordcore.checking.moves": "verify_moves",
+            "koordcore.checking.violation": "Violation ViolationKind",
+        },
+    )

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, TypeAlias
 
 import attrs
 
 from koordcore.checking.claim_records import claims_after
 from koordcore.checking.profiles import by_profile, check_strangers
+from koordcore.checking.quota_sums import NOBODY, Elsewhere
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_result"]
+__all__ = ["check_cluster", "check_result", "check_touched"]
 
 LEAVES_FOR_OTHERS: Final = "PreemptionByScheduler"
+_INDEX: Final = "checking"
+"""Under which the checker's own view waits in the pool of a line."""
 Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
 
 
-def _checks() -> tuple[Check, ...]:
-    """One function per rule book; each reads only the snapshot before and the result."""
+def _checks(everywhere: tuple[NodeState, ...], elsewhere: Elsewhere) -> tuple[Check, ...]:
+    """One function per rule book; each reads only the snapshot before and the result, and what is given."""
     # Read on the first check: every rule book brings the model of its room, a third of the import's time.
     from koordcore.checking.claim_plan import check_claims
     from koordcore.checking.cpus import check_cpus
@@ -43,28 +49,69 @@ def _checks() -> tuple[Check, ...]:
         check_unmodelled,
         check_nodes,
         check_placements,
-        check_neighbours,
+        partial(check_neighbours, everywhere=everywhere),
         check_volumes,
         check_devices,
         check_claims,
         check_cpus,
-        check_quotas,
+        partial(check_quotas, elsewhere=elsewhere),
         check_gangs,
         check_groups,
-        check_victims,
+        partial(check_victims, everywhere=everywhere, elsewhere=elsewhere),
     )
 
 
-def check_result(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation, ...]:
-    """Do what :func:`koordcore.verify` promises, for each profile of the policy."""
+def check_touched(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation, ...]:
+    """Check what a result touches, by what the checker remembers of the line of snapshots."""
+    from koordcore.checking.index import ClusterIndex
+    from koordcore.checking.touched import touched
+
+    index = snapshot.place.line.pool.take(_INDEX) or ClusterIndex()
+    index.follow(snapshot)
+    known = index.to(result.snapshot)
+    small = touched(index, result, known)
+    found = check_result(
+        small.before, small.result, everywhere=result.snapshot.nodes, elsewhere=small.elsewhere
+    )
+    index.follow(result.snapshot, known)  # from there a control plane goes on
+    result.snapshot.place.line.pool.put(_INDEX, index)
+    return found
+
+
+def check_cluster(snapshot: ClusterSnapshot, policy: Policy) -> tuple[Violation, ...]:
+    """Check everything that runs as if all of it had been decided about at once."""
+    from koordcore.checking.standing import as_decided
+
+    return check_result(*as_decided(snapshot, policy))
+
+
+def check_result(
+    snapshot: ClusterSnapshot,
+    result: ScheduleResult,
+    *,
+    everywhere: tuple[NodeState, ...] | None = None,
+    elsewhere: Elsewhere | None = None,
+) -> tuple[Violation, ...]:
+    """Check a result on all that the snapshot shows, for each profile of the policy.
+
+    Parameters
+    ----------
+    everywhere, elsewhere
+        Every node afterwards, and what pods hold that the snapshot does not show; left out: it shows all.
+    """
+    states = result.snapshot.nodes if everywhere is None else everywhere
     found = set(check_strangers(snapshot, result))
     for own, others in by_profile(result):
-        found |= {one for one in _check_profile(snapshot, own) if one.subject not in others}
+        mine = _check_profile(snapshot, own, states, elsewhere or NOBODY)
+        found |= {one for one in mine if one.subject not in others}
     return tuple(sorted(found))
 
 
-def _check_profile(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+def _check_profile(
+    snapshot: ClusterSnapshot, result: ScheduleResult, everywhere: tuple[NodeState, ...], elsewhere: Elsewhere
+) -> Iterator[Violation]:
     from koordcore.checking.cpus import check_cpu_requests
+    from koordcore.checking.device_choices import check_device_choices
     from koordcore.checking.devices import check_device_requests
     from koordcore.checking.places import check_device_places
 
@@ -88,9 +135,9 @@ def _check_profile(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterato
         spared = taken_in(snapshot, result)
     found = list(_check_decisions(before, outcome))
     known = {violation.subject for violation in found}
-    for check in _checks():
+    for check in _checks(everywhere, elsewhere):
         found.extend(one for one in check(before, outcome) if one.subject not in known)
-    for check in (check_cpu_requests, check_device_requests, check_device_places):
+    for check in (check_cpu_requests, check_device_requests, check_device_places, check_device_choices):
         found.extend(one for one in check(before, whole) if one.subject not in known)
     found += [one for one in reserved if one.subject not in known]
     found.extend(_check_snapshot(snapshot, plain, spared))

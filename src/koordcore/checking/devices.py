@@ -24,7 +24,14 @@ __all__ = ["ALLOCATED", "RATIO", "asked_of", "check_device_requests", "check_dev
 ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
 
-WHOLE_CARDS: Final = ("nvidia.com/gpu", "amd.com/gpu")
+WHOLE_CARDS: Final = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
+AS_WRITTEN: Final = (
+    "koordinator.sh/gpu-memory",
+    "huawei.com/npu-core",
+    "huawei.com/npu-cpu",
+    "huawei.com/npu-dvpp",
+)
+"""Amounts of cards that are held as they are asked for."""
 CORE: Final = "koordinator.sh/gpu-core"
 RATIO: Final = "koordinator.sh/gpu-memory-ratio"
 BOTH: Final = "koordinator.sh/gpu"
@@ -143,13 +150,14 @@ def _check_request(pod: Pod, device: DeviceObject) -> Iterator[Violation]:
 
 
 def asked_of(pod: Pod) -> dict[str, int]:
-    """Add up what a pod asks of cards, in percent points."""
+    """Add up what a pod asks of cards: percent points, and what counts as it is written."""
     wanted: dict[str, int] = {}
     whole = sum(pod.requests.get(name, 0) for name in WHOLE_CARDS) * 100 + pod.requests.get(BOTH, 0)
     for name in (CORE, RATIO):
         amount = pod.requests.get(name, 0) + whole
         if amount:
             wanted[name] = amount
+    wanted.update({name: pod.requests[name] for name in AS_WRITTEN if pod.requests.get(name)})
     return wanted
 
 

@@ -17,32 +17,57 @@ __all__ = ["check_certificate", "verify"]
 
 
 def verify(
-    snapshot: koordcore.ClusterSnapshot, result: koordcore.ScheduleResult
+    snapshot: koordcore.ClusterSnapshot,
+    result: koordcore.ScheduleResult | None = None,
+    *,
+    policy: koordcore.Policy | None = None,
 ) -> tuple[koordcore.Violation, ...]:
-    """Check a result against the snapshot that it was made from.
+    """Check a result against the snapshot that it was made from, or a whole cluster as it stands.
+
+    A result costs what it touches: the nodes that change, and whoever belongs together with the pods that
+    were decided about. What the checker remembers for that goes with the snapshots, is its own, and may be
+    dropped at any time.
 
     Parameters
     ----------
     snapshot
-        The cluster before.
+        The cluster before; without a result, the cluster.
     result
-        What :func:`koordcore.schedule` returned, or any plan in that form.
+        What :func:`koordcore.schedule` returned, or any plan in that form. Left out, all pods that run are
+        held to the rules as if they had been placed now and together: also to those that Kubernetes asks only
+        when a pod is placed, such as taints, cordons and spread.
+    policy
+        Which rules hold where there is no result; left out, the default policy.
 
     Returns
     -------
     tuple of Violation
         Every broken rule, sorted; empty when the result is legal. A node that was overcommitted before is not
         held against the result unless it got worse.
+
+    Raises
+    ------
+    TypeError
+        When something is not what it has to be, or a policy is given beside a result, which has its own.
     """
     # The checks bring attrs; `import koordcore` is not to.
-    from koordcore.checking.check import check_result
+    from koordcore.checking.check import check_cluster, check_touched
+    from koordcore.model.policy import Policy
     from koordcore.result import ScheduleResult
     from koordcore.snapshot import ClusterSnapshot
 
-    for name, value, kind in (("snapshot", snapshot, ClusterSnapshot), ("result", result, ScheduleResult)):
-        if not isinstance(value, kind):
+    for name, value, kind in (
+        ("snapshot", snapshot, ClusterSnapshot),
+        ("result", result, ScheduleResult),
+        ("policy", policy, Policy),
+    ):
+        if not isinstance(value, kind) and (value is not None or name == "snapshot"):
             raise TypeError(f"{name}: expected {kind.__name__}, got {value!r:.60}")
-    return check_result(snapshot, result)
+    if result is None:
+        return check_cluster(snapshot, policy or Policy())
+    if policy is not None:
+        raise TypeError("policy: a result is held to its own")
+    return check_touched(snapshot, result)
 
 
 def check_certificate(problem: Problem | None, certificate: koordcore.Certificate) -> CheckedProof:

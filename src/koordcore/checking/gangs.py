@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from koordcore.checking.gang_parts import check_parts
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, Waiting
 from koordcore.model.gangs import Gang, GangMode, GatherRule, MatchPolicy, NetworkTopologySpec, PodGroup
-from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
+from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.protocol.networks import network_of, spelt
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.gathering import gathering_violations
-from koordcore.topology.network import NetworkTopology, build_tree, order_layers
+from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
-__all__ = ["check_gangs"]
+__all__ = ["check_gangs", "gang_configs"]
 
 
 def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
@@ -30,7 +32,11 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             name = gang_name(pod.labels, pod.annotations)
             if name:
                 members[f"{pod.namespace}/{name}"].append(pod)
-    gangs = _gangs(snapshot, members)
+    gangs, tree = gang_configs(snapshot.of(PodGroup), members), None
+    if any(gang.topology_spec is not None or gang.sub_groups is not None for gang in gangs.values()):
+        tree = _tree(snapshot)
+    if tree is not None:
+        gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
     before = _before(snapshot)
     for gang_id in sorted(members):
         gang = gangs.get(gang_id)
@@ -42,16 +48,19 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             specs = {name: gangs[name].topology_spec for name in gang.group if name in gangs}
             together = [pod for name in specs for pod in members.get(name, ())]
             if any(spec is not None for spec in specs.values()):
-                yield from _check_gather(snapshot, gang.id, _shared(specs), together, new)
+                yield from _check_gather(tree, gang.id, _shared(specs), together, new)
             if gang.topology_spec is not None:
                 own = _unshared(gang.topology_spec, _shared(specs))
-                yield from _check_gather(snapshot, gang.id, own, members[gang_id], new)
+                yield from _check_gather(tree, gang.id, own, members[gang_id], new)
+            if gang.sub_groups is not None:
+                yield from check_parts(snapshot, gang, members[gang_id], new, tree)
         if gang.mode is GangMode.STRICT and {pod.key for pod in members[gang_id]} & held:
             yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
 
 
-def _gangs(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, Gang]:
-    gangs = {group.id: gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)}
+def gang_configs(groups: Iterable[PodGroup], members: Mapping[str, list[Pod]]) -> dict[str, Gang]:
+    """Say how gangs are meant, by id: as their PodGroups say, or else one of the members."""
+    gangs = {group.id: gang_from_pod_group(group).gang for group in groups}
     for gang_id, pods in members.items():
         # Without a PodGroup the first member, by age and name, says how the gang is meant.
         ordered = sorted(pods, key=lambda pod: (pod.created is None, pod.created, pod.key))
@@ -89,7 +98,14 @@ def _check_group(
 ) -> Iterator[Violation]:
     bound, waiting = before
     started = any(bound[name] for name in gang.group)
+    enough = max((gangs[name].min_groups for name in gang.group if name in gangs), default=0)
+    if 0 < enough < len(gang.group) and not started:
+        running = sum(bool(members.get(name)) for name in gang.group)
+        if running < enough:
+            yield Violation(ViolationKind.GANG, gang.id, f"{running} of at least {enough} gangs have members")
     for name in gang.group:
+        if 0 < enough < len(gang.group) and not members.get(name):
+            continue
         policy = gangs[name].match_policy if name in gangs else MatchPolicy.ONCE_SATISFIED
         if started and policy == MatchPolicy.ONCE_SATISFIED:
             continue
@@ -137,13 +153,14 @@ def _unshared(spec: NetworkTopologySpec, shared: NetworkTopologySpec) -> Network
 
 
 def _check_gather(
-    snapshot: ClusterSnapshot,
+    tree: NetworkTopology | None,
     gang_id: str,
     spec: NetworkTopologySpec,
     pods: list[Pod],
     new: set[PodKey],
 ) -> Iterator[Violation]:
-    tree = _tree(snapshot)
+    if tree is None and not spec.needs_network:
+        tree = build_tree([LayerSpec(NODE_LAYER)], {str(pod.node_name): {} for pod in pods})
     if tree is None:
         yield Violation(ViolationKind.GANG, gang_id, "wants to be gathered, and there is no network topology")
         return
@@ -159,11 +176,13 @@ def _check_gather(
 
 
 def _tree(snapshot: ClusterSnapshot) -> NetworkTopology | None:
-    declared = snapshot.find(ClusterNetworkTopology, DEFAULT_NETWORK_TOPOLOGY)
-    if declared is None:
-        return None
     try:
-        layers = order_layers(declared.layers)
+        known = network_of(
+            snapshot.of(ClusterNetworkTopology),
+            snapshot.of(KueueTopology),
+            snapshot.of(ResourceFlavor),
+            {state.name: state.node.labels for state in snapshot.nodes},
+        )
     except ModelError:
         return None
-    return build_tree(layers, {state.name: state.node.labels for state in snapshot.nodes})
+    return None if known is None else known.tree

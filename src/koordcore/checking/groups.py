@@ -22,7 +22,7 @@ from koordcore.model.scheduling_groups import (
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_groups", "group_priorities", "units_of"]
+__all__ = ["Group", "Key", "check_groups", "group_priorities", "leaf_of", "units_of"]
 
 Key: TypeAlias = tuple[str, ...]
 """A leaf as pods name it: namespace, workload or nothing, group, replica; or a composite group's name."""
@@ -35,10 +35,10 @@ def check_groups(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
     waiting: dict[Key, list[Pod]] = defaultdict(list)
     for pod in (*result.snapshot.bound_pods(), *(one for one in snapshot.of(Pod) if one.bound)):
         if pod.scheduling_group is not None:
-            members[_leaf(pod)].append(pod)
+            members[leaf_of(pod)].append(pod)
     for pod in snapshot.pending:
         if pod.scheduling_group is not None:
-            waiting[_leaf(pod)].append(pod)
+            waiting[leaf_of(pod)].append(pod)
     promised = {one.pod: one.node for one in result.decisions if isinstance(one, Nominated)}
     coming: dict[Key, list[Pod]] = defaultdict(list)
     for leaf, pods in waiting.items():
@@ -84,7 +84,8 @@ def group_priorities(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> dict[Pod
     return found
 
 
-def _leaf(pod: Pod) -> Key:
+def leaf_of(pod: Pod) -> Key:
+    """Name the group of a pod that is in one."""
     group = pod.scheduling_group
     assert group is not None, "only members of groups are asked about"
     return (pod.namespace, group.workload, group.pod_group, group.replica)

@@ -18,6 +18,7 @@ from koordcore.checking.extended import classes_of_resources
 from koordcore.checking.leaving import leaving_anyhow
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.quota_chains import QuotaChains
+from koordcore.checking.quota_sums import Elsewhere
 from koordcore.checking.room import overflow
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
@@ -27,7 +28,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
-from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, total
+from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -60,6 +61,8 @@ class _Turn:
         Victims of this plan and of the earlier ones, and who leaves anyhow.
     coming, promised
         Members and pods that move, by node; pods that were nominated before.
+    everywhere, elsewhere
+        Every node of the cluster, and what pods hold that are not in ``states``.
     """
 
     snapshot: ClusterSnapshot
@@ -69,6 +72,8 @@ class _Turn:
     gone: frozenset[PodKey]
     coming: Mapping[str, Sequence[Pod]]
     promised: Mapping[str, Sequence[Pod]]
+    everywhere: Sequence[NodeState]
+    elsewhere: Elsewhere
 
     def fits(self, node: str, back: Sequence[Pod], group: frozenset[PodKey]) -> Verdict:
         """Tell whether those who come to a node fit although some victims of a group stay."""
@@ -125,15 +130,12 @@ class _Turn:
         held = tree.held((*self._running(back), *arriving))
         sure = not tree.policy.guarantee_usage
         for name in sorted(asked & tree.quotas.keys()):
-            used = total(pod.requests for pod in held[name])
+            used = held[name]
             names = {resource for pod in members for resource in pod.requests}
             most, least = tree.quotas[name].max, tree.quotas[name].min
             if any(used.get(one, 0) > most[one] for one in names & most.keys()):
                 return False
-            sure &= all(
-                used.get(one, 0) <= least.get(one, 0) and tree.kept(name, one, self.snapshot, held)
-                for one in names
-            )
+            sure &= all(used.get(one, 0) <= least.get(one, 0) and tree.kept(name, one, held) for one in names)
         return True if sure or not tree.policy.enable_runtime_quota else None
 
     def promised_to(self, members: Sequence[Pod], group: Sequence[Pod]) -> bool:
@@ -152,7 +154,7 @@ class _Turn:
             quota = tree.quotas.get(tree.chain(pod)[0])
             if quota is None or quota.name in own:
                 return False
-            used = total(one.requests for one in held[quota.name])
+            used = held[quota.name]
             return all(used.get(one, 0) <= quota.min.get(one, 0) for one in names & pod.requests.keys())
 
         return all(map(within, group))
@@ -170,7 +172,8 @@ class _Turn:
         if not quotas or not policy.filters("ElasticQuota"):
             return None
         setting = policy.plugin("ElasticQuota")
-        return QuotaChains.of(quotas, setting.args if setting and setting.args else QuotaPolicy())
+        args = setting.args if setting and setting.args else QuotaPolicy()
+        return QuotaChains.of(quotas, args, self.everywhere, self.elsewhere)
 
 
 def check_needed(
@@ -178,6 +181,9 @@ def check_needed(
     result: ScheduleResult,
     members: Mapping[str, Sequence[Pod]],
     minimums: Mapping[str, int],
+    *,
+    everywhere: Sequence[NodeState],
+    elsewhere: Elsewhere,
 ) -> Iterator[Violation]:
     """Put every victim, and every gang that breaks, back: its job must not fit then.
 
@@ -185,6 +191,8 @@ def check_needed(
     ----------
     members, minimums
         Running pods of every gang, and its minimum, by id.
+    everywhere, elsewhere
+        Every node of the cluster, and what pods hold that the snapshot does not show.
     """
     if not result.policy.filters("NodeResourcesFit"):
         return
@@ -220,6 +228,8 @@ def check_needed(
             gone=leaving_anyhow(snapshot, own).union(gone),
             coming=coming,
             promised=_promised(snapshot, own, placed),
+            everywhere=everywhere,
+            elsewhere=elsewhere,
         )
         groups: dict[str, list[Pod]] = defaultdict(list)
         for victim in plan.victims:

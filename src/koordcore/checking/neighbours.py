@@ -22,19 +22,27 @@ from koordcore.model.affinity import (
 )
 from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import Bound
-from koordcore.model.nodes import Node
+from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_neighbours"]
+__all__ = ["check_neighbours", "hard_constraints", "means", "selected", "terms_of"]
 
 Spaces: TypeAlias = Mapping[str, Mapping[str, str]]
 Placed: TypeAlias = tuple[Pod, Node]
 
 
-def check_neighbours(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """Every pod that was bound is near whom it needs, far from whom it shuns or who shuns it, and spread."""
+def check_neighbours(
+    snapshot: ClusterSnapshot, result: ScheduleResult, *, everywhere: Sequence[NodeState]
+) -> Iterator[Violation]:
+    """Every pod that was bound is near whom it needs, far from whom it shuns or who shuns it, and spread.
+
+    Parameters
+    ----------
+    everywhere
+        Every node of the cluster: also one without pods is a domain.
+    """
     bound = {one.pod for one in result.decisions if isinstance(one, Bound)}
     placed = [(pod, state.node) for state in result.snapshot.nodes for pod in state.pods]
     new = [one for one in placed if one[0].key in bound]
@@ -47,8 +55,7 @@ def check_neighbours(snapshot: ClusterSnapshot, result: ScheduleResult) -> Itera
         spaces = {one.name: one.labels for one in snapshot.of(Namespace)}
         yield from _check_affinity(placed, new, spaces, unseen)
     if result.policy.filters("PodTopologySpread"):
-        nodes = [state.node for state in result.snapshot.nodes]
-        yield from _check_spread(placed, new, nodes, bound, unseen)
+        yield from _check_spread(placed, new, everywhere, bound, unseen)
 
 
 # -- affinity ---------------------------------------------------------------------------------------------
@@ -77,7 +84,7 @@ class _Index:
         return self.everyone
 
 
-def _means(term: PodAffinityTerm, owner: str, other: Pod, spaces: Spaces, *, resolved: bool) -> bool:
+def means(term: PodAffinityTerm, owner: str, other: Pod, spaces: Spaces, *, resolved: bool) -> bool:
     """Tell whether a term of a pod in namespace ``owner`` means another pod."""
     if term.selector is None or not term.selector.matches(other.labels):
         return False
@@ -93,7 +100,8 @@ def _means(term: PodAffinityTerm, owner: str, other: Pod, spaces: Spaces, *, res
     return selector.matches(spaces.get(other.namespace, {}))
 
 
-def _terms(pod: Pod, part: str) -> tuple[PodAffinityTerm, ...]:
+def terms_of(pod: Pod, part: str) -> tuple[PodAffinityTerm, ...]:
+    """Give the required terms of a pod, of ``pod`` affinity or ``anti``-affinity."""
     affinity = getattr(pod.affinity, part) if pod.affinity is not None else None
     return () if affinity is None else tuple(affinity.required)
 
@@ -108,11 +116,11 @@ def _check_affinity(
     needed: dict[tuple[tuple[PodAffinityTerm, ...], str], set[tuple[str, str]]] = {}
     for pod, node in new:
         owner = pod.namespace
-        for term in _terms(pod, "anti") if pod.key not in unseen else ():
+        for term in terms_of(pod, "anti") if pod.key not in unseen else ():
             if (term, owner) not in shunned:
                 shunned[term, owner] = _meant(term, owner, apart, spaces)
             yield from _check_far(pod, node, term, shunned[term, owner], spaces)
-        terms = _terms(pod, "pod")
+        terms = terms_of(pod, "pod")
         if terms and (terms, owner) not in needed:
             needed[terms, owner] = _near(terms, owner, index, spaces)
         for term in terms:
@@ -126,7 +134,7 @@ def _meant(term: PodAffinityTerm, owner: str, index: _Index, spaces: Spaces) -> 
     return Counter(
         node.labels[term.topology_key]
         for other, node in index.candidates(term)
-        if term.topology_key in node.labels and _means(term, owner, other, spaces, resolved=True)
+        if term.topology_key in node.labels and means(term, owner, other, spaces, resolved=True)
     )
 
 
@@ -137,7 +145,7 @@ def _near(
     return {
         (term.topology_key, node.labels[term.topology_key])
         for other, node in index.candidates(terms[0])
-        if all(_means(each, owner, other, spaces, resolved=True) for each in terms)
+        if all(means(each, owner, other, spaces, resolved=True) for each in terms)
         for term in terms
         if term.topology_key in node.labels
     }
@@ -150,7 +158,7 @@ def _check_far(
     value = node.labels.get(term.topology_key)
     if value is None:
         return
-    others = meant[value] - _means(term, pod.namespace, pod, spaces, resolved=True)
+    others = meant[value] - means(term, pod.namespace, pod, spaces, resolved=True)
     if others:
         message = f"shuns {others} pods in {term.topology_key}={value}"
         yield Violation(ViolationKind.POD_AFFINITY, str(pod.key), message)
@@ -173,7 +181,7 @@ def _check_others(placed: Sequence[Placed], fresh: _Index, spaces: Spaces) -> It
     """No new pod is in the domain of another pod that shuns it."""
     homes: dict[tuple[PodAffinityTerm, str], dict[str, list[PodKey]]] = {}
     for owner, home in placed:
-        for term in _terms(owner, "anti"):
+        for term in terms_of(owner, "anti"):
             value = home.labels.get(term.topology_key)
             if value is not None:
                 homes.setdefault((term, owner.namespace), {}).setdefault(value, []).append(owner.key)
@@ -181,7 +189,7 @@ def _check_others(placed: Sequence[Placed], fresh: _Index, spaces: Spaces) -> It
         for pod, node in fresh.candidates(term):
             value = node.labels.get(term.topology_key, "")
             others = [key for key in owners.get(value, ())[:2] if key != pod.key]
-            if others and _means(term, space, pod, spaces, resolved=False):
+            if others and means(term, space, pod, spaces, resolved=False):
                 message = f"{others[0]} shuns it in {term.topology_key}={value}"
                 yield Violation(ViolationKind.POD_AFFINITY, str(pod.key), message)
 
@@ -199,10 +207,15 @@ class _Rule:
     like: tuple[object, ...]
 
 
-def _rules(pod: Pod) -> Iterator[_Rule]:
-    hard = [
+def hard_constraints(pod: Pod) -> list[TopologySpreadConstraint]:
+    """Give the spread constraints of a pod that must hold."""
+    return [
         one for one in pod.spread_constraints if one.when_unsatisfiable is UnsatisfiableAction.DO_NOT_SCHEDULE
     ]
+
+
+def _rules(pod: Pod) -> Iterator[_Rule]:
+    hard = hard_constraints(pod)
     affinity = pod.affinity.node if pod.affinity else None
     for one in hard:
         values = tuple(pod.labels.get(key) for key in one.match_label_keys)
@@ -217,7 +230,7 @@ def _rules(pod: Pod) -> Iterator[_Rule]:
 def _check_spread(
     placed: Sequence[Placed],
     new: Sequence[Placed],
-    nodes: Sequence[Node],
+    everywhere: Sequence[NodeState],
     bound: set[PodKey],
     unseen: frozenset[PodKey],
 ) -> Iterator[Violation]:
@@ -232,25 +245,25 @@ def _check_spread(
                 rules.setdefault(rule, []).append((pod, node))
     for rule, owners in rules.items():
         doubtful = (bound - {pod.key for pod, _ in owners}) | unseen
-        yield from _check_rule(rule, owners, placed, nodes, doubtful)
+        yield from _check_rule(rule, owners, placed, everywhere, doubtful)
 
 
 def _check_rule(
     rule: _Rule,
     owners: Sequence[Placed],
     placed: Sequence[Placed],
-    nodes: Sequence[Node],
+    everywhere: Sequence[NodeState],
     doubtful: set[PodKey],
 ) -> Iterator[Violation]:
     constraint, key = rule.constraint, rule.constraint.topology_key
     like = owners[0][0]
     counts = {
         node.labels[key]: 0
-        for node in nodes
+        for node in (state.node for state in everywhere)
         if all(each in node.labels for each in rule.keys) and _counts(constraint, like, node)
     }
     for pod, node in placed:
-        if pod.namespace == rule.namespace and pod.deleted is None and _selected(constraint, like, pod):
+        if pod.namespace == rule.namespace and pod.deleted is None and selected(constraint, like, pod):
             if pod.key in doubtful:
                 return  # it may have come after the others or was looked through: no constraint held it back
             value = node.labels.get(key)
@@ -265,12 +278,13 @@ def _check_rule(
     least = min(counts.values()) if len(counts) >= (constraint.min_domains or 1) else 0
     for pod, node in owners:
         skew = counts.get(node.labels[key], 0) - least
-        if _selected(constraint, like, pod) and skew > constraint.max_skew:
+        if selected(constraint, like, pod) and skew > constraint.max_skew:
             message = f"skew {skew} over {key}, at most {constraint.max_skew} allowed"
             yield Violation(ViolationKind.SPREAD, str(pod.key), message)
 
 
-def _selected(constraint: TopologySpreadConstraint, like: Pod, pod: Pod) -> bool:
+def selected(constraint: TopologySpreadConstraint, like: Pod, pod: Pod) -> bool:
+    """Tell whether a constraint of one pod counts another one."""
     if constraint.selector is None or not constraint.selector.matches(pod.labels):
         return False
     keys: Iterable[str] = (key for key in constraint.match_label_keys if key in like.labels)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from koordcore.checking.quotas import parents_of, quota_of
+from koordcore.checking.quota_sums import NOBODY, Elsewhere, parents_of, quota_of, spaces_of
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
-from koordcore.model.resources import total
-from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["QuotaChains"]
 
@@ -24,17 +23,26 @@ class QuotaChains:
     ----------
     spaces
         Quota by the namespaces that they list.
+    states, elsewhere
+        Every node of the cluster, and what pods hold that are not shown one by one.
     """
 
     quotas: Mapping[str, ElasticQuota]
     policy: QuotaPolicy
     spaces: Mapping[str, str]
+    states: Sequence[NodeState]
+    elsewhere: Elsewhere
 
     @classmethod
-    def of(cls, quotas: Mapping[str, ElasticQuota], policy: QuotaPolicy) -> QuotaChains:
+    def of(
+        cls,
+        quotas: Mapping[str, ElasticQuota],
+        policy: QuotaPolicy,
+        states: Sequence[NodeState],
+        elsewhere: Elsewhere = NOBODY,
+    ) -> QuotaChains:
         """Read the namespaces of some quotas."""
-        spaces = {space: name for name, quota in sorted(quotas.items()) for space in quota.namespaces}
-        return cls(quotas, policy, spaces)
+        return cls(quotas, policy, spaces_of(quotas), states, elsewhere)
 
     def chain(self, pod: Pod) -> list[str]:
         """Name the quota of a pod and, where admission asks them, those above it."""
@@ -42,17 +50,18 @@ class QuotaChains:
         above = parents_of(own, self.quotas) if self.policy.enable_check_parent_quota else ()
         return [own, *above]
 
-    def held(self, pods: Iterable[Pod]) -> defaultdict[str, list[Pod]]:
-        """Give the pods of each quota that counts them."""
-        found: defaultdict[str, list[Pod]] = defaultdict(list)
+    def held(self, pods: Iterable[Pod]) -> defaultdict[str, Counter[str]]:
+        """Add up what every quota's pods hold: those that are shown, and those elsewhere."""
+        whole = self.policy.enable_check_parent_quota
+        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for name in self.elsewhere.names(whole=whole):
+            found[name].update(self.elsewhere.held(name, whole=whole))
         for pod in pods:
             for name in self.chain(pod):
-                found[name].append(pod)
+                found[name].update(pod.requests)
         return found
 
-    def kept(
-        self, name: str, resource: str, snapshot: ClusterSnapshot, held: Mapping[str, list[Pod]]
-    ) -> bool:
+    def kept(self, name: str, resource: str, held: Mapping[str, Mapping[str, int]]) -> bool:
         """Tell whether a quota surely has its min of a resource: no promise has to be scaled down.
 
         What siblings are promised together has to be there: their parent's min, or at the top what the pods
@@ -67,7 +76,7 @@ class QuotaChains:
         promised = sum(quota.min.get(resource, 0) for quota in siblings)
         if parent in self.quotas and parent != ROOT_QUOTA:
             above = self.quotas[parent].min.get(resource, 0)
-            return promised <= above and self.kept(parent, resource, snapshot, held)
-        there = sum(state.node.allocatable.get(resource, 0) for state in snapshot.nodes)
-        outside = [pod for quota, pods in held.items() if quota not in self.quotas for pod in pods]
-        return promised <= there - total(pod.requests for pod in outside).get(resource, 0)
+            return promised <= above and self.kept(parent, resource, held)
+        there = sum(state.node.allocatable.get(resource, 0) for state in self.states)
+        outside = sum(used.get(resource, 0) for quota, used in held.items() if quota not in self.quotas)
+        return promised <= there - outside

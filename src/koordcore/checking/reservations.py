@@ -32,9 +32,12 @@ from koordcore.snapshot import ClusterSnapshot
 __all__ = [
     "check_reservations",
     "holder_key",
+    "holder_of",
+    "identity_of",
     "lent",
     "owned_holders",
     "taken_in",
+    "used_by",
     "with_holders",
     "with_remainders",
     "without_holders",
@@ -53,8 +56,10 @@ def holder_key(one: Reservation) -> PodKey:
     return PodKey(namespace, one.uid or f"reservation-{one.name}")
 
 
-def _used(pod: Pod) -> str:
+def used_by(pod: Pod) -> str:
     """Give the uid (or, without one, the name) of the reservation that a pod says it uses; empty for none."""
+    if USED not in pod.annotations:
+        return ""
     try:
         raw = json.loads(pod.annotations.get(USED) or "{}")
         return str(raw.get("uid") or raw.get("name") or "")
@@ -62,7 +67,8 @@ def _used(pod: Pod) -> str:
         return ""
 
 
-def _id(one: Reservation) -> str:
+def identity_of(one: Reservation) -> str:
+    """Give the name by which users know a reservation: its uid, or else its name."""
     return one.uid or one.name
 
 
@@ -79,7 +85,7 @@ def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         if one.active and one.status.node_name in names
     ]
     waiting = [
-        attrs.evolve(_holder(one), node_name=None)
+        attrs.evolve(holder_of(one), node_name=None)
         for one in snapshot.of(Reservation)
         if not one.status.node_name and not one.over
     ]
@@ -95,7 +101,7 @@ def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """Put a pod on the node of each reservation that asks for and holds all that was granted to it."""
     names = {state.name for state in snapshot.nodes}
     there = (one for one in snapshot.of(Reservation) if one.active and one.status.node_name in names)
-    holders = [_holder(one) for one in there]
+    holders = [holder_of(one) for one in there]
     return snapshot.assume(*holders) if holders else snapshot
 
 
@@ -116,7 +122,8 @@ def without_holders(result: ScheduleResult, before: ClusterSnapshot) -> Schedule
     return attrs.evolve(result, decisions=tuple(one for one in result.decisions if one.pod not in keys))
 
 
-def _holder(one: Reservation) -> Pod:
+def holder_of(one: Reservation) -> Pod:
+    """Give the pod that stands for a reservation and holds all that was granted to it."""
     template = one.template or Pod(name=one.name)
     key = holder_key(one)
     granted = one.status.allocatable if one.active else None
@@ -144,10 +151,10 @@ def _holder(one: Reservation) -> Pod:
 
 
 def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
-    holder = _holder(one)
+    holder = holder_of(one)
     there = snapshot.node(one.status.node_name).pods
-    takers = [pod for pod in there if _used(pod) == _id(one) or pod.labels.get(IGNORED) == "true"]
-    users = {pod.key for pod in takers if _used(pod) == _id(one)}
+    takers = [pod for pod in there if used_by(pod) == identity_of(one) or pod.labels.get(IGNORED) == "true"]
+    users = {pod.key for pod in takers if used_by(pod) == identity_of(one)}
     if one.allocate_once and users:  # it is over with its first user
         bare = {key: text for key, text in holder.annotations.items() if key not in (DEVICES, STATUS)}
         return attrs.evolve(holder, requests={}, annotations=bare, host_ports=())
@@ -162,7 +169,8 @@ def _what_is_left_of(snapshot: ClusterSnapshot, pod: Pod) -> Pod:
     takers = [
         other
         for other in snapshot.node(one.status.node_name).pods
-        if other.key != pod.key and (_used(other) == _id(one) or other.labels.get(IGNORED) == "true")
+        if other.key != pod.key
+        and (used_by(other) == identity_of(one) or other.labels.get(IGNORED) == "true")
     ]
     return _less(pod, takers) if takers else pod
 
@@ -259,7 +267,7 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
             continue
         decision = placed.get(holder_key(old))
         # One that is placed over running pods has its first users with that.
-        fresh = _id(old) in gained or (decision is not None and old.pre_allocation)
+        fresh = identity_of(old) in gained or (decision is not None and old.pre_allocation)
         if decision is not None:
             yield from _check_placed(old, new, decision)
         elif attrs.evolve(new, status=old.status) != old or (not fresh and new != old):
@@ -270,15 +278,15 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
         if decision is not None and old.pre_allocation:
             yield from _check_over(new, result.snapshot, decision)
     users: dict[str, list[Pod]] = defaultdict(list)
-    known = {_id(one): one for one in after.values()}
+    known = {identity_of(one): one for one in after.values()}
     acting = (pod for pod in result.snapshot.bound_pods() if is_operating_pod(pod))
-    known.update((_id(one), one) for one in map(operating_reservation, acting))
+    known.update((identity_of(one), one) for one in map(operating_reservation, acting))
     for state in result.snapshot.nodes:
         for pod in state.pods:
-            if _used(pod):
-                users[_used(pod)].append(pod)
+            if used_by(pod):
+                users[used_by(pod)].append(pod)
             if pod.key in placed:
-                yield from _check_user(pod, placed[pod.key], known.get(_used(pod)))
+                yield from _check_user(pod, placed[pod.key], known.get(used_by(pod)))
     for identity, pods in sorted(users.items()):
         one = known.get(identity)
         if one is not None and (holder_key(one) in placed or any(pod.key in placed for pod in pods)):
@@ -309,7 +317,7 @@ def taken_in(snapshot: ClusterSnapshot, result: ScheduleResult) -> frozenset[Pod
     """
     placed = {one.pod: one.node for one in result.decisions if isinstance(one, Bound)}
     over = {
-        _id(one): one
+        identity_of(one): one
         for one in snapshot.of(Reservation)
         if one.pre_allocation and holder_key(one) in placed and not one.status.node_name
     }
@@ -318,7 +326,7 @@ def taken_in(snapshot: ClusterSnapshot, result: ScheduleResult) -> frozenset[Pod
     before = {pod.key: pod for pod in snapshot.bound_pods()} if over else {}
     found = []
     for pod in result.snapshot.bound_pods() if over else ():
-        one, old = over.get(_used(pod)), before.get(pod.key)
+        one, old = over.get(used_by(pod)), before.get(pod.key)
         if one is None or old is None or USED in old.annotations:
             continue
         unchanged = old.at(old.node_name, annotations={USED: pod.annotations[USED]}) == pod
@@ -338,7 +346,7 @@ def _gained(result: ScheduleResult) -> frozenset[str]:
     """Give the reservations that the decisions gave a user."""
     bound = (one.held if isinstance(one, Waiting) else one for one in result.decisions)
     pods = (result.snapshot.pod(one.pod) for one in bound if isinstance(one, Bound))
-    return frozenset(_used(pod) for pod in pods if pod is not None) - {""}
+    return frozenset(used_by(pod) for pod in pods if pod is not None) - {""}
 
 
 def _check_placed(old: Reservation, new: Reservation, decision: Bound) -> Iterator[Violation]:
@@ -372,7 +380,9 @@ def _check_named(
     """A reservation that got users names them, says what they ask for, and is over if it is for one."""
     there = new.status.node_name
     pods = after.node(there).pods if there in after.layout.row_of else ()
-    users = sorted((pod for pod in pods if _used(pod) == _id(new)), key=lambda pod: (pod.uid, pod.key))
+    users = sorted(
+        (pod for pod in pods if used_by(pod) == identity_of(new)), key=lambda pod: (pod.uid, pod.key)
+    )
     if old.over:
         yield _wrong(old.name, "is over and was used")
         return
@@ -404,7 +414,7 @@ def _check_over(one: Reservation, after: ClusterSnapshot, decision: Bound) -> It
     """What the pods hold over which a reservation was placed is part of what it holds, in kind and place."""
     there = one.status.node_name
     pods = after.node(there).pods if there in after.layout.row_of else ()
-    users = [pod for pod in pods if _used(pod) == _id(one)]
+    users = [pod for pod in pods if used_by(pod) == identity_of(one)]
     for key in sorted(set(decision.over) - {pod.key for pod in users}):
         yield _wrong(one.name, f"is placed over {key}, which does not use it")
     try:
@@ -440,7 +450,7 @@ def _check_user(pod: Pod, decision: Bound, one: Reservation | None) -> Iterator[
     subject = str(pod.key)
     if pod.annotations.get(STANDS_FOR) == "true":
         return
-    if not _used(pod):
+    if not used_by(pod):
         if decision.reservation:
             yield _wrong(subject, f"uses {decision.reservation}, which is not written on it")
         if AFFINITY in pod.annotations and pod.labels.get(IGNORED) != "true":

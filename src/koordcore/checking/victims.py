@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from koordcore.checking.extended import classes_of_resources
 from koordcore.checking.groups import group_priorities, units_of
@@ -11,10 +11,12 @@ from koordcore.checking.leaving import PROTECTING, leaving_anyhow
 from koordcore.checking.needless import check_needed
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.placement import check_place
+from koordcore.checking.quota_sums import NOBODY, Elsewhere
 from koordcore.checking.room import overflow
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Nominated, Victim
 from koordcore.model.gangs import Gang, PodGroup
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import PODS
@@ -25,8 +27,20 @@ from koordcore.snapshot import ClusterSnapshot
 __all__ = ["check_victims", "gang_minimums"]
 
 
-def check_victims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """Nobody leaves who may not, or for nothing; whoever is nominated fits afterwards."""
+def check_victims(
+    snapshot: ClusterSnapshot,
+    result: ScheduleResult,
+    *,
+    everywhere: Sequence[NodeState],
+    elsewhere: Elsewhere = NOBODY,
+) -> Iterator[Violation]:
+    """Nobody leaves who may not, or for nothing; whoever is nominated fits afterwards.
+
+    Parameters
+    ----------
+    everywhere, elsewhere
+        Every node of the cluster, and what pods hold that the snapshot does not show.
+    """
     nominated = [one for one in result.decisions if isinstance(one, Nominated)]
     if not nominated:
         return
@@ -40,7 +54,7 @@ def check_victims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator
     gone = {key: running[key] for key in victims if key in running}
     yield from _check_room(snapshot, result, nominated, pods, gone)
     members, minimums = _tied(snapshot, running)
-    yield from check_needed(snapshot, result, members, minimums)
+    yield from check_needed(snapshot, result, members, minimums, everywhere=everywhere, elsewhere=elsewhere)
 
 
 def _check_plans(result: ScheduleResult, nominated: list[Nominated]) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
 from koordcore.cli.tables import Column, Table, Tone
-from koordcore.explain.claimed_devices import (
+from koordcore.explaining.claimed_devices import (
     CardView,
     CounterLeft,
     DeviceHolder,

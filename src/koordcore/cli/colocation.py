@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from datetime import UTC, datetime
 from typing import Final
 
 import attrs
 
-from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now
 from koordcore.cli.tables import Column, Table, Tone, amount, show
 from koordcore.colocation import (
-    LendingRow,
     LendingTable,
     config_of_snapshot,
     explain_node,
@@ -20,7 +18,9 @@ from koordcore.colocation import (
     lending_table,
     render_waterfalls,
 )
+from koordcore.colocation.cluster import LendingRow
 from koordcore.errors import ModelError
+from koordcore.protocol.times import moment_of
 
 __all__ = ["describe", "run"]
 
@@ -37,11 +37,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_paths(parser)
     parser.add_argument("--node", metavar="NAME", help="explain one node")
-    parser.add_argument(
-        "--now",
-        metavar="TIME",
-        help="the moment, such as 2026-11-01T12:00:00Z; the newest metric's if left out",
-    )
+    add_now(parser, "the newest metric's")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.set_defaults(run=run)
 
@@ -49,7 +45,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the table or one node's waterfalls."""
     snapshot = load_paths(arguments).snapshot
-    now = _moment(arguments.now) if arguments.now else latest_report(snapshot)
+    given = read_now(arguments)
+    now = latest_report(snapshot) if given is None else moment_of(given)
     if now is None:
         raise ModelError("no NodeMetric with a time in the dump: give --now")
     config = config_of_snapshot(snapshot)
@@ -67,15 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show(_rendered(table))
     return 0
-
-
-def _moment(text: str) -> int:
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise ModelError(f"--now: expected a time such as 2026-11-01T12:00:00Z, got {text}") from None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return int(when.timestamp()) * 10**9 + when.microsecond * 1000
 
 
 def _rendered(table: LendingTable) -> Table:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from koordcore.checking import verify
-from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now
 from koordcore.cli.policies import KNOWN_POLICIES, read_policies
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.model.decisions import Unschedulable
@@ -49,6 +49,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="a KubeSchedulerConfiguration, all profiles of which take part, or one of "
         f"{', '.join(KNOWN_POLICIES)}; repeat it; the first one is what the others are compared with",
     )
+    add_now(parser, "the newest metric's")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument(
         "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
@@ -59,9 +60,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare, verify every plan, print; 1 when a plan is not legal."""
     policies = read_policies(arguments.policy or ())
-    snapshot = load_paths(arguments).snapshot
+    snapshot, now = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     with working(f"placing {len(snapshot.pending)} pods under {len(policies)} policies"):
-        found = compare_policies(snapshot, policies)
+        found = compare_policies(snapshot, policies, now=now)
         violations = [(one.name, what) for one in found.outcomes for what in verify(snapshot, one.result)]
     for name, violation in violations:
         # The library promises that this cannot happen; if it does, nobody should act on the figures.

@@ -10,14 +10,14 @@ from typing import Final
 
 import attrs
 
-from koordcore.cli.inputs import add_paths, find_pod, load_paths
+from koordcore.cli.inputs import add_now, add_paths, as_of, find_pod, load_paths, read_now
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
-from koordcore.explain import Explanation, NodeVerdict, explain
-from koordcore.explain.groups import explain_group
-from koordcore.explain.post_filter import failure_event
-from koordcore.explain.schedule_explanation import schedule_explanation
+from koordcore.explaining import Explanation, NodeVerdict, explain
+from koordcore.explaining.groups import explain_group
+from koordcore.explaining.post_filter import failure_event
+from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.model.decisions import Bound, NotOurs, Shortfall, Unschedulable, Waiting
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
@@ -42,6 +42,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pod", metavar="POD", help="namespace/name, or a name that is unambiguous")
     add_paths(parser)
     add_policy(parser)
+    add_now(parser, "the newest metric's")
     parser.add_argument(
         "--event",
         action="store_true",
@@ -55,16 +56,16 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain one pod; 1 when no node can take it."""
-    snapshot = load_paths(arguments).snapshot
+    snapshot, now = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     pod = find_pod(snapshot, arguments.pod)
     policy = read_policy(arguments)
     if arguments.output == "object":
-        answer = schedule_explanation(snapshot, pod, now=_moment(snapshot), policy=policy)
+        answer = schedule_explanation(snapshot, pod, now=now or _moment(snapshot), policy=policy)
         print(json.dumps(answer, indent=2))
         return 0 if answer["status"].get("schedulable") else 1
-    explanation = explain(snapshot, pod, policy=policy)
+    explanation = explain(snapshot, pod, policy=policy, now=now)
     asked = arguments.event and explanation.best is None and pod.node_name is None
-    event = failure_event(snapshot, pod, policy=policy) if asked else ""
+    event = failure_event(snapshot, pod, policy=policy, now=now) if asked else ""
     if arguments.output == "json":
         print(json.dumps(_record(explanation) | ({"event": event} if event else {}), indent=2))
     else:

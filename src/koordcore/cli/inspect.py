@@ -13,8 +13,8 @@ from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.node_picture import draw_node
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
-from koordcore.explain.endpoints import endpoint_view
-from koordcore.explain.groups import group_states
+from koordcore.explaining.endpoints import endpoint_view
+from koordcore.explaining.groups import group_states
 from koordcore.manifests import Loaded
 from koordcore.model.nodes import NodeState
 from koordcore.model.resources import EPHEMERAL_STORAGE, PODS, Resources

@@ -14,14 +14,8 @@ from koordcore.cli.policies import add_policy, read_policy
 from koordcore.errors import ModelError
 from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import QuotaPolicy
-from koordcore.quota import (
-    QuotaLedger,
-    cluster_ledger,
-    explain_runtime,
-    format_table,
-    format_waterfall,
-    quota_table,
-)
+from koordcore.quota import QuotaLedger, cluster_ledger, explain_runtime, format_waterfall, quota_table
+from koordcore.quota.explain import format_table
 
 __all__ = ["describe", "run"]
 

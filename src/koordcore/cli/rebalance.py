@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from koordcore.cli.inputs import add_paths, load_paths, read_arguments
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_arguments, read_now
 from koordcore.cli.moves import (
     add_plan_options,
     add_rules,
@@ -28,6 +28,7 @@ from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.rebalance import LowNodeLoadArgs
 from koordcore.protocol.rebalance import default_low_node_load, low_node_load_args
+from koordcore.protocol.times import moment_of
 
 __all__ = ["describe", "run"]
 
@@ -57,13 +58,14 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compare", action="store_true", help="say what the reference's LowNodeLoad would do in one round"
     )
+    add_now(parser, "the newest metric's")
     add_plan_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when a node stays hot or the plan could not be confirmed."""
-    snapshot = load_paths(arguments).snapshot
+    snapshot, given = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     metrics = {one.node: one for one in snapshot.of(NodeMetric)}
     if arguments.metrics:
         extra = load([arguments.metrics], sys.stdin).snapshot
@@ -71,8 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not metrics:
         raise ModelError("no NodeMetric in the dump; give them with --metrics")
     args = read_args(arguments)
-    # A dump is judged by its own clock: the latest report is taken to be of now.
-    now = max((one.update_time or 0 for one in metrics.values()), default=0)
+    # Left to itself a dump is judged by its own clock: the latest report is taken to be of now.
+    latest = max((one.update_time or 0 for one in metrics.values()), default=0)
+    now = latest if given is None else moment_of(given)
     rules = read_rules(arguments)
     with working(f"balancing {len(snapshot.nodes)} nodes"):
         moving = plan_cooling(

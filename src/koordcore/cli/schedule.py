@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +15,13 @@ import attrs
 
 from koordcore.checking import verify
 from koordcore.cli.evictions import preemption_table, victims_table
-from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now, say_left_out
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
-from koordcore.explain.network import used_domains
-from koordcore.manifests.patches import patches
+from koordcore.explaining.network import used_domains
+from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
-from koordcore.manifests.records import result_record
+from koordcore.manifests.records import network_used, result_record
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod
 from koordcore.model.policy import GangTurns
@@ -41,6 +42,7 @@ examples:
   koordcore schedule - -o json < dump.json        for programs
   koordcore schedule cluster.yaml -o patches      what a controller would send, a call per line
   koordcore schedule cluster.yaml --policy conf.yaml
+  koordcore schedule cluster.yaml --layers block=LABEL,rack=LABEL     the network by plain node labels
   koordcore schedule cluster.yaml --joint-gangs   gangs of the queue together instead of one by one
   koordcore schedule cluster.yaml --preempt       also who would have to go for whoever finds no place
   koordcore schedule cluster.yaml --preempt --relocate    and who of them could move instead
@@ -53,6 +55,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_paths(parser)
     add_policy(parser)
+    add_now(parser, "the newest metric's")
     parser.add_argument(
         "--preempt",
         action="store_true",
@@ -93,11 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
     policy = read_policy(arguments)
     if arguments.joint_gangs:
         policy = attrs.evolve(policy, gangs=GangTurns.TOGETHER)
-    snapshot = loaded.snapshot
+    snapshot, now = as_of(arguments, loaded.snapshot), read_now(arguments)
     relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
     with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
-        result = schedule(snapshot, policy=policy, preempt=rules)
+        result = schedule(snapshot, policy=policy, now=now, preempt=rules)
         violations = verify(snapshot, result)
     if violations:
         # The library promises that this cannot happen; if it does, nobody should act on the plan.
@@ -105,11 +108,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)
         return 1
     if arguments.record:
-        record = write_record(snapshot, None, result, policy=policy, preempt=rules)
+        record = write_record(snapshot, None, result, policy=policy, now=now, preempt=rules)
         arguments.record.write_text(record, encoding="utf-8")
     if arguments.proofs:
         proofs = proofs_record(certificates_of(result))
         arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
+    say_left_out(result, quiet=arguments.quiet)
     PRINTERS[arguments.output](result, arguments.limit)
     return 1 if any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 
@@ -123,7 +127,8 @@ def print_json(result: ScheduleResult, limit: int) -> None:
 def print_patches(result: ScheduleResult, limit: int) -> None:
     """Print what a controller would send to the API server, one JSON object per line, in that order."""
     del limit
-    for call in patches(result):
+    # The command line alone may look at a clock; device plugins find new pods by the time of their binding.
+    for call in patches(result, bound_at=datetime.now(UTC)):
         print(json.dumps(call.to_json()))
 
 
@@ -222,7 +227,13 @@ def _jobs_table(result: ScheduleResult) -> Table:
     if not any(row[-1] for row in rows):
         columns.pop()
         rows = [row[:-1] for row in rows]
-    return Table(title="Gangs", columns=tuple(columns), rows=rows)
+    return Table(title="Gangs", columns=tuple(columns), rows=rows, note=_network_note(result))
+
+
+def _network_note(result: ScheduleResult) -> str:
+    """Say which network the gangs were gathered in, where one was looked at."""
+    source = network_used(result)
+    return f"network: {source}" if source else ""
 
 
 def _domains_text(layer: str, count: int, names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from koordcore.simulate.reader import TraceFolder, read_text
 from koordcore.simulate.record import is_record, replay_record
 from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, plot, summaries
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, summarise
-from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
+from koordcore.simulate.sweeps import Progress, ResultFolder, SweepResult, sweep
 
 __all__ = ["describe", "run"]
 

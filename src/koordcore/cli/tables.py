@@ -53,6 +53,8 @@ class Table:
 
 
 _UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_LENT_CPU: Final = ("batch-cpu", "mid-cpu")
+"""Cores that are lent out; their amounts count milli-cores."""
 
 
 def amount(resource: str, value: int) -> str:
@@ -60,9 +62,13 @@ def amount(resource: str, value: int) -> str:
 
     >>> amount("cpu", 1500), amount("memory", 3 * 2**29), amount("nvidia.com/gpu", 8)
     ('1.5', '1.5Gi', '8')
+    >>> amount("kubernetes.io/batch-cpu", 1500), amount("huawei.com/npu-cpu", 7)
+    ('1500m', '7')
     """
-    if resource.endswith("cpu"):
-        return f"{value / 1000:.3f}".rstrip("0").rstrip(".") if resource == CPU else f"{value}m"
+    if resource == CPU:
+        return f"{value / 1000:.3f}".rstrip("0").rstrip(".")
+    if resource.endswith(_LENT_CPU):
+        return f"{value}m"
     if not resource.endswith(("memory", "storage")) and "hugepages" not in resource:
         return str(value)
     size, unit = float(value), 0

@@ -6,10 +6,13 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
+import attrs
+
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.errors import MissingExtraError, ModelError
-from koordcore.explain.network import DomainRow, domain_rows, jobs_by_node
+from koordcore.explaining.network import DomainRow, domain_rows, jobs_by_node
+from koordcore.scheduling.network_trees import known_network
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
@@ -19,6 +22,7 @@ EPILOG: Final = """\
 examples:
   koordcore topology cluster.yaml
   koordcore topology cluster.yaml --nodes
+  koordcore topology cluster.yaml --layers block=example.com/block,rack=example.com/rack
   koordcore topology cluster.yaml --plot racks.svg     blocks as tiles, a job in one colour
 """
 _FREE, _OTHER = "#eef1f4", "#b8c0c8"
@@ -43,10 +47,14 @@ def run(arguments: argparse.Namespace) -> int:
     snapshot = load_paths(arguments).snapshot
     found = domain_rows(snapshot)
     if found is None:
-        raise ModelError("no ClusterNetworkTopology named default in the dump")
+        raise ModelError(
+            "no network: the dump has no ClusterNetworkTopology, no Kueue Topology and no known node labels; "
+            "--layers block=LABEL,rack=LABEL says which labels count"
+        )
     tree, rows = found
     shown = [row for row in rows if arguments.nodes or row.layer != NODE_LAYER]
-    show(topology_table(shown))
+    source = snapshot.once(known_network)
+    show(attrs.evolve(topology_table(shown), note=f"from {source.source}" if source is not None else ""))
     for problem in tree.problems:
         print(f"  label defect: {problem}")
     if arguments.plot:

@@ -11,7 +11,7 @@ from typing import Final
 from koordcore.checking import check_certificate, verify
 from koordcore.checking.certificates import CertificateCheck
 from koordcore.checking.moves import verify_moves
-from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, say_left_out
 from koordcore.cli.moves import add_rules, read_rules
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
@@ -41,6 +41,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_paths(parser)
     add_rules(parser)
+    add_now(parser, "the time of the dump")
     parser.add_argument("--plan", required=True, metavar="FILE", help="the plan to check")
     parser.add_argument(
         "--proofs",
@@ -73,7 +74,7 @@ def _check_proofs(claims: Mapping[str, Certificate], file: str | None) -> Table 
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
-    snapshot = load_paths(arguments).snapshot
+    snapshot = as_of(arguments, load_paths(arguments).snapshot)
     record = json.loads(Path(arguments.plan).read_text(encoding="utf-8"))
     rules = read_rules(arguments)
     if isinstance(record, dict) and record.get("format") == MOVES_FORMAT:
@@ -87,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         result = result_from_record(snapshot, record, policy=rules.policy)
         violations = verify(snapshot, result)
+        say_left_out(result, quiet=arguments.quiet)
         checked = f"{len(result.decisions)} decisions"
         claims = {name: one for name, one in certificates_of(result).items() if one.proven}
     proofs = _check_proofs(claims, arguments.proofs)

@@ -6,14 +6,14 @@ import argparse
 import json
 from datetime import datetime, timedelta
 
-from koordcore.cli.inputs import add_paths, find_pod, load_paths
+from koordcore.cli.inputs import add_now, add_paths, find_pod, load_paths, read_now
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END, expected_duration, expected_end
 from koordcore.protocol.gang import gang_name
-from koordcore.scheduling.backfill import BackfillPlan, EarliestStart, NoStart, backfill, earliest_start
+from koordcore.scheduling.backfilling import BackfillPlan, EarliestStart, NoStart, backfill, earliest_start
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["describe", "run"]
@@ -36,9 +36,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="POD|GANG", help="namespace/name of a pod or a gang that waits")
     add_paths(parser)
     add_policy(parser)
-    parser.add_argument(
-        "--now", metavar="TIME", help="RFC 3339; when left out, the newest start of a running pod"
-    )
+    add_now(parser, "the newest start of a running pod")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.set_defaults(run=run)
 
@@ -46,7 +44,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer for one pod or gang; 1 when there is no start."""
     snapshot = load_paths(arguments).snapshot
-    now = _now(arguments.now, snapshot)
+    now = read_now(arguments) or _newest_start(snapshot)
     pods = _asked(snapshot, arguments.name)
     policy = read_policy(arguments)
     ends, durations = _expectations(snapshot)
@@ -62,20 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if isinstance(plan, EarliestStart) else 1
 
 
-def _now(text: str | None, snapshot: ClusterSnapshot) -> datetime:
-    if text is None:
-        times = [pod.started or pod.scheduled for pod in snapshot.bound_pods()]
-        known = [one for one in times if one is not None]
-        if not known:
-            raise ModelError("--now: no running pod says when it started; give the time of the dump")
-        return max(known)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ModelError(f'--now: expected an RFC 3339 time, got "{text[:60]}"') from None
-    if moment.tzinfo is None:
-        raise ModelError(f'--now: expected a time with its zone, got "{text[:60]}"')
-    return moment
+def _newest_start(snapshot: ClusterSnapshot) -> datetime:
+    times = [pod.started or pod.scheduled for pod in snapshot.bound_pods()]
+    known = [one for one in times if one is not None]
+    if not known:
+        raise ModelError("--now: no running pod says when it started; give the time of the dump")
+    return max(known)
 
 
 def _asked(snapshot: ClusterSnapshot, name: str) -> list[Pod]:

@@ -8,47 +8,63 @@ and the quality of service of pods in :mod:`~koordcore.colocation.resctrl`,
 :mod:`~koordcore.colocation.cpuqos` and :mod:`~koordcore.colocation.profile`.
 """
 
-from koordcore.colocation.batch import Batch, Degraded, Failed, batch_of_node
-from koordcore.colocation.cluster import (
-    LendingRow,
-    LendingTable,
-    config_of_snapshot,
-    latest_report,
-    lend,
-    lending_table,
-)
-from koordcore.colocation.config import admit_config, completed_config, effective_strategy
-from koordcore.colocation.mid import Mid, mid_of_node
-from koordcore.colocation.peak import prod_reclaimable
-from koordcore.colocation.prediction import NO_MODELS, PredictionState, predict, train, update
-from koordcore.colocation.profile import mutate_pod
-from koordcore.colocation.waterfall import Step, Waterfall, explain_node, render_waterfalls
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "NO_MODELS",
-    "Batch",
-    "Degraded",
-    "Failed",
-    "LendingRow",
-    "LendingTable",
-    "Mid",
-    "PredictionState",
-    "Step",
-    "Waterfall",
-    "admit_config",
-    "batch_of_node",
-    "completed_config",
-    "config_of_snapshot",
-    "effective_strategy",
-    "explain_node",
-    "latest_report",
-    "lend",
-    "lending_table",
-    "mid_of_node",
-    "mutate_pod",
-    "predict",
-    "prod_reclaimable",
-    "render_waterfalls",
-    "train",
-    "update",
-]
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.colocation.batch import batch_of_node as batch_of_node
+    from koordcore.colocation.cluster import (
+        LendingTable as LendingTable,
+    )
+    from koordcore.colocation.cluster import (
+        config_of_snapshot as config_of_snapshot,
+    )
+    from koordcore.colocation.cluster import (
+        latest_report as latest_report,
+    )
+    from koordcore.colocation.cluster import (
+        lend as lend,
+    )
+    from koordcore.colocation.cluster import (
+        lending_table as lending_table,
+    )
+    from koordcore.colocation.mid import mid_of_node as mid_of_node
+    from koordcore.colocation.peak import prod_reclaimable as prod_reclaimable
+    from koordcore.colocation.prediction import (
+        NO_MODELS as NO_MODELS,
+    )
+    from koordcore.colocation.prediction import (
+        PredictionState as PredictionState,
+    )
+    from koordcore.colocation.prediction import (
+        predict as predict,
+    )
+    from koordcore.colocation.prediction import (
+        train as train,
+    )
+    from koordcore.colocation.prediction import (
+        update as update,
+    )
+    from koordcore.colocation.profile import PriorityClassSpec as PriorityClassSpec
+    from koordcore.colocation.waterfall import (
+        explain_node as explain_node,
+    )
+    from koordcore.colocation.waterfall import (
+        render_waterfalls as render_waterfalls,
+    )
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.colocation.batch": "batch_of_node",
+            "koordcore.colocation.cluster": (
+                "LendingTable config_of_snapshot latest_report lend lending_table"
+            ),
+            "koordcore.colocation.mid": "mid_of_node",
+            "koordcore.colocation.peak": "prod_reclaimable",
+            "koordcore.colocation.prediction": "NO_MODELS PredictionState predict train update",
+            "koordcore.colocation.profile": "PriorityClassSpec",
+            "koordcore.colocation.waterfall": "explain_node render_waterfalls",
+        },
+    )

@@ -1,7 +1,7 @@
 """One unit of cpu on every machine: normalization ratios and amplified allocatable.
 
 Rules: upstream ``plugins/{cpunormalization,resourceamplification}`` and the node webhook.
-What devices give a node is in :mod:`koordcore.allocators.device.node_resources`.
+What devices give a node is in :mod:`koordcore.protocol.device_amounts`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,54 @@
 """Who should move: hot nodes cooled, fragments closed, limits kept."""
+
+from typing import TYPE_CHECKING
+
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.descheduling.card_moves import plan_less_fragmentation as plan_less_fragmentation
+    from koordcore.descheduling.cards import Fragments as Fragments
+    from koordcore.descheduling.defrag import (
+        Wanted as Wanted,
+    )
+    from koordcore.descheduling.defrag import (
+        plan_defragmentation as plan_defragmentation,
+    )
+    from koordcore.descheduling.fragments import plan_fragments as plan_fragments
+    from koordcore.descheduling.moves import (
+        Group as Group,
+    )
+    from koordcore.descheduling.moves import (
+        Host as Host,
+    )
+    from koordcore.descheduling.moves import (
+        Movable as Movable,
+    )
+    from koordcore.descheduling.moves import (
+        MoveProblem as MoveProblem,
+    )
+    from koordcore.descheduling.plan import plan_rebalance as plan_rebalance
+    from koordcore.descheduling.plans import (
+        MoveRules as MoveRules,
+    )
+    from koordcore.descheduling.plans import (
+        plan_cooling as plan_cooling,
+    )
+    from koordcore.descheduling.plans import (
+        plan_empty_nodes as plan_empty_nodes,
+    )
+    from koordcore.descheduling.plans import (
+        plan_room as plan_room,
+    )
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.descheduling.card_moves": "plan_less_fragmentation",
+            "koordcore.descheduling.cards": "Fragments",
+            "koordcore.descheduling.defrag": "Wanted plan_defragmentation",
+            "koordcore.descheduling.fragments": "plan_fragments",
+            "koordcore.descheduling.moves": "Group Host Movable MoveProblem",
+            "koordcore.descheduling.plan": "plan_rebalance",
+            "koordcore.descheduling.plans": "MoveRules plan_cooling plan_empty_nodes plan_room",
+        },
+    )

@@ -4,8 +4,41 @@ A plugin of one's own subclasses :class:`Plugin` and makes an :class:`Evaluator`
 it to a policy as ``PluginSetting(plugin=Mine)``. :mod:`koordcore.testing` tests it against the contract.
 """
 
-from koordcore.framework.node_view import ALL_ROWS, NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope
-from koordcore.framework.workspace import Workspace
+from typing import TYPE_CHECKING
 
-__all__ = ["ALL_ROWS", "Evaluator", "NodeView", "Plugin", "Refusal", "Reserved", "Scope", "Workspace"]
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.framework.node_view import (
+        ALL_ROWS as ALL_ROWS,
+    )
+    from koordcore.framework.node_view import (
+        NodeView as NodeView,
+    )
+    from koordcore.framework.plugin import (
+        Evaluator as Evaluator,
+    )
+    from koordcore.framework.plugin import (
+        Plugin as Plugin,
+    )
+    from koordcore.framework.plugin import (
+        Refusal as Refusal,
+    )
+    from koordcore.framework.plugin import (
+        Reserved as Reserved,
+    )
+    from koordcore.framework.plugin import (
+        Scope as Scope,
+    )
+    from koordcore.framework.registry import PLUGINS as PLUGINS
+    from koordcore.framework.workspace import Workspace as Workspace
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.framework.node_view": "ALL_ROWS NodeView",
+            "koordcore.framework.plugin": "Evaluator Plugin Refusal Reserved Scope",
+            "koordcore.framework.registry": "PLUGINS",
+            "koordcore.framework.workspace": "Workspace",
+        },
+    )

@@ -205,6 +205,21 @@ class NodeView:
             there[SPARE] += scored
         return there
 
+    def requested(self, resource: str) -> IntVector:
+        """Give what pods have asked for of a resource, ``(n,)``, in its unit; 0 where nobody names it."""
+        return self._amount(REQUESTED, resource)
+
+    def free(self, resource: str) -> IntVector:
+        """Give what is left of a resource, ``(n,)``, in its unit; 0 where nobody names it."""
+        return self._amount(FREE, resource)
+
+    def _amount(self, kind: int, resource: str) -> IntVector:
+        place = self.workspace.layout.index.get(resource)
+        if place is None:
+            return np.zeros(len(self.numbers), np.int64)
+        found: IntVector = self.amounts[kind, place]
+        return found
+
     @property
     def loans(self) -> Loans | None:
         """What pods may draw from on the nodes of a restored view, or do draw from inside, if anything."""

@@ -87,16 +87,22 @@ class NominatedPods:
 
     def narrow(self, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector) -> BoolVector:
         """Leave out the nodes that do not take the pod beside those that are nominated there: ``(N,)``."""
-        rows = [row for row in sorted(self._on) if feasible[row] and self.against(pod, row)]
-        if not rows:
-            return feasible
-        narrowed = feasible.copy()
-        for row in rows:
-            # One node at a time: who is nominated elsewhere must not help here, by affinity or spreading.
-            with self._assumed(self.against(pod, row)):
-                narrowed[row] = scheduling_class.feasible()[row]
-        scheduling_class.update()  # scores look at the nodes without them
+        narrowed = feasible
+        for row in self.one_by_one(pod, feasible):
+            narrowed = feasible.copy() if narrowed is feasible else narrowed
+            narrowed[row] = scheduling_class.feasible()[row]
+        if narrowed is not feasible:
+            scheduling_class.update()  # scores look at the nodes without them
         return narrowed
+
+    def one_by_one(self, pod: Pod, among: BoolVector) -> Iterator[int]:
+        """Go through the nodes of a mask, ``(N,)``, where pods count against one, and count them at each.
+
+        One node at a time: who is nominated elsewhere neither helps nor harms here, by affinity or spreading.
+        """
+        for row in [row for row in sorted(self._on) if among[row] and self.against(pod, row)]:
+            with self._assumed(self.against(pod, row)):
+                yield row
 
     @contextmanager
     def assumed(self, pod: Pod, *, besides: Collection[PodKey] = ()) -> Iterator[None]:

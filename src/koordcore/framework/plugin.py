@@ -34,6 +34,7 @@ __all__ = [
     "Refusal",
     "Reserved",
     "Scope",
+    "Together",
     "default_normalise",
 ]
 
@@ -139,8 +140,13 @@ class Evaluator:
         return None
 
     def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        """Tell in numbers what the one node of a view lacks."""
-        return ()
+        """Tell in numbers what the one node of a view lacks; as it stands, its reasons without numbers."""
+        fits = self.fits(view)
+        if fits is None or fits[0]:
+            return ()
+        hopeless = self.unresolvable(view)
+        resolvable = hopeless is None or not hopeless[0]
+        return tuple(Shortfall(text, resolvable=resolvable) for text, holds in self.reasons(view) if holds[0])
 
     def details(self, view: NodeView) -> tuple[str, ...]:
         """Say more about why the one node of a view refuses, and what would help there."""
@@ -199,6 +205,23 @@ class Evaluator:
         return None
 
 
+@attrs.frozen(eq=False, kw_only=True)
+class Together:
+    """What several pods get on one node, or that they do not fit together.
+
+    Parameters
+    ----------
+    plan
+        What each gets, in the order in which they are to be bound; empty for none that is known.
+    rows
+        Where the plan is empty: all nodes in the same state, where it is proven that there is none, shape
+        (n,); empty where that is not known.
+    """
+
+    plan: Mapping[PodKey, Any]
+    rows: IntVector
+
+
 class Plugin:
     """One plugin over one workspace; the defaults say "this pod does not concern me".
 
@@ -213,6 +236,8 @@ class Plugin:
     ----------
     scored
         Whether the policy asks for its scores.
+    planned
+        What pods get that are bound next, by pod: of a choice that :meth:`together` made.
     served
         Extended resources that devices of claims serve: no node has to have them.
     joint
@@ -221,6 +246,7 @@ class Plugin:
     """
 
     name: ClassVar[str]
+    """What a policy and messages call it; that of the class, where it says nothing."""
     amounts: ClassVar[bool] = False
     """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
     joint: JointPlugin | None = None
@@ -231,10 +257,16 @@ class Plugin:
     refuses_at: ClassVar[int] = 0
     """Place among those who refuse before any node is looked at; the order of upstream's PreFilter."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         self.workspace = workspace
         self.args = args
         self.scored = True
+        self.planned: Mapping[PodKey, Any] = {}
         self.served: frozenset[str] = frozenset()
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
@@ -261,6 +293,33 @@ class Plugin:
     def remarks(self, pod: Pod, row: int) -> tuple[str, ...]:
         """Say what the plugin knows of a node that refuses a pod, whether the pod concerns it or not."""
         return ()
+
+    def together(self, pods: Sequence[Pod], row: int) -> Together | None:
+        """Choose what several pods of a gang get on one node, where one after another they do not all fit.
+
+        Asked only when they were tried; the choice is kept in :attr:`planned` by whoever binds them then.
+        ``None``: there is nothing to choose.
+        """
+        return None
+
+    def never_together(
+        self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
+    ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+        """Say which numbers of pods of several kinds nodes do not take together.
+
+        Parameters
+        ----------
+        pods, demand
+            One pod of each kind, and how many of each there are.
+        rows
+            The nodes.
+
+        Returns
+        -------
+        mapping
+            By row, proven: so many of each kind, or more, do not fit. A node may be left out.
+        """
+        return {}
 
     def placed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was bound to a node, of any class, also where ``request_of`` gave ``None``.

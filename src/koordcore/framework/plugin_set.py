@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
 import attrs
 import numpy as np
+from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError, ModelError
@@ -17,7 +18,7 @@ from koordcore.framework.node_states import StateTables
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Scope
-from koordcore.framework.registry import plugin_of
+from koordcore.framework.registry import PLUGINS, plugin_of
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
@@ -33,16 +34,23 @@ __all__ = ["PluginSet", "RequestKey"]
 RequestKey: TypeAlias = tuple[Hashable, ...]
 
 
-def _check_args(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> None:
-    expected = kind.arguments
+def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
+    """Give a plugin's arguments; what a file says is made a record of the plugin's own class of them."""
+    args, expected = setting.args, kind.arguments
     if issubclass(kind, JointPlugin):
         expected = kind.entry_arguments[setting.name]
-    # A plugin of one's own may say nothing of its arguments.
-    known = expected is not None or setting.plugin is None
-    if known and setting.args is not None and not isinstance(setting.args, expected or ()):
+    if expected is None and (setting.plugin is not None or setting.name not in PLUGINS):
+        return args  # a plugin of one's own may say nothing of its arguments
+    told = f"policy {policy.name}: {setting.name}: args: "
+    if expected is not None and isinstance(args, immutabledict) and not issubclass(expected, Mapping):
+        try:
+            return expected(**args)
+        except TypeError as error:
+            raise ModelError(f"{told}{error}") from error
+    if args is not None and not isinstance(args, expected or ()):
         wanted = "nothing" if expected is None else expected.__name__
-        told = f"{setting.name}: args: expected {wanted}, got {setting.args!r:.60}"
-        raise ModelError(f"policy {policy.name}: {told}")
+        raise ModelError(f"{told}expected {wanted}, got {args!r:.60}")
+    return args
 
 
 _Made: TypeAlias = dict[Hashable, Plugin]
@@ -50,19 +58,22 @@ _Made: TypeAlias = dict[Hashable, Plugin]
 
 
 def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[Plugin, PluginSetting]]:
-    """Make the plugins of a profile in its order; one behind several names comes before the first of them."""
+    """Make the plugins of a profile in its order; one behind several names comes before the first of them.
+
+    Those of ``known`` are there already.
+    """
     try:
         kinds = {setting.name: plugin_of(setting) for setting in policy.plugins}
     except ModelError as error:
         raise ModelError(f"policy {policy.name}: {error}") from error
+    arguments = {setting.name: _args_of(policy, setting, kinds[setting.name]) for setting in policy.plugins}
     joint: dict[type[Plugin], JointPlugin] = {}
     for setting in policy.plugins:
         kind = kinds[setting.name]
-        _check_args(policy, setting, kind)
         if not issubclass(kind, JointPlugin):
             key = (kind, setting.name, setting.args, setting.scores)
             if key not in known:
-                known[key] = plugin = kind(workspace, setting.args)
+                known[key] = plugin = kind(workspace, arguments[setting.name])
                 plugin.scored = setting.scores
             yield known[key], setting
             continue
@@ -184,7 +195,7 @@ class PluginSet:
         stale = [key for key, plugin in self._known.items() if not plugin.follow(changes)]
         gone = [self._known.pop(key) for key in stale]
         # What nodes are alike in hangs on what static plugins say of them.
-        whole = bool(changes.nodes) or (self._claims and DeviceClass in changes.records)
+        whole = bool(changes.nodes) or DeviceClass in changes.records
         if whole:
             self.workspace.drop(StateTables)
         # Each profile before the first one, which is told of what all of them have.

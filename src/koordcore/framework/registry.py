@@ -2,25 +2,24 @@
 
 A module is imported when a policy names its plugin, so that nobody pays for allocators that he does not ask
 for. A plugin of one's own needs no place here: ``PluginSetting(plugin=Mine)`` hands the class to the policy.
-An installed package offers plugins to policy files by an entry point in the group ``koordcore.plugins``.
+An installed package offers plugins to policy files by an entry point in the group ``koordcore.plugins``;
+the library's own names cannot be taken.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import Final, cast
 
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
 from koordcore.framework.plugin import Plugin
+from koordcore.model.installed import offered_plugins
 from koordcore.model.policy import PluginSetting
 
 __all__ = ["PLUGINS", "known_plugins", "plugin_of", "plugin_type"]
 
-GROUP: Final = "koordcore.plugins"
 _HOME: Final = "koordcore.scheduling.plugins"
 
 PLUGINS: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
@@ -55,16 +54,9 @@ PLUGINS: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
 """The library's plugins: the name in a policy, the module in ``koordcore.scheduling.plugins``, the class."""
 
 
-@cache
-def _offered() -> immutabledict[str, EntryPoint]:
-    """Give the entry points of installed packages by name; the library's own names cannot be taken."""
-    found = sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value))
-    return immutabledict({one.name: one for one in found if one.name not in PLUGINS})
-
-
 def known_plugins() -> frozenset[str]:
     """Give the names that a policy file may use."""
-    return frozenset((*PLUGINS, *_offered()))
+    return frozenset((*PLUGINS, *offered_plugins()))
 
 
 def plugin_type(name: str) -> type[Plugin]:
@@ -78,9 +70,9 @@ def plugin_type(name: str) -> type[Plugin]:
     if name in PLUGINS:
         module, attribute = PLUGINS[name]
         return cast("type[Plugin]", getattr(import_module(f"{_HOME}.{module}"), attribute))
-    if name not in _offered():
+    if name not in offered_plugins():
         raise ModelError(f"no plugin {name}")
-    return _checked(name, _offered()[name].load())
+    return _checked(name, offered_plugins()[name].load())
 
 
 def plugin_of(setting: PluginSetting) -> type[Plugin]:

@@ -357,10 +357,16 @@ class SchedulingClass:
                 table[part.plugin.name] = part.evaluator.normalise(raw, feasible)
         return table
 
-    def failure(self, pod: Pod) -> Unschedulable:
-        """Count why every node refused, and find the one that came closest."""
+    def failure(self, pod: Pod, among: BoolVector | None = None) -> Unschedulable:
+        """Count why every node refused, and find the one that came closest.
+
+        Parameters
+        ----------
+        among
+            Look at these nodes alone, ``(N,)``; at all when left out.
+        """
         number, view = len(self._workspace.layout.names), self.view()
-        alive = np.ones(number, bool)
+        alive = np.ones(number, bool) if among is None else among.copy()
         rejections: list[Rejection] = []
         latest: tuple[Part, BoolVector] | None = None
         for part in self.parts:

@@ -4,23 +4,90 @@ The only room that knows what objects look like. :func:`load` reads files, :func
 objects that are parsed already, and both report every problem of every object at once.
 """
 
-from koordcore.manifests._raw import SourceLimits
-from koordcore.manifests.bundle import Loaded, load, snapshot_from_objects
-from koordcore.manifests.encode import node_manifest, pod_manifest
-from koordcore.manifests.nodes import node_from_manifest
-from koordcore.manifests.pods import pod_from_manifest
-from koordcore.manifests.reservations import reservation_from_manifest
-from koordcore.manifests.scheduler_config import policies_from_manifest
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Loaded",
-    "SourceLimits",
-    "load",
-    "node_from_manifest",
-    "node_manifest",
-    "pod_from_manifest",
-    "pod_manifest",
-    "policies_from_manifest",
-    "reservation_from_manifest",
-    "snapshot_from_objects",
-]
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.manifests._raw import SourceLimits as SourceLimits
+    from koordcore.manifests.bundle import (
+        Loaded as Loaded,
+    )
+    from koordcore.manifests.bundle import (
+        load as load,
+    )
+    from koordcore.manifests.bundle import (
+        snapshot_from_objects as snapshot_from_objects,
+    )
+    from koordcore.manifests.calls import Call as Call
+    from koordcore.manifests.encode import (
+        node_manifest as node_manifest,
+    )
+    from koordcore.manifests.encode import (
+        pod_manifest as pod_manifest,
+    )
+    from koordcore.manifests.move_records import (
+        moves_from_record as moves_from_record,
+    )
+    from koordcore.manifests.move_records import (
+        moves_record as moves_record,
+    )
+    from koordcore.manifests.named_policies import (
+        POLICY_NAMES as POLICY_NAMES,
+    )
+    from koordcore.manifests.named_policies import (
+        named_policy as named_policy,
+    )
+    from koordcore.manifests.nodes import node_from_manifest as node_from_manifest
+    from koordcore.manifests.plan_patches import patches as patches
+    from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION as KOORDINATOR_CONFIGURATION
+    from koordcore.manifests.pods import pod_from_manifest as pod_from_manifest
+    from koordcore.manifests.policy_lint import lint_configuration as lint_configuration
+    from koordcore.manifests.policy_manifest import configuration_manifest as configuration_manifest
+    from koordcore.manifests.proof_records import (
+        certificates_of as certificates_of,
+    )
+    from koordcore.manifests.proof_records import (
+        proofs_from_record as proofs_from_record,
+    )
+    from koordcore.manifests.proof_records import (
+        proofs_record as proofs_record,
+    )
+    from koordcore.manifests.records import (
+        decision_record as decision_record,
+    )
+    from koordcore.manifests.records import (
+        result_from_record as result_from_record,
+    )
+    from koordcore.manifests.records import (
+        result_record as result_record,
+    )
+    from koordcore.manifests.reservations import reservation_from_manifest as reservation_from_manifest
+    from koordcore.manifests.scheduler_config import (
+        policies_from_manifest as policies_from_manifest,
+    )
+    from koordcore.manifests.scheduler_config import (
+        scheduler_configuration as scheduler_configuration,
+    )
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.manifests._raw": "SourceLimits",
+            "koordcore.manifests.bundle": "Loaded load snapshot_from_objects",
+            "koordcore.manifests.calls": "Call",
+            "koordcore.manifests.encode": "node_manifest pod_manifest",
+            "koordcore.manifests.move_records": "moves_from_record moves_record",
+            "koordcore.manifests.named_policies": "POLICY_NAMES named_policy",
+            "koordcore.manifests.nodes": "node_from_manifest",
+            "koordcore.manifests.plan_patches": "patches",
+            "koordcore.manifests.plugins": "KOORDINATOR_CONFIGURATION",
+            "koordcore.manifests.pods": "pod_from_manifest",
+            "koordcore.manifests.policy_lint": "lint_configuration",
+            "koordcore.manifests.policy_manifest": "configuration_manifest",
+            "koordcore.manifests.proof_records": "certificates_of proofs_from_record proofs_record",
+            "koordcore.manifests.records": "decision_record result_from_record result_record",
+            "koordcore.manifests.reservations": "reservation_from_manifest",
+            "koordcore.manifests.scheduler_config": "policies_from_manifest scheduler_configuration",
+        },
+    )

@@ -6,12 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
+from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._reads import Traced, unread
 from koordcore.manifests.idle_settings import IDLE_ARGUMENTS, UNREAD_ARGUMENTS, Unused
-from koordcore.manifests.plugins import PLUGIN_POINTS, REMOVED_PLUGINS
+from koordcore.manifests.plugins import REMOVED_PLUGINS, points_of
 from koordcore.manifests.scheduler_args import PLUGIN_ARGS
+from koordcore.model.installed import offered_plugins
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, show
 
 __all__ = ["GROUP", "KIND", "ConfigReader", "PluginRef", "PluginSet", "expanded", "plugin_args"]
@@ -151,9 +153,7 @@ def expanded(point: str, own: PluginSet, multi: Sequence[PluginRef]) -> tuple[Pl
     """
     if _ALL in own.disabled:
         return own.enabled
-    speaking = [
-        one for one in multi if point in PLUGIN_POINTS.get(one.name, ()) and one.name not in own.disabled
-    ]
+    speaking = [one for one in multi if point in points_of(one.name) and one.name not in own.disabled]
     if point != "score":
         speaking = [PluginRef(one.name) for one in speaking]
     names = {one.name for one in speaking}
@@ -201,6 +201,8 @@ def _args(reader: ConfigReader, name: str, raw: Mapping[str, Json], place: str, 
         )
         return None
     read = PLUGIN_ARGS.get(name)
+    if read is None and name in offered_plugins():
+        return _hashable({key: value for key, value in given.items() if key not in ("apiVersion", "kind")})
     if read is None:
         reader.idle(f"{place}.args", UNREAD_ARGUMENTS.get(name, f"arguments of {name} are not read"), name)
         return None
@@ -214,3 +216,10 @@ def _args(reader: ConfigReader, name: str, raw: Mapping[str, Json], place: str, 
     for path in (*(key for key in traced if key in known and key in traced.taken), *unread(traced)):
         reader.idle(f"{place}.args.{path}", known.get(path, "unknown field"), name)
     return record
+
+
+def _hashable(value: Json) -> Any:
+    """Freeze the arguments of a plugin of which nothing is known: policies are compared and remembered by."""
+    if isinstance(value, Mapping):
+        return immutabledict({key: _hashable(one) for key, one in value.items()})
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value

@@ -29,15 +29,18 @@ from koordcore.manifests.cross_checks import (
     topology_remarks,
     warn_of_quality,
 )
+from koordcore.manifests.device_sync import sync_devices, untold_holders
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
+from koordcore.manifests.kueue import KUEUE
 from koordcore.manifests.nameless import named
 from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.sources import read_sources
 from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import PriorityClass, RawObject
+from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -49,7 +52,7 @@ from koordcore.snapshot import ClusterSnapshot
 
 __all__ = ["DECODERS", "Loaded", "load", "snapshot_from_objects"]
 
-DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR}
+DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
 """API group and kind to decoder; objects of other kinds are kept as they are, and counted."""
 
 _READ_AS_TEXT: Final = frozenset({("", "Service")})
@@ -88,18 +91,24 @@ class Loaded:
 
 
 def load(
-    paths: Iterable[str | Path], stdin: IO[str] | None = None, *, limits: SourceLimits | None = None
+    paths: str | Path | Iterable[str | Path],
+    stdin: IO[str] | None = None,
+    *,
+    limits: SourceLimits | None = None,
+    network: ClusterNetworkTopology | None = None,
 ) -> Loaded:
     """Read files, folders and standard input into a snapshot.
 
     Parameters
     ----------
     paths
-        JSON or YAML files (``.gz`` too), folders, or ``-``.
+        JSON or YAML files (``.gz`` too), folders, or ``-``; one of them, or several.
     stdin
         What ``-`` stands for.
     limits
         Bounds against hostile input.
+    network
+        The network's layers, whatever the objects and labels of the dump say.
 
     Raises
     ------
@@ -108,7 +117,9 @@ def load(
     MissingExtraError
         When YAML is to be read and PyYAML is not installed.
     """
-    return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()))
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    return _assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network)
 
 
 def snapshot_from_objects(objects: Iterable[Mapping[str, Json]]) -> Loaded:
@@ -137,7 +148,7 @@ def snapshot_from_objects(objects: Iterable[Mapping[str, Json]]) -> Loaded:
     return _assemble(SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
 
 
-def _assemble(sources: Iterable[Source]) -> Loaded:
+def _assemble(sources: Iterable[Source], network: ClusterNetworkTopology | None = None) -> Loaded:
     bundle = _Bundle()
     for source in sources:
         if isinstance(source, Problem):
@@ -150,6 +161,9 @@ def _assemble(sources: Iterable[Source]) -> Loaded:
             bundle.problems.append(Problem("", told, source=where))
             break
     else:
+        if network is not None:
+            others = [one for one in bundle.records if not isinstance(one, ClusterNetworkTopology)]
+            bundle.records = [*others, network]
         return bundle.finish()
     raise ManifestError(bundle.problems)
 
@@ -307,7 +321,11 @@ class _Bundle:
         self.problems += self._placed(quota_cycles(self.records))
         self._profiles()
         unread = self._generic_workloads()
+        synced = sync_devices(self.nodes, self.records, [read.pod for read, _ in self.pods])
+        self.nodes, self.records = synced.nodes, synced.records
+        self.warnings += self._placed(synced.remarks)
         states, pending = self._bind()
+        self.warnings += self._placed(untold_holders(states, self.records))
         self._cross_checks()
         self._claim_conflicts(states, pending)
         if self.problems:
@@ -327,7 +345,7 @@ class _Bundle:
     def _cross_checks(self) -> None:
         pods = [read.pod for read, _ in self.pods]
         self.problems += self._placed(stand_ins(self.records, pods))
-        self.warnings += self._placed(topology_remarks(self.records, pods))
+        self.warnings += self._placed(topology_remarks(self.records, pods, self.nodes))
         self.warnings += self._placed(quota_remarks(self.quotas, pods))
         self.warnings += self._placed(profile_remarks(self.records))
 

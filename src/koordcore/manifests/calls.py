@@ -35,6 +35,8 @@ class Call:
         Name of the Reservation that it is about instead of a pod; empty for none.
     claim
         Name of the ResourceClaim of the pod's namespace that it is about instead of the pod; empty for none.
+    node
+        Name of the Node that it is about instead of the pod; empty for none.
     pod_group
         API version of the PodGroup that it is about instead of a pod, whose name ``pod`` has; empty for none.
     """
@@ -46,6 +48,7 @@ class Call:
     body: dict[str, Any]
     reservation: str = ""
     claim: str = ""
+    node: str = ""
     pod_group: str = ""
 
     @property
@@ -54,6 +57,8 @@ class Call:
         if self.pod_group:
             where = f"/apis/{self.pod_group}/namespaces/{self.pod.namespace}/podgroups/{self.pod.name}"
             return f"{where}/{self.subresource}"
+        if self.node:
+            return f"/api/v1/nodes/{self.node}"
         if self.reservation:
             path = f"/apis/scheduling.koordinator.sh/v1alpha1/reservations/{self.reservation}"
             return f"{path}/{self.subresource}" if self.subresource else path

@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from koordcore.errors import ManifestError, Problem
+from immutabledict import immutabledict
+
+from koordcore.errors import KoordcoreError, ManifestError, MissingExtraError, Problem
 from koordcore.manifests._raw import SourceObject
-from koordcore.manifests._reading import Reading, as_labels, read_metadata
+from koordcore.manifests._reading import Metadata, Reading, as_labels, read_metadata
 from koordcore.manifests._yaml import read_yaml
 from koordcore.model.cluster import ConfigMap
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY
 from koordcore.model.devices import SharedTemplates
 from koordcore.model.mappings import EMPTY
 from koordcore.protocol.colocation import parse_config
@@ -21,7 +24,7 @@ from koordcore.protocol.normalization import parse_amplification_config, parse_n
 __all__ = ["SHARED_TEMPLATES", "SLO_CONTROLLER_CONFIG", "read_config_map"]
 
 SLO_CONTROLLER_CONFIG: Final = "slo-controller-config"
-SHARED_TEMPLATES: Final = "gpu-shared-resource-templates"
+CONTROL_NAMESPACE, SHARED_TEMPLATES = DEFAULT_DEVICE_POLICY.template_source
 _TEMPLATES_KEY: Final = "data.yaml"
 
 _CHECKED: Final[Mapping[str, Callable[[Json], object]]] = {
@@ -44,13 +47,38 @@ def read_config_map(reading: Reading, raw: Mapping[str, Json]) -> ConfigMap | Sh
                 if data.get(key):
                     _check(reading, key, data[key], parse)
             return ConfigMap(meta.name, meta.namespace, data)
-        case "gpu-shared-resource-templates":
-            data = reading.take(raw, "data", "", as_labels, EMPTY)
-            text = _as_json(data.get(_TEMPLATES_KEY, "{}"))
-            templates = templates_from_manifest({"data": {_TEMPLATES_KEY: text}})
-            return SharedTemplates(meta.name, meta.namespace, templates)
-        case _:
+        case name:
+            return _templates(reading, raw, meta, usual=name == SHARED_TEMPLATES)
+
+
+def _templates(
+    reading: Reading, raw: Mapping[str, Json], meta: Metadata, *, usual: bool
+) -> SharedTemplates | None:
+    """Read templates of virtual cards, which a configuration may keep under any name.
+
+    Upstream logs what it cannot read and goes on without templates.
+    """
+    data = raw.get("data")
+    if not usual and not (isinstance(data, Mapping) and isinstance(data.get(_TEMPLATES_KEY), str)):
+        return None
+    try:
+        texts = as_labels(data or {})
+        text = _as_json(texts.get(_TEMPLATES_KEY, "{}"))
+        templates = templates_from_manifest({"data": {_TEMPLATES_KEY: text}})
+    except KoordcoreError as error:
+        if not usual:
             return None
+        if isinstance(error, MissingExtraError):
+            raise
+        problems = error.problems if isinstance(error, ManifestError) else (Problem("data", str(error)),)
+        for problem in problems:
+            reading.warn(problem.path, f"{problem.message}; no template of virtual cards counts")
+        templates = immutabledict()
+    if not usual and not templates:
+        return None
+    if usual and meta.namespace != CONTROL_NAMESPACE:
+        reading.warn("metadata.namespace", f"not looked at: only the one in {CONTROL_NAMESPACE} counts")
+    return SharedTemplates(meta.name, meta.namespace, templates)
 
 
 def _check(reading: Reading, key: str, text: str, parse: Callable[[Json], object]) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.errors import ManifestError, Problem
+from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._reading import Reading
 from koordcore.model.gangs import GatherStrategy, PodGroup
-from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
+from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
+from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaProfile
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import Json, field, load_json, show
 from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, LABEL_POD_GROUP, gang_name
+from koordcore.protocol.networks import network_of
 from koordcore.protocol.qos import (
     LABEL_QOS_CLASS,
     PriorityClass,
@@ -27,7 +29,8 @@ from koordcore.protocol.qos import (
 )
 from koordcore.protocol.quota import PARENT, QUOTA_NAME, TREE_ID, QuotaObject, quota_pod_of
 from koordcore.protocol.quota_webhook import check_tree, open_topology, refuse_pod, resolve_quota
-from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER
+from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS, parse_sub_groups
+from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER, NetworkTopology
 
 __all__ = [
     "Key",
@@ -73,17 +76,24 @@ def stand_ins(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Iterator
 # --- gangs ----------------------------------------------------------------------------------------------
 
 
-def topology_remarks(records: Sequence[ClusterRecord], pods: Iterable[Pod]) -> Iterator[Remark]:
+def topology_remarks(
+    records: Sequence[ClusterRecord], pods: Iterable[Pod], nodes: Iterable[Node]
+) -> Iterator[Remark]:
     """Find layers, strategies and multiples of gangs that are misspelt or bind nothing."""
-    layers = next(
-        (
-            (CLUSTER_LAYER, *(spec.layer for spec in one.layers), NODE_LAYER)
-            for one in records
-            if isinstance(one, ClusterNetworkTopology) and one.name == DEFAULT_NETWORK_TOPOLOGY
-        ),
-        None,
-    )
-    known: dict[str, tuple[Problem, ...]] = {}
+    layers: _Layers | None = None
+    try:
+        known = network_of(
+            [one for one in records if isinstance(one, ClusterNetworkTopology)],
+            [one for one in records if isinstance(one, KueueTopology)],
+            [one for one in records if isinstance(one, ResourceFlavor)],
+            {node.name: node.labels for node in nodes},
+        )
+    except ModelError:
+        known = None  # said where it was read
+    if known is not None:
+        layers = _Layers(known.tree)
+    pods = tuple(pods)
+    seen: dict[str, tuple[Problem, ...]] = {}
     texts: list[tuple[Key, str]] = [
         ((_SIGS, "PodGroup", one.namespace, one.name), one.annotations[ANNOTATION_TOPOLOGY_SPEC])
         for one in records
@@ -97,15 +107,57 @@ def topology_remarks(records: Sequence[ClusterRecord], pods: Iterable[Pod]) -> I
         and gang_name(pod.labels, pod.annotations)
     ]
     for key, text in texts:
-        if text not in known:
-            known[text] = tuple(
-                _spec_problems(text, None if layers is None else tuple(dict.fromkeys(layers)))
-            )
-        for problem in known[text]:
+        if text not in seen:
+            seen[text] = tuple(_spec_problems(text, layers))
+        for problem in seen[text]:
             yield key, problem.within(_SPEC_PATH)
+    yield from _part_remarks(records, pods, layers)
 
 
-def _spec_problems(text: str, layers: Collection[str] | None) -> Iterator[Problem]:
+def _part_remarks(
+    records: Sequence[ClusterRecord], pods: Iterable[Pod], layers: _Layers | None
+) -> Iterator[Remark]:
+    """Find layers that parts of gangs name and nobody declares."""
+    written = [
+        ((_SIGS, "PodGroup", one.namespace, one.name), one.annotations.get(ANNOTATION_SUB_GROUPS))
+        for one in records
+        if isinstance(one, PodGroup)
+    ]
+    written += [
+        (("", "Pod", one.namespace, one.name), one.annotations.get(ANNOTATION_SUB_GROUPS)) for one in pods
+    ]
+    for key, text in written:
+        try:
+            entries = parse_sub_groups(text).entries if text and layers is not None else ()
+        except ManifestError:
+            continue  # said by the parser
+        for number, entry in enumerate(entries):
+            for rule in entry.spec.gather_strategy:
+                told = layers.remark(rule.layer) if layers is not None else ""
+                if told:
+                    path = f"metadata.annotations[{ANNOTATION_SUB_GROUPS}].subGroups[{number}].gatherStrategy"
+                    effect = "" if "is read" in told else "; no domain is one of it"
+                    yield key, Problem(path, told + effect)
+
+
+@attrs.frozen
+class _Layers:
+    """The layers of the network as rules may call them."""
+
+    tree: NetworkTopology
+
+    def remark(self, text: str) -> str:
+        """Say what is odd about the name of a layer; empty for nothing."""
+        layers = (CLUSTER_LAYER, *(layer for layer in self.tree.layers if layer != NODE_LAYER), NODE_LAYER)
+        if text in layers:
+            return ""
+        meant = self.tree.layer_named(text)
+        if meant in layers:
+            return f"{show(text)} is read as {meant}"
+        return f"{show(text)} is none of {', '.join(layers)}"
+
+
+def _spec_problems(text: str, layers: _Layers | None) -> Iterator[Problem]:
     try:
         raw = load_json(text)
     except ManifestError:
@@ -122,7 +174,7 @@ def _spec_problems(text: str, layers: Collection[str] | None) -> Iterator[Proble
                 yield problem.within(f"gatherStrategy[{index}]")
 
 
-def _rule_problems(rule: Mapping[str, Json], layers: Collection[str] | None) -> Iterator[Problem]:
+def _rule_problems(rule: Mapping[str, Json], layers: _Layers | None) -> Iterator[Problem]:
     for name in rule:
         if name.casefold() not in _RULE_FIELDS:
             yield Problem(name, "unknown field; it is ignored")
@@ -132,9 +184,10 @@ def _rule_problems(rule: Mapping[str, Json], layers: Collection[str] | None) -> 
     if isinstance(strategy, str) and strategy not in list(GatherStrategy):
         words = ", ".join(GatherStrategy)
         yield Problem("strategy", f"{show(strategy)} is none of {words}; it acts as PreferGather")
-    if layers is not None and isinstance(layer, str) and layer not in layers:
+    told = layers.remark(layer) if layers is not None and isinstance(layer, str) else ""
+    if told:
         effect = "no domain is one of it" if strategy == GatherStrategy.MUST_GATHER else "the rule is ignored"
-        yield Problem("layer", f"{show(layer)} is none of {', '.join(layers)}; {effect}")
+        yield Problem("layer", told if "is read" in told else f"{told}; {effect}")
     if isinstance(multiple, int) and multiple < 0:
         yield Problem("podCountMultiple", f"{multiple} is below zero; it does not bind")
 

@@ -17,7 +17,7 @@ from koordcore.manifests.reservations import read_reservation
 from koordcore.manifests.scheduler_config import read_scheduler_configuration
 from koordcore.model.devices import DeviceObject
 from koordcore.model.gangs import PodGroup
-from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
+from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.protocol.device_object import device_object_from_manifest
@@ -87,8 +87,7 @@ def _network_topology(raw: Mapping[str, Json]) -> tuple[ClusterNetworkTopology, 
         order_layers(topology.layers)
     except ModelError as error:
         raise ManifestError.at("spec.networkTopologySpec", str(error)) from None
-    warning = Problem("metadata.name", f"not looked at: only {DEFAULT_NETWORK_TOPOLOGY} counts")
-    return topology, () if topology.name == DEFAULT_NETWORK_TOPOLOGY else (warning,)
+    return topology, ()
 
 
 @attrs.frozen

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from immutabledict import immutabledict
 
+from koordcore.model.installed import offered_plugins
+
 __all__ = [
     "DEFAULT_PLUGINS",
     "KOORDINATOR_CONFIGURATION",
@@ -18,6 +20,8 @@ __all__ = [
     "PLUGIN_POINTS",
     "POINTS",
     "REMOVED_PLUGINS",
+    "deciding_plugins",
+    "points_of",
 ]
 
 POINTS: Final = (
@@ -227,3 +231,13 @@ KOORDINATOR_CONFIGURATION: Final[Mapping[str, Any]] = immutabledict(
     }
 )
 """The profile that Koordinator ships, without the parts that say nothing about placement."""
+
+
+def points_of(name: str) -> tuple[str, ...]:
+    """Give the points at which a plugin speaks; empty for one that nobody knows or offers."""
+    return PLUGIN_POINTS.get(name, ("filter", "score") if name in offered_plugins() else ())
+
+
+def deciding_plugins() -> frozenset[str]:
+    """Give the names of the plugins that can decide here, those of installed packages among them."""
+    return MODELLED.union(offered_plugins())

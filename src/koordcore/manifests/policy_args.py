@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from immutabledict import immutabledict
+
 from koordcore.errors import ModelError
 from koordcore.manifests.encode import node_affinity_manifest, spread_constraint_manifest
 from koordcore.model.device_policy import DevicePolicy
@@ -135,13 +137,24 @@ def _numa(args: NUMAArgs) -> Object:
 
 
 def _devices(args: DevicePolicy) -> Object:
-    if args.template_resources != DevicePolicy().template_resources:
-        raise ModelError("DeviceShare: names of template resources cannot be written")
+    namespace, name = args.template_source
+    templates = {
+        "configMapNamespace": namespace,
+        "configMapName": name,
+        "matchedResources": sorted(args.template_resources),
+    }
+    usual = DevicePolicy()
+    told = (args.template_source, args.template_resources) != (
+        usual.template_source,
+        usual.template_resources,
+    )
     models = [{"vendor": vendor, "model": model} for vendor, model in args.unshareable_models]
     return {
         "scoringStrategy": {"type": str(args.strategy), "resources": _weights(args.weights.items())},
         "disableDeviceNUMATopologyAlignment": not args.align_numa,
-        **_given(gpuShareUnsupportedModels=models),
+        **_given(
+            gpuSharedResourceTemplatesConfig=templates if told else {}, gpuShareUnsupportedModels=models
+        ),
     }
 
 
@@ -271,7 +284,15 @@ def write_args(name: str, args: Any) -> Object:
     ModelError
         When the plugin's arguments cannot be written, or hold something that has no field.
     """
+    if isinstance(args, immutabledict):
+        return {key: _thawed(value) for key, value in args.items()}  # of a plugin of an installed package
     write = ARGS_WRITERS.get(name)
     if write is None:
         raise ModelError(f"{name}: arguments of {type(args).__name__} cannot be written")
     return write(args)
+
+
+def _thawed(value: Any) -> Any:
+    if isinstance(value, immutabledict):
+        return {key: _thawed(one) for key, one in value.items()}
+    return [_thawed(one) for one in value] if isinstance(value, tuple) else value

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import attrs
 
 from koordcore.manifests.idle_settings import Unused
 from koordcore.manifests.plugins import PLUGIN_POINTS
-from koordcore.manifests.scheduler_config import SchedulerConfiguration, SchedulerProfile
+from koordcore.manifests.scheduler_config import PluginRef, SchedulerConfiguration, SchedulerProfile
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.policy import FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
 
@@ -99,10 +99,17 @@ _WITHOUT: Final = {
 
 
 def _absent(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
-    there = {one.name for refs in profile.points.values() for one in refs}
+    there = {name for refs in profile.points.values() for name in _names(refs)}
     for name, effect in _WITHOUT.items():
         if name not in there:
             yield name, f"not enabled: {effect}"
+        elif name not in (*profile.deciding, *profile.holding) and name != "Coscheduling":
+            points = ", ".join(point for point, refs in profile.points.items() if name in _names(refs))
+            yield name, f"enabled at {points} only, where nothing is decided: {effect}"
+
+
+def _names(refs: Iterable[PluginRef]) -> set[str]:
+    return {one.name for one in refs}
 
 
 def _strangers(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tuple[str, str]]:

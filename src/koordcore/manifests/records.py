@@ -24,6 +24,7 @@ from koordcore.model.decisions import (
     Victim,
     Waiting,
 )
+from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import NO_DAMAGE, Alternative, Damage, Move, PreemptionPlan
@@ -40,12 +41,14 @@ from koordcore.protocol.fields import (
     required,
 )
 from koordcore.protocol.holdings import without
+from koordcore.protocol.networks import network_of
 from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocated_reservation
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.snapshot import ClusterSnapshot, bind
+from koordcore.topology.network import NODE_LAYER
 
-__all__ = ["decision_from_record", "decision_record", "result_from_record", "result_record"]
+__all__ = ["decision_from_record", "decision_record", "network_used", "result_from_record", "result_record"]
 
 FORMAT: Final = "koordcore/plan/v1"
 _UNHURT: Final[dict[str, int]] = attrs.asdict(NO_DAMAGE)
@@ -58,14 +61,36 @@ def result_record(result: ScheduleResult) -> dict[str, Any]:
         "policy": result.policy.name,
         "decisions": [decision_record(one) for one in result.decisions],
         "jobs": [job_record(one) for one in result.jobs],
+        **({"network": source} if (source := network_used(result)) else {}),
         **({"together": [joint_record(one) for one in result.together]} if result.together else {}),
         **(
             {"preemptions": [preemption_record(one) for one in result.preemptions]}
             if result.preemptions
             else {}
         ),
+        **_left_out(result),
         "stats": dict(result.stats),
     }
+
+
+def _left_out(result: ScheduleResult) -> dict[str, Any]:
+    """Write what no decision looked at; it follows from the rest, so it is not read back."""
+    found = [{"what": one.what, "count": one.count, "why": one.why} for one in result.not_looked_at]
+    return {"notLookedAt": found} if found else {}
+
+
+def network_used(result: ScheduleResult) -> str:
+    """Say what the network was read from that gangs were gathered in; empty where none was looked at."""
+    if not any(layer != NODE_LAYER for plan in result.jobs for layer in plan.domains):
+        return ""
+    snapshot = result.snapshot
+    known = network_of(
+        snapshot.of(ClusterNetworkTopology),
+        snapshot.of(KueueTopology),
+        snapshot.of(ResourceFlavor),
+        {state.name: state.node.labels for state in snapshot.nodes},
+    )
+    return "" if known is None else known.source
 
 
 def preemption_record(plan: PreemptionPlan) -> dict[str, Any]:

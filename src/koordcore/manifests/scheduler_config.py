@@ -31,6 +31,8 @@ from koordcore.manifests.plugins import (
     PLUGIN_POINTS,
     POINTS,
     REMOVED_PLUGINS,
+    deciding_plugins,
+    points_of,
 )
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.policy import DEFAULT_SCHEDULERS, PluginSetting, Policy
@@ -193,7 +195,7 @@ def policies_from_manifest(raw: Mapping[str, Json]) -> tuple[Policy, ...]:
     >>> [(one.name, one.weight) for one in policy.plugins if one.scores]
     [('NodeResourcesFit', 5)]
     """
-    return tuple(one.policy(MODELLED) for one in scheduler_configuration(raw).profiles)
+    return tuple(one.policy(deciding_plugins()) for one in scheduler_configuration(raw).profiles)
 
 
 def read_scheduler_configuration(reading: Reading, raw: Mapping[str, Json]) -> tuple[Policy, ...]:
@@ -207,7 +209,7 @@ def read_scheduler_configuration(reading: Reading, raw: Mapping[str, Json]) -> t
     if configuration.unused:
         listed = ", ".join(one.path for one in configuration.unused)
         reading.warn("", f"has no effect: {listed} (`koordcore policy` says why)")
-    return () if reader.problems else tuple(one.policy(MODELLED) for one in configuration.profiles)
+    return () if reader.problems else tuple(one.policy(deciding_plugins()) for one in configuration.profiles)
 
 
 def scheduler_configuration(raw: Mapping[str, Json]) -> SchedulerConfiguration:
@@ -304,10 +306,10 @@ def _profile(
     multi = sets["multiPoint"].over([PluginRef(*one) for one in DEFAULT_PLUGINS])
     points = {point: expanded(point, sets[point], multi) for point in POINTS}
     named = [one.name for refs in (multi, *points.values()) for one in refs]
-    unknown = tuple(sorted({one for one in named if one not in PLUGIN_POINTS}))
+    unknown = tuple(sorted({one for one in named if not points_of(one)}))
     for point, own in sets.items():
         for one in own.enabled:
-            if one.name not in PLUGIN_POINTS and one.name not in REMOVED_PLUGINS:
+            if not points_of(one.name) and one.name not in REMOVED_PLUGINS:
                 where = f"{path}.plugins.{point}.enabled[{one.name}]"
                 reader.idle(where, "neither Kubernetes nor Koordinator has such a plugin", one.name)
     for point in POINTS:

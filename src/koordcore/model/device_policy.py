@@ -35,10 +35,15 @@ class DevicePolicy:
         Resource name to weight (at least 1); other resources are invisible to scores.
     template_resources
         A shared request for one of these must equal a vendor's template.
+    template_source
+        Namespace and name of the ConfigMap with these templates.
     unshareable_models
         ``(vendor, model)`` whose cards are never shared.
     align_numa
         Give hints to the topology manager.
+    adapt_plugins
+        Bound pods say what vendors' device plugins read (gate ``DevicePluginAdaption``): all pods with
+        devices, none, or with ``None`` those whose cards cannot start without.
     """
 
     strategy: ScoringStrategy = attrs.field(
@@ -49,8 +54,10 @@ class DevicePolicy:
         converter=immutabledict,
     )
     template_resources: frozenset[str] = attrs.field(default=frozenset({NPU_CORE}), converter=frozenset)
+    template_source: tuple[str, str] = ("koordinator-system", "gpu-shared-resource-templates")
     unshareable_models: tuple[tuple[str, str], ...] = ()
     align_numa: bool = True
+    adapt_plugins: bool | None = None
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)

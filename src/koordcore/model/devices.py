@@ -558,10 +558,15 @@ class DeviceShortfall:
         return tuple(
             Shortfall(
                 reason,
-                resource=str(self.device_type or ""),
+                resource=str(self.device_type or "") if self.requested else "",
                 requested=self.requested,
                 available=self.available,
                 resolvable=self.resolvable,
             )
-            for reason in self.reasons
+            for reason in self.told
         )
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The reasons, or what says more than they do: who holds what a pod must be given."""
+        return (self.detail,) if self.detail else self.reasons

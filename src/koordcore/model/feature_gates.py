@@ -8,12 +8,14 @@ from typing import Any, Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.quotas import QuotaPolicy
 
 __all__ = ["FIXED_GATES", "GATED_ARGUMENTS", "POLICY_GATES", "args_under"]
 
 GATED_ARGUMENTS: Final[Mapping[str, tuple[type[Any], Mapping[str, str]]]] = immutabledict(
     {
+        "DeviceShare": (DevicePolicy, immutabledict({"DevicePluginAdaption": "adapt_plugins"})),
         "ElasticQuota": (
             QuotaPolicy,
             immutabledict(
@@ -43,6 +45,7 @@ _ALWAYS: Final = (
     "DynamicResourceAllocation",
     "ElasticMutatingWebhook",
     "ElasticValidatingWebhook",
+    "EnableSyncGPUSharedResource",
     "GangScheduling",
     "GenericWorkload",
     "MatchLabelKeysInPodTopologySpread",
@@ -59,7 +62,6 @@ _NEVER: Final = (
     "ElasticQuotaIgnorePodOverhead",
     "ElasticQuotaIgnoreTerminatingPod",
     "ElasticQuotaImmediateIgnoreTerminatingPod",
-    "EnableSyncGPUSharedResource",
     "PreemptionPolicyTransformer",
     "SkipFilterWithNominatedPods",
     "SkipReservationFitsNode",

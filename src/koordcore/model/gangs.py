@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from immutabledict import immutabledict
@@ -13,6 +13,9 @@ from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
 from koordcore.model.durations import SECOND
 from koordcore.model.mappings import frozen_texts
+
+if TYPE_CHECKING:
+    from koordcore.model.sub_groups import SubGroups
 
 __all__ = [
     "DEFAULT_ARGS",
@@ -37,6 +40,8 @@ DEFAULT_TIMEOUT: Final = 600 * SECOND
 """Permit wait of a gang that gives none, in nanoseconds."""
 
 
+_NODE_LAYER: Final = "NodeTopologyLayer"
+"""The layer below all others, whose domains are nodes."""
 _NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 
 
@@ -113,6 +118,11 @@ class NetworkTopologySpec:
             for rule in self.gather_strategy
             if rule.pod_count_multiple > 1
         )
+
+    @property
+    def needs_network(self) -> bool:
+        """The rules speak of more than nodes, or there are none and any network counts."""
+        return any(rule.layer != _NODE_LAYER for rule in self.gather_strategy) or not self.gather_strategy
 
     def rule(self, layer: str) -> GatherRule | None:
         """Give the rule for a layer: of several a strict one, else the first."""
@@ -266,6 +276,12 @@ class Gang:
         The wish for gathering; None for a plain gang.
     created
         Creation time as the object gives it (RFC 3339); None where it gives none.
+    sub_groups
+        Parts with a minimum and a place of their own; None for none.
+    min_groups
+        How many gangs of the group have to start; 0 for all.
+    malformed
+        Why it cannot start at all, such as parts that cannot be read; empty for nothing.
     """
 
     id: str
@@ -279,6 +295,9 @@ class Gang:
     group: tuple[str, ...] = attrs.field()
     topology_spec: NetworkTopologySpec | None = None
     created: str | None = None
+    sub_groups: SubGroups | None = None
+    min_groups: int = 0
+    malformed: str = ""
 
     @group.default
     def _own_group(self) -> tuple[str, ...]:
@@ -350,13 +369,28 @@ class PodGroupStatus:
 
 @attrs.frozen(kw_only=True)
 class PodGroup:
-    """A PodGroup object (``scheduling.sigs.k8s.io/v1alpha1``)."""
+    """A PodGroup object (``scheduling.sigs.k8s.io/v1alpha1``).
 
-    namespace: str
+    Parameters
+    ----------
+    min_member
+        How many members have to start together.
+    schedule_timeout_seconds
+        How long members that have a node wait for the rest; the scheduler's default where it is left out.
+    annotations
+        Mode, group, topology spec and the like, as the control plane writes them.
+    topology_spec
+        How the gang wants to lie in the network; before the annotation that says the same as JSON.
+    created
+        RFC 3339.
+    """
+
+    namespace: str = "default"
     name: str
     min_member: int = 0
     schedule_timeout_seconds: int | None = None
     annotations: immutabledict[str, str] = attrs.field(default=_NO_TEXTS, converter=frozen_texts)
+    topology_spec: NetworkTopologySpec | None = None
     created: str | None = None
     status: PodGroupStatus = PodGroupStatus()
 

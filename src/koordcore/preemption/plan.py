@@ -9,9 +9,10 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
-from koordcore.allocators.gang.demand import natural_key, rank_order
+from koordcore.allocators.gang.demand import rank_order
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import Victim
+from koordcore.model.naming import natural_key
 from koordcore.model.pods import PodKey
 from koordcore.model.preemption import (
     NO_PRIORITY,

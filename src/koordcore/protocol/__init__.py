@@ -3,3 +3,48 @@
 The control plane's wire formats that sit *inside* objects live here, so that plugins can read a pod's
 wishes without knowing manifests, and manifests can write decisions back in the same shapes.
 """
+
+from typing import TYPE_CHECKING
+
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.protocol.device import format_allocation as format_allocation
+    from koordcore.protocol.device_object import (
+        device_object_from_manifest as device_object_from_manifest,
+    )
+    from koordcore.protocol.device_object import (
+        inventory_of as inventory_of,
+    )
+    from koordcore.protocol.gang import (
+        ANNOTATION_GANG_NAME as ANNOTATION_GANG_NAME,
+    )
+    from koordcore.protocol.gang import (
+        ANNOTATION_MIN_AVAILABLE as ANNOTATION_MIN_AVAILABLE,
+    )
+    from koordcore.protocol.gang import (
+        gang_from_pod_group as gang_from_pod_group,
+    )
+    from koordcore.protocol.gang import (
+        gang_name as gang_name,
+    )
+    from koordcore.protocol.gang import (
+        parse_gang_pod as parse_gang_pod,
+    )
+    from koordcore.protocol.numa import format_resource_status as format_resource_status
+    from koordcore.protocol.profile import parse_profile as parse_profile
+    from koordcore.protocol.quota import quota_pod_of as quota_pod_of
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.protocol.device": "format_allocation",
+            "koordcore.protocol.device_object": "device_object_from_manifest inventory_of",
+            "koordcore.protocol.gang": (
+                "ANNOTATION_GANG_NAME ANNOTATION_MIN_AVAILABLE gang_from_pod_group gang_name parse_gang_pod"
+            ),
+            "koordcore.protocol.numa": "format_resource_status",
+            "koordcore.protocol.profile": "parse_profile",
+            "koordcore.protocol.quota": "quota_pod_of",
+        },
+    )

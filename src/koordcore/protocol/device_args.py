@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from koordcore.errors import ManifestError, ModelError
-from koordcore.model.device_policy import DevicePolicy, ScoringStrategy
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy, ScoringStrategy
 from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, list_of, optional, required
 
 __all__ = ["device_policy_of"]
@@ -31,6 +31,17 @@ def _strategy(value: Json) -> ScoringStrategy:
     return ScoringStrategy(text)
 
 
+def _templates(raw: Mapping[str, Json]) -> dict[str, Any]:
+    """Read which ConfigMap holds templates of virtual cards, and which requests need one."""
+    namespace, name = DEFAULT_DEVICE_POLICY.template_source
+    resources = optional(raw, "matchedResources", list_of(as_str), ())
+    found = (
+        optional(raw, "configMapNamespace", as_str, namespace),
+        optional(raw, "configMapName", as_str, name),
+    )
+    return {"template_source": found, **({"template_resources": resources} if resources else {})}
+
+
 def device_policy_of(raw: Mapping[str, Json]) -> DevicePolicy:
     """Read ``DeviceShareArgs``; what is left out has upstream's default.
 
@@ -46,6 +57,7 @@ def device_policy_of(raw: Mapping[str, Json]) -> DevicePolicy:
         weights = optional(scoring, "resources", list_of(_weight), ())
         if weights:
             changes["weights"] = dict(weights)
+    changes |= _templates(optional(raw, "gpuSharedResourceTemplatesConfig", as_mapping, _EMPTY))
     changes["unshareable_models"] = optional(raw, "gpuShareUnsupportedModels", list_of(_model), ())
     changes["align_numa"] = not optional(raw, "disableDeviceNUMATopologyAlignment", as_bool, False)
     try:

@@ -7,7 +7,7 @@ A value that upstream silently drops or defaults is taken the same way here and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 from immutabledict import immutabledict
@@ -21,7 +21,6 @@ from koordcore.model.gangs import (
     GangMode,
     GangPod,
     GangSource,
-    GatherRule,
     MatchPolicy,
     NetworkTopologySpec,
     PodGroup,
@@ -36,12 +35,18 @@ from koordcore.protocol.fields import (
     as_mapping,
     as_str,
     as_str_mapping,
-    collect,
     load_json,
     optional,
     required,
 )
+from koordcore.protocol.gathering import parse_topology_spec
 from koordcore.protocol.numbers import parse_decimal
+from koordcore.protocol.sub_groups import (
+    ANNOTATION_MIN_GROUPS,
+    ANNOTATION_SUB_GROUPS,
+    parse_min_groups,
+    parse_sub_groups,
+)
 
 __all__ = [
     "ANNOTATION_GANG_NAME",
@@ -73,7 +78,6 @@ __all__ = [
     "parse_groups",
     "parse_pod_group",
     "parse_topology_index",
-    "parse_topology_spec",
     "topology_selector",
 ]
 
@@ -99,7 +103,6 @@ WAITS_AT_PERMIT: Final = "internal.scheduling.koordinator.sh/waits-at-permit"
 
 NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()
-_INT64: Final = 2**63
 
 
 @attrs.frozen
@@ -193,42 +196,6 @@ def parse_groups(value: Json) -> tuple[str, ...]:
     return tuple("" if item is None else as_str(item) for item in as_list(value))
 
 
-def _gather_rule(raw: Json) -> GatherRule:
-    entry = {} if raw is None else as_mapping(raw)
-    multiple = optional(entry, "podCountMultiple", as_int, 0, fold_case=True)
-    if not -_INT64 <= multiple < _INT64:
-        raise ManifestError.at("podCountMultiple", f"{multiple} is out of range")
-    return GatherRule(
-        optional(entry, "layer", as_str, "", fold_case=True),
-        optional(entry, "strategy", as_str, "", fold_case=True),
-        multiple,
-    )
-
-
-def parse_topology_spec(text: str) -> NetworkTopologySpec | None:
-    """Read the annotation ``network-topology-spec``; None for an empty text.
-
-    Raises
-    ------
-    ManifestError
-        When it is no JSON of the right shape; upstream then treats the gang as a plain one.
-    """
-    if not text:
-        return None
-    raw = load_json(text)
-    if raw is None:
-        return NetworkTopologySpec()
-    return NetworkTopologySpec(
-        optional(
-            as_mapping(raw),
-            "gatherStrategy",
-            lambda rules: collect(_gather_rule, as_list(rules)),
-            (),
-            fold_case=True,
-        )
-    )
-
-
 def _total(annotations: Mapping[str, str], least: int, notes: _Notes) -> int:
     text = annotations.get(ANNOTATION_TOTAL_NUMBER) or ""
     if not text:
@@ -289,6 +256,23 @@ def _topology(annotations: Mapping[str, str], notes: _Notes) -> NetworkTopologyS
         return None
 
 
+def _parts(annotations: Mapping[str, str], notes: _Notes) -> dict[str, Any]:
+    """Read what is ours: a gang whose parts cannot be read is refused with the text."""
+    read: dict[str, Any] = {}
+    for key, name, parse in (
+        (ANNOTATION_SUB_GROUPS, "sub_groups", parse_sub_groups),
+        (ANNOTATION_MIN_GROUPS, "min_groups", parse_min_groups),
+    ):
+        text = annotations.get(key) or ""
+        try:
+            if text:
+                read[name] = parse(text)
+        except ManifestError as error:
+            notes.cannot_read(key, f"{error}; the gang is refused")
+            read["malformed"] = f"{key}: {error}"
+    return read
+
+
 def _waiting_time(annotations: Mapping[str, str], args: CoschedulingArgs, notes: _Notes) -> int:
     text = annotations.get(ANNOTATION_WAITING_TIME) or ""
     if not text:
@@ -336,6 +320,7 @@ def _gang_from_pod(
         group=_group(annotations, gang_id, notes),
         topology_spec=_topology(annotations, notes),
         created=created,
+        **_parts(annotations, notes),
     )
     return None if least is None else gang
 
@@ -401,8 +386,9 @@ def gang_from_pod_group(pod_group: PodGroup, args: CoschedulingArgs = DEFAULT_AR
         match_policy=_match_policy(annotations, args, notes),
         wait_time=seconds * SECOND if seconds is not None and seconds > 0 else args.default_timeout,
         group=_group(annotations, pod_group.id, notes),
-        topology_spec=_topology(annotations, notes),
+        topology_spec=pod_group.topology_spec or _topology(annotations, notes),
         created=pod_group.created,
+        **_parts(annotations, notes),
     )
     return ParsedGang(gang, tuple(notes.unreadable), tuple(notes.defaulted))
 

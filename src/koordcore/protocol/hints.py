@@ -17,6 +17,7 @@ __all__ = [
     "DEPRECATED_SCHEDULING_HINT",
     "HINT_PLUGIN",
     "SchedulingHint",
+    "hints_at",
     "parse_max_hint_nodes",
     "parse_scheduling_hint",
 ]
@@ -74,6 +75,18 @@ def parse_scheduling_hint(annotations: Mapping[str, str]) -> SchedulingHint | No
         )
     except ManifestError as error:
         raise error.within(f"metadata.annotations[{key}]") from None
+
+
+def hints_at(annotations: Mapping[str, str], plugin: str) -> bool:
+    """Tell whether the hint switches a plugin on, so that it takes what the pod is designated to get.
+
+    A hint that cannot be read names no plugin.
+    """
+    try:
+        hint = parse_scheduling_hint(annotations)
+    except ManifestError:
+        return False
+    return hint is not None and plugin in hint.extensions
 
 
 def _names(value: Json) -> tuple[str, ...]:

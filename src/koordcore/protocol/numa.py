@@ -24,13 +24,13 @@ from koordcore.model.resources import (
     scale_of,
 )
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, collect, load_json, optional
+from koordcore.protocol.hints import hints_at
 from koordcore.topology.cpu import NO_CPUS, CPUSet, format_cpulist, parse_cpulist
 
 __all__ = [
     "ANNOTATION_NUMA_TOPOLOGY_SPEC",
     "ANNOTATION_RESOURCE_SPEC",
     "ANNOTATION_RESOURCE_STATUS",
-    "ANNOTATION_SCHEDULING_HINT",
     "NO_STATUS",
     "NUMATopologySpec",
     "ResourceSpec",
@@ -48,7 +48,6 @@ __all__ = [
 ANNOTATION_RESOURCE_SPEC: Final = "scheduling.koordinator.sh/resource-spec"
 ANNOTATION_RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
 ANNOTATION_NUMA_TOPOLOGY_SPEC: Final = "scheduling.koordinator.sh/numa-topology-spec"
-ANNOTATION_SCHEDULING_HINT: Final = "internal.scheduling.koordinator.sh/scheduling-hint"
 
 _PLUGIN: Final = "NodeNUMAResource"
 _EMPTY: Final[Mapping[str, Json]] = {}
@@ -249,20 +248,10 @@ def designated_status(annotations: Mapping[str, str]) -> ResourceStatus | None:
         When the designated status cannot be read.
     """
     text = annotations.get(ANNOTATION_RESOURCE_STATUS)
-    if text is None or not _hints_at_numa(annotations):
+    if text is None or not hints_at(annotations, _PLUGIN):
         return None
     try:
         status = parse_resource_status(text)
     except ManifestError as error:
         raise error.within(f"metadata.annotations[{ANNOTATION_RESOURCE_STATUS}]") from None
     return status if status.cpuset or status.numa_node_resources else None
-
-
-def _hints_at_numa(annotations: Mapping[str, str]) -> bool:
-    """Tell whether the scheduling hint names the plugin; one that cannot be read names nothing."""
-    try:
-        raw = read_annotation(annotations, ANNOTATION_SCHEDULING_HINT)
-        extensions = optional(raw or _EMPTY, "extensions", as_mapping, _EMPTY, fold_case=True)
-    except ManifestError:
-        return False
-    return _PLUGIN in extensions

@@ -1,99 +1,96 @@
 """May it: the rules of the quota tree, runtime quota, admission and overuse."""
 
-from koordcore.protocol.quota_webhook import (
-    QuotaTopology,
-    Refused,
-    WebhookPolicy,
-    create_quota,
-    delete_quota,
-    fill_quota,
-    open_topology,
-    refuse_pod,
-    refuse_pod_update,
-    update_quota,
-)
-from koordcore.quota.admission import (
-    Admission,
-    Admitted,
-    QuotaCheck,
-    QuotaCheckKind,
-    QuotaRefusal,
-    Ungoverned,
-    admit,
-    admit_together,
-    limit_of,
-)
-from koordcore.quota.cluster import cluster_ledger
-from koordcore.quota.evaluate import admit_batch, evaluate_creation, evaluated_request, replace_resources
-from koordcore.quota.explain import (
-    QuotaRow,
-    Waterfall,
-    explain_runtime,
-    format_table,
-    format_waterfall,
-    quota_table,
-)
-from koordcore.quota.hints import QueueingHint, hint_for_deleted_pod, hint_for_quota
-from koordcore.quota.ledger import QuotaLedger, open_ledger
-from koordcore.quota.overuse import OveruseMonitor, RevokePlan, plan_revoke, select_revoked
-from koordcore.quota.preempt import NoVictims, QuotaVictims, can_preempt, select_victims
-from koordcore.quota.profile import RootQuota, add_tree_affinity, reconcile_profile, tree_profile
-from koordcore.quota.reclaim import ReclaimNode, ReclaimPlan, entitled_to_reclaim, plan_reclaim
-from koordcore.quota.status import QuotaStatus, stale_annotations, status_annotations
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Admission",
-    "Admitted",
-    "NoVictims",
-    "OveruseMonitor",
-    "QueueingHint",
-    "QuotaCheck",
-    "QuotaCheckKind",
-    "QuotaLedger",
-    "QuotaRefusal",
-    "QuotaRow",
-    "QuotaStatus",
-    "QuotaTopology",
-    "QuotaVictims",
-    "ReclaimNode",
-    "ReclaimPlan",
-    "Refused",
-    "RevokePlan",
-    "RootQuota",
-    "Ungoverned",
-    "Waterfall",
-    "WebhookPolicy",
-    "add_tree_affinity",
-    "admit",
-    "admit_batch",
-    "admit_together",
-    "can_preempt",
-    "cluster_ledger",
-    "create_quota",
-    "delete_quota",
-    "entitled_to_reclaim",
-    "evaluate_creation",
-    "evaluated_request",
-    "explain_runtime",
-    "fill_quota",
-    "format_table",
-    "format_waterfall",
-    "hint_for_deleted_pod",
-    "hint_for_quota",
-    "limit_of",
-    "open_ledger",
-    "open_topology",
-    "plan_reclaim",
-    "plan_revoke",
-    "quota_table",
-    "reconcile_profile",
-    "refuse_pod",
-    "refuse_pod_update",
-    "replace_resources",
-    "select_revoked",
-    "select_victims",
-    "stale_annotations",
-    "status_annotations",
-    "tree_profile",
-    "update_quota",
-]
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.protocol.quota_webhook import (
+        QuotaTopology as QuotaTopology,
+    )
+    from koordcore.protocol.quota_webhook import (
+        create_quota as create_quota,
+    )
+    from koordcore.protocol.quota_webhook import (
+        delete_quota as delete_quota,
+    )
+    from koordcore.protocol.quota_webhook import (
+        fill_quota as fill_quota,
+    )
+    from koordcore.protocol.quota_webhook import (
+        open_topology as open_topology,
+    )
+    from koordcore.protocol.quota_webhook import (
+        refuse_pod_update as refuse_pod_update,
+    )
+    from koordcore.protocol.quota_webhook import (
+        update_quota as update_quota,
+    )
+    from koordcore.quota.admission import (
+        Admitted as Admitted,
+    )
+    from koordcore.quota.admission import (
+        QuotaCheck as QuotaCheck,
+    )
+    from koordcore.quota.admission import (
+        QuotaRefusal as QuotaRefusal,
+    )
+    from koordcore.quota.admission import (
+        admit as admit,
+    )
+    from koordcore.quota.admission import (
+        admit_together as admit_together,
+    )
+    from koordcore.quota.cluster import cluster_ledger as cluster_ledger
+    from koordcore.quota.evaluate import admit_batch as admit_batch
+    from koordcore.quota.explain import (
+        explain_runtime as explain_runtime,
+    )
+    from koordcore.quota.explain import (
+        format_waterfall as format_waterfall,
+    )
+    from koordcore.quota.explain import (
+        quota_table as quota_table,
+    )
+    from koordcore.quota.ledger import (
+        QuotaLedger as QuotaLedger,
+    )
+    from koordcore.quota.ledger import (
+        open_ledger as open_ledger,
+    )
+    from koordcore.quota.overuse import (
+        OveruseMonitor as OveruseMonitor,
+    )
+    from koordcore.quota.overuse import (
+        RevokePlan as RevokePlan,
+    )
+    from koordcore.quota.overuse import (
+        plan_revoke as plan_revoke,
+    )
+    from koordcore.quota.preempt import select_victims as select_victims
+    from koordcore.quota.profile import add_tree_affinity as add_tree_affinity
+    from koordcore.quota.reclaim import (
+        ReclaimPlan as ReclaimPlan,
+    )
+    from koordcore.quota.reclaim import (
+        plan_reclaim as plan_reclaim,
+    )
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.protocol.quota_webhook": (
+                "QuotaTopology create_quota delete_quota fill_quota open_topology "
+                "refuse_pod_update update_quota"
+            ),
+            "koordcore.quota.admission": "Admitted QuotaCheck QuotaRefusal admit admit_together",
+            "koordcore.quota.cluster": "cluster_ledger",
+            "koordcore.quota.evaluate": "admit_batch",
+            "koordcore.quota.explain": "explain_runtime format_waterfall quota_table",
+            "koordcore.quota.ledger": "QuotaLedger open_ledger",
+            "koordcore.quota.overuse": "OveruseMonitor RevokePlan plan_revoke",
+            "koordcore.quota.preempt": "select_victims",
+            "koordcore.quota.profile": "add_tree_affinity",
+            "koordcore.quota.reclaim": "ReclaimPlan plan_reclaim",
+        },
+    )

@@ -1,5 +1,27 @@
 """The loop: queue order, admit, filter, score, allocate, assume; pod or gang."""
 
-from koordcore.scheduling.entry import schedule
+from typing import TYPE_CHECKING
 
-__all__ = ["schedule"]
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.scheduling.backfilling import (
+        backfill as backfill,
+    )
+    from koordcore.scheduling.backfilling import (
+        earliest_start as earliest_start,
+    )
+    from koordcore.scheduling.backfilling import (
+        future_reservations as future_reservations,
+    )
+    from koordcore.scheduling.cycle import queue_order as queue_order
+    from koordcore.scheduling.entry import schedule as schedule
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.scheduling.backfilling": "backfill earliest_start future_reservations",
+            "koordcore.scheduling.cycle": "queue_order",
+            "koordcore.scheduling.entry": "schedule",
+        },
+    )

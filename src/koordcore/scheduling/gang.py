@@ -18,6 +18,7 @@ from immutabledict import immutabledict
 from koordcore._arrays import IntMatrix
 from koordcore.allocators.gang.demand import GangDemand, Member, rank_order
 from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, PodDecision, Unschedulable, Waiting
@@ -25,9 +26,10 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import WAITS_AT_PERMIT
 from koordcore.protocol.times import format_timestamp, moment_of
-from koordcore.scheduling.gang_groups import Job, network_tree, rank_of
+from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_input import Barred, demand_of, fit_error, offers_of, outline_of
 from koordcore.scheduling.group_plans import flat_tree, place_groups
+from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import Outcome, finish, give_up, kept, marked, plan_of, waiting
 from koordcore.scheduling.permit_wait import wait_ends
@@ -58,12 +60,14 @@ def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
         return refused, attrs.evolve(plan, malformed=bool(job.refusal) and not job.by_labels)
     if job.tree is not None:
         return place_groups(workspace, plugins, job, job.tree, limits)
-    spec, tree = job.spec, workspace.snapshot.once(network_tree)
+    spec = job.spec
+    tree = workspace.snapshot.once(network_tree) if spec is not None or job.parts else None
     nominated = _as_nominated(workspace, plugins, job)
     if nominated is not None:
         return kept(job, marked(workspace, job, nominated))
-    if spec is not None and tree is not None:
-        return _planned(workspace, plugins, job, spec, tree, limits)
+    if job.together or (spec is not None and (tree is not None or not spec.needs_network)):
+        whole = flat_tree(workspace) if tree is None else tree
+        return _planned(workspace, plugins, job, spec or NetworkTopologySpec(), whole, limits)
     mark = workspace.checkpoint()
     decisions = {pod.key: place_pod(workspace, plugins, pod) for pod in _in_order(job)}
     short = [name for name in job.members if _placed(job, name, decisions) < job.least(name)]
@@ -73,9 +77,21 @@ def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
         return _held(workspace, plugins, job, decisions, mark)
     workspace.rollback(mark)
     # Extra members of an early gang may have taken what a later one needs for its minimum.
-    if len(job.members) > 1 or len({plugins.key_of(pod) for pod in job.pods}) > 1:
-        return _planned(workspace, plugins, job, NetworkTopologySpec(), flat_tree(workspace), limits)
-    return give_up(workspace, job, decisions, "")
+    mixed = len(job.members) > 1 or len({plugins.key_of(pod) for pod in job.pods}) > 1
+    if not mixed and not _chooses(plugins, job):
+        return give_up(workspace, job, decisions, "")
+    members, plan = _planned(workspace, plugins, job, NetworkTopologySpec(), flat_tree(workspace), limits)
+    if mixed or plan.placed:
+        return members, plan
+    # Of equal members that nobody wants gathered, each one's own reasons say most.
+    refused, told = give_up(workspace, job, decisions, "")
+    return refused, attrs.evolve(told, certificate=plan.certificate, detail=plan.detail)
+
+
+def _chooses(plugins: PluginSet, job: Job) -> bool:
+    """Tell whether cards or CPUs of one member may be what another needs, and not only amounts."""
+    classes = (plugins.class_of(pod) for pod in job.pods[:1])
+    return any(isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes)
 
 
 def _as_nominated(workspace: Workspace, plugins: PluginSet, job: Job) -> dict[PodKey, PodDecision] | None:
@@ -85,7 +101,7 @@ def _as_nominated(workspace: Workspace, plugins: PluginSet, job: Job) -> dict[Po
     """
     row_of = workspace.layout.row_of
     nominated = [pod for pod in _in_order(job) if pod.nominated_node in row_of]
-    if not nominated:
+    if not nominated or (job.together and len(nominated) < len(job.pods)):
         return None
     mark = workspace.checkpoint()
     decisions: dict[PodKey, PodDecision] = {}

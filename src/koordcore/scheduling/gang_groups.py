@@ -15,7 +15,7 @@ from koordcore.allocators.gang.cycle import before_pre_filter, permit
 from koordcore.allocators.gang.events import add_pod, add_pod_group, post_bind
 from koordcore.allocators.gang.group_table import GroupTable, group_table
 from koordcore.allocators.gang.members import running_members
-from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt
+from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt, worth_requeue
 from koordcore.errors import ManifestError
 from koordcore.model.gangs import (
     Gang,
@@ -27,7 +27,6 @@ from koordcore.model.gangs import (
     PodGroup,
     split_specs,
 )
-from koordcore.model.network import DEFAULT_NETWORK_TOPOLOGY, ClusterNetworkTopology
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.scheduling_groups import leaf_id
@@ -38,13 +37,18 @@ from koordcore.protocol.gang import (
     parse_gang_pod,
     parse_topology_index,
 )
+from koordcore.protocol.networks import spelt
+from koordcore.protocol.sub_groups import Part, split_members
+from koordcore.scheduling.group_tree import GroupTree, tree_of
+from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.topology.network import NetworkTopology, build_tree, order_layers
 
-__all__ = ["Job", "JobTable", "ended_members", "gang_state", "network_tree", "rank_of"]
+__all__ = ["Job", "JobTable", "ended_members", "gang_state", "rank_of"]
 
 NOBODY: Final[immutabledict[str, int]] = immutabledict()
 NO_UIDS: Final[immutabledict[str, str]] = immutabledict()
+NO_PARTS: Final[immutabledict[str, tuple[Part, ...]]] = immutabledict()
+NOWHERE: Final[immutabledict[PodKey, str]] = immutabledict()
 
 
 def _gang_pod(pod: Pod) -> GangPod:
@@ -118,55 +122,6 @@ class _Families:
         return gang_id
 
 
-def network_tree(snapshot: ClusterSnapshot) -> NetworkTopology | None:
-    """Build the network's tree of all nodes; ``None`` without a ClusterNetworkTopology named ``default``.
-
-    Raises
-    ------
-    ModelError
-        When the declared layers do not lead from the top down to the nodes.
-    """
-    declared = snapshot.find(ClusterNetworkTopology, DEFAULT_NETWORK_TOPOLOGY)
-    if declared is None:
-        return None
-    labels = {state.name: state.node.labels for state in snapshot.nodes}
-    return build_tree(order_layers(declared.layers), labels)
-
-
-@attrs.frozen(kw_only=True)
-class GroupTree:
-    """One of Kubernetes' own groups within a job.
-
-    Parameters
-    ----------
-    id, name
-        Of the group; the leaves are the job's gangs.
-    least
-        Members, or children, that must succeed.
-    key
-        Label of which everybody below needs one value; empty for none.
-    children
-        Groups below, in their order; none for a leaf.
-    """
-
-    id: str
-    name: str
-    least: int
-    key: str = ""
-    children: tuple[GroupTree, ...] = ()
-
-    @property
-    def leaves(self) -> tuple[GroupTree, ...]:
-        """The leaves below, in order; itself if it is one."""
-        return tuple(chain.from_iterable(one.leaves for one in self.children)) if self.children else (self,)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The labels of itself and everybody below, each once."""
-        below = chain.from_iterable(one.keys for one in self.children)
-        return tuple(dict.fromkeys(key for key in (self.key, *below) if key))
-
-
 @attrs.frozen(kw_only=True, slots=False)
 class Job:
     """Pods that are decided together: the members of a gang group that are asked about.
@@ -194,6 +149,10 @@ class Job:
     tree
         How its gangs hang together where they are Kubernetes' own groups; ``None`` where every gang has to
         reach its minimum.
+    parts
+        Parts of the gangs that have some, by gang id, with all their members.
+    there
+        Nodes of the members of these that run, by pod.
     """
 
     name: str
@@ -206,6 +165,8 @@ class Job:
     refusal: str = ""
     waits_for: str = ""
     tree: GroupTree | None = None
+    parts: Mapping[str, tuple[Part, ...]] = NO_PARTS
+    there: Mapping[PodKey, str] = NOWHERE
 
     @property
     def stopped(self) -> bool:
@@ -241,10 +202,25 @@ class Job:
         """One member's failure releases the others."""
         return any(gang.mode is GangMode.STRICT for gang in self.gangs.values())
 
+    @property
+    def optional(self) -> int:
+        """How many of the gangs have to start; 0 for all."""
+        least = max(gang.min_groups for gang in self.gangs.values())
+        return least if least < len(self.gangs) else 0
+
+    @property
+    def together(self) -> bool:
+        """It cannot go member by member: parts have wishes or minimums, or not all of it has to start."""
+        return bool(self.parts or self.optional)
+
+    def repaired(self, gang_id: str) -> bool:
+        """Tell whether a gang has started before, so that members come as they may."""
+        return self.satisfied and self.gangs[gang_id].match_policy == MatchPolicy.ONCE_SATISFIED
+
     def least(self, gang_id: str) -> int:
         """Give how many of a gang's members that wait have to be placed at least."""
         gang = self.gangs[gang_id]
-        if gang.match_policy == MatchPolicy.ONCE_SATISFIED and self.satisfied:
+        if self.repaired(gang_id):
             return 0
         counted = self.waiting.get(gang_id, 0)
         if gang.match_policy != MatchPolicy.ONLY_WAITING:
@@ -253,7 +229,7 @@ class Job:
 
     def lacking(self) -> str:
         """Name a gang that has fewer members to place than it needs; empty for none."""
-        if self.tree is not None:
+        if self.tree is not None or self.optional:
             return ""
         for name, pods in self.members.items():
             if len(pods) < self.least(name):
@@ -261,11 +237,17 @@ class Job:
         return ""
 
 
-def _tree_of(groups: GroupTable, group: str) -> GroupTree:
-    node = groups.nodes[group]
-    below = () if node.leaf else groups.children.get(group, ())
-    children = tuple(_tree_of(groups, child) for child in below)
-    return GroupTree(id=group, name=node.name, least=node.least, key=node.key, children=children)
+def _gathered(gang: Gang) -> bool:
+    """Tell whether members have a wish for their places."""
+    return gang.topology_spec is not None or (gang.sub_groups is not None and gang.sub_groups.gathered)
+
+
+def _needs_network(gang: Gang) -> bool:
+    """Tell whether that wish is about more than nodes."""
+    spec = gang.topology_spec
+    return (spec is not None and spec.needs_network) or (
+        gang.sub_groups is not None and gang.sub_groups.gathered
+    )
 
 
 def gang_id_of(pod: Pod) -> str:
@@ -349,7 +331,7 @@ class JobTable:
             waits_for = groups.gate(root)
             profile = self._policy.profile_of(first.scheduler_name) or self._policy
             refusal = groups.malformed(root, own_policy=profile.group_preemption)
-            tree = _tree_of(groups, root)
+            tree = tree_of(groups, root)
         known = ((name, groups.nodes.get(name)) for name in leaves)
         return Job(
             name=root,
@@ -400,7 +382,7 @@ class JobTable:
             record is not None
             and record.gang.initialised
             and exempt(self._state, record)
-            and not any(gang.topology_spec is not None for gang in self._group(record).values())
+            and not any(_gathered(gang) for gang in self._group(record).values())
         )
 
     def _waiting(self, gang_id: str) -> Mapping[str, str]:
@@ -414,19 +396,44 @@ class JobTable:
     def _job(self, gang_id: str, first: Pod, by_gang: Mapping[str, list[Pod]]) -> Job:
         record = self._state.gangs.get(gang_id)
         gangs = (self._group(record) if record is not None else {}) or {gang_id: Gang(id=gang_id)}
-        refusal = self._refusal(first)
+        tree = self._snapshot.once(network_tree) if any(map(_gathered, gangs.values())) else None
+        if tree is not None:
+            gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
+        members = {name: tuple(by_gang.get(name, ())) for name in sorted(gangs)}
+        with_parts = [name for name, gang in sorted(gangs.items()) if gang.sub_groups is not None]
+        running = {name: self._running_of(name) for name in with_parts}
         return Job(
             name=",".join(sorted(gangs)),
             gangs=gangs,
-            members={name: tuple(by_gang.get(name, ())) for name in sorted(gangs)},
+            members=members,
             bound={name: tuple(self._nodes.get(name, ())) for name in sorted(gangs)},
             waiting={name: len(self._waiting(name)) for name in sorted(gangs)},
             ended={name: self._ended[name] for name in sorted(gangs)},
             satisfied=record is not None and self._state.group_of(record).satisfied,
-            refusal=refusal,
+            refusal=self._refusal(first, gangs),
+            parts={name: self._parts(gangs[name], members[name], running[name]) for name in with_parts},
+            there={pod.key: str(pod.node_name) for pods in running.values() for pod in pods if pod.bound},
         )
 
-    def _refusal(self, first: Pod) -> str:
-        tree = self._snapshot.once(network_tree)
-        step = before_pre_filter(self._state, _gang_pod(first), topology_known=tree is not None)
+    def _running_of(self, gang_id: str) -> tuple[Pod, ...]:
+        """Give the members of a gang that have or had a node."""
+        known = (*running_members(self._snapshot), *ended_members(self._snapshot))
+        return tuple(pod for pod in known if gang_id_of(pod) == gang_id)
+
+    @staticmethod
+    def _parts(gang: Gang, waiting: tuple[Pod, ...], running: tuple[Pod, ...]) -> tuple[Part, ...]:
+        assert gang.sub_groups is not None, "asked only of gangs with parts"
+        return split_members(gang.sub_groups, (*running, *waiting), rank_of)
+
+    def _refusal(self, first: Pod, gangs: Mapping[str, Gang]) -> str:
+        malformed = next((gang.malformed for gang in gangs.values() if gang.malformed), "")
+        if malformed:
+            return malformed
+        least = max(gang.min_groups for gang in gangs.values())
+        if 0 < least < len(gangs):
+            ready = sum(worth_requeue(self._state.gangs[name]) for name in gangs if name in self._state.gangs)
+            return "" if ready >= least else f"{ready} of at least {least} gangs have members enough"
+        wanted = any(_needs_network(gang) for gang in gangs.values())
+        known = not wanted or self._snapshot.once(network_tree) is not None
+        step = before_pre_filter(self._state, _gang_pod(first), topology_known=known)
         return "" if step.code is Code.SUCCESS else step.message

@@ -6,17 +6,17 @@ be; a node that takes fewer members than it offered is named, so that whoever pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, permutations
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import numpy as np
 
 from koordcore._arrays import IntMatrix, IntVector
-from koordcore.allocators.gang.demand import GangDemand, Member, Role, Shape, rank_order
-from koordcore.framework.plugin import Refusal
+from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
+from koordcore.framework.plugin import Plugin, Refusal, Together
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import FREE, Workspace
@@ -25,11 +25,21 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import topology_selector
 from koordcore.scheduling.gang_groups import Job, rank_of
+from koordcore.scheduling.gang_roles import per_node, roles_of
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.plugins.network import Coscheduling
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["Barred", "Outline", "bind_plan", "demand_of", "fit_error", "offers_of", "outline_of"]
+__all__ = [
+    "Barred",
+    "Outline",
+    "bind_plan",
+    "demand_of",
+    "fit_error",
+    "never_together",
+    "offers_of",
+    "outline_of",
+]
 
 
 @attrs.frozen(eq=False)
@@ -94,25 +104,19 @@ def demand_of(
     barred: Sequence[Barred] = (),
 ) -> GangDemand:
     """Write what a job asks of the tree; the outline may know pods of further jobs."""
-    roles = tuple(
-        Role(
-            name=name,
-            members=tuple(Member(str(pod.key), outline.shape_of[str(pod.key)], rank_of(pod)) for pod in pods),
-            min_available=job.least(name),
-            **_own_rules(job, name, tree),
-        )
-        for name, pods in job.members.items()
-    )
+    roles = roles_of(job, tree, outline.shape_of)
     requests = [_amounts(workspace, scheduling_class) for scheduling_class in outline.classes]
     bound = np.zeros(len(tree.nodes), np.int64)
     for nodes in job.bound.values():
-        bound += _per_node(tree, nodes)
+        bound += per_node(tree, nodes)
     free = _free(workspace, outline)
     for slots, request in zip(offers, requests, strict=True):
         # A policy may leave amounts out of account.
         free = np.maximum(free, request[:, None] * slots[None, :])
     return GangDemand(
-        roles=roles,
+        roles=roles.roles,
+        units=roles.units,
+        quorums=roles.quorums,
         shapes=tuple(
             Shape(slots=slots, request=request, scores=scores)
             for slots, request, scores in zip(offers, requests, outline.scores, strict=True)
@@ -122,28 +126,8 @@ def demand_of(
         bound=bound,
         near=_near(workspace, job, tree),
         resources=tuple(workspace.layout.resources),
-        barred=tuple((one.node, one.counts) for one in barred),
+        barred=tuple((node, one.counts) for one in barred for node in one.nodes),
     )
-
-
-def _per_node(tree: NetworkTopology, nodes: Iterable[str]) -> IntVector:
-    counts = np.zeros(len(tree.nodes), np.int64)
-    for node in nodes:
-        if node in tree.node_index:
-            counts[tree.node_index[node]] += 1
-    return counts
-
-
-def _own_rules(job: Job, gang: str, tree: NetworkTopology) -> dict[str, Any]:
-    """Give what binds the members of one gang beside the wish of its group."""
-    spec = job.own_specs.get(gang)
-    if spec is None:
-        return {}
-    return {
-        "must_layer": spec.must_layer(tree.layers),
-        "multiples": spec.multiples,
-        "bound": _per_node(tree, job.bound[gang]),
-    }
 
 
 def _amounts(workspace: Workspace, scheduling_class: SchedulingClass) -> IntVector:
@@ -199,10 +183,20 @@ class Barred:
         Position in the tree.
     counts
         Members per shape; so many of all of them, or more, do not go.
+    alike
+        Positions of nodes in the same state, of which it is proven as well; then it is of the node itself.
     """
 
     node: int
     counts: tuple[int, ...]
+    alike: tuple[int, ...] = ()
+    doubtful: bool = False
+    """Another choice of cards and CPUs might have served all of them."""
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """All nodes that it holds for."""
+        return tuple(sorted({self.node, *self.alike}))
 
     @property
     def alone(self) -> int | None:
@@ -213,27 +207,46 @@ class Barred:
 
 def bind_plan(
     workspace: Workspace, plugins: PluginSet, outline: Outline, nodes: Mapping[str, str]
-) -> dict[PodKey, PodDecision] | Unschedulable | Barred:
+) -> dict[PodKey, PodDecision] | Unschedulable | tuple[Barred, ...]:
     """Bind the plan node by node.
 
-    Or say what did not go together on a node, or which member is refused wherever it would go, such as by its
-    quota.
+    Or say what did not go together on each node where that is so, or which member is refused wherever it
+    would go, such as by its quota.
     """
     by_node: dict[str, list[str]] = {}
     for key, node in nodes.items():
         by_node.setdefault(node, []).append(key)
     decisions: dict[PodKey, PodDecision] = {}
+    barred: list[Barred] = []
     for node, keys in by_node.items():
         row = workspace.layout.row_of[node]
         binder = _NodeBinder(workspace, plugins, outline, row)
         found = binder.bind(keys)
         if isinstance(found, Unschedulable):
-            return found
+            return tuple(barred) or found
         if isinstance(found, int):
-            position = int(np.flatnonzero(outline.rows == row)[0])
-            return Barred(position, binder.least_refused(keys, found))
-        decisions |= found
-    return decisions
+            used = [workspace.layout.row_of[name] for name in by_node if name != node]
+            barred.append(binder.barred(keys, found, used))
+        else:
+            decisions |= found
+    return tuple(barred) or decisions
+
+
+def never_together(plugins: PluginSet, outline: Outline, offers: IntMatrix) -> list[Barred]:
+    """List what the plugins know that nodes do not take together of several shapes that they take alone."""
+    if any(one.source is not None for one in outline.classes):
+        return []
+    shapes = [outline.shape_of[str(pod.key)] for pod in outline.members]
+    demand = np.bincount(shapes, minlength=len(outline.classes)).tolist()
+    first = [outline.members[shapes.index(number)] for number in range(len(outline.classes))]
+    position = {int(outline.rows[at]): at for at in np.flatnonzero((offers > 0).sum(axis=0) > 1).tolist()}
+    return [
+        Barred(position[row], counts, (position[row],))
+        for plugin in plugins.plugins
+        for row, every in plugin.never_together(first, demand, list(position)).items()
+        for counts in every
+        if sum(map(bool, counts)) > 1
+    ]
 
 
 _ORDERS: Final = 24
@@ -263,16 +276,66 @@ class _NodeBinder:
             if isinstance(found, Unschedulable):
                 return found
             first = found if first is None else first
-        return 0 if first is None else first
+        return self._planned(keys) or (0 if first is None else first)
 
-    def least_refused(self, keys: Sequence[str], went: int) -> tuple[int, ...]:
+    def _asked_together(self, keys: Sequence[str]) -> Iterator[tuple[Plugin, Together]]:
+        """Ask the plugins for a choice for all of them; none where they may draw from reservations."""
+        shapes = {self.outline.shape_of[key] for key in keys}
+        if any(self.outline.classes[shape].source is not None for shape in shapes):
+            return
+        pods = [self.outline.pod_of[key] for key in keys]
+        for plugin in self.plugins.plugins:
+            found = plugin.together(pods, self.row)
+            if found is not None:
+                yield plugin, found
+
+    def _planned(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | None:
+        """Bind all by a choice that a plugin makes for them together."""
+        for plugin, found in self._asked_together(keys):
+            if not found.plan:
+                return None
+            mark = self.workspace.checkpoint()
+            plugin.planned = found.plan
+            bound = self._bind_in([str(key) for key in found.plan])
+            plugin.planned = {}
+            if isinstance(bound, dict):
+                return bound
+            self.workspace.rollback(mark)
+        return None
+
+    def barred(self, keys: Sequence[str], went: int, used: Sequence[int]) -> Barred:
+        """Say what does not go; nodes that are used otherwise are not as they were when they were asked."""
+        counts = self._least_refused(keys, went)
+        alike: list[int] = []
+        doubtful = sum(map(bool, counts)) > 1
+        for _, found in self._asked_together(self._some(keys, counts)):
+            rows = np.setdiff1d(found.rows, np.array(used, np.int64))
+            alike += np.flatnonzero(np.isin(self.outline.rows, rows)).tolist()
+            doubtful = not len(found.rows)
+        position = int(np.flatnonzero(self.outline.rows == self.row)[0])
+        return Barred(position, counts, tuple(alike), doubtful)
+
+    def _some(self, keys: Sequence[str], counts: Sequence[int]) -> list[str]:
+        """Take the first members of each shape."""
+        left, some = list(counts), []
+        for key in keys:
+            shape = self.outline.shape_of[key]
+            if left[shape]:
+                left[shape] -= 1
+                some.append(key)
+        return some
+
+    def _least_refused(self, keys: Sequence[str], went: int) -> tuple[int, ...]:
         """Count per shape the fewest members found that do not go together; ``went`` is from ``bind``."""
         shapes = len(self.outline.classes)
         counts = [0] * shapes
         for key in keys:
             counts[self.outline.shape_of[key]] += 1
         if sum(map(bool, counts)) == 1:
-            return tuple(min(count, went + 1) for count in counts)
+            most = max(counts)
+            while most > went + 1 and not self._goes(keys, [min(count, most - 1) for count in counts]):
+                most -= 1
+            return tuple(min(count, most) for count in counts)
         for shape in range(shapes):
             while counts[shape] and len(keys) <= _SHRUNK:
                 fewer = [count - (number == shape) for number, count in enumerate(counts)]
@@ -282,13 +345,7 @@ class _NodeBinder:
         return tuple(counts)
 
     def _goes(self, keys: Sequence[str], counts: Sequence[int]) -> bool:
-        left = list(counts)
-        some = []
-        for key in keys:
-            shape = self.outline.shape_of[key]
-            if left[shape]:
-                left[shape] -= 1
-                some.append(key)
+        some = self._some(keys, counts)
         mark = self.workspace.checkpoint()
         found = self.bind(some)
         self.workspace.rollback(mark)

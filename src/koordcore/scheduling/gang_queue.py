@@ -31,9 +31,10 @@ from koordcore.model.gangs import GatherRule, GatherStrategy, NetworkTopologySpe
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.scheduling.gang import place_job
-from koordcore.scheduling.gang_groups import Job, network_tree
-from koordcore.scheduling.gang_input import Barred, Outline, bind_plan, demand_of, offers_of, outline_of
+from koordcore.scheduling.gang_groups import Job
+from koordcore.scheduling.gang_input import Outline, bind_plan, demand_of, offers_of, outline_of
 from koordcore.scheduling.group_plans import flat_tree
+from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.outcomes import finish, marked
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
@@ -108,6 +109,7 @@ class JointTurns:
             not self._takes_nothing(job)
             and all(self._together(pod) for pod in job.pods)
             and job.strict
+            and not job.together
             and (job.tree is None or not job.tree.children)
             and not (_key(job) and any(job.bound.values()))
             and (job.spec is not None or self._whole)
@@ -214,11 +216,13 @@ class JointTurns:
             bound = bind_plan(self._workspace, self._plugins, outline, nodes)
             if isinstance(bound, Unschedulable):
                 return job, bound
-            if isinstance(bound, Barred):
-                shape = next(number for number, count in enumerate(bound.counts) if count)
-                some = next(pod for pod in outline.members if outline.shape_of[str(pod.key)] == shape)
-                most = int(taken[shape, bound.node]) + bound.counts[shape] - 1
-                return job, {(some.key, bound.node): most}
+            if isinstance(bound, tuple):
+                cut = {}
+                for one in bound:
+                    shape = next(number for number, count in enumerate(one.counts) if count)
+                    some = next(pod for pod in outline.members if outline.shape_of[str(pod.key)] == shape)
+                    cut[some.key, one.node] = int(taken[shape, one.node]) + one.counts[shape] - 1
+                return job, cut
             if bound:
                 done[job.name] = bound
             for key, node_name in nodes.items():

@@ -25,8 +25,9 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.preemption.problem import Domains
 from koordcore.scheduling.domain_choice import DomainChoice
-from koordcore.scheduling.gang_groups import GroupTree, Job
+from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.gang_input import Barred, Outline, demand_of, offers_of, outline_of
+from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import Outcome, give_up, plan_of, weakened

@@ -14,8 +14,10 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound
 from koordcore.preemption.problem import Domains, PreemptionProblem
-from koordcore.scheduling.gang_groups import GroupTree, Job
+from koordcore.scheduling.gang_groups import Job
+from koordcore.scheduling.gang_roles import parts_of
 from koordcore.scheduling.group_plans import Groups
+from koordcore.scheduling.group_tree import GroupTree
 
 __all__ = ["aim", "with_own_layers"]
 
@@ -48,21 +50,27 @@ def aim(
 
 
 def with_own_layers(job: Job, problem: PreemptionProblem) -> PreemptionProblem:
-    """Hold the members of single gangs together that want a layer of the network for themselves."""
+    """Hold the members of single gangs, and of parts of them, together that want a layer for themselves."""
     tree = problem.tree
-    if tree is None or not job.own_specs:
+    if tree is None:
         return problem
+    specs = {name: (spec, job.bound[name]) for name, spec in job.own_specs.items()}
+    specs |= {part.name: (part.spec, part.nodes) for part in parts_of(job) if part.spec is not None}
     gathers = []
-    for number, role in enumerate(problem.roles):
-        layer = job.own_specs[role.name].must_layer(tree.layers) if role.name in job.own_specs else ""
+    for name, (spec, nodes) in specs.items():
+        layer = spec.must_layer(tree.layers)
         depth = tree.depth_of(layer) if layer else 0
-        if layer and depth is not None:
+        mine = frozenset(
+            number
+            for number, role in enumerate(problem.roles)
+            if name in (role.name, role.name.rpartition(":")[0])
+        )
+        if layer and depth is not None and mine:
             inside = problem.place >= 0
             home = tree.ancestors[depth][np.maximum(problem.place, 0)] - tree.layer_start[depth]
-            held = {home[row] for row, name in enumerate(problem.nodes) if name in job.bound[role.name]}
+            held = {home[row] for row, node in enumerate(problem.nodes) if node in nodes}
             allowed = inside & (np.isin(home, list(held)) if held else True)
-            domains = Domains(np.where(allowed, home, -1), len(tree.domains_at(depth)))
-            gathers.append((frozenset({number}), domains))
+            gathers.append((mine, Domains(np.where(allowed, home, -1), len(tree.domains_at(depth)))))
     return attrs.evolve(problem, gathers=tuple(gathers))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
+
 import attrs
 import numpy as np
 
@@ -11,7 +14,7 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import Choice
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import Bound, PodDecision, Shortfall, Unschedulable, Waiting
+from koordcore.model.decisions import Bound, PodDecision, Rejection, Shortfall, Unschedulable, Waiting
 from koordcore.model.pods import Pod
 from koordcore.protocol.holdings import stale_holdings
 from koordcore.snapshot import bind
@@ -84,8 +87,31 @@ def feasible_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: P
 
 def refused_by_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
     """Count why every node refused, each beside the pods that are nominated there."""
-    with plugins.nominated.assumed(pod):
+    if not plugins.nominated.concern(pod):
         return scheduling_class.failure(pod)
+    alone = np.ones(len(plugins.workspace.layout.names), np.bool_)
+    beside = []
+    for row in plugins.nominated.one_by_one(pod, alone.copy()):
+        only = np.zeros_like(alone)
+        only[row] = True
+        found = scheduling_class.failure(pod, only)
+        if found.rejections:
+            beside.append(found)
+            alone[row] = False
+    return _together([scheduling_class.failure(pod, alone), *beside])
+
+
+def _together(parts: Sequence[Unschedulable]) -> Unschedulable:
+    """Add up what several groups of nodes said to one pod."""
+    found: dict[tuple[str, str], Rejection] = {}
+    for one in chain.from_iterable(part.rejections for part in parts):
+        known = found.setdefault((one.reason, one.plugin), attrs.evolve(one, nodes=0))
+        found[one.reason, one.plugin] = attrs.evolve(
+            one, nodes=known.nodes + one.nodes, resolvable=known.resolvable or one.resolvable
+        )
+    nearest = next((part.nearest for part in parts if part.nearest is not None), None)
+    rejections = tuple(found[key] for key in sorted(found))
+    return attrs.evolve(parts[0], rejections=rejections, nearest=nearest)
 
 
 def place_there(

@@ -15,7 +15,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, Limits
 from koordcore.model.decisions import PodDecision, Unschedulable
 from koordcore.model.pods import PodKey
-from koordcore.scheduling.gang_input import Barred, Outline, bind_plan
+from koordcore.scheduling.gang_input import Barred, Outline, bind_plan, never_together
 from koordcore.scheduling.outcomes import weakened
 from koordcore.topology.network import NetworkTopology
 
@@ -67,9 +67,10 @@ def plan_and_bind(
         What the filters said over all nodes, for the message of a failure.
     """
     barred: list[Barred] = []
+    doubtful = False
     for _ in range(_REPLANS):
         demand = ask(offers, barred)
-        cut = bool(barred)
+        cut = doubtful
         answer = place_gang(tree, demand, fit_error=fit, limits=limits)
         if isinstance(answer, GangPlacement) and not answer.nodes:
             # The minimum runs already, and nobody fits beside it: asked for one more, the planner says why.
@@ -84,11 +85,15 @@ def plan_and_bind(
         workspace.rollback(mark)
         if isinstance(bound, Unschedulable):
             return Failed(refused=bound)
-        if bound.alone is not None:
-            offers[bound.alone, bound.node] = bound.counts[bound.alone] - 1
-        else:
-            # Other cards and CPUs for each might have served all of them; then this was forbidden in vain.
-            barred.append(bound)
+        if not barred and len(outline.classes) > 1:
+            barred += never_together(plugins, outline, offers)
+        for one in bound:
+            doubtful = doubtful or one.doubtful
+            if one.alone is None:
+                barred.append(one)
+                continue
+            for node in one.nodes:
+                offers[one.alone, node] = min(int(offers[one.alone, node]), one.counts[one.alone] - 1)
     return Failed("no plan was found whose members can all be bound")
 
 

@@ -36,7 +36,9 @@ from koordcore.preemption.running import Leaving, amounts_of
 from koordcore.preemption.setup import leaving_pods, make_problem
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod, label_priority
 from koordcore.scheduling.dry_runs import Claim, DryRuns, key_of, leaving_of
-from koordcore.scheduling.gang_groups import Job, JobTable, network_tree
+from koordcore.scheduling.gang_groups import Job, JobTable
+from koordcore.scheduling.gang_roles import needed_parts
+from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.plugins.reservation import ReservationPlugin
 from koordcore.scheduling.plugins.resources import FitEvaluator
 from koordcore.scheduling.relocating import Relocator
@@ -122,7 +124,16 @@ class Preemptor:
                 return found
             trigger = min(job.pods, key=lambda pod: (pod.priority, pod.key))
             identified = identify_job(trigger, group=tuple(job.members), pending=job.pods, minimums=least)
-            found += self._preempt(identified, job.spec, bound, _own_layers(job)) or ()
+            spec = job.spec
+            if job.together:
+                parts = needed_parts(job)
+                identified = attrs.evolve(
+                    identified,
+                    pending=tuple(pod for part in parts for pod in part.pods),
+                    parts=immutabledict({part.name: (part.pods, part.least) for part in parts if part.pods}),
+                )
+                spec = spec or NetworkTopologySpec()
+            found += self._preempt(identified, spec, bound, _own_layers(job)) or ()
         if self._rules.members is not Members.EACH:
             return found
         for gang, pods in job.members.items():
@@ -368,7 +379,7 @@ class Preemptor:
 
 def _own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionProblem] | None:
     """Give what has to be said of a job's problem where single gangs have wishes of their own."""
-    if not job.own_specs:
+    if not job.own_specs and not job.parts:
         return None
     from koordcore.scheduling.group_preemption import with_own_layers
 

@@ -1,1 +1,25 @@
 """Kernels over nodes: masks of what fits and integer scores 0..100, arrays in and arrays out."""
+
+from typing import TYPE_CHECKING
+
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.scoring.fragmentation import workload_mix as workload_mix
+    from koordcore.scoring.gpu_share import (
+        GpuDemand as GpuDemand,
+    )
+    from koordcore.scoring.gpu_share import (
+        GpuNode as GpuNode,
+    )
+    from koordcore.scoring.gpu_share import (
+        fullest_slots as fullest_slots,
+    )
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.scoring.fragmentation": "workload_mix",
+            "koordcore.scoring.gpu_share": "GpuDemand GpuNode fullest_slots",
+        },
+    )

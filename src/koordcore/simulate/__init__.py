@@ -1,105 +1,118 @@
 """Trace replay: what another policy would have made of the same load."""
 
-from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, PolicyName, ScoredPolicy, make_policy
-from koordcore.simulate.cluster import (
-    ClusterFragmentation,
-    arrivals_of,
-    final_snapshot,
-    fragmentation_of,
-    nodes_of,
-)
-from koordcore.simulate.columns import ArrivalColumns, arrival_columns
-from koordcore.simulate.compare import Comparison, Landing, PolicyOutcome, ResourceUse, compare_policies
-from koordcore.simulate.engine import Placement, Replay, ReplayColumns, replay
-from koordcore.simulate.events import (
-    Arrival,
-    Departure,
-    Event,
-    GangArrival,
-    NodeAdded,
-    NodeDrained,
-    NodeFailed,
-    Refused,
-    Task,
-)
-from koordcore.simulate.reader import PublishedRun, TraceFolder, read_text
-from koordcore.simulate.record import RecordReplay, replay_record, write_record
-from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, plot, summaries
-from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, replay_cell, summarise
-from koordcore.simulate.scheduled import NodeJoined, PodArrival, ScheduledReplay, replay_schedule
-from koordcore.simulate.sweep import Progress, ResultFolder, SweepResult, sweep
-from koordcore.simulate.trace import (
-    Trace,
-    drawn_ranks,
-    parse_nodes,
-    parse_trace,
-    resample,
-    timed_events,
-    untimed_events,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Arrival",
-    "ArrivalColumns",
-    "Cell",
-    "CellResult",
-    "Clock",
-    "ClusterFragmentation",
-    "Comparison",
-    "Departure",
-    "DrawnPolicy",
-    "Event",
-    "GangArrival",
-    "GpuPolicy",
-    "Landing",
-    "NodeAdded",
-    "NodeDrained",
-    "NodeFailed",
-    "NodeJoined",
-    "Placement",
-    "PlotKind",
-    "PodArrival",
-    "PolicyName",
-    "PolicyOutcome",
-    "Progress",
-    "PublishedRun",
-    "RecordReplay",
-    "Refused",
-    "Replay",
-    "ReplayColumns",
-    "ResourceUse",
-    "ResultFolder",
-    "ScheduledReplay",
-    "ScoredPolicy",
-    "Summary",
-    "SweepResult",
-    "Task",
-    "Trace",
-    "TraceFolder",
-    "arrival_columns",
-    "arrivals_of",
-    "compare_policies",
-    "csv_text",
-    "drawn_ranks",
-    "final_snapshot",
-    "fragmentation_of",
-    "json_text",
-    "make_policy",
-    "nodes_of",
-    "parse_nodes",
-    "parse_trace",
-    "play_cell",
-    "plot",
-    "read_text",
-    "replay",
-    "replay_cell",
-    "replay_record",
-    "replay_schedule",
-    "resample",
-    "summaries",
-    "summarise",
-    "sweep",
-    "timed_events",
-    "untimed_events",
-    "write_record",
-]
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.scoring.gpu_policies import (
+        PolicyName as PolicyName,
+    )
+    from koordcore.scoring.gpu_policies import (
+        ScoredPolicy as ScoredPolicy,
+    )
+    from koordcore.scoring.gpu_policies import (
+        make_policy as make_policy,
+    )
+    from koordcore.simulate.compare import compare_policies as compare_policies
+    from koordcore.simulate.engine import (
+        Replay as Replay,
+    )
+    from koordcore.simulate.engine import (
+        replay as replay,
+    )
+    from koordcore.simulate.events import (
+        Arrival as Arrival,
+    )
+    from koordcore.simulate.events import (
+        Departure as Departure,
+    )
+    from koordcore.simulate.events import (
+        Event as Event,
+    )
+    from koordcore.simulate.events import (
+        NodeAdded as NodeAdded,
+    )
+    from koordcore.simulate.events import (
+        NodeDrained as NodeDrained,
+    )
+    from koordcore.simulate.events import (
+        NodeFailed as NodeFailed,
+    )
+    from koordcore.simulate.events import (
+        Refused as Refused,
+    )
+    from koordcore.simulate.events import (
+        Task as Task,
+    )
+    from koordcore.simulate.reader import TraceFolder as TraceFolder
+    from koordcore.simulate.record import (
+        replay_record as replay_record,
+    )
+    from koordcore.simulate.record import (
+        write_record as write_record,
+    )
+    from koordcore.simulate.report import (
+        csv_text as csv_text,
+    )
+    from koordcore.simulate.report import (
+        json_text as json_text,
+    )
+    from koordcore.simulate.report import (
+        plot as plot,
+    )
+    from koordcore.simulate.report import (
+        summaries as summaries,
+    )
+    from koordcore.simulate.scenario import (
+        Cell as Cell,
+    )
+    from koordcore.simulate.scenario import (
+        CellResult as CellResult,
+    )
+    from koordcore.simulate.scenario import (
+        Clock as Clock,
+    )
+    from koordcore.simulate.scenario import (
+        play_cell as play_cell,
+    )
+    from koordcore.simulate.scheduled import (
+        PodArrival as PodArrival,
+    )
+    from koordcore.simulate.scheduled import (
+        replay_schedule as replay_schedule,
+    )
+    from koordcore.simulate.sweeps import (
+        ResultFolder as ResultFolder,
+    )
+    from koordcore.simulate.sweeps import (
+        sweep as sweep,
+    )
+    from koordcore.simulate.trace import (
+        Trace as Trace,
+    )
+    from koordcore.simulate.trace import (
+        resample as resample,
+    )
+    from koordcore.simulate.trace import (
+        untimed_events as untimed_events,
+    )
+else:
+    __all__, __getattr__, __dir__ = read_late(
+        __name__,
+        {
+            "koordcore.scoring.gpu_policies": "PolicyName ScoredPolicy make_policy",
+            "koordcore.simulate.compare": "compare_policies",
+            "koordcore.simulate.engine": "Replay replay",
+            "koordcore.simulate.events": (
+                "Arrival Departure Event NodeAdded NodeDrained NodeFailed Refused Task"
+            ),
+            "koordcore.simulate.reader": "TraceFolder",
+            "koordcore.simulate.record": "replay_record write_record",
+            "koordcore.simulate.report": "csv_text json_text plot summaries",
+            "koordcore.simulate.scenario": "Cell CellResult Clock play_cell",
+            "koordcore.simulate.scheduled": "PodArrival replay_schedule",
+            "koordcore.simulate.sweeps": "ResultFolder sweep",
+            "koordcore.simulate.trace": "Trace resample untimed_events",
+        },
+    )

@@ -24,7 +24,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.resources import CPU, MEMORY, PODS, counted
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
-from koordcore.scheduling.gang_groups import network_tree
+from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.plugins.gpu_share import demand_of
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.scoring.gpu_share import GpuDemand

@@ -8,6 +8,7 @@ derive them.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
@@ -85,7 +86,7 @@ def _by_record_key(records: Iterable[ClusterRecord]) -> tuple[ClusterRecord, ...
         raise ModelError(f"snapshot: records: {error}") from None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ClusterSnapshot:
     """Everything a decision may depend on; equal contents give equal snapshots in whatever order they come.
 
@@ -125,6 +126,13 @@ class ClusterSnapshot:
         else:
             raise AttributeError(f"'ClusterSnapshot' object has no attribute {name!r}", name=name, obj=self)
         return object.__getattribute__(self, name)
+
+    def __repr__(self) -> str:
+        """Count what there is; the tuples say it all."""
+        pods = f"{len(self.location)} bound, {len(self.pending)} pending"
+        kinds = Counter(type(one).__name__ for one in self.records)
+        records = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
+        return f"<ClusterSnapshot: {len(self.nodes)} nodes, {pods}{records}>"
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -557,6 +565,9 @@ class ClusterSnapshot:
         replaced = {
             row: state.node for row, state in states.items() if state.node is not self._nodes[row].node
         }
+        if not states and not records:
+            # Where nothing changes, what is worked out for either serves both.
+            object.__setattr__(fork, "_node_memo", self._node_memo)
         if "layout" not in _known(self) and (replaced or not states):
             return fork  # nothing is kept by row yet
         layout: ClusterLayout | None = self.layout
@@ -577,9 +588,9 @@ class ClusterSnapshot:
         object.__setattr__(fork, "layout", layout)
         self.hand_columns(fork)
         memo = {build: self._values_in(fork, build, list(states), records) for build in self._node_memo}
-        kept = {build: values for build, values in memo.items() if values is not None}
-        # Where nothing changes, what is worked out for either serves both.
-        object.__setattr__(fork, "_node_memo", kept if states or records else self._node_memo)
+        if states or records:
+            kept = {build: values for build, values in memo.items() if values is not None}
+            object.__setattr__(fork, "_node_memo", kept)
         return fork
 
     def _values_in(

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
+from immutabledict import immutabledict
 from numpy.typing import NDArray
 
 from koordcore.errors import ModelError, Problem
@@ -24,6 +25,7 @@ __all__ = [
     "DomainStatus",
     "LayerSpec",
     "NetworkTopology",
+    "assemble",
     "build_tree",
     "order_layers",
     "tree_status",
@@ -33,6 +35,7 @@ CLUSTER_LAYER: Final = "ClusterTopologyLayer"
 NODE_LAYER: Final = "NodeTopologyLayer"
 
 IntVector: TypeAlias = NDArray[np.int64]
+NO_ALIASES: Final[Mapping[str, str]] = immutabledict()
 
 
 @attrs.frozen
@@ -102,6 +105,8 @@ class NetworkTopology:
         Domains made for a node without a label of that layer, shape (T,).
     problems
         Every label defect met while building.
+    aliases
+        Other names of the layers.
     """
 
     layers: tuple[str, ...]
@@ -110,6 +115,7 @@ class NetworkTopology:
     parent: IntVector
     virtual: NDArray[np.bool_]
     problems: tuple[Problem, ...] = ()
+    aliases: Mapping[str, str] = NO_ALIASES
 
     def __len__(self) -> int:
         return len(self.names)
@@ -155,6 +161,12 @@ class NetworkTopology:
     def label(self, domain: int) -> str:
         """Write a domain as ``Layer/name``."""
         return f"{self.layer_of(domain)}/{self.names[domain]}"
+
+    def layer_named(self, text: str) -> str:
+        """Give the layer that a text means; the text itself where it means none."""
+        if text in self.layers or text == CLUSTER_LAYER:
+            return text
+        return self.aliases.get(text) or self.aliases.get(_short(text), text)
 
     def depth_of(self, layer: str) -> int | None:
         """Give the depth of a layer, 0 for the cluster; None when it is not declared."""
@@ -206,13 +218,33 @@ def build_tree(layers: Sequence[LayerSpec], node_labels: Mapping[str, Mapping[st
     node_labels
         Labels of every node, by node name.
     """
-    names = tuple(spec.layer for spec in layers)
     paths: list[tuple[tuple[str, bool], ...]] = []
     problems: list[Problem] = []
     for node in sorted(node_labels):
         path = _node_path(layers, node, node_labels[node], problems)
         if path is not None:
             paths.append(path)
+    return assemble(layers, paths, problems)
+
+
+def assemble(
+    layers: Sequence[LayerSpec],
+    paths: Sequence[tuple[tuple[str, bool], ...]],
+    problems: Sequence[Problem],
+) -> NetworkTopology:
+    """Make the arrays of a tree.
+
+    Parameters
+    ----------
+    layers
+        From the top to the nodes.
+    paths
+        Domains of every node, from the top down to itself: the name, and whether it was made for the node.
+    problems
+        What was wrong with the labels.
+    """
+    names = tuple(spec.layer for spec in layers)
+    found_problems = list(problems)
     numbers: list[dict[tuple[tuple[str, bool], ...], int]] = [{(): 0}]
     domain_names, depth, parent, virtual = [""], [0], [-1], [False]
     for level in range(1, len(names) + 1):
@@ -223,15 +255,33 @@ def build_tree(layers: Sequence[LayerSpec], node_labels: Mapping[str, Mapping[st
             depth.append(level)
             parent.append(numbers[level - 1][prefix[:-1]])
             virtual.append(prefix[-1][1])
-        problems.extend(_repeated_names(names[level - 1], found))
+        found_problems.extend(_repeated_names(names[level - 1], found))
     return NetworkTopology(
         layers=names,
         names=tuple(domain_names),
         depth=_frozen(depth),
         parent=_frozen(parent),
         virtual=np.array(virtual, dtype=np.bool_),
-        problems=tuple(problems),
+        problems=tuple(found_problems),
+        aliases=_aliases(layers),
     )
+
+
+def _aliases(layers: Sequence[LayerSpec]) -> Mapping[str, str]:
+    """Give what people call the layers: without ``Layer``, in any case, by their labels."""
+    names = {spec.layer for spec in layers}
+    found: dict[str, set[str]] = {}
+    for spec in layers:
+        for text in (_short(spec.layer), *spec.label_keys):
+            found.setdefault(text, set()).add(spec.layer)
+    if NODE_LAYER in names:
+        for text in ("node", "host", "hostname", "kubernetes.io/hostname"):
+            found.setdefault(text, {NODE_LAYER})
+    return {text: next(iter(ones)) for text, ones in found.items() if len(ones) == 1}
+
+
+def _short(layer: str) -> str:
+    return layer.casefold().removesuffix("layer").removesuffix("topology")
 
 
 def _node_path(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from koordcore.explain.cycle import Cycle, FilterVerdict
+from koordcore.explaining.cycle import Cycle, FilterVerdict
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION
 from koordcore.manifests.scheduler_config import policies_from_manifest

@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 
-from koordcore.explain.cycle import Cycle, FilterVerdict
-from koordcore.explain.post_filter import preemption_refusals, reservation_refusals
+from koordcore.explaining.cycle import Cycle, FilterVerdict
+from koordcore.explaining.post_filter import preemption_refusals, reservation_refusals
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey
@@ -24,8 +24,10 @@ from koordcore.snapshot import ClusterSnapshot, bind
 from tests.conformance import Case, Verdict, equality, subject
 from tests.conformance.adapters.cycle import shipped_policy
 from tests.conformance.core import difference
-from tests.conformance.cycle_judge import judge_step, quota_refusals_differ, why_worded
+from tests.conformance.cycle_judge import judge_step, quota_refusals_differ
 from tests.conformance.cycles import Scene, decided
+from tests.conformance.eviction_words import evictions_differ, reserved_amounts_differ
+from tests.conformance.node_judge import why_worded
 from tests.conformance.numa_words import same_but_words
 
 
@@ -325,6 +327,7 @@ def judge_item(
         if same_but_words(scene.pod, len(refused), mine, theirs):
             return Verdict.RULED, "5: one joint answer, so refusals by NUMA nodes are worded differently"
         why = quota_refusals_differ(scene, mine, theirs) or why_worded(scene, mine, theirs)
+        why = why or evictions_differ(scene, mine, theirs) or reserved_amounts_differ(scene, mine, theirs)
         return (Verdict.RULED, why) if why else None
     if theirs["node"] is None and "quota" in refusal and theirs["pod"].startswith("reservation/"):
         return Verdict.RULED, "23: a pending Reservation counts"

@@ -20,7 +20,6 @@ from koordcore.allocators.device import (
 )
 from koordcore.allocators.device.admission import complete_container, validate_containers
 from koordcore.allocators.device.allocate import partition_of
-from koordcore.allocators.device.node_resources import device_resources
 from koordcore.allocators.device.view import view_of
 from koordcore.allocators.device.wants import planned_types, wants_of
 from koordcore.errors import ManifestError
@@ -36,6 +35,7 @@ from koordcore.model.devices import (
 from koordcore.model.pods import Container, Pod
 from koordcore.model.resources import parse_resources
 from koordcore.protocol.device import allocation_to_json, parse_allocation, replace_deprecated
+from koordcore.protocol.device_amounts import device_resources
 from koordcore.protocol.device_args import device_policy_of
 from koordcore.protocol.device_object import (
     device_object_from_manifest,

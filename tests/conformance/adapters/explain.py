@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from koordcore.explain.diagnosis import (
+from koordcore.explaining.diagnosis import (
     Diagnosis,
     NodeStatus,
     PreemptionDiagnosis,
@@ -16,7 +16,7 @@ from koordcore.explain.diagnosis import (
     group_failures,
     offered_slots,
 )
-from koordcore.explain.reservation_reasons import ReservationCounts, reservation_event, reservation_reasons
+from koordcore.explaining.reservation_events import ReservationCounts, reservation_event, reservation_reasons
 from koordcore.protocol.times import parse_timestamp
 from tests.conformance.core import Case, subject
 from tests.reference.score_table import NodeScore, render_score_table

@@ -27,7 +27,8 @@ from koordcore.preemption.problem import PreemptionProblem
 from koordcore.preemption.running import running_pods
 from koordcore.preemption.setup import make_problem
 from koordcore.preemption.victims import collect_candidates
-from koordcore.protocol.gang import gang_name, parse_topology_spec
+from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gathering import parse_topology_spec
 from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.preemption import (
     QUESTIONED_OBJECT_KEY,
@@ -392,12 +393,33 @@ def best(case: Case) -> Any:
 def judge_job(case: Case, answer: Any) -> tuple[Verdict, str]:
     expect = case.raw["expect"]
     if expect.get("derived"):
-        return judge_plan(World(case.input), expect, answer["plans"])
+        found = judge_plan(World(case.input), expect, answer["plans"])
+        return free_of_charge(case, answer["plans"]) or found if found[0] is Verdict.WRONG else found
     report = difference(
         {key: value for key, value in expect.items() if key not in ("feasible", "derived")},
         {key: value for key, value in answer["outcome"].items() if key in expect},
     )
     return (Verdict.WRONG, report) if report else (Verdict.EQUAL, "")
+
+
+def free_of_charge(case: Case, plans: Mapping[str, Any]) -> tuple[Verdict, str] | None:
+    """Ruling 29: pods that terminate cost nothing. Were they to stay, the expected plan would be the best."""
+    world = World(case.input)
+    leaving = [pod for pods in world.on_node.values() for pod in pods if pod.leaving]
+    if not any(may_evict(world.trigger, pod) for pod in leaving):
+        return None
+    staying = World(_staying(case.input))
+    wrong = [illegal(world, plans[key], everybody=key == "all") for key in ("all", "minimum")]
+    if any(wrong) or judge_plan(staying, case.raw["expect"], planned(staying))[0] is not Verdict.EQUAL:
+        return None
+    return Verdict.RULED, "29: pods that terminate cost nothing; the expectation charges them"
+
+
+def _staying(raw: Any) -> Any:
+    """Give the objects as if nobody terminated."""
+    if isinstance(raw, dict):
+        return {key: _staying(one) for key, one in raw.items() if key != "deletionTimestamp"}
+    return [_staying(one) for one in raw] if isinstance(raw, list) else raw
 
 
 @subject("preemption.job", judge=judge_job)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.allocators.device.designated import designated_holders, designated_terms
+from koordcore.allocators.device.designated import designated_holders, designated_otherwise, designated_terms
 from koordcore.allocators.device.followers import Followers, Picked
 from koordcore.allocators.device.leaders import Leaders, by_partition, by_score, by_switches, first_choice
 from koordcore.allocators.device.shape import DeviceShape, scope_of
@@ -159,6 +159,9 @@ def _decide(
         return wants
     if request.designated is None:
         return _choose(state, request, wants, numa_mask, terms)
+    otherwise = designated_otherwise(request.designated, wants)
+    if otherwise is not None:
+        return otherwise
     limited = designated_terms(state, request.designated, terms)
     if isinstance(limited, DeviceShortfall):
         return limited

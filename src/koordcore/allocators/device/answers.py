@@ -31,9 +31,18 @@ def _signature(state: NodeDevices | None) -> Hashable:
     return None if state is None else state.signature
 
 
-def device_table(states: Iterable[NodeDevices | None]) -> StateTable[NodeDevices | None]:
-    """Number the devices of many nodes: those of the same build, equally used, have one number."""
-    return StateTable(states, key=_signature)
+def _signature_and_name(state: NodeDevices | None) -> Hashable:
+    return None if state is None else (state.signature, state.node)
+
+
+def device_table(
+    states: Iterable[NodeDevices | None], *, by_name: bool = False
+) -> StateTable[NodeDevices | None]:
+    """Number the devices of many nodes: those of the same build, equally used, have one number.
+
+    ``by_name`` tells nodes apart by their names as well.
+    """
+    return StateTable(states, key=_signature_and_name if by_name else _signature)
 
 
 class _Answers:

@@ -8,10 +8,11 @@ import attrs
 
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import Terms
-from koordcore.allocators.device.wants import fill_memory
+from koordcore.allocators.device.wants import Wants, fill_memory
 from koordcore.model.devices import DeviceAllocation, DeviceShortfall, DeviceType, StatusCode
+from koordcore.model.resources import make_resources
 
-__all__ = ["designated_holders", "designated_terms"]
+__all__ = ["designated_holders", "designated_otherwise", "designated_terms"]
 
 _UNHEALTHY: Final = (
     "fillGPUTotalMem failed: no healthy gpu device with minor {minor} of allocation, node: {node}"
@@ -38,15 +39,17 @@ def designated_terms(
         allowed: dict[int, tuple[int, ...]] = {}
         ranks: dict[int, int] = {}
         for holding in holdings:
-            amounts = holding.resources
+            totals = dict(zip(shape.names, shape.totals.get(holding.minor, shape.nothing), strict=True))
+            # Who names a device without amounts means as much of it as is asked for.
+            amounts = holding.resources or make_resources(totals)
             if kind is DeviceType.GPU:
                 if not shape.healthy >> holding.minor & 1:
                     return DeviceShortfall(
                         reasons=(_UNHEALTHY.format(minor=holding.minor, node=state.node),),
                         code=StatusCode.ERROR,
                         device_type=kind,
+                        detail=f"designated gpu {holding.minor} is not there or not healthy",
                     )
-                totals = dict(zip(shape.names, shape.totals[holding.minor], strict=True))
                 amounts = fill_memory(amounts, totals)
             before = allowed.get(holding.minor, shape.nothing)
             own = tuple(amounts.get(name, 0) for name in shape.names)
@@ -61,6 +64,25 @@ def designated_terms(
         }
         only_vfs[kind] = ranks
     return attrs.evolve(terms, limits=limits, only_vfs=only_vfs)
+
+
+def designated_otherwise(allocation: DeviceAllocation, wants: Wants) -> DeviceShortfall | None:
+    """Refuse an allocation that is not what the pod asks for: another number of devices of a type.
+
+    Virtual functions are not counted here: several may come from one device.
+    """
+    for kind, holdings in allocation.devices.items():
+        want = wants.get(kind)
+        named = sorted({holding.minor for holding in holdings})
+        if want is not None and not want.by_vf and len(named) != want.count:
+            minors = ",".join(map(str, named))
+            reason = f"designated {kind} {minors} is not the {want.count} asked for"
+            return DeviceShortfall(
+                reasons=(reason,),
+                code=StatusCode.UNRESOLVABLE,
+                device_type=kind,
+            )
+    return None
 
 
 def designated_holders(state: NodeDevices, allocation: DeviceAllocation) -> str:

@@ -84,6 +84,11 @@ def _roles_broken(tree: NetworkTopology, demand: GangDemand, nodes: Mapping[str,
             broken.append(f"{role.name} has {len(placed)} members of at least {role.min_available}")
         broken += _role_gather(tree, role, placed)
         broken += _home_broken(tree, role.name, role.home, role.fixed, placed)
+    for quorum in demand.quorums:
+        names = [member.key for number in quorum.roles for member in demand.roles[number].members]
+        count = sum(name in nodes for name in names)
+        if count < quorum.least and (count or quorum.unit < 0):
+            broken.append(f"{demand.roles[quorum.roles[0]].name} and others have {count} of {quorum.least}")
     for number, unit in enumerate(demand.units):
         below = [
             nodes[member.key]

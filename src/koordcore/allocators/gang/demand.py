@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from koordcore.errors import ModelError
 from koordcore.model.certificates import Certificate
 from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.naming import natural_key
 from koordcore.topology.network import NetworkTopology
 
 __all__ = [
@@ -25,11 +25,11 @@ __all__ = [
     "IntMatrix",
     "IntVector",
     "Member",
+    "Quorum",
     "Role",
     "Shape",
     "Unit",
     "deal",
-    "natural_key",
     "rank_order",
 ]
 
@@ -38,15 +38,6 @@ IntMatrix: TypeAlias = NDArray[np.int64]
 
 ANYWHERE: Final = NetworkTopologySpec()
 NO_DOMAINS: Final[immutabledict[str, int]] = immutabledict()
-_DIGITS: Final = re.compile(r"([0-9]+)")
-
-
-def natural_key(name: str) -> tuple[tuple[int | str, ...], str]:
-    """Order names as people do: ``w-2`` before ``w-10``; equal readings fall back to the plain text."""
-    parts: list[int | str] = [
-        int(part) if position % 2 else part for position, part in enumerate(_DIGITS.split(name))
-    ]
-    return tuple(parts), name
 
 
 @attrs.frozen
@@ -144,6 +135,25 @@ class Unit:
     fixed: int = -1
 
 
+@attrs.frozen(kw_only=True)
+class Quorum:
+    """Roles that place so many members together, beside the minimum of each.
+
+    Parameters
+    ----------
+    roles
+        Positions of the roles.
+    least
+        Members of all of them that must be placed.
+    unit
+        Position of the unit without which nobody is needed; -1 for none.
+    """
+
+    roles: tuple[int, ...]
+    least: int
+    unit: int = -1
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class Shape:
     """Members that are interchangeable for every filter.
@@ -192,6 +202,8 @@ class GangDemand:
     units
         Groups of the roles, parents first; empty where every role has to reach its minimum. With units the
         number of roles that start comes before the number of members.
+    quorums
+        Members that several roles need together.
 
     Raises
     ------
@@ -209,6 +221,7 @@ class GangDemand:
     resources: tuple[str, ...] = ()
     barred: tuple[tuple[int, tuple[int, ...]], ...] = ()
     units: tuple[Unit, ...] = ()
+    quorums: tuple[Quorum, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         keys = [member.key for role in self.roles for member in role.members]
@@ -239,9 +252,10 @@ class GangDemand:
     def least(self) -> int:
         """Members that must be placed at least: of every role that has to take part, its minimum."""
         if self.units:
-            return max(1, self._least_of(0))
+            return max(1, self._least_of(0), *(one.least for one in self.quorums if one.unit <= 0))
         minimums = sorted(max(0, role.min_available) for role in self.roles)
-        return sum(minimums if self.min_roles is None else minimums[: self.min_roles])
+        least = sum(minimums if self.min_roles is None else minimums[: self.min_roles])
+        return max(least, *(one.least for one in self.quorums)) if self.quorums else least
 
     def _least_of(self, unit: int) -> int:
         parts = [
@@ -283,7 +297,12 @@ class GangDemand:
             alone = not len(role.home) and not any(len(self.units[unit].home) for unit in self.above(number))
             alone = alone and not role.multiples and not role.bound.any()
             shapes = tuple(sorted(member.shape for member in role.members))
-            kind = (role.must_layer, role.unit, shapes) if whole and alone and not role.started else number
+            together = tuple(position for position, one in enumerate(self.quorums) if number in one.roles)
+            kind = (
+                (role.must_layer, role.unit, shapes, together)
+                if whole and alone and not role.started
+                else number
+            )
             found.append(first.setdefault(kind, number))
         return tuple(found)
 
@@ -299,6 +318,7 @@ class GangDemand:
             len({member.shape for role in self.roles for member in role.members}) <= 1
             and not any(self.apart)
             and not self.units
+            and not self.quorums
             and self.min_roles in (None, len(self.roles))
         )
 

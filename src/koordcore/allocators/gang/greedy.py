@@ -139,7 +139,7 @@ class _Greedy:
         """Place the minimum of a role in one of its domains."""
         role = self._terms.demand.roles[number]
         wanted = 0 if role.started else role.min_available
-        for here in _domains(role.home, role.fixed, mask):
+        for here in _domains(*self._home(role), mask):
             left, slots = self._left.copy(), self._slots.copy()
             found: dict[str, int] = {}
             # Big members come first, so that small ones can still fill what they leave.
@@ -151,6 +151,17 @@ class _Greedy:
                 return True
             self._left, self._slots = left, slots
         return False
+
+    def _home(self, role: Role) -> tuple[IntVector, int]:
+        """Give the domains one of which a role needs, and that of its running members."""
+        depth = self._tree.depth_of(role.must_layer) if role.must_layer else 0
+        if depth is None:
+            return np.full(self._slots.shape[1], -1, dtype=np.int64), -1
+        if not depth:
+            return role.home, role.fixed
+        home = self._tree.ancestors[depth] - self._tree.layer_start[depth]
+        held = home[np.flatnonzero(role.bound)]
+        return home, int(held[0]) if len(held) else -1
 
     def _some(
         self,

@@ -30,6 +30,7 @@ from koordcore.allocators.gang.lacking import lacking_of
 from koordcore.allocators.gang.model import GangModel
 from koordcore.allocators.gang.objective import Terms, domains_used, gathering_problem, terms_of
 from koordcore.allocators.gang.shortfall import explain_shortfall
+from koordcore.allocators.gang.slices import best_slices, slices_of
 from koordcore.allocators.gang.slots import shared_slots
 from koordcore.errors import SolverError
 from koordcore.model.certificates import Certificate, Limits
@@ -39,6 +40,8 @@ __all__ = ["class_counts", "name_members", "place_mixed", "placement_of"]
 
 _EVIDENT: Final = 500
 """Nodes up to which evidence is looked for."""
+_SMALL: Final = 64
+"""The same where the answer itself needs no solver."""
 _RAISES: Final = 8
 """Numbers of opened nodes that are refuted one after the other before the whole program is asked."""
 _LEAST_BUDGET: Final = 1e-9
@@ -62,6 +65,9 @@ def place_mixed(
     if terms.must_depth is None:
         nowhere = Certificate.make_infeasible(gathering_problem(terms, slots))
         return _shortfall(terms, fit_error, placeable=0, certificate=nowhere)
+    slices = slices_of(tree, demand)
+    if slices is not None:
+        return _sliced(terms, best_slices(tree, demand, slices, slots), fit_error, limits)
     search = _Search(terms, limits)
     lean = search.at_floors()
     if lean is not None:
@@ -79,6 +85,20 @@ def place_mixed(
         return _shortfall(terms, fit_error, placeable=placeable, certificate=certificate)
     nodes = name_members(model, 0, outcome.values)
     return placement_of(terms, nodes, plan.unpack(outcome.bound), search.left)
+
+
+def _sliced(
+    terms: Terms, found: GangPlacement | int, fit_error: str, limits: Limits
+) -> GangPlacement | GangShortfall:
+    """Add evidence to an answer of the tables where the program that gives it is small."""
+    small = np.count_nonzero(terms.slots[terms.tree.first_node :]) <= _SMALL
+    if isinstance(found, GangPlacement):
+        known = _evident(terms, found.nodes, found.certificate, limits) if small else found.certificate
+        return attrs.evolve(found, certificate=known)
+    nowhere = Certificate.make_infeasible()
+    if small:
+        nowhere = certified(GangModel(terms.tree, [terms]).program.problem(), None, limits)
+    return _shortfall(terms, fit_error, placeable=found, certificate=nowhere)
 
 
 class _Search:
@@ -296,7 +316,7 @@ def started_of(demand: GangDemand, nodes: Mapping[str, str] | None) -> tuple[int
 def _most_placeable(tree: NetworkTopology, demand: GangDemand, limits: Limits) -> int:
     """Most members that fit when no minimum is asked for; -1 when that is not known."""
     roles = tuple(attrs.evolve(role, min_available=0, unit=-1) for role in demand.roles)
-    relaxed = attrs.evolve(demand, roles=roles, min_roles=None, units=())
+    relaxed = attrs.evolve(demand, roles=roles, min_roles=None, units=(), quorums=())
     model = GangModel(tree, [terms_of(tree, relaxed, combined_slots(relaxed))])
     outcome = solve(model.program, model.stages([0]).stages[:1], limits=limits)
     return -outcome.objective[0] if outcome.status is OutcomeStatus.OPTIMAL else -1

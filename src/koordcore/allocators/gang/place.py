@@ -13,22 +13,16 @@ from itertools import pairwise
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall, IntVector, deal
+from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall, deal
 from koordcore.allocators.gang.objective import Terms, domains_used, gathering_problem, terms_of
+from koordcore.allocators.gang.packing import INFINITE, Packing, Table, convolve
 from koordcore.allocators.gang.shortfall import explain_shortfall
 from koordcore.model.certificates import Certificate
 from koordcore.model.proofs import TreeProblem
 from koordcore.topology.network import NetworkTopology
 
 __all__ = ["place_uniform"]
-
-_INFINITE = 1 << 61
-_BLOCK = 1 << 15
-"""Sums looked at in one go, so that they stay in the cache."""
-_WORD = 60
-"""Bits of a word of packed costs; sums of two stay below the sign bit."""
 
 
 def place_uniform(
@@ -109,24 +103,6 @@ def _placement(terms: Terms, places: Sequence[tuple[int, int]], problem: TreePro
 
 
 @attrs.frozen(eq=False)
-class _Table:
-    """Best cost of exactly k members, k = 0, 1, ...: words of a packed vector, the first weighing most.
-
-    Only the first says that a number is impossible.
-    """
-
-    words: tuple[IntVector, ...]
-
-    @property
-    def main(self) -> IntVector:
-        """The first word."""
-        return self.words[0]
-
-    def __len__(self) -> int:
-        return len(self.words[0])
-
-
-@attrs.frozen(eq=False)
 class _Group:
     """Nodes of one parent that are alike: ``nodes`` in leaf order, ``slots`` each."""
 
@@ -139,78 +115,8 @@ class _Fold:
     """How a domain's table came about: parts in leaf order, and the tables of every tail of them."""
 
     parts: tuple[int | _Group, ...]
-    tables: tuple[_Table, ...]
-    tails: tuple[_Table, ...]
-
-
-class _Packing:
-    """Packs per-domain costs, and what a member costs on its node, into as few words as hold them."""
-
-    def __init__(self, terms: Terms, size: int) -> None:
-        tree, starts = terms.tree, terms.tree.layer_start
-        depths = range(1, len(tree.layers) + 1)
-        most = {depth: min(size, starts[depth + 1] - starts[depth]) for depth in depths}
-        slots_sum = {
-            depth: int(np.sort(terms.slots[starts[depth] : starts[depth + 1]])[-most[depth] :].sum())
-            if most[depth]
-            else 0
-            for depth in depths
-        }
-        upwards = tuple(reversed(depths))
-        bases = [(("open", depth), most[depth] + 1) for depth in terms.order]
-        if terms.has_near:
-            bases += [(("near", depth), terms.nearest[depth] * most[depth] + 1) for depth in upwards]
-        bases += [(("tight", depth), slots_sum[depth] + 1) for depth in upwards]
-        self._penalties = terms.penalties
-        if len(self._penalties):
-            bases.append((("score", 0), int(self._penalties.max(initial=0)) * size + 1))
-        self._weights = _weights(bases)
-        self.words = 1 + max(word for word, _ in self._weights.values())
-        self._terms = terms
-
-    def cost(self, domain: int) -> list[int]:
-        """Cost of using a domain at all, word by word."""
-        terms, cost = self._terms, [0] * self.words
-        depth = int(terms.tree.depth[domain])
-        if depth == 0:
-            return cost
-        parts = [("open", int(terms.bound[domain] == 0)), ("tight", int(terms.slots[domain]))]
-        if terms.has_near:
-            parts.append(("near", int(terms.nearest[depth] - terms.near[domain])))
-        for part, amount in parts:
-            word, weight = self._weights[part, depth]
-            cost[word] += weight * amount
-        return cost
-
-    def member_costs(self, nodes: Sequence[int], each: int, most: int) -> tuple[int, IntVector] | None:
-        """Give the word that counts scores, and what the first k members cost there, k = 0 .. most.
-
-        ``each`` of them go to every node; ``None`` where scores do not count.
-        """
-        if not len(self._penalties):
-            return None
-        word, weight = self._weights["score", 0]
-        per_member = np.repeat(self._penalties[np.asarray(nodes)] * weight, max(1, each))[:most]
-        return word, np.concatenate(([0], np.cumsum(per_member)))
-
-
-def _weights(bases: Sequence[tuple[tuple[str, int], int]]) -> dict[tuple[str, int], tuple[int, int]]:
-    """Mixed-radix weights, earlier keys weighing more: word and weight of each key."""
-    groups: list[list[tuple[tuple[str, int], int]]] = [[]]
-    size = 1
-    for key, base in bases:
-        if size * base >= 1 << _WORD and groups[-1]:
-            groups.append([])
-            size = 1
-        size *= base
-        groups[-1].append((key, base))
-    weights: dict[tuple[str, int], tuple[int, int]] = {}
-    for word, group in enumerate(groups):
-        weight = 1
-        for key, base in reversed(group):
-            weights[key] = (word, weight)
-            weight *= base
-    return weights
+    tables: tuple[Table, ...]
+    tails: tuple[Table, ...]
 
 
 class _TreeProgram:
@@ -220,9 +126,9 @@ class _TreeProgram:
         self._terms = terms
         self._tree = terms.tree
         self._cap = terms.demand.size
-        self._packing = _Packing(terms, self._cap)
+        self._packing = Packing(terms, self._cap)
         self._folds: dict[int, _Fold] = {}
-        self._tables: dict[int, _Table] = {}
+        self._tables: dict[int, Table] = {}
         self._leaf_depth = len(self._tree.layers)
         for depth in range(self._leaf_depth - 1, -1, -1):
             for domain in self._tree.domains_at(depth):
@@ -233,7 +139,7 @@ class _TreeProgram:
         """Every number of members that can be placed under the constraints."""
         if 0 not in self._tables:
             return [0]
-        return [int(count) for count in np.flatnonzero(self._tables[0].main < _INFINITE)]
+        return [int(count) for count in np.flatnonzero(self._tables[0].main < INFINITE)]
 
     def places(self, total: int) -> list[tuple[int, int]]:
         """Node positions with member counts, in leaf order."""
@@ -243,13 +149,15 @@ class _TreeProgram:
         self._split(0, total, found)
         return found
 
-    def _domain_table(self, domain: int) -> _Table:
+    def _domain_table(self, domain: int) -> Table:
         parts = self._parts(domain)
         tables = tuple(self._part_table(part) for part in parts)
         exclusive = int(self._tree.depth[domain]) < (self._terms.must_depth or 0)
         tails = [self._nothing()]
         for table in reversed(tables):
-            tails.append(self._either(table, tails[-1]) if exclusive else self._both(table, tails[-1]))
+            tails.append(
+                self._either(table, tails[-1]) if exclusive else convolve(table, tails[-1], self._cap)
+            )
         tails.reverse()
         self._folds[domain] = _Fold(parts, tables, tuple(tails))
         return self._close(domain, tails[0])
@@ -294,13 +202,13 @@ class _TreeProgram:
             if terms.bound[0] == 0 or terms.bound[node] > 0
         )
 
-    def _part_table(self, part: int | _Group) -> _Table:
+    def _part_table(self, part: int | _Group) -> Table:
         return self._group_table(part) if isinstance(part, _Group) else self._tables[part]
 
-    def _nothing(self) -> _Table:
-        return _Table(tuple(np.zeros(1, dtype=np.int64) for _ in range(self._packing.words)))
+    def _nothing(self) -> Table:
+        return Table(tuple(np.zeros(1, dtype=np.int64) for _ in range(self._packing.words)))
 
-    def _group_table(self, group: _Group) -> _Table:
+    def _group_table(self, group: _Group) -> Table:
         """Fewest nodes first: k members take the first ceil(k / slots) nodes of the group."""
         packing, node = self._packing, self._tree.first_node + group.nodes[0]
         most = min(self._cap, group.slots * len(group.nodes))
@@ -309,50 +217,29 @@ class _TreeProgram:
         scored = packing.member_costs(group.nodes, group.slots, most)
         if scored is not None:
             words[scored[0]] = words[scored[0]] + scored[1]
-        return self._close_multiples(self._leaf_depth, int(self._terms.bound[node]), _Table(tuple(words)))
+        return self._close_multiples(self._leaf_depth, int(self._terms.bound[node]), Table(tuple(words)))
 
-    def _close(self, domain: int, table: _Table) -> _Table:
+    def _close(self, domain: int, table: Table) -> Table:
         """Add the cost of using the domain itself, and forbid what its constraints forbid."""
         terms, depth = self._terms, int(self._tree.depth[domain])
         words = []
         for word, cost in zip(table.words, self._packing.cost(domain), strict=True):
             dearer = word.copy()
-            dearer[1:] = np.minimum(dearer[1:] + cost, _INFINITE)
+            dearer[1:] = np.minimum(dearer[1:] + cost, INFINITE)
             words.append(dearer)
         if depth and depth == terms.must_depth and terms.bound[0] > 0 and terms.bound[domain] == 0:
-            words[0][1:] = _INFINITE
-        return self._close_multiples(depth, int(terms.bound[domain]), _Table(tuple(words)))
+            words[0][1:] = INFINITE
+        return self._close_multiples(depth, int(terms.bound[domain]), Table(tuple(words)))
 
-    def _close_multiples(self, depth: int, bound: int, table: _Table) -> _Table:
+    def _close_multiples(self, depth: int, bound: int, table: Table) -> Table:
         multiple = self._terms.multiples[depth]
         if multiple == 1:
             return table
         main = table.main.copy()
-        main[(np.arange(len(main)) + bound) % multiple != 0] = _INFINITE
-        return _Table((main, *table.words[1:]))
+        main[(np.arange(len(main)) + bound) % multiple != 0] = INFINITE
+        return Table((main, *table.words[1:]))
 
-    def _both(self, left: _Table, right: _Table) -> _Table:
-        """Share the members out between two parts in the best way, for every number of members."""
-        if len(left) > len(right):
-            left, right = right, left
-        size = min(self._cap + 1, len(left) + len(right) - 1)
-        if len(left) == 1 and left.main[0] == 0:
-            return right
-        best = tuple(np.empty(size, dtype=np.int64) for _ in left.words)
-        lines = max(1, _BLOCK // len(left))
-        for start in range(0, size, lines):
-            span = slice(start, min(size, start + lines))
-            tied: NDArray[np.bool_] | None = None
-            for word, one, other in zip(best, left.words, right.words, strict=True):
-                sums = _windows(other, span, len(left)) + one[::-1]
-                if tied is not None:
-                    sums = np.where(tied, sums, _INFINITE)
-                word[span] = np.minimum(sums.min(axis=1), _INFINITE)
-                equal = sums == word[span, None]
-                tied = equal if tied is None else tied & equal
-        return _Table(best)
-
-    def _either(self, left: _Table, right: _Table) -> _Table:
+    def _either(self, left: Table, right: Table) -> Table:
         """Give all members to one of two parts, the other staying as it is."""
         size = max(len(left), len(right))
         first = _stretch(left, size, right)
@@ -364,7 +251,7 @@ class _TreeProgram:
             tied &= one == other
         better |= tied
         pairs = zip(first.words, second.words, strict=True)
-        return _Table(tuple(np.where(better, one, other) for one, other in pairs))
+        return Table(tuple(np.where(better, one, other) for one, other in pairs))
 
     def _split(self, domain: int, total: int, found: list[tuple[int, int]]) -> None:
         """Follow the tables down: each part in turn takes as many as the best cost allows."""
@@ -380,7 +267,7 @@ class _TreeProgram:
                     left -= count
                     break
 
-    def _choices(self, table: _Table, left: int, *, exclusive: bool) -> tuple[int, ...] | range:
+    def _choices(self, table: Table, left: int, *, exclusive: bool) -> tuple[int, ...] | range:
         if exclusive:
             return (left, 0) if left < len(table) else (0,)
         return range(min(left, len(table) - 1), -1, -1)
@@ -399,29 +286,19 @@ class _TreeProgram:
             count -= taken
 
 
-def _windows(values: IntVector, span: slice, width: int) -> IntVector:
-    """Rows k of ``span`` hold ``values[k - width + 1 .. k]``, infinite outside."""
-    first = span.start - width + 1
-    padded = np.full(span.stop - first, _INFINITE, dtype=np.int64)
-    low, high = max(0, first), min(len(values), span.stop)
-    padded[low - first : high - first] = values[low:high]
-    stride = padded.itemsize
-    return np.ndarray((span.stop - span.start, width), padded.dtype, padded, strides=(stride, stride))
-
-
-def _stretch(table: _Table, size: int, other: _Table) -> _Table:
+def _stretch(table: Table, size: int, other: Table) -> Table:
     """Lengthen a table to ``size`` with impossible entries; none is possible if the other must have some."""
-    main = np.full(size, _INFINITE, dtype=np.int64)
-    main[: len(table)] = np.minimum(table.main + other.main[0], _INFINITE)
+    main = np.full(size, INFINITE, dtype=np.int64)
+    main[: len(table)] = np.minimum(table.main + other.main[0], INFINITE)
     rest = []
     for word in table.words[1:]:
-        longer = np.full(size, _INFINITE, dtype=np.int64)
+        longer = np.full(size, INFINITE, dtype=np.int64)
         longer[: len(table)] = word
         rest.append(longer)
-    return _Table((main, *rest))
+    return Table((main, *rest))
 
 
-def _meets(table: _Table, count: int, whole: _Table, tail: _Table, left: int) -> bool:
+def _meets(table: Table, count: int, whole: Table, tail: Table, left: int) -> bool:
     """Tell whether giving ``count`` to a part and the rest to the tail costs no more than the best."""
     beyond = left - count
     if beyond >= len(tail) or left >= len(whole):

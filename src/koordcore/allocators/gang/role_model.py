@@ -70,6 +70,7 @@ class RoleModel:
                 (self._herd if self._demand.copies[number] > 1 else self._role)(number)
         self._enough()
         self._in_units()
+        self._quorums()
         self._sums()
         self._gathering()
         self._multiples()
@@ -208,6 +209,22 @@ class RoleModel:
             return [(self.active[number], 1)]
         size = len(self._demand.roles[number].members)
         return [(share, size) for share, _ in self._shares_of(number)]
+
+    def _quorums(self) -> None:
+        """Add what several roles need together, as long as their unit starts."""
+        for quorum in self._demand.quorums:
+            together: list[tuple[int, int]] = []
+            for number in quorum.roles:
+                first = self._demand.alike[number]
+                if first not in self.herds:
+                    together += self._shares_of(number)
+                elif first == number:
+                    together.append((self.herds[number], len(self._demand.roles[number].members)))
+            switch = self._on if quorum.unit < 0 else self._success[quorum.unit]
+            if switch is None:
+                self._program.require(together, at_least=quorum.least)
+            else:
+                self._program.require([*together, (switch, -quorum.least)], at_least=0)
 
     # -- who is counted where --------------------------------------------------------------------------
 

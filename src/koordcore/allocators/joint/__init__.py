@@ -1,13 +1,5 @@
-"""Devices for many pods on many nodes at once, with a proof of how good the answer is.
+"""Devices for several pods on one node at once: what goes together there, and what each of them gets.
 
-One pod on one node is decided by enumeration (:mod:`koordcore.allocators.device`). A batch is not: which pod
-goes where decides what is left for the others. :mod:`~koordcore.allocators.joint.place` puts the parts
-together: what each node can take of the batch is enumerated, and an integer program chooses one packing per
-node. Where there is too much to enumerate, a program over single pods and cards takes its place.
+One pod on one node is decided by enumeration (:mod:`koordcore.allocators.device`). Of several pods the choice
+for the first decides what is left for the next: what a node can take of them together is enumerated too.
 """
-
-from __future__ import annotations
-
-from koordcore.allocators.joint.place import DeviceBatch, place_devices_jointly
-
-__all__ = ["DeviceBatch", "place_devices_jointly"]

@@ -22,7 +22,9 @@ from koordcore.scheduling.plugins.neighbours import (
     affine,
     follow_nodes,
     namespace_labels,
+    nominated_with_terms,
     pod_groups,
+    with_terms,
 )
 from koordcore.scoring.interpod import (
     REASON_AFFINITY,
@@ -126,11 +128,14 @@ class InterPodAffinity(Plugin):
         return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
-        own = pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
-        if not own and not affine(self.workspace):
+        waiting = self.workspace.snapshot.once(nominated_with_terms)
+        asked = bool(waiting) or with_terms(pod)
+        if not asked and not affine(self.workspace):
             return None
         groups = pod_groups(self.workspace)
-        if not own and not groups.concerned(pod.labels):
+        for one in waiting:
+            groups.group_of(one)  # what its terms look at is known before it counts as running
+        if not asked and not groups.concerned(pod.labels):
             return None
         return interpod_request(pod, groups.term_keys)
 

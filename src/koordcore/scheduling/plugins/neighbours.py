@@ -14,7 +14,15 @@ from koordcore.model.records import ClusterRecord
 from koordcore.scoring.groups import PodGroups
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Neighbours", "affine", "follow_nodes", "namespace_labels", "pod_groups"]
+__all__ = [
+    "Neighbours",
+    "affine",
+    "follow_nodes",
+    "namespace_labels",
+    "nominated_with_terms",
+    "pod_groups",
+    "with_terms",
+]
 
 
 def _start(workspace: Workspace) -> PodGroups:
@@ -82,9 +90,17 @@ def _terms_again(
 
 def has_terms(state: NodeState) -> bool:
     """Tell whether a pod on a node has terms towards other pods."""
-    return any(
-        pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None for pod in state.pods
-    )
+    return any(map(with_terms, state.pods))
+
+
+def with_terms(pod: Pod) -> bool:
+    """Tell whether a pod has terms towards other pods."""
+    return pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
+
+
+def nominated_with_terms(snapshot: ClusterSnapshot) -> tuple[Pod, ...]:
+    """Give the pods with terms that wait for a node of their own: they count there as if they ran."""
+    return tuple(pod for pod in snapshot.pending if pod.nominated_node and with_terms(pod))
 
 
 class _Terms:
@@ -100,10 +116,7 @@ def affine(workspace: Workspace) -> bool:
     terms = workspace.once(_Terms)
     if not terms.any:
         end = len(workspace.journal)
-        terms.any = any(
-            pod.affinity is not None and (pod.affinity.pod or pod.affinity.anti) is not None
-            for pod, _, _ in workspace.journal[terms.read : end]
-        )
+        terms.any = any(with_terms(pod) for pod, _, _ in workspace.journal[terms.read : end])
         terms.read = end
     return terms.any
 

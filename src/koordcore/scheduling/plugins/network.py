@@ -27,7 +27,7 @@ from koordcore.protocol.hints import (
     SchedulingHint,
     parse_scheduling_hint,
 )
-from koordcore.scheduling.gang_groups import network_tree
+from koordcore.scheduling.network_trees import network_tree
 
 __all__ = ["Coscheduling", "Hints"]
 

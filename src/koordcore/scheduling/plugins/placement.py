@@ -50,10 +50,6 @@ class MaskEvaluator(Evaluator):
     def unresolvable(self, view: NodeView) -> BoolVector:
         return ~self._mask[view.rows]
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        return () if self._mask[row] else (Shortfall(self.reason, resolvable=False),)
-
 
 class Unschedulable(Plugin):
     """Cordoned nodes take only pods that tolerate it."""
@@ -248,14 +244,10 @@ class PortEvaluator(Evaluator):
 
     def slots(self, view: NodeView, most: int) -> IntVector:
         # The pod's own ports clash with those of its twin.
-        return np.ones(len(self._used), np.int64)
+        return np.ones(len(view.numbers), np.int64)
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         return [(self.reason, ~self.fits(view))]
-
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        return () if self._free(row) else (Shortfall(self.reason),)
 
 
 class NodePorts(Plugin):

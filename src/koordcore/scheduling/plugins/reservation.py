@@ -364,12 +364,6 @@ class ReservationEvaluator(Evaluator):
             hopeless |= ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
         return hopeless
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        if self.fits(view)[0]:
-            return ()
-        hopeless = bool(self.unresolvable(view)[0])
-        return tuple(Shortfall(text, resolvable=not hopeless) for text, mask in self.reasons(view) if mask[0])
-
     def scores(self, view: NodeView) -> IntVector | None:
         matched = (self._lent.matched & self._ledger.open).any()
         silent = not matched and not self._ledger.used_on(self._screened)

@@ -19,7 +19,6 @@ from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.volumes import CSINode, PersistentVolumeClaim
 from koordcore.scheduling.plugins.volumes import VolumePlugin
@@ -92,9 +91,6 @@ class InUseEvaluator(Evaluator):
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         return [(REASON_IN_USE, ~self.fits(view))]
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        return () if self.fits(view)[0] else (Shortfall(REASON_IN_USE),)
-
 
 class VolumeRestrictions(VolumePlugin):
     """Claims that one pod at a time may use."""
@@ -158,9 +154,6 @@ class LimitEvaluator(Evaluator):
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         return [(REASON_TOO_MANY, ~self.fits(view))]
-
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        return () if self.fits(view)[0] else (Shortfall(REASON_TOO_MANY),)
 
 
 class NodeVolumeLimits(VolumePlugin):

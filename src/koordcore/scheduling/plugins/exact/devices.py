@@ -8,6 +8,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.device import NodeDevices, allocate_devices, explain_devices
+from koordcore.allocators.joint.together import most_together
 from koordcore.allocators.numa import OF_RESERVATION
 from koordcore.framework.node_view import Loan, Loans, NodeView
 from koordcore.framework.plugin import Evaluator, Scope, default_normalise
@@ -21,6 +22,7 @@ from koordcore.scheduling.plugins.exact.rooms import (
     holds_devices,
     terms_of_all,
 )
+from koordcore.scheduling.plugins.exact.vendors import VendorPlugins
 
 __all__ = ["DeviceEvaluator"]
 
@@ -32,7 +34,7 @@ class DeviceEvaluator(Evaluator):
     normalises = True
     rates_loans = True
 
-    def __init__(self, question: Question, rooms: ExactRooms) -> None:
+    def __init__(self, question: Question, rooms: ExactRooms, vendors: VendorPlugins) -> None:
         assert question.devices is not None
         assert question.request.devices is not None
         self._question = question
@@ -40,6 +42,7 @@ class DeviceEvaluator(Evaluator):
         self._states = question.states
         self._devices = question.devices
         self._request = question.request.devices
+        self._vendors = vendors
 
     def _ids(self, rows: Rows) -> IntVector:
         """Give the number of the state that the devices of each node are in."""
@@ -48,6 +51,11 @@ class DeviceEvaluator(Evaluator):
         return ids
 
     def fits(self, view: NodeView) -> BoolVector:
+        served = self._served(view)
+        barred = self._vendors.refused(view.numbers)
+        return served if barred is None else served & ~barred
+
+    def _served(self, view: NodeView) -> BoolVector:
         served = self._devices.fits(self._ids(view.rows))
         if view.drawn is not None:
             for index in np.flatnonzero(self._with_devices(view.drawn)).tolist():
@@ -58,7 +66,7 @@ class DeviceEvaluator(Evaluator):
             if view.required:
                 # Cards of the node are no help where a loan has to give them.
                 served &= ~view.where_any(loans, self._with_devices(loans))
-            served |= view.where_any(loans, self.fits(view.inside(loans)))
+            served |= view.where_any(loans, self._served(view.inside(loans)))
         return served
 
     def _with_devices(self, loans: Loans) -> BoolVector:
@@ -78,10 +86,13 @@ class DeviceEvaluator(Evaluator):
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         masks: dict[tuple[str, int], BoolVector] = {}
-        refused = self._refusals(view)
+        refused = [
+            [barred] if barred else told
+            for told, barred in zip(self._refusals(view), self._vendors.refusals(view.numbers), strict=True)
+        ]
         plain = np.array([not one for one in refused], bool)
         for refusal, mask in self._each_refusal(view.rows):
-            for reason in refusal.reasons:
+            for reason in refusal.told:
                 there = masks.setdefault((reason, 0), np.zeros(len(plain), bool))
                 there |= mask & plain
         for position, told in enumerate(refused):
@@ -97,6 +108,7 @@ class DeviceEvaluator(Evaluator):
             if not refusal.resolvable:
                 hopeless |= mask
         hopeless &= [not one for one in self._refusals(view)]
+        hopeless |= [bool(one) for one in self._vendors.refusals(view.numbers)]
         return hopeless
 
     def _refusals(self, view: NodeView) -> list[list[str]]:
@@ -114,6 +126,9 @@ class DeviceEvaluator(Evaluator):
         return [told.get(row, []) for row in numbers]
 
     def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        barred = self._vendors.refusal(view.row)
+        if barred:
+            return (Shortfall(barred, resolvable=False),)
         refusal = self._devices.refusal(int(self._ids(view.rows)[0]))
         return () if refusal is None else refusal.shortfalls
 
@@ -191,15 +206,18 @@ class DeviceEvaluator(Evaluator):
         if loans is not None:
             # How many fit out of loans is found out by binding the plan.
             found[view.where_any(loans, np.ones(len(loans.rows), bool))] = most
-        return found
+        barred = self._vendors.refused(view.numbers)
+        return found if barred is None else np.where(barred, 0, found)
 
     def _count(self, state: NodeDevices | None, most: int) -> int:
-        """Take devices for one pod after another until they do not suffice."""
+        """Take devices for one pod after another until they do not suffice; then look for room for more."""
         if state is None:
             return most
+        start = state
         for taken in range(most):
             found = allocate_devices(state, self._request, policy=self._question.args.devices)
             if isinstance(found, DeviceShortfall):
-                return taken
+                policy = self._question.args.devices
+                return most_together(start, self._request, taken, most, policy) if taken else 0
             state = state.assume(f"\0{taken}", found)
         return most

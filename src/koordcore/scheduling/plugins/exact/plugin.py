@@ -8,21 +8,31 @@ belongs to it: without DeviceShare nobody chooses devices, without NodeNUMAResou
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import attrs
+import numpy as np
 
 from koordcore._vector import Vector
 from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, device_request_of
 from koordcore.allocators.device.request import DEVICE_RESOURCES
+from koordcore.allocators.joint.together import countable, never_together
 from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
 from koordcore.errors import ManifestError
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Reserved, Scope
+from koordcore.framework.plugin import (
+    Evaluator,
+    JointPlugin,
+    Plugin,
+    Refusal,
+    Reserved,
+    Scope,
+    Together,
+)
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceAllocation, DeviceObject, DeviceRequest, DeviceShortfall
@@ -33,6 +43,7 @@ from koordcore.model.policy import PluginSetting
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import load_json
+from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
@@ -40,10 +51,13 @@ from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator
 from koordcore.scheduling.plugins.exact.numa import NUMAEvaluator
 from koordcore.scheduling.plugins.exact.question import Question
 from koordcore.scheduling.plugins.exact.rooms import ExactRooms
-from koordcore.scheduling.plugins.exact.states import ExactStates
+from koordcore.scheduling.plugins.exact.states import ExactStates, shared_templates
+from koordcore.scheduling.plugins.exact.together import found_together
+from koordcore.scheduling.plugins.exact.vendors import VendorPlugins
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
+from koordcore.topology.numa import NUMATopologyPolicy
 
 __all__ = ["ExactPlugin", "describe_allocation"]
 
@@ -96,6 +110,7 @@ class ExactPlugin(JointPlugin):
             numa=(numa.args if numa is not None else None) or DEFAULT_NUMA_ARGS,
             devices=(devices.args if devices is not None else None) or DEFAULT_DEVICE_POLICY,
         )
+        self._templates = shared_templates(workspace.snapshot, self.node_args.devices)
         self.states = ExactStates(workspace, cpus=self._numa, devices=self._devices)
         self.rooms = ExactRooms(self.states)
         self._questions: dict[NodeRequest, Question] = {}
@@ -152,7 +167,12 @@ class ExactPlugin(JointPlugin):
         if not self._devices or DEVICE_RESOURCES.isdisjoint(pod.requests):
             return None
         asked = device_request_of(
-            pod.requests, annotations=pod.annotations, labels=pod.labels, policy=self.node_args.devices
+            pod.requests,
+            annotations=pod.annotations,
+            labels=pod.labels,
+            templates=self._templates,
+            policy=self.node_args.devices,
+            designated=hints_at(pod.annotations, DEVICES),
         )
         return Refusal(asked.reasons[0]) if isinstance(asked, DeviceShortfall) else asked
 
@@ -165,6 +185,50 @@ class ExactPlugin(JointPlugin):
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return Evaluator() if request.exact is None else _Reserving(self, self.question(request.exact))
+
+    def together(self, pods: Sequence[Pod], row: int) -> Together | None:
+        self.states.update()
+        asked = []
+        for pod in pods:
+            wanted = self.request_of(pod)
+            if isinstance(wanted, Refusal):
+                return None
+            asked.append((pod, (wanted.exact if wanted is not None else None) or NodeRequest()))
+        if all(request == NodeRequest() for _, request in asked):
+            return None
+        policies = {self.question(request).policy_at(row) for _, request in asked if request.cpu is not None}
+        tied = bool(policies - {NUMATopologyPolicy.NONE})
+        if any(request.cpu is not None and request.cpu.designated is not None for _, request in asked):
+            return None
+        plan = found_together(self.states, self.node_args, asked, row, tied=tied)
+        proven = plan is not None and not plan
+        same = self.states.device_table().ids if proven else np.zeros(0, np.int64)
+        rows = np.flatnonzero(same == same[row]) if proven else same
+        return Together(plan=plan or {}, rows=rows)
+
+    def never_together(
+        self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
+    ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+        self.states.update()
+        asked = [wanted for pod in pods if isinstance(wanted := self.request_of(pod), _Wanted)]
+        requests = [
+            one.exact.devices for one in asked if one.exact is not None and one.exact.devices is not None
+        ]
+        if len(requests) < len(pods) or not all(map(countable, requests)):
+            return {}
+        table = self.states.device_table()
+        known: dict[int, tuple[tuple[int, ...], ...] | None] = {}
+        found = {}
+        for row in rows:
+            state, number = self.states.devices[row], int(table.ids[row])
+            if state is None:
+                continue
+            if number not in known:
+                known[number] = never_together(state, requests, demand, self.node_args.devices)
+            least = known[number]
+            if least is not None:
+                found[row] = least
+        return found
 
     def written_on(self, pod: Pod) -> Mapping[str, str]:
         """Give the annotations that stand on the object itself: those of a template do not."""
@@ -221,7 +285,8 @@ class _DeviceEntry(Plugin):
         return wanted.devices if isinstance(wanted, _Wanted) else None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return DeviceEvaluator(self._exact.question(request), self._exact.rooms)
+        vendors = VendorPlugins(self._exact.states, request.devices, self.args)
+        return DeviceEvaluator(self._exact.question(request), self._exact.rooms, vendors)
 
 
 class _Reserving(Evaluator):
@@ -235,6 +300,10 @@ class _Reserving(Evaluator):
 
     def allocate(self, pod: Pod, view: NodeView) -> Reserved | Shortfall | None:
         if view.drawn is None:
+            planned = self._exact.planned.get(pod.key)
+            if planned is not None:
+                self._question.states.take(pod, view.row, planned)
+                return self._write(pod, view.row, planned)
             return self._write(pod, view.row, self._question.take(pod, view.row))
         loan = view.drawn.loan(0)
         given = self._exact.rooms.fit(self._question, self._question.request, loan, view.beside(loan))

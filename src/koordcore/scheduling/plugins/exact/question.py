@@ -58,7 +58,8 @@ class Question:
         self.devices: DeviceAnswers | None = None
         self.joint: NodeVerdicts | None = None
         if request.devices is not None:
-            self.devices = DeviceAnswers(states.device_table(), request.devices, args.devices)
+            table = states.device_table(by_name=self._designated)
+            self.devices = DeviceAnswers(table, request.devices, args.devices)
         if request.cpu is not None:
             self.cpu = self._verdicts(NodeRequest(cpu=request.cpu))
             if request.devices is not None and args.devices.align_numa:
@@ -67,10 +68,17 @@ class Question:
         self._holding: BoolVector = np.zeros(0, np.bool_)
         self._masks: IntVector = np.zeros(0, np.int64)
 
+    @property
+    def _designated(self) -> bool:
+        return self.request.devices is not None and self.request.devices.designated is not None
+
     def _verdicts(self, request: NodeRequest) -> NodeVerdicts:
         states = self.states
         return NodeVerdicts(
-            states.table(with_devices=request.devices is not None),
+            states.table(
+                with_devices=request.devices is not None,
+                by_name=request.devices is not None and self._designated,
+            ),
             request,
             self.args,
             devices=None if request.devices is None else self.devices,

@@ -17,7 +17,7 @@ from koordcore.allocators.device.allocate import refusal_of
 from koordcore.allocators.device.reservations import DeviceReservation, terms_for
 from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest, fit_node
-from koordcore.allocators.numa import score_given
+from koordcore.allocators.numa import OF_RESERVATION, score_given
 from koordcore.allocators.numa_align import PLAIN_ROOM, NUMARoom
 from koordcore.allocators.numa_request import NUMARefusal, demand_on
 from koordcore.allocators.numa_reservation import NUMAReservation, ReservationUse, room_of
@@ -176,15 +176,26 @@ class ExactRooms:
     def refusal(self, question: Question, loan: Loan, others: Sequence[Loan] = ()) -> NUMARefusal | None:
         """Say why pods that must sit in a reservation find nothing in a loan; ``None`` where they do.
 
-        Nothing is said either where the loan was given no CPUs and no NUMA amounts.
+        Nothing is said either where the loan was given no CPUs and no NUMA amounts, nor devices that NUMA
+        nodes tie to them.
         """
-        if loan.over or loan.together or not self._had(loan):
-            return None
         request = question.asked_at(loan.row, filtered=True)
+        with_devices = request.devices is not None and had_devices(loan)
+        if loan.over or loan.together or not (with_devices or self._had(loan)):
+            return None
         offer = self.offer(request, loan, others)
         offer = attrs.evolve(offer, room=attrs.evolve(offer.room, refusal=""))
         answer = fit_node(offer, request, question.args)
-        return answer if isinstance(answer, NUMARefusal) else None
+        if not isinstance(answer, NUMARefusal):
+            return None
+        cards = self.device_refusal(question, loan) if with_devices else None
+        own = () if cards is None else cards.reasons
+        return NUMARefusal(
+            tuple(
+                attrs.evolve(one, reason=OF_RESERVATION + one.reason) if one.reason in own else one
+                for one in answer.shortfalls
+            )
+        )
 
     def score(self, question: Question, loan: Loan, requested: IntVector, others: Sequence[Loan] = ()) -> int:
         """Rate CPUs and NUMA nodes under a topology policy by what a pod gets there out of a loan.

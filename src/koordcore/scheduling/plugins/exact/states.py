@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Final
 
+from immutabledict import immutabledict
+
 from koordcore._arrays import IntVector
 from koordcore.allocators.device import NodeDevices, device_table, node_devices
 from koordcore.allocators.device.reservations import remaining_devices
@@ -24,7 +26,8 @@ from koordcore.allocators.numa_state import (
 from koordcore.allocators.state_table import StateTable
 from koordcore.errors import ManifestError
 from koordcore.framework.workspace import Workspace
-from koordcore.model.devices import DeviceObject
+from koordcore.model.device_policy import DevicePolicy
+from koordcore.model.devices import DeviceObject, SharedResourceTemplates, SharedTemplates
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import CPUAllocation, NodeResourceTopology
 from koordcore.model.pods import Pod
@@ -36,7 +39,7 @@ from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.reservations.cache import concerns_reservations, ended_holders, holders_by_user
 from koordcore.snapshot import ClusterSnapshot, per_node
 
-__all__ = ["ExactStates", "device_state", "numa_state", "uid_of"]
+__all__ = ["ExactStates", "device_state", "numa_state", "shared_templates", "uid_of"]
 
 _NO_NUMA: Final = NUMAState(NUMANode())
 
@@ -97,6 +100,13 @@ def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | N
     return node_devices(inventory, holdings, node=state.name)
 
 
+def shared_templates(snapshot: ClusterSnapshot, policy: DevicePolicy) -> SharedResourceTemplates:
+    """Give the templates of virtual cards, by vendor and model, out of the ConfigMap that counts."""
+    namespace, name = policy.template_source
+    found = snapshot.find(SharedTemplates, name, namespace)
+    return immutabledict() if found is None else found.templates
+
+
 class ExactStates:
     """CPUs, NUMA amounts and devices of every node of a workspace now.
 
@@ -114,8 +124,8 @@ class ExactStates:
     def __init__(self, workspace: Workspace, *, cpus: bool, devices: bool) -> None:
         self.workspace = workspace
         self._has_cpus, self._has_devices = cpus, devices
-        self._tables: dict[bool, StateTable[NodeOffer]] = {}
-        self._device_table: StateTable[NodeDevices | None] | None = None
+        self._tables: dict[tuple[bool, bool], StateTable[NodeOffer]] = {}
+        self._device_tables: dict[bool, StateTable[NodeDevices | None]] = {}
         self._read = len(workspace.touched)
 
     @cached_property
@@ -141,20 +151,27 @@ class ExactStates:
         """Give what a node tells of its CPUs and NUMA nodes, whoever holds them."""
         return (self.numa[row] if self._has_cpus else _NO_NUMA).node
 
-    def table(self, *, with_devices: bool) -> StateTable[NodeOffer]:
-        """Give the numbered states of CPUs and NUMA nodes, with devices where asked for, up to date."""
-        self.update()
-        if with_devices not in self._tables:
-            offers = (self.offer(row, with_devices=with_devices) for row in range(len(self.numa)))
-            self._tables[with_devices] = node_table(offers)
-        return self._tables[with_devices]
+    def table(self, *, with_devices: bool, by_name: bool = False) -> StateTable[NodeOffer]:
+        """Give the numbered states of CPUs and NUMA nodes, with devices where asked for, up to date.
 
-    def device_table(self) -> StateTable[NodeDevices | None]:
-        """Give the numbered states of devices alone, up to date."""
+        ``by_name`` tells devices of different nodes apart, whatever they have in common: who designates a
+        virtual function names it by its bus, and bus ids are a node's own.
+        """
         self.update()
-        if self._device_table is None:
-            self._device_table = device_table(self.devices)
-        return self._device_table
+        found = self._tables.get((with_devices, by_name))
+        if found is None:
+            offers = (self.offer(row, with_devices=with_devices) for row in range(len(self.numa)))
+            found = node_table(offers, by_name=by_name)
+            self._tables[with_devices, by_name] = found
+        return found
+
+    def device_table(self, *, by_name: bool = False) -> StateTable[NodeDevices | None]:
+        """Give the numbered states of devices alone, up to date; ``by_name`` as for :meth:`table`."""
+        self.update()
+        found = self._device_tables.get(by_name)
+        if found is None:
+            found = self._device_tables[by_name] = device_table(self.devices, by_name=by_name)
+        return found
 
     def update(self) -> None:
         """Bring the tables up to the changes since the last look."""
@@ -163,12 +180,12 @@ class ExactStates:
             return
         rows = sorted(set(touched[self._read :]))
         self._read = len(touched)
-        for with_devices, table in self._tables.items():
+        for (with_devices, _), table in self._tables.items():
             for row in rows:
                 table.put(row, self.offer(row, with_devices=with_devices))
-        if self._device_table is not None:
+        for devices in self._device_tables.values():
             for row in rows:
-                self._device_table.put(row, self.devices[row])
+                devices.put(row, self.devices[row])
 
     @cached_property
     def allocatable(self) -> Mapping[str, IntVector]:

@@ -1,0 +1,325 @@
+"""What the checker remembers of a cluster from call to call: who is where, and who belongs together.
+
+It is the checker's own and follows snapshots by itself: nodes, pods and records that are not the same objects
+as before are taken out and put in. Nothing here trusts what a snapshot says about its own changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
+from operator import attrgetter, is_not
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from koordcore.checking.groups import leaf_of
+from koordcore.checking.quota_sums import QuotaSums
+from koordcore.checking.reservations import holder_key, holder_of, identity_of, used_by
+from koordcore.model.affinity import PodAffinityTerm
+from koordcore.model.metrics import NodeMetric
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.quotas import ElasticQuota
+from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
+from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup
+from koordcore.protocol.gang import gang_name
+from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["ACTING", "HOLDING", "LEAVING", "NOMINATED", "ClusterIndex", "Differences", "Holder", "difference"]
+
+T = TypeVar("T")
+Holder: TypeAlias = "Pod | Reservation"
+"""Who may be a neighbour or a member: a pod, or the pod that stands for a reservation."""
+Some: TypeAlias = dict[int, Holder]
+Shunned: TypeAlias = tuple[PodAffinityTerm, str]
+_NAMES: Final = attrgetter("namespace", "name")
+LEAVING: Final = "leaving"
+HOLDING: Final = "holds claims"
+NOMINATED: Final = "waits and is nominated"
+ACTING: Final = "acts as a reservation"
+
+
+def difference(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T]]:
+    """Give what is only in the one and only in the other of two sequences; what counts is the object."""
+    if before is after:
+        return [], []
+    if len(before) == len(after):
+        rows = list(compress(range(len(before)), map(is_not, before, after)))
+        gone, come = [before[row] for row in rows], [after[row] for row in rows]
+    else:
+        short = min(len(before), len(after))
+        first = next(compress(range(short), map(is_not, before, after)), short)
+        ends = map(is_not, reversed(before), reversed(after))
+        last = next(compress(range(short - first), ends), short - first)
+        gone = list(before[first : len(before) - last])
+        come = list(after[first : len(after) - last])
+    same = {id(one) for one in gone} & {id(one) for one in come}
+    if same:
+        gone = [one for one in gone if id(one) not in same]
+        come = [one for one in come if id(one) not in same]
+    return gone, come
+
+
+class Differences(NamedTuple):
+    """What is only in the one and only in the other of two snapshots."""
+
+    nodes: tuple[list[NodeState], list[NodeState]]
+    pending: tuple[list[Pod], list[Pod]]
+    records: tuple[list[ClusterRecord], list[ClusterRecord]]
+
+
+class ClusterIndex:
+    """Nodes, pods and records of the last snapshot that was looked at, by what they are asked for."""
+
+    def __init__(self) -> None:
+        self._nodes: tuple[NodeState, ...] = ()
+        self._pending: tuple[Pod, ...] = ()
+        self._records: tuple[ClusterRecord, ...] = ()
+        self.states: dict[str, NodeState] = {}
+        self.bound: dict[PodKey, tuple[Pod, ...]] = {}
+        """Several only where a pod is bound more than once."""
+        self.waiting: dict[PodKey, Pod] = {}
+        self._tables: dict[type, dict[tuple[str, str], dict[int, Any]]] = {}
+        self._by: dict[object, dict[int, Any]] = {}
+        """Records by other things than their names (see ``_handles``)."""
+        self._marked: dict[object, Some] = {}
+        self.shunning: dict[Shunned, dict[str, Some]] = {}
+        """Who wants nobody near whom a term means, by namespace of its owner and value of its key."""
+        self._labelled: dict[tuple[str, str], Some] | None = None
+        self._sums: QuotaSums | None = None
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def marked(self, mark: object) -> Iterable[Holder]:
+        """Give the bound pods, and the reservations, that carry a mark (see ``_marks``)."""
+        return self._marked.get(mark, {}).values()
+
+    def by(self, what: str, name: object) -> Iterable[Any]:
+        """Give the records that are found under something (see ``_handles``)."""
+        return self._by.get((what, name), {}).values()
+
+    def everybody(self) -> Iterator[Holder]:
+        """Give all bound pods, and the reservations that hold room."""
+        for state in self._nodes:
+            yield from state.pods
+        yield from (one for one in self.of(Reservation) if one.active)
+
+    @property
+    def labelled(self) -> Mapping[tuple[str, str], Some]:
+        """Pods and reservations with a node by each of their labels; made when first asked for."""
+        if self._labelled is None:
+            self._labelled = {}
+            for holder in self.everybody():
+                self._label(holder, holder_of(holder) if isinstance(holder, Reservation) else holder)
+        return self._labelled
+
+    @property
+    def sums(self) -> QuotaSums:
+        """What the pods of every quota hold; made when first asked for, and again when quotas change."""
+        if self._sums is None:
+            self._sums = QuotaSums({one.name: one for one in sorted(self.of(ElasticQuota), key=_NAMES)})
+            for state in self._nodes:
+                for pod in state.pods:
+                    self._sums.count(pod)
+        return self._sums
+
+    def of(self, kind: type[T]) -> Iterator[T]:
+        """Give all records of a type, in any order."""
+        return (one for some in self._tables.get(kind, {}).values() for one in some.values())
+
+    def has(self, kind: type) -> bool:
+        """Tell whether there is any record of a type."""
+        return kind in self._tables
+
+    @property
+    def kinds(self) -> Iterable[type]:
+        """The types of records there are."""
+        return self._tables
+
+    def find(self, kind: type[T], name: str, namespace: str = "") -> Iterable[T]:
+        """Give the records of a name: one at most, but for objects of which several versions are kept."""
+        return self._tables.get(kind, {}).get((namespace, name), {}).values()
+
+    def to(self, snapshot: ClusterSnapshot) -> Differences:
+        """Tell how a snapshot differs from the last one: nodes, pending pods, records."""
+        return Differences(
+            difference(self._nodes, snapshot.nodes),
+            difference(self._pending, snapshot.pending),
+            difference(self._records, snapshot.records),
+        )
+
+    # -- following -------------------------------------------------------------------------------------
+
+    def follow(self, snapshot: ClusterSnapshot, known: Differences | None = None) -> None:
+        """Look at a snapshot.
+
+        Parameters
+        ----------
+        known
+            How it differs from the one before, where somebody has looked already.
+        """
+        nodes, pending, records = known or self.to(snapshot)
+        gone, come = nodes
+        before = {state.name: state for state in gone}
+        for state in come:
+            self._replace(before.pop(state.name, None), state)
+        for state in before.values():
+            self._replace(state, None)
+        self._nodes = snapshot.nodes
+        lost, new = pending
+        for pod in lost:
+            del self.waiting[pod.key]
+            self._queue(pod, pod, -1)
+        for pod in new:
+            self.waiting[pod.key] = pod
+            self._queue(pod, pod, 1)
+        self._pending = snapshot.pending
+        old, fresh = records
+        for record in old:
+            self._record(record, -1)
+        for record in fresh:
+            self._record(record, 1)
+        self._records = snapshot.records
+
+    def _replace(self, old: NodeState | None, new: NodeState | None) -> None:
+        """Let a node with its pods stand for what was there."""
+        moved = old is None or new is None or old.node is not new.node
+        some = old if old is not None else new
+        assert some is not None
+        gone, come = old.pods if old else (), new.pods if new else ()
+        if not moved:
+            left, joined = difference(gone, come)
+            gone, come = tuple(left), tuple(joined)
+        else:
+            for one in list(self.by("reserved on", some.name)):
+                self._hold(one, -1)  # what it says may be about labels of the node
+        for pod in gone:
+            self._place(pod, old.node if old else None, -1)
+        if new is None:
+            del self.states[some.name]
+        else:
+            self.states[new.name] = new
+        for pod in come:
+            self._place(pod, new.node if new else None, 1)
+        if moved:
+            for one in list(self.by("reserved on", some.name)):
+                self._hold(one, 1)
+
+    def _place(self, pod: Pod, node: Node | None, sign: int) -> None:
+        """Put a bound pod in, or take it out."""
+        there = self.bound.get(pod.key, ())
+        left = (*there, pod) if sign > 0 else tuple(one for one in there if one is not pod)
+        if left:
+            self.bound[pod.key] = left
+        else:
+            del self.bound[pod.key]
+        self._mark(pod, pod, node, sign)
+        if self._sums is not None:
+            self._sums.count(pod, sign)
+
+    def _mark(self, holder: Holder, pod: Pod, node: Node | None, sign: int) -> None:
+        for mark in _marks(pod):
+            self._set(self._marked, mark, holder, sign)
+        anti = pod.affinity.anti if pod.affinity is not None else None
+        for term in anti.required if anti is not None else ():
+            value = node.labels.get(term.topology_key) if node is not None else None
+            if value is not None:
+                homes = self.shunning.setdefault((term, pod.namespace), {})
+                self._set(homes, value, holder, sign)
+                if not homes:
+                    del self.shunning[term, pod.namespace]
+        if self._labelled is not None:
+            self._label(holder, pod, sign)
+
+    def _label(self, holder: Holder, pod: Pod, sign: int = 1) -> None:
+        for pair in pod.labels.items():
+            self._set(self._labelled, pair, holder, sign)
+
+    def _queue(self, holder: Holder, pod: Pod, sign: int) -> None:
+        if pod.scheduling_group is not None:
+            self._set(self._marked, ("waits", leaf_of(pod)), holder, sign)
+        if pod.nominated_node:
+            self._set(self._marked, NOMINATED, holder, sign)
+
+    def _set(self, table: Any, key: object, one: object, sign: int) -> None:
+        """Put something under a key, or take it away; what is empty goes."""
+        if sign > 0:
+            table.setdefault(key, {})[id(one)] = one
+        else:
+            del table[key][id(one)]
+            if not table[key]:
+                del table[key]
+
+    # -- records ---------------------------------------------------------------------------------------
+
+    def _record(self, record: Any, sign: int) -> None:
+        table = self._tables.setdefault(type(record), {})
+        self._set(table, (record.namespace, record.name), record, sign)
+        if not table:
+            del self._tables[type(record)]
+        for handle in _handles(record):
+            self._set(self._by, handle, record, sign)
+        if isinstance(record, Reservation):
+            self._hold(record, sign)
+        elif isinstance(record, Pod):
+            for what, name in _memberships(record):
+                self._set(self._by, (f"ended of {what}", name), record, sign)
+        elif isinstance(record, ElasticQuota):
+            self._sums = None
+
+    def _hold(self, one: Holder, sign: int) -> None:
+        """Mark a reservation like the pod that stands for it."""
+        assert isinstance(one, Reservation)
+        if one.over:
+            return
+        pod = holder_of(one)
+        state = self.states.get(one.status.node_name)
+        if one.active:
+            self._mark(one, pod, state.node if state else None, sign)
+        if not one.status.node_name:
+            self._queue(one, pod, sign)
+
+
+def _memberships(pod: Pod) -> Iterator[tuple[str, object]]:
+    """Tell in which gang and group a pod is."""
+    name = gang_name(pod.labels, pod.annotations)
+    if name:
+        yield "gang", f"{pod.namespace}/{name}"
+    if pod.scheduling_group is not None:
+        yield "group", leaf_of(pod)
+
+
+def _marks(pod: Pod) -> Iterator[object]:
+    """Tell under what a bound pod is found."""
+    yield from _memberships(pod)
+    used = used_by(pod)
+    if used:
+        yield "uses", used
+    for claim in pod.claims:
+        yield "volume", (pod.namespace, claim)
+    if pod.held_claims:
+        yield HOLDING
+    if pod.leaving:
+        yield LEAVING
+    if is_operating_pod(pod):
+        yield ACTING
+        yield "acts", identity_of(operating_reservation(pod))
+
+
+def _handles(record: object) -> Iterator[tuple[str, object]]:
+    """Tell under what a record is found, besides its name."""
+    match record:
+        case Reservation():
+            yield "reservation", identity_of(record)
+            yield "holder", holder_key(record)
+            if record.status.node_name:
+                yield "reserved on", record.status.node_name
+        case NodeMetric():
+            yield "metric of", record.node
+        case ElasticQuota():
+            yield "quota", record.name
+        case SchedulingPodGroup() | CompositePodGroup() if record.parent:
+            yield "below", (record.namespace, record.parent)
+        case _:
+            pass

@@ -1,0 +1,125 @@
+"""What the pods of every quota hold, as sums that follow the pods that come and leave."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from koordcore.checking.nodes import STANDS_FOR
+from koordcore.model.pods import Pod
+from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota
+
+__all__ = ["NOBODY", "Elsewhere", "QuotaSums", "parents_of", "quota_of", "spaces_of"]
+
+QUOTA_LABEL: Final = "quota.scheduling.koordinator.sh/name"
+PREEMPTIBLE_LABEL: Final = "quota.scheduling.koordinator.sh/preemptible"
+
+
+def spaces_of(quotas: Mapping[str, ElasticQuota]) -> dict[str, str]:
+    """Give the quota of each namespace that one lists; of several the last by name."""
+    return {space: name for name, quota in sorted(quotas.items()) for space in quota.namespaces}
+
+
+def quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, str]) -> str:
+    """Name the quota of a pod."""
+    named = pod.labels.get(QUOTA_LABEL, "")
+    if named:
+        return named if named in quotas else DEFAULT_QUOTA
+    own = quotas.get(pod.namespace)
+    if own is not None and own.namespace == pod.namespace:
+        return own.name
+    return spaces.get(pod.namespace, DEFAULT_QUOTA)
+
+
+def parents_of(name: str, quotas: Mapping[str, ElasticQuota]) -> list[str]:
+    """Name what is above a quota, the nearest first."""
+    seen = [name]
+    quota = quotas.get(name)
+    while quota is not None and quota.parent not in seen:
+        seen.append(quota.parent)
+        quota = quotas.get(quota.parent)
+    return seen[1:]
+
+
+class QuotaSums:
+    """Amounts by quota; what stands for a reservation is used by nobody yet and does not count.
+
+    Parameters
+    ----------
+    quotas
+        Every quota by name; other ones need other sums.
+    """
+
+    def __init__(self, quotas: Mapping[str, ElasticQuota]) -> None:
+        self._quotas = quotas
+        self._spaces = spaces_of(quotas)
+        self._chains: dict[str, tuple[str, ...]] = {}
+        self.own: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """What the pods of the very quota hold."""
+        self.whole: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """What they and the pods of the quotas below hold."""
+        self.guarded: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """What the pods of the very quota hold that nobody may evict."""
+
+    def chain(self, pod: Pod) -> tuple[str, ...]:
+        """Name the quota of a pod and those above it."""
+        own = quota_of(pod, self._quotas, self._spaces)
+        if own not in self._chains:
+            self._chains[own] = (own, *parents_of(own, self._quotas))
+        return self._chains[own]
+
+    def count(self, pod: Pod, sign: int = 1) -> None:
+        """Add a pod, or take it away again."""
+        if STANDS_FOR in pod.annotations and pod.annotations[STANDS_FOR] == "true":
+            return
+        chain = self.chain(pod)
+        sums = [self.own[chain[0]], *(self.whole[name] for name in chain)]
+        if PREEMPTIBLE_LABEL in pod.labels and pod.labels[PREEMPTIBLE_LABEL] == "false":
+            sums.append(self.guarded[chain[0]])
+        for name, amount in pod.requests.items():
+            for each in sums:
+                each[name] += sign * amount
+
+
+class Elsewhere:
+    """What pods hold that a check is not shown one by one.
+
+    Parameters
+    ----------
+    everybody
+        Sums over all pods; ``None`` where every pod is shown.
+    shown
+        The pods that are.
+    """
+
+    def __init__(self, everybody: QuotaSums | None = None, shown: Iterable[Pod] = ()) -> None:
+        self._everybody = everybody
+        self._shown = None
+        if everybody is not None:
+            self._shown = QuotaSums(everybody._quotas)  # noqa: SLF001  its own kind
+            for pod in shown:
+                self._shown.count(pod)
+
+    def held(self, name: str, *, whole: bool) -> Mapping[str, int]:
+        """Give what a quota's pods hold; ``whole``: and those of the quotas below."""
+        return self._rest("whole" if whole else "own", name)
+
+    def guarded(self, name: str) -> Mapping[str, int]:
+        """Give what a quota's own pods hold that nobody may evict."""
+        return self._rest("guarded", name)
+
+    def names(self, *, whole: bool) -> Iterable[str]:
+        """Name the quotas that hold anything, and others that do not."""
+        return () if self._everybody is None else (self._everybody.whole if whole else self._everybody.own)
+
+    def _rest(self, what: str, name: str) -> Mapping[str, int]:
+        if self._everybody is None or self._shown is None:
+            return {}
+        found = Counter(getattr(self._everybody, what).get(name, {}))
+        found.subtract(getattr(self._shown, what).get(name, {}))
+        return found
+
+
+NOBODY: Final = Elsewhere()
+"""Every pod is shown."""

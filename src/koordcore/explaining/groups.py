@@ -1,0 +1,139 @@
+"""What a gang or group of pods is about: who runs, who waits, for what, and whether it could start."""
+
+from __future__ import annotations
+
+import attrs
+
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.scheduling.entry import schedule
+from koordcore.scheduling.gang_groups import Job, JobTable
+from koordcore.scheduling.group_tree import GroupTree
+from koordcore.scheduling.key_domains import key_domains
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["GroupState", "explain_group", "group_states"]
+
+
+@attrs.frozen(kw_only=True)
+class GroupState:
+    """One gang, or one group within a tree.
+
+    Parameters
+    ----------
+    job
+        Name of the job that it is decided with.
+    name
+        Its id.
+    level
+        How deep it lies in its tree, 0 for a root.
+    least, running, waiting
+        Members that have to run (groups, for a group of groups), that do, and that wait for a node.
+    where
+        The domain that running members hold it in, or the label that names domains; empty for anywhere.
+    stops
+        Why nobody of it is tried now; empty where it takes its turn.
+    """
+
+    job: str
+    name: str
+    level: int
+    least: int
+    running: int
+    waiting: int
+    where: str = ""
+    stops: str = ""
+
+
+def group_states(snapshot: ClusterSnapshot) -> tuple[GroupState, ...]:
+    """Describe the gangs and groups that have members waiting, in queue order."""
+    found: list[GroupState] = []
+    for turn in JobTable(snapshot).turns(snapshot.pending):
+        if isinstance(turn, Job):
+            found += _states(snapshot, turn)
+    return tuple(found)
+
+
+def _states(snapshot: ClusterSnapshot, job: Job) -> list[GroupState]:
+    stops = job.refusal or job.waits_for
+    if job.tree is not None:
+        return _of_tree(snapshot, job, job.tree, 0, stops)
+    return [
+        GroupState(
+            job=job.name,
+            name=name,
+            level=0,
+            least=gang.min_available,
+            running=len(job.bound[name]),
+            waiting=len(job.members[name]),
+            stops=stops,
+        )
+        for name, gang in sorted(job.gangs.items())
+    ]
+
+
+def _of_tree(
+    snapshot: ClusterSnapshot, job: Job, tree: GroupTree, level: int, stops: str
+) -> list[GroupState]:
+    leaves = tree.leaves
+    nodes = [node for leaf in leaves for node in job.bound[leaf.id]]
+    own = GroupState(
+        job=job.name,
+        name=tree.id,
+        level=level,
+        least=tree.least,
+        running=len(nodes),
+        waiting=sum(len(job.members[leaf.id]) for leaf in leaves),
+        where=_where(snapshot, tree.key, nodes) if tree.key else "",
+        stops=stops if level == 0 else "",
+    )
+    below = [_of_tree(snapshot, job, child, level + 1, stops) for child in tree.children]
+    return [own, *(one for states in below for one in states)]
+
+
+def _where(snapshot: ClusterSnapshot, key: str, nodes: list[str]) -> str:
+    domains = snapshot.once(key_domains, key)
+    domain = domains.of_running(nodes)
+    if isinstance(domain, str):
+        return f"{key}: {domain}"
+    return key if domain < 0 else f"{key}={domains.names[domain]}"
+
+
+def explain_group(
+    snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy(), limits: Limits = DEFAULT_LIMITS
+) -> tuple[str, ...]:
+    """Say in a few lines what becomes of the gang or group that a waiting pod belongs to.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster, the pod among its pending ones.
+    pod
+        Whom to look at.
+    policy, limits
+        As for :func:`koordcore.schedule`.
+
+    Returns
+    -------
+    tuple of str
+        Empty for a pod that goes alone.
+    """
+    for turn in JobTable(snapshot, policy).turns(snapshot.pending):
+        if isinstance(turn, Job) and any(one.key == pod.key for one in turn.pods):
+            break
+    else:
+        return ()
+    states = [
+        f"{'  ' * one.level}{one.name}: at least {one.least}, {one.running} run, {one.waiting} wait"
+        f"{f', in {one.where}' if one.where else ''}"
+        for one in _states(snapshot, turn)
+    ]
+    if turn.stopped:
+        return (*states, turn.refusal or turn.waits_for)
+    (plan, *_) = schedule(snapshot, turn.pods, policy=policy, limits=limits).jobs
+    if plan.placed:
+        used = ", ".join(f"{number} {layer}" for layer, number in plan.domains.items())
+        return (*states, f"{plan.placed} of {plan.members} would start now{f' ({used})' if used else ''}")
+    told = [plan.message, *([plan.detail] if plan.detail not in plan.message else [])]
+    return (*states, "cannot start now", *told)

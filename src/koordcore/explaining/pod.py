@@ -1,0 +1,292 @@
+"""One pod explained: every node's verdict and score, and what would make it fit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import chain
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+
+from koordcore._arrays import IntVector
+from koordcore.errors import ModelError
+from koordcore.framework.plugin import Refusal
+from koordcore.framework.scheduling_class import SchedulingClass
+from koordcore.framework.workspace import Workspace
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.decisions import Bound, NotOurs, PodDecision, Shortfall
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
+from koordcore.result import ScheduleResult
+from koordcore.scheduling.arguments import check_arguments
+from koordcore.scheduling.cycle import SchedulingCycle, open_cycle, reserves
+from koordcore.scheduling.one_pod import feasible_nodes
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["Explanation", "Help", "NodeVerdict", "explain"]
+
+
+@attrs.frozen(kw_only=True)
+class NodeVerdict:
+    """What one node says.
+
+    Parameters
+    ----------
+    node
+        Its name.
+    plugin, shortfalls
+        The first plugin that refused, and what all that refuse lack; empty where the pod fits.
+    scores
+        Plugin to score 0..100, before weights; empty where the pod does not fit.
+    total
+        Weighted sum; -1 where the pod does not fit.
+    """
+
+    node: str
+    plugin: str = ""
+    shortfalls: tuple[Shortfall, ...] = ()
+    scores: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+    total: int = -1
+
+    @property
+    def fits(self) -> bool:
+        """The pod can go there."""
+        return self.total >= 0
+
+
+@attrs.frozen
+class Help:
+    """What some nodes lack, all of it: with that, the pod would fit.
+
+    Parameters
+    ----------
+    plugins
+        Everybody who refuses there.
+    shortfalls
+        What the nearest of these nodes lacks.
+    nodes
+        How many nodes are refused by exactly these plugins.
+    nearest
+        The one of them that lacks least.
+    details
+        More about that node, in words: what its devices and NUMA nodes lack, and whose leaving would do.
+    """
+
+    plugins: tuple[str, ...]
+    shortfalls: tuple[Shortfall, ...]
+    nodes: int
+    nearest: str
+    details: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Explanation:
+    """All that is to be said about one pod.
+
+    Parameters
+    ----------
+    pod
+        Who.
+    bound_to
+        Where it is now; ``None`` while it waits. It is judged as if it were not there.
+    decision
+        What :func:`koordcore.schedule` decides about it, in the queue and in its gang.
+    refusal
+        Why no node was asked; empty where nodes were.
+    verdicts
+        One per node: best first; those that refuse by how little they lack, then by name.
+    help
+        What would help, the smallest lack first; empty where the pod fits.
+    """
+
+    pod: PodKey
+    bound_to: str | None = None
+    decision: PodDecision | None = None
+    refusal: str = ""
+    verdicts: tuple[NodeVerdict, ...] = ()
+    help: tuple[Help, ...] = ()
+
+    @property
+    def best(self) -> str | None:
+        """The node that ``schedule`` takes; ``None`` where the pod gets none, such as a member of a gang."""
+        return self.decision.node if isinstance(self.decision, Bound) else None
+
+    @property
+    def fitting(self) -> tuple[str, ...]:
+        """The nodes that could take the pod by itself, best first."""
+        return tuple(one.node for one in self.verdicts if one.fits)
+
+
+def explain(
+    source: ClusterSnapshot | ScheduleResult,
+    pod: Pod | PodKey | str,
+    *,
+    policy: Policy | None = None,
+    now: datetime | None = None,
+    limits: Limits | None = None,
+) -> Explanation:
+    """Explain where a pod can go, where not, and what would help, at the moment when its turn comes.
+
+    Parameters
+    ----------
+    source
+        The cluster: the pods that wait are decided as :func:`koordcore.schedule` would, until it is the pod's
+        turn, and a pod that the cluster does not know waits with them. One that runs is judged alone, as if
+        it were not there yet. Or a result: the decision is the one that was taken there, the nodes are judged
+        as they stand afterwards.
+    pod
+        The pod, its key, or ``"namespace/name"``.
+    policy, now, limits
+        As for :func:`koordcore.schedule`; of a result, its own policy when left out.
+
+    Raises
+    ------
+    ModelError
+        When a pod is named that is not there.
+    TypeError
+        When an argument is of another type.
+    """
+    limits = DEFAULT_LIMITS if limits is None else limits
+    if not isinstance(pod, Pod | PodKey | str):
+        raise TypeError(f"pod: expected Pod, its key or namespace/name, got {pod!r:.60}")
+    if isinstance(source, ScheduleResult):
+        policy = source.policy if policy is None else policy
+        asked = _find(source.snapshot, pod)
+        taken = source.decision(asked.key)
+        found = explain(_alone(source.snapshot, asked), asked.at(None), policy=policy, now=now, limits=limits)
+        return attrs.evolve(found, bound_to=asked.node_name, decision=taken or found.decision)
+    policy = Policy() if policy is None else policy
+    check_arguments(source, policy)
+    asked = _find(source, pod)
+    bound_to = source.location.get(asked.key)
+    fresh = asked.at(None)
+    if bound_to is None:
+        known = source.pod(asked.key) == asked
+        there = source if known else source.with_pending(fresh)
+        # Who is handed over is decided about whatever its scheduler, as schedule(snapshot, [pod]) would.
+        cycle = open_cycle(there, None, policy, now, limits, None, ours=() if known else (asked.key,))
+    else:
+        cycle = open_cycle(source.forget(asked.key), [fresh], policy, now, limits, None)
+    for turn in cycle.turns():
+        keys = [turn.key] if isinstance(turn, Pod) else [one.key for one in turn.pods]
+        if asked.key in keys:
+            break
+        cycle.decide()
+    else:
+        decision = NotOurs(pod=asked.key, scheduler_name=asked.scheduler_name)
+        return attrs.evolve(_judge(cycle, fresh), decision=decision)
+    judged = _judge(cycle, fresh)
+    taken = next(one for one in cycle.decide() if one.pod == asked.key)
+    return attrs.evolve(judged, bound_to=bound_to, decision=taken)
+
+
+def _find(snapshot: ClusterSnapshot, pod: Pod | PodKey | str) -> Pod:
+    if isinstance(pod, Pod):
+        return pod
+    key = PodKey.of(pod)
+    found = snapshot.pod(key)
+    if found is None:
+        raise ModelError(f"no pod {key}")
+    return found
+
+
+def _alone(snapshot: ClusterSnapshot, pod: Pod) -> ClusterSnapshot:
+    """Give the cluster with nobody waiting whom the answer could depend on but those with a nomination."""
+    others = [one.key for one in snapshot.pending if one.key != pod.key and not one.nominated_node]
+    return snapshot.forget(*others)
+
+
+def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
+    """Ask every node about a pod as things stand."""
+    workspace, plugins = cycle.workspace, cycle.plugins
+    scheduling_class = plugins.class_of(pod)
+    if isinstance(scheduling_class, Refusal):
+        return Explanation(pod=pod.key, refusal=scheduling_class.reason)
+    refused = scheduling_class.refuse()
+    if refused is not None:
+        return Explanation(pod=pod.key, refusal=refused[1].reason)
+    feasible = feasible_nodes(plugins, scheduling_class, pod)
+    totals = scheduling_class.totals(feasible)
+    table = scheduling_class.score_table(feasible)
+    names = workspace.layout.names
+
+    def verdict(row: int) -> NodeVerdict:
+        return _verdict(scheduling_class, names[row], row, int(totals[row]), table)
+
+    verdicts = [verdict(row) for row in range(len(totals))]
+    for row in plugins.nominated.one_by_one(pod, np.ones(len(totals), np.bool_)):
+        if (beside := verdict(row)).plugin:
+            verdicts[row] = beside
+    with plugins.nominated.assumed(pod):
+        reserving = reserves(cycle.policy)
+        helps = () if feasible.any() else _what_helps(workspace, scheduling_class, reserving=reserving)
+    verdicts.sort(key=lambda one: (-one.total, _lacking(one.shortfalls), one.node))
+    return Explanation(pod=pod.key, verdicts=tuple(verdicts), help=helps)
+
+
+def _verdict(
+    scheduling_class: SchedulingClass, node: str, row: int, total: int, table: dict[str, IntVector]
+) -> NodeVerdict:
+    if total >= 0:
+        scores = {name: int(column[row]) for name, column in table.items()}
+        return NodeVerdict(node=node, scores=scores, total=total)
+    refusing = _refusing(scheduling_class, row)
+    shortfalls = tuple(chain.from_iterable(refusing.values()))
+    return NodeVerdict(node=node, plugin=next(iter(refusing), ""), shortfalls=shortfalls)
+
+
+def _refusing(scheduling_class: SchedulingClass, row: int) -> dict[str, tuple[Shortfall, ...]]:
+    """Every plugin that refuses the pod on one node, in filter order, with what it lacks there."""
+    found = {}
+    for part in scheduling_class.parts:
+        shortfalls = (
+            part.evaluator.shortfalls(scheduling_class.view().at(row)) if part.setting.filters else ()
+        )
+        if shortfalls:
+            found[part.plugin.name] = shortfalls
+    return found
+
+
+def _details(scheduling_class: SchedulingClass, row: int) -> tuple[str, ...]:
+    found = [
+        part.evaluator.details(scheduling_class.view().at(row))
+        for part in scheduling_class.parts
+        if part.setting.filters
+    ]
+    return tuple(dict.fromkeys(chain.from_iterable(found)))
+
+
+def _lacking(shortfalls: tuple[Shortfall, ...]) -> tuple[int, int]:
+    """How far a node is from taking the pod: the largest share that is missing, in thousandths, and the sum.
+
+    A lack that is no amount, such as a label, counts as everything.
+    """
+    shares = [one.lacking * 1000 // one.requested if one.requested else 1000 for one in shortfalls]
+    return max(shares, default=0), sum(shares)
+
+
+def _what_helps(
+    workspace: Workspace, scheduling_class: SchedulingClass, *, reserving: bool
+) -> tuple[Help, ...]:
+    """Group nodes by who refuses there, and show of each group the node that lacks least."""
+    names = workspace.layout.names
+    groups: dict[tuple[str, ...], list[tuple[tuple[int, int], int, tuple[Shortfall, ...]]]] = {}
+    for row in range(len(names)):
+        refusing = _refusing(scheduling_class, row)
+        shortfalls = tuple(chain.from_iterable(refusing.values()))
+        groups.setdefault(tuple(refusing), []).append((_lacking(shortfalls), row, shortfalls))
+    ranked = sorted(
+        ((min(group, key=lambda one: one[:2]), len(group), key) for key, group in groups.items()),
+        key=lambda one: (one[0][:2], one[2]),
+    )
+    helps = []
+    for (_, row, shortfalls), count, plugins in ranked:
+        details = _details(scheduling_class, row)
+        if reserving:
+            from koordcore.reservations.occupants import reserved_room
+
+            details = (*details, *reserved_room(workspace, scheduling_class.pod, row))
+        helps.append(Help(plugins, shortfalls, count, names[row], details))
+    return tuple(helps)

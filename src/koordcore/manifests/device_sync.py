@@ -1,0 +1,116 @@
+"""What Koordinator's manager would have written on nodes out of their Device objects, where a dump lacks it.
+
+A dump that was taken by hand, or drawn for a test, often has a Device and a Node that knows nothing of it. In
+a cluster that does not last: the manager sums the healthy devices up and mirrors their labels. Both are
+completed here in the same way, and said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import Problem
+from koordcore.manifests.cross_checks import Key, Remark
+from koordcore.model.devices import ALL_GPU_RESOURCES, FPGA, GPU_SHARED, RDMA, DeviceObject
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod
+from koordcore.model.records import ClusterRecord
+from koordcore.protocol.device import DEVICE_ALLOCATED
+from koordcore.protocol.device_amounts import device_resources
+from koordcore.protocol.device_object import GPU_PARTITION_POLICY, inventory_of
+
+__all__ = ["Synced", "sync_devices", "untold_holders"]
+
+_ASKS: Final = frozenset({*ALL_GPU_RESOURCES, RDMA, FPGA})
+
+
+@attrs.frozen
+class Synced:
+    """Nodes and records as they stand when the manager has been there, and what that changed."""
+
+    nodes: list[Node]
+    records: list[ClusterRecord]
+    remarks: list[Remark]
+
+
+def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: Iterable[Pod]) -> Synced:
+    """Complete amounts and labels that nodes lack and their Device objects give, and policies of partitions.
+
+    What a node says of its own accord stays as it is. All nodes that lack the same are said once. Clusters
+    whose manager never wrote how often cards can be shared are common: that is said only where a pod asks.
+    """
+    shares = any(GPU_SHARED in pod.requests for pod in pods)
+    devices = {one.name: one for one in records if isinstance(one, DeviceObject)}
+    done: list[Node] = []
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    policies: dict[str, DeviceObject] = {}
+    for node in nodes:
+        device = devices.get(node.name)
+        if device is None:
+            done.append(node)
+            continue
+        amounts, labels = _lacked(node, device)
+        if labels or (amounts and (shares or amounts.keys() != {GPU_SHARED})):
+            lacking.setdefault((*amounts, *labels), []).append(node.name)
+        done.append(_completed(node, amounts, labels))
+        policy = node.labels.get(GPU_PARTITION_POLICY)
+        if policy and device.partitions is not None and GPU_PARTITION_POLICY not in device.labels:
+            labelled = immutabledict({**device.labels, GPU_PARTITION_POLICY: policy})
+            policies[node.name] = attrs.evolve(device, labels=labelled)
+    kept = [policies.get(one.name, one) if isinstance(one, DeviceObject) else one for one in records]
+    remarks = [_lacking(sorted(those), names) for names, those in lacking.items()]
+    return Synced(done, kept, [*remarks, *map(_policy_taken, sorted(policies))])
+
+
+def _lacked(node: Node, device: DeviceObject) -> tuple[Mapping[str, int], Mapping[str, str]]:
+    offered = device_resources(inventory_of(device, node.labels), device.labels, sync_gpu_shared=True)
+    amounts = offered.apply_to({})
+    return (
+        {name: amount for name, amount in amounts.items() if amount and name not in node.allocatable},
+        {name: text for name, text in offered.labels.items() if name not in node.labels},
+    )
+
+
+def _completed(node: Node, amounts: Mapping[str, int], labels: Mapping[str, str]) -> Node:
+    if not amounts and not labels:
+        return node
+    return attrs.evolve(
+        node,
+        allocatable={**node.allocatable, **amounts},
+        capacity={**amounts, **node.capacity},
+        labels={**labels, **node.labels},
+    )
+
+
+def _lacking(nodes: Sequence[str], names: Sequence[str]) -> Remark:
+    others = "" if len(nodes) == 1 else f" (here and on {len(nodes) - 1} more nodes)"
+    told = f"lacks {', '.join(sorted(names))}; taken from its Device, as the manager does{others}"
+    return ("", "Node", "", nodes[0]), Problem("status.allocatable", told)
+
+
+def _policy_taken(name: str) -> Remark:
+    """Upstream looks at the object that has the table: Honor on the other one is lost without a word."""
+    told = "absent beside a table of partitions; its Node's is taken, at which upstream does not look"
+    key = ("scheduling.koordinator.sh", "Device", "", name)
+    return key, Problem(f"metadata.labels[{GPU_PARTITION_POLICY}]", told)
+
+
+def untold_holders(states: Iterable[NodeState], records: Iterable[ClusterRecord]) -> Iterator[Remark]:
+    """Find running pods that asked for devices of a known node and do not say which ones they hold."""
+    known = {one.name for one in records if isinstance(one, DeviceObject)}
+    for state in states:
+        for pod in state.pods if state.name in known else ():
+            if pod.annotations.get(DEVICE_ALLOCATED):
+                continue
+            asked = sorted(name for name in _ASKS.intersection(pod.requests) if pod.requests[name])
+            if asked:
+                key: Key = ("", "Pod", pod.namespace, pod.name)
+                told = (
+                    f"absent, though the pod runs on {state.name} with {', '.join(asked)}: "
+                    "the devices that it holds are not known and count as free"
+                )
+                yield key, Problem(f"metadata.annotations[{DEVICE_ALLOCATED}]", told)

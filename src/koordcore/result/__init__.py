@@ -1,0 +1,101 @@
+"""What a scheduling call returns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionPlan
+from koordcore.protocol.preemption import PREEMPTED_REASON
+from koordcore.snapshot import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from koordcore.result.left_out import LeftOut
+
+__all__ = ["ScheduleResult", "with_victims_told"]
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class ScheduleResult:
+    """What one call decided.
+
+    Parameters
+    ----------
+    decisions
+        One per pod, in the order in which they were taken.
+    snapshot
+        The cluster afterwards.
+    jobs
+        One plan per gang group, in the order in which they were taken.
+    together
+        Runs of gang groups that were planned as one, where the policy asks for that.
+    preemptions
+        Who leaves for whom, where preemption was asked for; the members are nominated, nobody has left yet.
+    policy
+        What was asked of the decisions; :func:`koordcore.verify` holds them to it.
+    stats
+        Counts and deterministic work units by name; no wall time.
+    """
+
+    decisions: tuple[PodDecision, ...]
+    snapshot: ClusterSnapshot
+    jobs: tuple[JobPlan, ...] = ()
+    together: tuple[JointPlan, ...] = ()
+    preemptions: tuple[PreemptionPlan, ...] = ()
+    policy: Policy = Policy()
+    stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+
+    def __repr__(self) -> str:
+        """Count the decisions by kind; the tuples say it all."""
+        kinds = Counter(type(one).__name__ for one in self.decisions)
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        return f"<ScheduleResult: {counts or 'nobody was asked about'}; {self.snapshot!r}>"
+
+    @property
+    def bound(self) -> tuple[Bound, ...]:
+        """The pods that got a node."""
+        return tuple(one for one in self.decisions if isinstance(one, Bound))
+
+    @property
+    def not_looked_at(self) -> tuple[LeftOut, ...]:
+        """What bears on the places of pods and no decision looked at, because the policy leaves it out.
+
+        Worked out from the snapshot afterwards, in time that goes with nodes and decisions.
+        """
+        # Kinds of objects that a plain call never meets; who does not ask does not load them.
+        from koordcore.result.left_out import left_out
+
+        found = (self.snapshot.pod(one.pod) for one in self.decisions)
+        pods = [pod for pod in found if pod is not None]
+        return left_out(self.snapshot, self.policy, pods, preempting="nominated" in self.stats)
+
+    def decision(self, pod: PodKey | str) -> PodDecision | None:
+        """Give one pod's decision; ``None`` when it was not asked about. A text is ``"namespace/name"``."""
+        key = PodKey.of(pod)
+        return next((one for one in self.decisions if one.pod == key), None)
+
+
+def with_victims_told(snapshot: ClusterSnapshot, plans: Iterable[PreemptionPlan]) -> ClusterSnapshot:
+    """Write on the victims of some plans that they are to leave, and for whom; they are still there."""
+    told = [(victim, plan.job) for plan in plans for victim in plan.victims]
+    job_of = {victim.pod: job for victim, job in told}
+    nodes = {victim.node for victim, _ in told if victim.node in snapshot.layout.row_of} if told else set()
+    if not nodes:
+        return snapshot
+    pods = {
+        name: tuple(_told(pod, job_of) if pod.key in job_of else pod for pod in snapshot.node(name).pods)
+        for name in sorted(nodes)
+    }
+    return snapshot.with_pods(pods, snapshot.pending)
+
+
+def _told(pod: Pod, job_of: Mapping[PodKey, str]) -> Pod:
+    return attrs.evolve(pod, disruption=PREEMPTED_REASON, preempted_by=job_of[pod.key])

@@ -1,0 +1,212 @@
+"""What of a cluster a policy does not look at: a plan says nothing about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.affinity import TaintEffect
+from koordcore.model.claims import ResourceClaim
+from koordcore.model.devices import (
+    FPGA,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    RDMA,
+    DeviceObject,
+)
+from koordcore.model.gangs import CoschedulingArgs
+from koordcore.model.metrics import NodeMetric
+from koordcore.model.nodes import Node
+from koordcore.model.numa import NodeResourceTopology
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation, ReservationArgs
+from koordcore.protocol.device import (
+    DEPRECATED_NAMES,
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_JOINT_ALLOCATE,
+    GPU_PARTITION_SPEC,
+    RESERVATION_AFFINITY,
+)
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SELECTOR
+from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT
+from koordcore.protocol.numa import ANNOTATION_NUMA_TOPOLOGY_SPEC, ANNOTATION_RESOURCE_SPEC
+from koordcore.protocol.numa_nodes import LABEL_NODE_NUMA_TOPOLOGY_POLICY
+from koordcore.snapshot import ClusterSnapshot
+
+__all__ = ["LeftOut", "left_out"]
+
+
+@attrs.frozen
+class LeftOut:
+    """Something that no decision looked at.
+
+    Parameters
+    ----------
+    what
+        A kind of objects, or what pods or nodes say; in the singular where ``count`` is 1.
+    count
+        How many there are; 0 for a setting.
+    why
+        Why nobody looked at it.
+    """
+
+    what: str
+    count: int
+    why: str
+
+    def __str__(self) -> str:
+        return " ".join((*([str(self.count)] if self.count else []), f"{self.what} ({self.why})"))
+
+
+_RECORDS: Final[Mapping[str, tuple[str, type[ClusterRecord]]]] = immutabledict(
+    {
+        "Reservation": ("Reservation", Reservation),
+        "ElasticQuota": ("ElasticQuota", ElasticQuota),
+        "DeviceShare": ("Device", DeviceObject),
+        "NodeNUMAResource": ("NodeResourceTopology", NodeResourceTopology),
+        "LoadAwareScheduling": ("NodeMetric", NodeMetric),
+        "DynamicResources": ("ResourceClaim", ResourceClaim),
+    }
+)
+"""Plugin to the kind of objects that only it reads."""
+_DEVICE_RESOURCES: Final = frozenset(
+    {GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, RDMA, FPGA, *DEPRECATED_NAMES}
+)
+
+
+def _told(*keys: str) -> Callable[[Pod], bool]:
+    return lambda pod: any(key in pod.annotations for key in keys)
+
+
+def _picks_nodes(pod: Pod) -> bool:
+    node = pod.affinity.node if pod.affinity else None
+    return bool(pod.node_selector) or (node is not None and node.required is not None)
+
+
+_PODS: Final[tuple[tuple[str, str, Callable[[Pod], bool]], ...]] = (
+    ("DeviceShare", "that ask for devices", lambda pod: not _DEVICE_RESOURCES.isdisjoint(pod.requests)),
+    (
+        "DeviceShare",
+        "with device hints",
+        _told(DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, GPU_PARTITION_SPEC),
+    ),
+    (
+        "NodeNUMAResource",
+        "with CPU or NUMA specs",
+        _told(ANNOTATION_RESOURCE_SPEC, ANNOTATION_NUMA_TOPOLOGY_SPEC),
+    ),
+    ("Coscheduling", "with a network topology selector", _told(ANNOTATION_TOPOLOGY_SELECTOR)),
+    (
+        "SchedulingHint",
+        "with a scheduling hint",
+        _told(ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT),
+    ),
+    ("Reservation", "with reservation affinity", _told(RESERVATION_AFFINITY)),
+    ("NodeAffinity", "that choose nodes by labels", _picks_nodes),
+    (
+        "InterPodAffinity",
+        "with pod affinity",
+        lambda pod: bool(pod.affinity and (pod.affinity.pod or pod.affinity.anti)),
+    ),
+    ("PodTopologySpread", "with spread constraints", lambda pod: bool(pod.spread_constraints)),
+    ("NodePorts", "with host ports", lambda pod: bool(pod.host_ports)),
+    ("VolumeBinding", "with volume claims", lambda pod: bool(pod.claims)),
+)
+"""Plugin, what pods say that only it heeds, and whether a pod does."""
+_NODES: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (
+    ("NodeUnschedulable", "cordoned", lambda node: node.unschedulable),
+    (
+        "TaintToleration",
+        "tainted",
+        lambda node: any(one.effect is not TaintEffect.PREFER_NO_SCHEDULE for one in node.taints),
+    ),
+    (
+        "NodeNUMAResource",
+        "with a NUMA topology policy",
+        lambda node: LABEL_NODE_NUMA_TOPOLOGY_POLICY in node.labels,
+    ),
+)
+"""Plugin, what nodes say that only it heeds, and whether a node does."""
+
+
+def left_out(
+    snapshot: ClusterSnapshot, policy: Policy, pods: Iterable[Pod], *, preempting: bool
+) -> tuple[LeftOut, ...]:
+    """List what bears on the places of pods and is not looked at under a policy.
+
+    Parameters
+    ----------
+    pods
+        Those that were decided about.
+    preempting
+        Whether the call could evict.
+    """
+    here = {one.name for one in policy.plugins}
+    asked = tuple(pods)
+    return (
+        *_records(snapshot, policy, here),
+        *_counted(_PODS, asked, here, policy, "pod"),
+        *_counted(_NODES, [state.node for state in snapshot.nodes], here, policy, "node"),
+        *_quota_trees(snapshot, policy),
+        *(() if preempting else _preempting(policy)),
+    )
+
+
+def _records(snapshot: ClusterSnapshot, policy: Policy, here: set[str]) -> Iterator[LeftOut]:
+    for plugin, (name, kind) in _RECORDS.items():
+        if plugin not in here:
+            count = sum(not (isinstance(one, Reservation) and one.over) for one in snapshot.of(kind))
+            if count:
+                yield LeftOut(_several(name, count), count, _absent(policy, plugin))
+
+
+def _counted(
+    table: Iterable[tuple[str, str, Callable[..., bool]]],
+    things: Iterable[Pod | Node],
+    here: set[str],
+    policy: Policy,
+    kind: str,
+) -> Iterator[LeftOut]:
+    for plugin, saying, holds in table:
+        if plugin not in here:
+            count = sum(map(holds, things))
+            if count:
+                yield LeftOut(f"{kind}{'s' * (count > 1)} {saying}", count, _absent(policy, plugin))
+
+
+def _quota_trees(snapshot: ClusterSnapshot, policy: Policy) -> Iterator[LeftOut]:
+    setting = policy.plugin("ElasticQuota")
+    if setting is None or (isinstance(setting.args, QuotaPolicy) and setting.args.multi_quota_tree):
+        return
+    count = sum(bool(one.tree) for one in snapshot.of(ElasticQuota))
+    if count:
+        what = "tree id of an ElasticQuota" if count == 1 else "tree ids of ElasticQuotas"
+        yield LeftOut(what, count, "the feature gate MultiQuotaTree is off")
+
+
+def _preempting(policy: Policy) -> Iterator[LeftOut]:
+    for name, kind in (("Coscheduling", CoschedulingArgs), ("Reservation", ReservationArgs)):
+        setting = policy.plugin(name)
+        args = None if setting is None else setting.args
+        if isinstance(args, kind) and args.enable_preemption:
+            yield LeftOut(f"enablePreemption of {name}", 0, "this call evicts nobody; preempt=, or --preempt")
+
+
+def _several(name: str, count: int) -> str:
+    """Write a kind in the plural, as English has it: ``NodeResourceTopologies``."""
+    if count == 1:
+        return name
+    return f"{name.removesuffix('y')}ies" if name.endswith("y") else f"{name}s"
+
+
+def _absent(policy: Policy, plugin: str) -> str:
+    return f"the profile {policy.name} has no {plugin}"

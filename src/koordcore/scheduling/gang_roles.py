@@ -1,0 +1,236 @@
+"""The roles of a job: its gangs, or the parts of them that have a minimum and a place of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import attrs
+import numpy as np
+from immutabledict import immutabledict
+
+from koordcore._arrays import IntVector
+from koordcore.allocators.gang.demand import Member, Quorum, Role, Unit
+from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.pods import Pod
+from koordcore.scheduling.gang_groups import Job, rank_of
+from koordcore.topology.network import NetworkTopology
+
+__all__ = ["JobPart", "Roles", "needed_parts", "parts_of", "per_node", "roles_of"]
+
+
+@attrs.frozen(kw_only=True)
+class JobPart:
+    """Members of a job that need a minimum of their own.
+
+    Parameters
+    ----------
+    name
+        Id of the gang, with the part's name behind a colon where the gang has parts.
+    gang
+        Id of the gang.
+    entry
+        Position of the part's entry among those of its gang; -1 where the gang has no parts, and for members
+        that belong to none of them.
+    pods
+        Members that wait.
+    least
+        How many of them have to be placed.
+    started
+        It has its minimum already.
+    spec
+        What binds them beside the wish of the whole job; ``None`` for nothing.
+    nodes
+        Nodes of the members that run, one entry each.
+    """
+
+    name: str
+    gang: str
+    entry: int
+    pods: tuple[Pod, ...]
+    least: int
+    started: bool
+    spec: NetworkTopologySpec | None
+    nodes: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Roles:
+    """How the planner takes the parts of a job; see :class:`koordcore.allocators.gang.demand.GangDemand`."""
+
+    roles: tuple[Role, ...]
+    units: tuple[Unit, ...] = ()
+    quorums: tuple[Quorum, ...] = ()
+
+
+def parts_of(job: Job) -> list[JobPart]:
+    """List the parts of a job, gang after gang."""
+    return list(chain.from_iterable(_of_gang(job, gang) for gang in job.members))
+
+
+def _of_gang(job: Job, gang: str) -> Iterator[JobPart]:
+    own, least = job.own_specs.get(gang), job.least(gang)
+    if gang not in job.parts:
+        yield JobPart(
+            name=gang,
+            gang=gang,
+            entry=-1,
+            pods=job.members[gang],
+            least=least,
+            started=least <= 0,
+            spec=own,
+            nodes=job.bound[gang],
+        )
+        return
+    waiting = {pod.key for pod in job.members[gang]}
+    groups = job.gangs[gang].sub_groups
+    assert groups is not None, "only gangs with parts have parts"
+    for part in job.parts[gang]:
+        wait = tuple(pod for pod in part.members if pod.key in waiting)
+        needed = max(0, part.least - (len(part.members) - len(wait)))
+        started = job.repaired(gang) or (part.entry >= 0 and needed <= 0)
+        yield JobPart(
+            name=f"{gang}:{part.name}" if part.name else f"{gang}:",
+            gang=gang,
+            entry=part.entry,
+            pods=wait,
+            least=0 if started else needed,
+            started=started,
+            spec=groups.entries[part.entry].spec if part.entry >= 0 else None,
+            nodes=tuple(job.there[pod.key] for pod in part.members if pod.key in job.there),
+        )
+
+
+def needed_parts(job: Job) -> list[JobPart]:
+    """List the parts that room is made for: all, or the first that are enough of them."""
+    parts = [part for part in parts_of(job) if len(part.pods) >= part.least]
+    gangs = [gang for gang in job.members if any(part.gang == gang for part in parts)]
+    found = []
+    for gang in gangs[: job.optional or None]:
+        own = [part for part in parts if part.gang == gang]
+        groups = job.gangs[gang].sub_groups
+        if gang not in job.parts or groups is None or job.repaired(gang):
+            found += own
+            continue
+        entries = [
+            (entry, [part for part in own if part.entry == number])
+            for number, entry in enumerate(groups.entries)
+        ]
+        able = [
+            ones[: entry.min_replicas or None]
+            for entry, ones in entries
+            if len(ones) >= max(1, entry.min_replicas)
+        ]
+        found += [part for ones in able[: groups.least or None] for part in ones]
+        found += [part for part in own if part.entry < 0]
+    return found
+
+
+def roles_of(job: Job, tree: NetworkTopology, shape_of: Mapping[str, int]) -> Roles:
+    """Write the parts of a job as roles; with units where not all of them have to start."""
+    parts = parts_of(job)
+    roles = tuple(
+        Role(
+            name=part.name,
+            members=tuple(Member(str(pod.key), shape_of[str(pod.key)], rank_of(pod)) for pod in part.pods),
+            min_available=part.least,
+            started=part.started,
+            **_own_rules(part, tree),
+        )
+        for part in parts
+    )
+    held = [gang for gang in job.parts if gang in job.own_specs]
+    if not (job.optional or held or any(_some(job, gang) for gang in job.parts)):
+        plain = tuple(attrs.evolve(role, started=False) for role in roles)
+        return Roles(roles=plain, quorums=tuple(_quorums(job, parts, {})))
+    return _with_units(job, parts, roles, tree)
+
+
+def _some(job: Job, gang: str) -> bool:
+    """Tell whether not all parts of a gang have to start."""
+    groups = job.gangs[gang].sub_groups
+    if groups is None or job.repaired(gang):
+        return False
+    numbers = [sum(part.entry == number for part in job.parts[gang]) for number in range(len(groups.entries))]
+    fewer = any(0 < one.min_replicas != number for one, number in zip(groups.entries, numbers, strict=True))
+    return fewer or 0 < groups.least < len(groups.entries) or 0 in numbers
+
+
+def _with_units(job: Job, parts: list[JobPart], roles: tuple[Role, ...], tree: NetworkTopology) -> Roles:
+    """Make a group of every gang, and of every entry of parts that has several."""
+    gangs = list(job.members)
+    units = [Unit(name=job.name, least=job.optional or len(gangs))]
+    home: dict[tuple[str, int], int] = {}
+    of_gang: dict[str, int] = {}
+    for gang in gangs:
+        groups = job.gangs[gang].sub_groups
+        if gang not in job.parts or groups is None:
+            home[gang, -1] = 0
+            continue
+        own = of_gang[gang] = len(units)
+        free = any(part.gang == gang and part.entry < 0 for part in parts)
+        entries = len(groups.entries)
+        least = 0 if job.repaired(gang) else groups.least or entries
+        units.append(Unit(name=gang, least=least + free, parent=0, **_home(job, gang, tree)))
+        home[gang, -1] = own
+        for number, entry in enumerate(groups.entries):
+            several = sum(part.gang == gang and part.entry == number for part in parts)
+            if not (entry.by or entry.size):
+                home[gang, number] = own
+                continue
+            home[gang, number] = len(units)
+            needed = 0 if job.repaired(gang) else entry.min_replicas or max(1, several)
+            units.append(Unit(name=f"{gang}:{entry.name}", least=needed, parent=own))
+    placed = tuple(
+        attrs.evolve(
+            role,
+            unit=home[part.gang, part.entry],
+            started=role.started or (part.entry < 0 and part.gang in job.parts),
+        )
+        for part, role in zip(parts, roles, strict=True)
+    )
+    return Roles(roles=placed, units=tuple(units), quorums=tuple(_quorums(job, parts, of_gang)))
+
+
+def _home(job: Job, gang: str, tree: NetworkTopology) -> dict[str, Any]:
+    """Give the domains one of which all parts of a gang share."""
+    spec = job.own_specs.get(gang)
+    layer = spec.must_layer(tree.layers) if spec is not None else ""
+    if not layer:
+        return {}
+    depth = tree.depth_of(layer)
+    if depth is None:
+        return {"home": np.full(len(tree.nodes), -1, dtype=np.int64)}
+    home = tree.ancestors[depth] - tree.layer_start[depth]
+    used = home[np.flatnonzero(per_node(tree, job.bound[gang]))]
+    return {"home": home, "fixed": int(used[0]) if len(used) else -1}
+
+
+def _quorums(job: Job, parts: list[JobPart], of_gang: Mapping[str, int]) -> Iterator[Quorum]:
+    """The minimum of a gang holds over all its parts, where theirs do not come to as many."""
+    for gang in job.parts:
+        mine = [number for number, part in enumerate(parts) if part.gang == gang]
+        least = job.least(gang)
+        if least > sum(parts[number].least for number in mine) or (gang in of_gang and least > 0):
+            yield Quorum(roles=tuple(mine), least=least, unit=of_gang.get(gang, -1))
+
+
+def _own_rules(part: JobPart, tree: NetworkTopology) -> dict[str, Any]:
+    """Give what binds the members of one part beside the wish of the job."""
+    if part.spec is None:
+        return {}
+    return {
+        "must_layer": part.spec.must_layer(tree.layers),
+        "multiples": immutabledict(part.spec.multiples),
+        "bound": per_node(tree, part.nodes),
+    }
+
+
+def per_node(tree: NetworkTopology, nodes: Iterable[str]) -> IntVector:
+    """Count entries per node of the tree, shape (nodes,)."""
+    counts = np.zeros(len(tree.nodes), np.int64)
+    for node in nodes:
+        if node in tree.node_index:
+            counts[tree.node_index[node]] += 1
+    return counts

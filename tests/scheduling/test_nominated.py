@@ -1,0 +1,53 @@
+"""Pods that are nominated count where they are nominated, and nowhere else."""
+
+from __future__ import annotations
+
+from koordcore import ClusterSnapshot, Node, Pod, Unschedulable, schedule
+from koordcore.explaining import explain
+from koordcore.explaining.cycle import explain_cycle
+from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
+from koordcore.model.selectors import LabelSelector
+from tests.reservations.worlds import POLICY, must, node, pod, reservation
+
+FAR = Affinity(anti=PodAffinity(required=(PodAffinityTerm("zone", LabelSelector({"app": "b"})),)))
+
+
+def zone(name: str, where: str) -> Node:
+    return Node(name=name, labels={"zone": where}, allocatable={"cpu": 4000, "pods": 9})
+
+
+def test_the_anti_affinity_of_a_nominated_pod_counts() -> None:
+    """On its own node; another node of the zone is looked at as if it were not nominated anywhere."""
+    waits = Pod(name="waits", priority=9, nominated_node="n1", affinity=FAR)
+    asks = Pod(name="asks", labels={"app": "b"}, requests={"cpu": 1000})
+    snapshot = ClusterSnapshot(nodes=[zone("n1", "z"), zone("n2", "z")], pending=[waits, asks])
+    cycle = explain_cycle(snapshot, asks)
+    assert [(one, cycle.filters[one].plugin) for one in ("n1", "n2")] == [
+        ("n1", "InterPodAffinity"),
+        ("n2", ""),
+    ]
+    (bound,) = schedule(snapshot, [asks]).bound
+    assert bound.node == "n2"
+    assert {one.node: one.plugin for one in explain(snapshot, asks).verdicts}["n1"] == "InterPodAffinity"
+
+
+def test_each_node_is_counted_beside_its_own_nominated_pods() -> None:
+    """The room of ``n1`` is taken by who waits for it; ``n2`` refuses for a reason of its own."""
+    waits = Pod(name="waits", priority=9, nominated_node="n1", requests={"cpu": 4000}, affinity=FAR)
+    asks = Pod(name="asks", labels={"app": "b"}, requests={"cpu": 3000})
+    busy = Pod(name="busy", requests={"cpu": 2000}, node_name="n2")
+    snapshot = ClusterSnapshot(nodes=[zone("n1", "z"), zone("n2", "z")], pending=[waits, asks]).assume(busy)
+    (refused,) = schedule(snapshot, [asks]).decisions
+    assert isinstance(refused, Unschedulable)
+    # Were both counted beside all that is nominated, the anti-affinity would refuse on both.
+    assert refused.message == "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def test_the_nominated_node_is_looked_at_whatever_narrows_the_search() -> None:
+    owner = pod("o", 1, "a", annotations=must(), nominated_node="n2")
+    snapshot = ClusterSnapshot(nodes=[node("n1"), node("n2")], records=[reservation("r", 2, "n1")])
+    cycle = explain_cycle(snapshot.with_pending(owner), owner, policy=POLICY)
+    assert cycle.allowed == ("n1",)
+    assert cycle.filters["n2"].reasons == ("node(s) no reservations match reservation affinity",)
+    assert cycle.decision is not None
+    assert cycle.decision.node == "n1"

@@ -1,0 +1,225 @@
+"""Parts of gangs by annotation: slices beside a leader, some of several replicas, some gangs of a group."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import attrs
+import pytest
+
+from koordcore import Bound, ClusterSnapshot, Node, Pod, PreemptionRules, Unschedulable, schedule, verify
+from koordcore.model.gangs import PodGroup
+from koordcore.model.network import ClusterNetworkTopology
+from koordcore.result import ScheduleResult
+from koordcore.topology.network import NODE_LAYER, LayerSpec
+
+GANG = "pod-group.scheduling.sigs.k8s.io"
+PREFIX = "gang.scheduling.koordinator.sh/"
+MUST = [{"layer": "Rack", "strategy": "MustGather"}]
+NETWORK = ClusterNetworkTopology(
+    "default",
+    (
+        LayerSpec("Block", ("block",)),
+        LayerSpec("Rack", ("rack",), "Block"),
+        LayerSpec(NODE_LAYER, (), "Rack"),
+    ),
+)
+
+
+def nodes(*racks: int) -> list[Node]:
+    """One block; racks of so many nodes with eight cards each."""
+    return [
+        Node(
+            name=f"r{rack}-{number}",
+            labels={"block": "b", "rack": f"r{rack}"},
+            allocatable={"cpu": 64000, "nvidia.com/gpu": 8, "pods": 20},
+        )
+        for rack, size in enumerate(racks)
+        for number in range(size)
+    ]
+
+
+def pods(gang: str, part: str, count: int, cards: int = 8, **labels: str) -> list[Pod]:
+    named = {GANG: gang, **({f"{PREFIX}sub-group": part} if part else {}), **labels}
+    return [
+        Pod(name=f"{gang}-{part}{number}", labels=named, requests={"nvidia.com/gpu": cards, "cpu": 1000})
+        for number in range(count)
+    ]
+
+
+def group(name: str, least: int, parts: object, **more: str) -> PodGroup:
+    notes = {f"{PREFIX}{key.replace('_', '-')}": text for key, text in more.items()}
+    if parts is not None:
+        notes[f"{PREFIX}sub-groups"] = parts if isinstance(parts, str) else json.dumps(parts)
+    return PodGroup(namespace="default", name=name, min_member=least, annotations=notes)
+
+
+def legal(snapshot: ClusterSnapshot, **how: object) -> ScheduleResult:
+    result = schedule(snapshot, **how)  # type: ignore[arg-type]  # as given
+    assert verify(snapshot, result) == ()
+    return result
+
+
+def racks_of(result: ScheduleResult, part: str) -> list[str]:
+    found = {one.pod.name: one.node.split("-")[0] for one in result.bound if part in one.pod.name}
+    return [found[name] for name in sorted(found)]
+
+
+SLICES = {"subGroups": [{"name": "leader"}, {"name": "w", "size": 2, "gatherStrategy": MUST}]}
+
+
+def test_a_leader_is_free_beside_slices_of_workers() -> None:
+    """As one podCountMultiple the five are refused in this empty cluster; no rack takes leader and slice."""
+    gang = [*pods("g", "leader", 1), *pods("g", "w", 4)]
+    result = legal(
+        ClusterSnapshot(nodes=nodes(2, 1, 2), pending=gang, records=[NETWORK, group("g", 5, SLICES)])
+    )
+    assert racks_of(result, "leader") == ["r1"]
+    assert racks_of(result, "-w") == ["r0", "r0", "r2", "r2"]
+    assert result.jobs[0].certificate is not None
+    assert result.jobs[0].certificate.proven
+
+
+def test_slices_follow_the_ranks_of_their_members() -> None:
+    """Ranks count from the first worker on, whatever the names say."""
+    ranked = [
+        attrs.evolve(pod, annotations={f"{PREFIX}network-topology-index": str(rank)})
+        for pod, rank in zip(pods("g", "w", 4), (4, 1, 3, 2), strict=True)
+    ]
+    parts = {"subGroups": [SLICES["subGroups"][1]]}
+    result = legal(
+        ClusterSnapshot(nodes=nodes(2, 2), pending=ranked, records=[NETWORK, group("g", 4, parts)])
+    )
+    found = racks_of(result, "-w")
+    assert found[0] == found[2] != found[1] == found[3]
+
+
+def test_a_label_parts_members_without_a_word_about_parts() -> None:
+    """Every value of the label is a slice; who has no such label is free."""
+    slices = [pod for value in "abc" for pod in pods("g", "", 2, shard=value)]
+    named = [attrs.evolve(pod, name=f"g-{pod.labels['shard']}{k % 2}") for k, pod in enumerate(slices)]
+    leader = Pod(name="lead", labels={GANG: "g"}, requests={"cpu": 1})
+    parts = {"subGroups": [{"name": "s", "by": "shard", "gatherStrategy": MUST}]}
+    snapshot = ClusterSnapshot(
+        nodes=nodes(2, 2, 2), pending=[*named, leader], records=[NETWORK, group("g", 7, parts)]
+    )
+    result = legal(snapshot)
+    assert len(result.bound) == 7
+    assert all(racks_of(result, f"g-{value}") in (["r0"] * 2, ["r1"] * 2, ["r2"] * 2) for value in "abc")
+
+
+@pytest.mark.parametrize(
+    ("least", "racks", "placed"), [(2, (2, 1, 2), 4), (3, (2, 1, 2), 0), (0, (2, 1, 2), 0)]
+)
+def test_so_many_replicas_are_enough(least: int, racks: tuple[int, ...], placed: int) -> None:
+    """Two racks hold a replica of two each, the third holds half of one."""
+    entry = {"name": "w", "size": 2, "gatherStrategy": MUST, **({"minReplicas": least} if least else {})}
+    record = group("g", 4, {"subGroups": [entry]})
+    result = legal(ClusterSnapshot(nodes=nodes(*racks), pending=pods("g", "w", 6), records=[NETWORK, record]))
+    assert len(result.bound) == placed
+    assert set(Counter(racks_of(result, "-w")).values()) <= {2}
+
+
+@pytest.mark.parametrize(("enough", "started"), [(2, {"a", "c"}), (3, set())])
+def test_so_many_parts_are_enough(enough: int, started: set[str]) -> None:
+    """Three nodes: of parts of two, two and one, two start without any network."""
+    parts = {"minSubGroups": enough, "subGroups": [{"name": name} for name in "abc"]}
+    gang = [*pods("g", "a", 2), *pods("g", "b", 2), *pods("g", "c", 1)]
+    result = legal(ClusterSnapshot(nodes=nodes(3), pending=gang, records=[group("g", 3, parts)]))
+    assert {one.pod.name[2] for one in result.bound} == started
+
+
+def test_the_minimum_of_the_gang_holds_over_its_parts() -> None:
+    """Two replicas would be enough, the gang needs five members."""
+    entry = {"name": "w", "size": 2, "minReplicas": 2}
+    for least, placed in ((4, 4), (5, 0)):
+        record = group("g", least, {"subGroups": [entry]})
+        result = legal(ClusterSnapshot(nodes=nodes(5), pending=pods("g", "w", 6)[:6], records=[record]))
+        assert len(result.bound) == placed
+
+
+@pytest.mark.parametrize(("members", "started"), [((2, 2, 2), "ab"), ((1, 2, 2), "bc"), ((1, 1, 2), "")])
+def test_so_many_gangs_of_a_group_are_enough(members: tuple[int, ...], started: str) -> None:
+    """A gang that lacks members holds the others up no more."""
+    names = json.dumps([f"default/{name}" for name in "abc"])
+    records = [group(name, 2, None, groups=names, min_groups="2") for name in "abc"]
+    waiting = [pod for name, count in zip("abc", members, strict=True) for pod in pods(name, "", count)]
+    result = legal(ClusterSnapshot(nodes=nodes(5), pending=waiting, records=records))
+    assert {one.pod.name[0] for one in result.bound} == set(started)
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({"subGroups": [{"name": "w", "sise": 2}]}, "subGroups[0].sise: unknown field; known are name, "),
+        ({"subGroups": [{"name": "w", "size": 2, "minMember": 3}]}, "subGroups[0].minMember: 3 of 2 members"),
+        ({"subGroups": [{"name": "w"}, {"name": "w"}]}, 'subGroups[1].name: "w" stands there twice'),
+        (
+            {"subGroups": [{"name": "w", "gatherStrategy": [{"layer": "Rack", "strategy": "Must"}]}]},
+            'strategy: "Must" is none of MustGather, PreferGather',
+        ),
+        ("{", "not JSON"),
+    ],
+)
+def test_parts_that_cannot_be_read_hold_their_gang_back(parts: object, text: str) -> None:
+    """The reason is the path and the right spelling, and other pods go on."""
+    snapshot = ClusterSnapshot(
+        nodes=nodes(3), pending=[*pods("g", "w", 2), Pod(name="alone")], records=[group("g", 2, parts)]
+    )
+    result = legal(snapshot)
+    assert [one.pod.name for one in result.bound] == ["alone"]
+    refused = next(one for one in result.decisions if isinstance(one, Unschedulable))
+    assert text in refused.refusal
+
+
+def test_a_replacement_joins_its_slice() -> None:
+    """A node of a running gang died: the new member lies in the rack of its slice, wherever else is room."""
+    workers = pods("g", "w", 4)
+    record = group("g", 4, {"subGroups": [SLICES["subGroups"][1]]})
+    snapshot = ClusterSnapshot(nodes=nodes(3, 3), pending=workers, records=[NETWORK, record])
+    there = {"g-w0": "r0-0", "g-w1": "r0-1", "g-w2": "r1-0"}
+    for pod in workers[:3]:
+        snapshot = snapshot.assume(pod.at(there[pod.name]))
+    result = legal(snapshot)
+    assert racks_of(result, "g-w3") == ["r1"]
+
+
+def test_room_is_made_for_slices_where_they_can_lie() -> None:
+    """Evictions in one rack for each slice, and nobody elsewhere."""
+    parts = {"subGroups": [{"name": "leader"}, {"name": "w", "size": 2, "gatherStrategy": MUST}]}
+    cluster = nodes(2, 1)
+    snapshot = ClusterSnapshot(
+        nodes=cluster,
+        pending=[attrs.evolve(p, priority=9) for p in (*pods("g", "leader", 1), *pods("g", "w", 2))],
+        records=[NETWORK, group("g", 3, parts)],
+    )
+    for node in cluster:
+        snapshot = snapshot.assume(Pod(name=f"old-{node.name}", requests={"nvidia.com/gpu": 8}).at(node.name))
+    result = legal(snapshot, preempt=PreemptionRules())
+    (plan,) = result.preemptions
+    assert {name: node.split("-")[0] for name, node in plan.nominations.items()} == {
+        "default/g-leader0": "r1",
+        "default/g-w0": "r0",
+        "default/g-w1": "r0",
+    }
+
+
+def test_the_checker_finds_a_torn_slice() -> None:
+    """One worker of a slice moved to another rack."""
+    gang = [*pods("g", "leader", 1, 1), *pods("g", "w", 4)]
+    snapshot = ClusterSnapshot(nodes=nodes(2, 2, 2), pending=gang, records=[NETWORK, group("g", 5, SLICES)])
+    result = legal(snapshot)
+    free = next(
+        iter(
+            {node.name for node in nodes(2, 2, 2)}
+            - {one.node for one in result.bound if "-w" in one.pod.name}
+        )
+    )
+    torn = tuple(
+        attrs.evolve(one, node=free) if isinstance(one, Bound) and one.pod.name == "g-w3" else one
+        for one in result.decisions
+    )
+    moved = snapshot.assume(*(snapshot.pod(one.pod).at(one.node) for one in torn))  # type: ignore[union-attr]
+    found = verify(snapshot, attrs.evolve(result, decisions=torn, snapshot=moved))
+    assert any("w/1: the members are spread over" in violation.message for violation in found)

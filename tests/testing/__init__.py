@@ -1,0 +1,1 @@
+"""The kit for plugins of one's own."""
