@@ -285,6 +285,21 @@ class Owner(Reservations):
         return super().pod(name, labels={"app": f"r{self.step % 1000}"}, **fields)
 
 
+class Verified(_Line):
+    """One decision, checked: the check alone, on a line that moves on."""
+
+    def setup(self, number: int) -> None:
+        super().setup(number)
+        now = START + timedelta(seconds=61)
+        self.before = self.snapshot
+        self.result = schedule(self.before, self.pods, policy=self.policy, now=now)
+        self.time_verify(number)
+
+    def time_verify(self, number: int) -> None:
+        """Check the same decision again: the checker steps back and forth by one node."""
+        assert verify(self.before, self.result) == ()
+
+
 ROWS: tuple[Callable[[], _Line], ...] = (
     Decision,
     PodEnds,

@@ -569,12 +569,15 @@ class ClusterSnapshot:
         """Replace some nodes, and carry over what can be: the layout, columns and values of nodes."""
         changed = tuple((row, self._nodes[row], state) for row, state in states.items())
         fork = self._derived(self._nodes.changed(states), changed, pending, records)
-        if "layout" not in _known(self):
-            return fork  # nothing is kept by row yet
-        layout: ClusterLayout | None = self.layout
         replaced = {
             row: state.node for row, state in states.items() if state.node is not self._nodes[row].node
         }
+        if not states and not records:
+            # Where nothing changes, what is worked out for either serves both.
+            object.__setattr__(fork, "_node_memo", self._node_memo)
+        if "layout" not in _known(self) and (replaced or not states):
+            return fork  # nothing is kept by row yet
+        layout: ClusterLayout | None = self.layout
         if replaced:
             from koordcore._arrays import changed_layout
 
@@ -592,9 +595,9 @@ class ClusterSnapshot:
         object.__setattr__(fork, "layout", layout)
         self.hand_columns(fork)
         memo = {build: self._values_in(fork, build, list(states), records) for build in self._node_memo}
-        kept = {build: values for build, values in memo.items() if values is not None}
-        # Where nothing changes, what is worked out for either serves both.
-        object.__setattr__(fork, "_node_memo", kept if states or records else self._node_memo)
+        if states or records:
+            kept = {build: values for build, values in memo.items() if values is not None}
+            object.__setattr__(fork, "_node_memo", kept)
         return fork
 
     def _values_in(
