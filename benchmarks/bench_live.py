@@ -318,23 +318,6 @@ ROWS: tuple[Callable[[], _Line], ...] = (
 """All of them, for a table."""
 
 
-class Verified(_Line):
-    """One decision, checked: the check alone, on a line that moves on."""
-
-    def setup(self, number: int) -> None:
-        super().setup(number)
-        self.before = self.snapshot
-        now = START + timedelta(seconds=60 + self.step)
-        self.result = schedule(self.before, [self.pod("checked")], policy=self.policy, now=now)
-        self.turn()
-
-    def turn(self) -> None:
-        if not hasattr(self, "result"):
-            super().turn()
-            return
-        assert verify(self.before, self.result) == ()
-
-
 class Backlog:
     """5000 equal pods that fit nowhere: a turn, and the next one in which nothing has changed."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from koordcore.cli.main import main
 from koordcore.manifests.reservations import reservation_from_manifest
+from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.backfilling import (
     EarliestStart,
@@ -127,3 +128,32 @@ def test_the_command_line_prints_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert held.template is not None
     assert (held.template.node_name, held.requests["cpu"], held.ttl) == ("n1", 6000, 0)
     assert [owner.object and owner.object.name for owner in held.owners] == ["large"]
+
+
+def test_a_job_is_held_back_only_where_no_node_has_room_to_spare() -> None:
+    """Three nodes are planned; one of them, not the best, has two CPUs to spare for ever."""
+
+    def room(name: str, cpu: int) -> Node:
+        return Node(name=name, allocatable={"cpu": cpu * 1000, "memory": 2**40, "pods": 110})
+
+    running = [
+        pod("r2", 2, node_name="n0"),
+        pod("r1", 1, node_name="n1"),
+        pod("r0", 4, node_name="n2"),
+        pod("r3", 2, node_name="n2"),
+    ]
+    ends = {key(name): NOW + hours * HOUR for name, hours in (("r2", 1), ("r1", 4), ("r0", 3), ("r3", 4))}
+    gang, small = [pod(f"g{one}", 6) for one in range(3)], pod("small", 1)
+    nodes = [room("n0", 8), room("n1", 6), room("n2", 6)]
+    snapshot = ClusterSnapshot(nodes=nodes, pending=[*gang, small]).assume(*running)
+    plan = earliest_start(snapshot, gang, ends, now=NOW)
+    assert isinstance(plan, EarliestStart)
+    assert plan.start == NOW + 4 * HOUR
+    found = backfill(snapshot, plan, ends, {}, now=NOW)
+    assert [dict(job.pods) for job in found.jobs] == [{small.key: "n0"}]
+    assert (found.held_back, found.recomputed) == ((), plan.start)
+    # Nothing is to spare where every node is needed whole.
+    tight = ClusterSnapshot(nodes=[room("n0", 6), *nodes[1:]], pending=[*gang, small]).assume(*running)
+    plan = earliest_start(tight, gang, ends, now=NOW)
+    assert isinstance(plan, EarliestStart)
+    assert backfill(tight, plan, ends, {}, now=NOW).held_back == (small.key,)

@@ -7,8 +7,9 @@ room. Each is accepted only after the job has been placed again in the future th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Final
 
 import attrs
 from immutabledict import immutabledict
@@ -312,7 +313,8 @@ def backfill(
         spans = [durations.get(pod.key) for pod in pods]
         end = None if None in spans else now + max(one for one in spans if one is not None)
         fitted = False
-        for trial in _trials(current, plan, end):
+        barred: set[str] = set()
+        for trial in _trials(current, plan, end, barred):
             result = schedule(trial, pods, policy=policy, now=now, limits=limits)
             if not _placed(result):
                 continue
@@ -330,6 +332,7 @@ def backfill(
                 current, known = after, later
                 jobs.append(BackfilledJob(pods={one.pod: one.node for one in result.bound}, end=end))
                 break
+            barred.update(one.node for one in result.bound)
         else:
             (held_back if fitted else without_room).extend(pod.key for pod in pods)
     again = earliest_start(current, plan.pods, known, now=now, policy=policy, limits=limits)
@@ -343,10 +346,30 @@ def backfill(
     )
 
 
-def _trials(current: ClusterSnapshot, plan: EarliestStart, end: datetime | None) -> Iterable[ClusterSnapshot]:
-    """Give the clusters on which a job is tried: without the planned nodes first where it stays too long."""
+_MOST_TRIALS: Final = 32
+
+
+def _trials(
+    current: ClusterSnapshot, plan: EarliestStart, end: datetime | None, barred: Collection[str]
+) -> Iterable[ClusterSnapshot]:
+    """Give the clusters on which a job is tried.
+
+    Without the planned nodes first where it stays too long, then all nodes; then, while it finds room and
+    delays the plan there, without the nodes where it did.
+
+    Parameters
+    ----------
+    barred
+        Nodes where the job was in the way; the caller adds to them between the trials.
+    """
     if end is None or end > plan.start:
         planned = sorted(set(plan.nodes.values()))
         if len(planned) < len(current.nodes):
             yield current.without_nodes(*planned)
     yield current
+    before = 0
+    for _ in range(_MOST_TRIALS):
+        if not before < len(barred) < len(current.nodes):
+            return
+        before = len(barred)
+        yield current.without_nodes(*sorted(barred))
