@@ -199,8 +199,10 @@ def _named_checks(checks: Any) -> tuple[NamedCheck, ...]:
     """Take rules as a mapping of names to functions, as functions, or as objects with key and check_pod."""
     if isinstance(checks, Mapping):
         listed = [NamedCheck(str(key), check) for key, check in checks.items()]
-    else:
+    elif isinstance(checks, Iterable):
         listed = [_named(one) for one in checks]
+    else:
+        raise ModelError(f"checks: expected several rules, got {checks!r:.60}")
     if len({one.key for one in listed}) < len(listed):
         raise ModelError("checks: two rules have the same name")
     return tuple(listed)
