@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from koordcore import ClusterSnapshot, ModelError, Policy, schedule, verify
 from koordcore.cli import main
 from koordcore.manifests import snapshot_from_objects
+from koordcore.model.mappings import EMPTY
 from koordcore.model.policy import PluginSetting
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import NamedCheck, QuotaPod, QuotaPolicy
@@ -34,7 +36,14 @@ def quota(name: str, least: int, most: int, **labels: str) -> dict[str, Any]:
 
 
 def work(
-    name: str, cpu: int, team: str, *, on: str = "", priority: int = 0, gang: str = "", **labels: str
+    name: str,
+    cpu: int,
+    team: str,
+    *,
+    on: str = "",
+    priority: int = 0,
+    gang: str = "",
+    labels: Mapping[str, str] = EMPTY,
 ) -> dict[str, Any]:
     annotations = {f"{GANG}name": gang, f"{GANG}min-available": "2"} if gang else {}
     meta = {"labels": {f"{QUOTA}name": team, **labels}, "annotations": annotations}
@@ -88,7 +97,7 @@ def test_nobody_within_a_min_leaves() -> None:
     assert verify(snapshot, result) == ()
     assert sum(len(one) for one in evictions(result).values()) == 2
     protected = cluster(
-        *objects[:2], work("r", 90, "borrower", on="n1", **{f"{QUOTA}preemptible": "false"}), objects[-1]
+        *objects[:2], work("r", 90, "borrower", on="n1", labels={f"{QUOTA}preemptible": "false"}), objects[-1]
     )
     assert evictions(schedule(protected, preempt=PreemptionRules())) == {}
 
@@ -210,9 +219,9 @@ def test_rules_of_ones_own_refuse_in_the_flow(checks: Any) -> None:
 def test_rules_see_the_whole_pod_and_gangs_heed_them() -> None:
     snapshot = cluster(
         quota("t", 0, 100),
-        work("a", 10, "t", late="yes"),
+        work("a", 10, "t", labels={"late": "yes"}),
         work("b", 10, "t"),
-        *(work(f"g{one}", 10, "t", gang="g", **({"late": "yes"} if one else {})) for one in range(2)),
+        *(work(f"g{one}", 10, "t", gang="g", labels={"late": "yes"} if one else {}) for one in range(2)),
     )
     result = schedule(snapshot, policy=governed((Closed(), no_small)))
     assert [one.pod.name for one in result.bound] == ["b"]
