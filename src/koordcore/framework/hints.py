@@ -13,6 +13,7 @@ from typing import Final
 
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.policy import Policy
+from koordcore.model.reservations import Reservation
 from koordcore.snapshot.changes import (
     Change,
     NodeAdded,
@@ -48,7 +49,7 @@ class ChangeKind(StrEnum):
 
 NODES: Final = frozenset({ChangeKind.NODE_ADDED, ChangeKind.NODE_CHANGED})
 """A node may serve that did not before."""
-ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, "Reservation"}
+ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, Reservation.__name__}
 """There may be more room on a node, or somebody else may have a claim on it."""
 
 _KINDS: Final = {
