@@ -9,8 +9,6 @@ from koordcore._duals import MOST_WORK, evidence_for
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
 from koordcore.model.proofs import LinearProblem
 
-__all__ = ["certified", "certify"]
-
 
 def certify(problem: LinearProblem, outcome: Outcome, limits: Limits = DEFAULT_LIMITS) -> Certificate:
     """Say what is known as a certificate, with evidence where it is soon found.

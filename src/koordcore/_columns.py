@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from koordcore._node_columns import NodeColumns
 
-__all__ = ["ClusterColumns", "ClusterLayout"]
-
 
 @attrs.frozen(eq=False, kw_only=True)
 class ClusterLayout:

@@ -24,7 +24,6 @@ from koordcore.model.proofs import LinearProblem, LinearRow, LinearStage
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Outcome", "OutcomeStatus", "Presolve", "Program", "Relaxation", "Stage", "Terms", "solve"]
 
 Terms: TypeAlias = Sequence[tuple[int, int]]
 """Pairs of variable and coefficient; a variable that occurs twice counts with the sum."""

@@ -16,7 +16,6 @@ from koordcore.model.proofs import Branch, Leaf, LinearEvidence, LinearProblem, 
 if TYPE_CHECKING:
     from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
 
-__all__ = ["MOST_WORK", "evidence_for"]
 
 MOST_WORK: Final = 20_000
 """Entries of rows that the linear solver is given, over all cases; about a tenth of a second."""

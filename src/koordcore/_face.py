@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-__all__ = ["read_late"]
-
 
 def read_late(
     package: str, homes: Mapping[str, str]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from koordcore.model.nodes import NodeState
     from koordcore.model.records import ClusterRecord
 
-__all__ = ["Delta", "Line", "Place", "Pool", "RecordPair"]
 
 KEPT: Final = 1024
 """Steps of a line that are kept, at least; twice as many at most."""

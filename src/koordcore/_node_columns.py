@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from koordcore.model.affinity import Taint
 from koordcore.model.nodes import Node
 
-__all__ = ["NodeColumn", "NodeColumns"]
-
 K = TypeVar("K", bound=Hashable)
 IntVector: TypeAlias = NDArray[np.int64]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["Table"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

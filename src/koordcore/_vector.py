@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeVar, overload
 
-__all__ = ["Vector"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 _BITS: Final = 6

@@ -10,16 +10,6 @@ from typing import Final
 
 import attrs
 
-__all__ = [
-    "KoordcoreError",
-    "ManifestError",
-    "MissingExtraError",
-    "ModelError",
-    "Problem",
-    "SolverError",
-    "printable",
-]
-
 
 class KoordcoreError(Exception):
     """Base of every exception that the library raises on purpose."""

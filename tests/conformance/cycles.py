@@ -20,7 +20,8 @@ from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.model.resources import CPU
 from koordcore.protocol.reservation import allocated_reservation, is_reserve_pod
 from koordcore.result import ScheduleResult
-from koordcore.snapshot import ClusterSnapshot, bind
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.cluster import bind
 from tests.reference import devices as checker
 
 PREFIX: Final = "scheduling.koordinator.sh/"

@@ -131,7 +131,7 @@ CLASSES = [
     kind
     for module in (affinity, cluster, nodes, pods, policy, quotas, reservations, selectors)
     for name, kind in sorted(vars(module).items())
-    if isinstance(kind, type) and attrs.has(kind) and name in module.__all__
+    if isinstance(kind, type) and attrs.has(kind) and kind.__module__ == module.__name__
 ]
 
 

@@ -24,8 +24,8 @@ from koordcore.snapshot import (
     RecordAdded,
     RecordRemoved,
     RecordReplaced,
-    per_node,
 )
+from koordcore.snapshot.node_values import per_node
 from tests.property.strategies import clusters, nodes, pods
 
 

@@ -26,7 +26,8 @@ from koordcore.model.metrics import NodeMetric
 from koordcore.model.moves import Move
 from koordcore.model.resources import make_resources
 from koordcore.protocol.device import DEVICE_ALLOCATED
-from koordcore.snapshot import ClusterSnapshot, bind
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.cluster import bind
 from tests.scheduling.moving_worlds import GANG, HOT, NOW, random_world
 
 P = TypeVar("P", bound=Plan)

@@ -18,7 +18,7 @@ from koordcore.simulate import (
     Arrival,
     Departure,
     Event,
-    NodeAdded,
+    NodeArrival,
     NodeDrained,
     NodeFailed,
     PolicyName,
@@ -163,7 +163,7 @@ def busy_streams(draw: st.DrawFn, cluster: tuple[GpuNode, ...]) -> tuple[Event, 
         elif kind == "back" and closed:
             name = draw(st.sampled_from(sorted(closed)))
             closed.remove(name)
-            events.append(NodeAdded(time, next(node for node in cluster if node.name == name)))
+            events.append(NodeArrival(time, next(node for node in cluster if node.name == name)))
     return tuple(events)
 
 

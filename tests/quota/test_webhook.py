@@ -34,9 +34,8 @@ from koordcore.protocol.quota import (
     quota_pod_of,
 )
 from koordcore.protocol.quota_args import parse_quota_args
-from koordcore.protocol.quota_webhook import Refused
+from koordcore.protocol.quota_webhook import QuotaTopology, Refused
 from koordcore.quota import (
-    QuotaTopology,
     add_tree_affinity,
     admit_batch,
     cluster_ledger,

@@ -11,7 +11,7 @@ from koordcore.simulate import (
     Arrival,
     Departure,
     Event,
-    NodeAdded,
+    NodeArrival,
     NodeDrained,
     NodeFailed,
     PolicyName,
@@ -68,15 +68,15 @@ def test_a_gang_is_placed_whole_or_not_at_all() -> None:
     result = run(GangArrival(0, "g", gang), Arrival(1, task("x")), nodes=(node("a", 2),))
     assert places(result) == [("x", "a", 1, 0)]
     assert [one.name for one in result.waiting] == ["g-0", "g-1", "g-2"]
-    more = run(GangArrival(0, "g", gang), NodeAdded(5, node("b")), nodes=(node("a", 2),))
+    more = run(GangArrival(0, "g", gang), NodeArrival(5, node("b")), nodes=(node("a", 2),))
     assert places(more) == [("g-0", "b", 5, 5), ("g-1", "a", 5, 5), ("g-2", "a", 5, 5)]
 
 
 def test_members_and_whole_gangs_can_stop_waiting() -> None:
     gang = tuple(task(f"g-{i}") for i in range(3))
-    less = run(GangArrival(0, "g", gang), Departure(1, "g-1"), NodeAdded(2, node("b")))
+    less = run(GangArrival(0, "g", gang), Departure(1, "g-1"), NodeArrival(2, node("b")))
     assert places(less) == [("g-0", "a", 2, 2), ("g-2", "b", 2, 2)]
-    none = run(GangArrival(0, "g", gang), Departure(1, "g"), NodeAdded(2, node("b", 2)))
+    none = run(GangArrival(0, "g", gang), Departure(1, "g"), NodeArrival(2, node("b", 2)))
     assert not none.placements
     assert not none.waiting
 
@@ -96,12 +96,12 @@ def test_the_tasks_of_a_failed_node_ask_again() -> None:
 
 
 def test_a_failed_node_comes_back() -> None:
-    result = run(NodeFailed(0, "a"), Arrival(1, task("x")), NodeAdded(4, node("a")))
+    result = run(NodeFailed(0, "a"), Arrival(1, task("x")), NodeArrival(4, node("a")))
     assert places(result) == [("x", "a", 4, 3)]
 
 
 def test_a_drained_node_that_comes_back_still_holds_its_tasks() -> None:
-    events = (Arrival(0, task("x")), NodeDrained(1, "a"), NodeAdded(2, node("a")), Arrival(3, task("y")))
+    events = (Arrival(0, task("x")), NodeDrained(1, "a"), NodeArrival(2, node("a")), Arrival(3, task("y")))
     result = run(*events, Departure(4, "x"))
     assert places(result) == [("x", "a", 0, 0), ("y", "a", 4, 1)]
     assert result.nodes[0].cards == (0,)
@@ -147,7 +147,7 @@ def test_ties_go_to_the_lowest_rank() -> None:
         ((Arrival(1, task("x")), Arrival(0, task("y"))), "order of time"),
         ((Arrival(0, task("x")), Arrival(0, task("x"))), "there already"),
         ((NodeDrained(0, "nowhere"),), "no node nowhere"),
-        ((NodeAdded(0, node("a")),), "there already"),
+        ((NodeArrival(0, node("a")),), "there already"),
     ],
 )
 def test_impossible_streams_are_refused(events: tuple[Event, ...], message: str) -> None:

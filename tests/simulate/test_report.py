@@ -11,18 +11,8 @@ from pathlib import Path
 import pytest
 
 from koordcore.errors import ModelError
-from koordcore.simulate import (
-    Cell,
-    CellResult,
-    Clock,
-    PolicyName,
-    csv_text,
-    json_text,
-    play_cell,
-    plot,
-    summaries,
-)
-from koordcore.simulate.report import PlotKind
+from koordcore.simulate import Cell, CellResult, Clock, PolicyName, play_cell, plot, summaries
+from koordcore.simulate.report import PlotKind, csv_text, json_text
 from tests.simulate.small import SMALL
 
 PLAY = partial(play_cell, SMALL.path)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from examples.kubernetes.api import Api
 from examples.kubernetes.scheduler import Settings
-from koordcore import verify
+from koordcore import snapshot_from_objects, verify
 from koordcore.controlplane import RESOURCES, complete
-from koordcore.manifests import snapshot_from_objects
 
 __all__ = ["check"]
 

@@ -14,8 +14,6 @@ from koordcore.model.numa import (
 )
 from koordcore.topology.cpu import NO_CPUS, CPUGroup, CPUSet, CPUTopology, lowest_cpus
 
-__all__ = ["CPUAccumulator"]
-
 _Ordered = Sequence[CPUSet]
 """Disjoint sets; a member of an earlier one comes first, inside a set the smaller id."""
 

@@ -12,8 +12,6 @@ from koordcore.model.numa import (
     NUMAAllocateStrategy,
 )
 
-__all__ = ["CPUShortage", "CPUWish"]
-
 
 class CPUShortage(StrEnum):
     """Why CPUs cannot be had; the texts are upstream's."""

@@ -17,15 +17,6 @@ from koordcore.model.numa import (
 )
 from koordcore.topology.cpu import NO_CPUS, CPUSet, CPUTopology
 
-__all__ = [
-    "allocate_cpus",
-    "available_cpus",
-    "satisfies_bind_policy",
-    "suitable_cpus",
-    "take_cpus",
-    "take_preferred_cpus",
-]
-
 
 def available_cpus(
     topology: CPUTopology, holdings: CPUHoldings, *, reserved: CPUSet = NO_CPUS, max_ref_count: int = 1

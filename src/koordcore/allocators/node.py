@@ -52,17 +52,6 @@ from koordcore.protocol.numa import (
 )
 from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy
 
-__all__ = [
-    "DEFAULT_NODE_ARGS",
-    "DeviceProvider",
-    "NodeAllocation",
-    "NodeArgs",
-    "NodeOffer",
-    "NodeRequest",
-    "fit_node",
-    "same_on",
-]
-
 _SAME_CARDS: Final = 500
 """Score of NUMA nodes that give the very cards that the whole node would give, as upstream has it."""
 

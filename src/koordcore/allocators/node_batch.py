@@ -38,8 +38,6 @@ from koordcore.protocol.numa_nodes import amplify
 from koordcore.scoring.resources import Capacity, least_percent, most_percent, weighted_mean
 from koordcore.topology.numa import NUMATopologyPolicy
 
-__all__ = ["NodeVerdicts", "node_table"]
-
 _MOST: Final = 2**53
 """No node has more of anything (``_arrays.AMOUNT_LIMIT``)."""
 

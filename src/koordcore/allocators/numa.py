@@ -42,18 +42,6 @@ from koordcore.protocol.numa_nodes import amplify
 from koordcore.topology.cpu import NO_CPUS, format_cpulist
 from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy, mask_of
 
-__all__ = [
-    "AMPLIFIED",
-    "NO_AMOUNTS",
-    "OF_RESERVATION",
-    "NUMAAllocation",
-    "NodeAmounts",
-    "allocate_numa",
-    "before_numa",
-    "filter_numa",
-    "score_given",
-]
-
 _INVALID_TOPOLOGY: Final = "node(s) invalid CPU Topology"
 _INVALID_RATIO: Final = "node(s) invalid CPU amplification ratio"
 AMPLIFIED: Final = "Insufficient amplified cpu"

@@ -30,25 +30,6 @@ from koordcore.topology.numa import (
     unaligned_reason,
 )
 
-__all__ = [
-    "NO_PROVIDERS",
-    "PLAIN_ROOM",
-    "MaskField",
-    "NUMAAdmission",
-    "NUMAProvider",
-    "NUMARoom",
-    "NUMATrial",
-    "align",
-    "allowed_masks",
-    "field_of",
-    "has_room",
-    "hints_of",
-    "is_scalar",
-    "offers_of",
-    "pod_request",
-    "score_amounts",
-]
-
 _MISSING_NUMA: Final = "node(s) missing NUMA resources"
 _NO_NUMA_RESOURCES: Final = "node(s) Insufficient NUMA Node resources"
 

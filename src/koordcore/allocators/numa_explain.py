@@ -26,8 +26,6 @@ from koordcore.model.devices import DeviceShortfall
 from koordcore.model.resources import format_resources
 from koordcore.topology.numa import numa_ids
 
-__all__ = ["NUMAExplanation", "NUMANodeVerdict", "explain_node"]
-
 DEFAULT_TRIALS: Final = 500
 
 

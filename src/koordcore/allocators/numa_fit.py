@@ -28,8 +28,6 @@ from koordcore.model.resources import CPU, make_resources
 from koordcore.topology.cpu import CPUSet
 from koordcore.topology.numa import NUMAMask, masks_by_size, numa_ids
 
-__all__ = ["Offer", "feasible_masks", "offer_of", "split", "take_on"]
-
 
 @attrs.frozen(kw_only=True)
 class Offer:

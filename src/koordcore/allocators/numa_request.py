@@ -43,18 +43,6 @@ from koordcore.protocol.qos import (
 )
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
-__all__ = [
-    "CPUDemand",
-    "CPURequest",
-    "NUMARefusal",
-    "bind_policies_conflict",
-    "completed_resource_spec",
-    "cpu_request_of",
-    "demand_on",
-    "may_use_cpuset",
-    "parse_cpu_request",
-]
-
 _NOT_INTEGER: Final = "the requested CPUs must be integer"
 _POLICY_MISMATCH: Final = "node(s) NUMA Topology policy not match"
 _BINDING: Final = (CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS)

@@ -18,8 +18,6 @@ from koordcore.model.numa import CPUAllocation, NUMANodeResource
 from koordcore.model.resources import make_resources
 from koordcore.topology.cpu import NO_CPUS, CPUSet
 
-__all__ = ["NOMINATED_REFUSED", "NUMAReservation", "ReservationUse", "remaining_cpus", "room_of"]
-
 NOMINATED_REFUSED: Final = "pod has a nominated reservation but cannot be allocated within its NUMA scope"
 
 _Amounts = dict[int, dict[str, int]]

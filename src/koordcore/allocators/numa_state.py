@@ -37,20 +37,6 @@ from koordcore.protocol.numa_nodes import (
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
 from koordcore.topology.numa import MAX_NUMA_NODE, NUMAMask, NUMAStatus, NUMATopologyPolicy, numa_ids
 
-__all__ = [
-    "NO_GIVE_BACK",
-    "NO_USAGE",
-    "GiveBack",
-    "NUMANode",
-    "NUMAState",
-    "NUMAUsage",
-    "allocation_of",
-    "available_amounts",
-    "exclusive_wish",
-    "numa_node_of",
-    "numa_state_of",
-]
-
 
 @attrs.frozen(kw_only=True, cache_hash=True)
 class NUMANode:

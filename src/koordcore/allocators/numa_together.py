@@ -32,8 +32,6 @@ from koordcore.model.resources import CPU, MEMORY, add
 from koordcore.protocol.numa_nodes import amplify
 from koordcore.topology.numa import NUMATopologyPolicy, exclusive_allows
 
-__all__ = ["fit_together"]
-
 DEFAULT_VISITS: Final = 2_000
 _JOINT: Final = "no joint placement of all pods found"
 

@@ -23,8 +23,6 @@ from koordcore.protocol.numa import ResourceStatus
 from koordcore.topology.cpu import NO_CPUS, CPUSet
 from koordcore.topology.numa import NUMAMask
 
-__all__ = ["device_terms_over", "including_devices", "including_numa", "numa_nodes_of", "numa_room_over"]
-
 _Amounts = dict[int, dict[str, int]]
 
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from koordcore._arrays import IntVector
 
-__all__ = ["StateTable"]
-
 S = TypeVar("S")
 
 

@@ -26,8 +26,6 @@ from koordcore.model.proofs import (
     TreeProblem,
 )
 
-__all__ = ["CertificateCheck", "CheckedProof", "check_certificate"]
-
 
 class CertificateCheck(StrEnum):
     """What came of checking a certificate."""

@@ -21,8 +21,6 @@ from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_cluster", "check_result", "check_touched"]
-
 LEAVES_FOR_OTHERS: Final = "PreemptionByScheduler"
 _INDEX: Final = "checking"
 """Under which the checker's own view waits in the pool of a line."""

@@ -34,8 +34,6 @@ from koordcore.protocol.extended_resources import extended_claim
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_claims"]
-
 _ON = frozenset(
     {
         "DRAAdminAccess",

@@ -15,8 +15,6 @@ from koordcore.model.claims import DeviceId, ResourceSlice, SliceDevice
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
 
-__all__ = ["CheckedNode", "Published", "SliceBook"]
-
 
 @attrs.frozen
 class CheckedNode:

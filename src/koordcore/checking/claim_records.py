@@ -10,8 +10,6 @@ from koordcore.model.pods import Pod
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["claims_after"]
-
 
 def claims_after(snapshot: ClusterSnapshot, result: ScheduleResult) -> ClusterSnapshot:
     """Give the snapshot before with the claims as they should be after: allocated, and reserved for users."""

@@ -13,8 +13,6 @@ from koordcore.model.claims import (
     ResourceClaim,
 )
 
-__all__ = ["check_written"]
-
 
 def check_written(
     claim: ResourceClaim,

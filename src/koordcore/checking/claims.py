@@ -27,8 +27,6 @@ from koordcore.model.claims import (
     SliceDevice,
 )
 
-__all__ = ["ClaimChecker", "Derives", "Selects"]
-
 Selects: TypeAlias = Callable[[str, str, SliceDevice], bool | None]
 """Whether an expression selects a device of a driver; ``None`` where it has no answer."""
 Derives: TypeAlias = Callable[[str, str, SliceDevice], AttributeValue | None]

@@ -21,8 +21,6 @@ from koordcore.protocol.numa_nodes import amplify
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["STATUS", "check_cpu_requests", "check_cpus", "cpulist"]
-
 STATUS: Final = "scheduling.koordinator.sh/resource-status"
 DEDICATED: Final = ("LSE", "LSR")
 _MOST_CPUS: Final = 4096

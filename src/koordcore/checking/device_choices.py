@@ -18,8 +18,6 @@ from koordcore.model.quantity import parse_quantity
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_device_choices"]
-
 HINTS: Final = (
     "internal.scheduling.koordinator.sh/scheduling-hint",
     "scheduling.koordinator.sh/scheduling-hint",

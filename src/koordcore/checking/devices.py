@@ -19,8 +19,6 @@ from koordcore.model.quantity import parse_quantity
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["ALLOCATED", "RATIO", "asked_of", "check_device_requests", "check_devices"]
-
 ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
 

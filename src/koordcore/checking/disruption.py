@@ -17,8 +17,6 @@ from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs, S
 from koordcore.protocol.gang import gang_name
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_disruptions"]
-
 COUNTED: Final = ("ReplicaSet", "Deployment", "StatefulSet", "ReplicationController", "CloneSet")
 
 

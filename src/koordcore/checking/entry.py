@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from koordcore.checking.certificates import CheckedProof
     from koordcore.model.proofs import Problem
 
-__all__ = ["check_certificate", "verify"]
-
 
 def verify(
     snapshot: koordcore.ClusterSnapshot,

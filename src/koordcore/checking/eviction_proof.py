@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from koordcore.model.preemption import NO_PRIORITY
 from koordcore.model.proofs import EvictionEvidence, EvictionProblem, Evidence
 
-__all__ = ["eviction_fault", "floor_fault"]
-
 BoolVector: TypeAlias = NDArray[np.bool_]
 IntVector: TypeAlias = NDArray[np.int64]
 

@@ -11,8 +11,6 @@ from koordcore.model.policy import Policy
 from koordcore.protocol.extended_resources import classes_by_resource
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["claimed_resources", "classes_of_resources"]
-
 
 def classes_of_resources(snapshot: ClusterSnapshot, policy: Policy) -> Mapping[str, str]:
     """Give the class of each resource name that a class goes by, where the policy looks at claims."""

@@ -14,8 +14,6 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.gathering import gathering_violations
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["check_parts"]
-
 
 def check_parts(
     snapshot: ClusterSnapshot,

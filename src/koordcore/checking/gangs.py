@@ -19,8 +19,6 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.gathering import gathering_violations
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
-__all__ = ["check_gangs", "gang_configs"]
-
 
 def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     """Every gang that got a member has its minimum, and its members lie as they must."""

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from koordcore.model.proofs import TreeProblem
 
-__all__ = ["best_gathering"]
-
 Table: TypeAlias = NDArray[np.int64]
 """Least cost of exactly k members, shape (words, k + 1): words are compared one after the other."""
 _NEVER = 1 << 61

@@ -22,8 +22,6 @@ from koordcore.model.scheduling_groups import (
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Group", "Key", "check_groups", "group_priorities", "leaf_of", "units_of"]
-
 Key: TypeAlias = tuple[str, ...]
 """A leaf as pods name it: namespace, workload or nothing, group, replica; or a composite group's name."""
 Group: TypeAlias = SchedulingPodGroup | CompositePodGroup

@@ -27,8 +27,6 @@ from koordcore.protocol.gang import gang_name
 from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["ACTING", "HOLDING", "LEAVING", "NOMINATED", "ClusterIndex", "Differences", "Holder", "difference"]
-
 T = TypeVar("T")
 Holder: TypeAlias = "Pod | Reservation"
 """Who may be a neighbour or a member: a pod, or the pod that stands for a reservation."""

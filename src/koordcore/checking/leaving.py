@@ -8,8 +8,6 @@ from typing import Final
 from koordcore.model.pods import Pod, PodKey
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["PROTECTING", "leaving_anyhow"]
-
 PROTECTING: Final = (
     ("scheduling.koordinator.sh/disable-preemptible", "true"),
     ("quota.scheduling.koordinator.sh/preemptible", "false"),

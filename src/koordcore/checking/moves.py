@@ -23,9 +23,8 @@ from koordcore.model.reservations import Reservation
 from koordcore.protocol.migration import ANNOTATION_EVICT, ANNOTATION_EVICTION_COST, MAX_COST, cost_of
 from koordcore.protocol.reservation_status import with_decided_users
 from koordcore.result import ScheduleResult
-from koordcore.snapshot import ClusterSnapshot, bind
-
-__all__ = ["verify_moves"]
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.cluster import bind
 
 HELD: Final = (
     "scheduling.koordinator.sh/device-allocated",

@@ -13,8 +13,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
 from koordcore.model.selectors import LabelSelector, SelectorOperator
 
-__all__ = ["near"]
-
 
 def near(
     index: ClusterIndex, came: Iterable[tuple[Pod, Node]], filters: Callable[[str], bool]

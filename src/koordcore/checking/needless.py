@@ -32,8 +32,6 @@ from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_needed"]
-
 PLAIN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 HOLDING: Final = (
     "scheduling.koordinator.sh/device-allocated",

@@ -27,8 +27,6 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_neighbours", "hard_constraints", "means", "selected", "terms_of"]
-
 Spaces: TypeAlias = Mapping[str, Mapping[str, str]]
 Placed: TypeAlias = tuple[Pod, Node]
 

@@ -16,8 +16,6 @@ from koordcore.protocol.numa_nodes import trimmed_allocatable
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_nodes"]
-
 KEPT_BY: Final = "koordcore.io/kept-by"
 """On what stands for a reservation while a result is checked: which one it is, and for whom."""
 STANDS_FOR: Final = "scheduling.koordinator.sh/reserve-pod"

@@ -13,8 +13,6 @@ from koordcore.model.policy import Policy
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_place", "check_placements"]
-
 
 def check_placements(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     """Every pod that was bound may sit where it sits."""

@@ -17,8 +17,6 @@ from koordcore.protocol.device_object import inventory_of
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_device_places"]
-
 SPEC: Final = "scheduling.koordinator.sh/gpu-partition-spec"
 HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
 WHOLE: Final = 100

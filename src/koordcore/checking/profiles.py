@@ -11,8 +11,6 @@ from koordcore.model.decisions import NotOurs
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["by_profile", "check_strangers"]
-
 
 def by_profile(result: ScheduleResult) -> Iterator[tuple[ScheduleResult, frozenset[str]]]:
     """Give the result under each profile alone, with the keys of the pods that others decide.

@@ -12,8 +12,6 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
 
-__all__ = ["QuotaChains"]
-
 
 @attrs.frozen(eq=False)
 class QuotaChains:

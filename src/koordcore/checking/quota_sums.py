@@ -11,8 +11,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota
 from koordcore.model.resources import Resources, make_resources
 
-__all__ = ["NOBODY", "Elsewhere", "QuotaSums", "charged", "parents_of", "quota_of", "spaces_of"]
-
 QUOTA_LABEL: Final = "quota.scheduling.koordinator.sh/name"
 PREEMPTIBLE_LABEL: Final = "quota.scheduling.koordinator.sh/preemptible"
 

@@ -28,8 +28,6 @@ from koordcore.model.resources import Resources, total
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_quotas"]
-
 
 def check_quotas(
     snapshot: ClusterSnapshot, result: ScheduleResult, *, elsewhere: Elsewhere = NOBODY

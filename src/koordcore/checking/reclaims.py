@@ -15,8 +15,6 @@ from koordcore.model.resources import total
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_reclaims"]
-
 
 def check_reclaims(
     snapshot: ClusterSnapshot, result: ScheduleResult, elsewhere: Elsewhere = NOBODY

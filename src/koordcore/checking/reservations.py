@@ -29,20 +29,6 @@ from koordcore.protocol.operating_pod import is_operating_pod, operating_reserva
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = [
-    "check_reservations",
-    "holder_key",
-    "holder_of",
-    "identity_of",
-    "lent",
-    "owned_holders",
-    "taken_in",
-    "used_by",
-    "with_holders",
-    "with_remainders",
-    "without_holders",
-]
-
 _PREFIX: Final = "scheduling.koordinator.sh/"
 USED: Final = _PREFIX + "reservation-allocated"
 AFFINITY: Final = _PREFIX + "reservation-affinity"

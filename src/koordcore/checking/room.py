@@ -12,8 +12,6 @@ from koordcore.model.policy import FitArgs, Policy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.protocol.numa_nodes import trimmed_allocatable
 
-__all__ = ["overflow"]
-
 
 def overflow(
     node: Node,

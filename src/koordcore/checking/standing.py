@@ -16,8 +16,6 @@ from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["as_decided"]
-
 
 def as_decided(snapshot: ClusterSnapshot, policy: Policy) -> tuple[ClusterSnapshot, ScheduleResult]:
     """Give the cluster without what runs, and the result that has bound all of it."""

@@ -53,8 +53,6 @@ from koordcore.protocol.gang import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Touched", "touched"]
-
 _NAMES: Final = attrgetter("namespace", "name")
 _CLAIMS: Final = (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceTaintRule)
 _PICKED: Final[tuple[type, ...]] = (

@@ -10,8 +10,6 @@ from koordcore.model.pods import Pod
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_unmodelled"]
-
 
 def check_unmodelled(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     """Every pod that gets a node asks for nothing but what is checked here."""

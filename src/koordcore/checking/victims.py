@@ -25,8 +25,6 @@ from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_p
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_victims", "gang_minimums"]
-
 
 def check_victims(
     snapshot: ClusterSnapshot,

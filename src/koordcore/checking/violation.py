@@ -6,8 +6,6 @@ from enum import StrEnum
 
 import attrs
 
-__all__ = ["Violation", "ViolationKind"]
-
 
 class ViolationKind(StrEnum):
     """Kinds of illegality."""

@@ -12,8 +12,6 @@ from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeC
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_volumes"]
-
 
 def check_volumes(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     """Every pod that was bound reaches its volumes, shares none that is for one pod, and they all fit."""

@@ -23,8 +23,6 @@ from koordcore.protocol.quota import PREFIX
 from koordcore.quota.profile import RootQuota, reconcile_profile
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["load_admitted"]
-
 _PERCENTS: Final = 100
 
 

@@ -21,8 +21,6 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.quantity import NANO, format_exact_quantity
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["claim_tables", "draw_pools"]
-
 _BAR = 10
 _WIDTH = 80
 _POOLS_SHOWN = 20

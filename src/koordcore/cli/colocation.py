@@ -23,8 +23,6 @@ from koordcore.errors import ModelError
 from koordcore.manifests.lending_patches import lending_patches
 from koordcore.protocol.times import moment_of
 
-__all__ = ["describe", "run"]
-
 EPILOG: Final = """\
 examples:
   koordcore colocation cluster.yaml

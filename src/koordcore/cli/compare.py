@@ -21,8 +21,6 @@ from koordcore.scoring.gpu_share import CARD
 from koordcore.simulate.cluster import ClusterFragmentation
 from koordcore.simulate.compare import Comparison, Landing, PolicyOutcome, compare_policies
 
-__all__ = ["describe", "run"]
-
 FORMAT: Final = "koordcore/comparison/v1"
 _SIDE_BY_SIDE: Final = 4
 EPILOG: Final = """\

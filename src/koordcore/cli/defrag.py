@@ -32,8 +32,6 @@ from koordcore.scheduling.plugins.gpu_share import mix_of
 from koordcore.scoring.gpu_share import CARD
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["describe", "run"]
-
 EPILOG: Final = """\
 examples:
   koordcore defrag cluster.yaml --want 4x:nvidia.com/gpu=8,cpu=32

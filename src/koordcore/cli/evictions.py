@@ -9,8 +9,6 @@ from koordcore.model.preemption import Damage, PreemptionPlan
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 
-__all__ = ["describe_damage", "preemption_table", "victims_table"]
-
 
 def describe_damage(damage: Damage) -> str:
     """Write a damage on one line.

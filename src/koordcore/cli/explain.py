@@ -34,8 +34,6 @@ from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["describe", "run"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EPILOG: Final = """\
 examples:

@@ -23,21 +23,6 @@ from koordcore.reservations.lifecycle import controlled
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = [
-    "add_lend",
-    "add_now",
-    "add_paths",
-    "as_of",
-    "find_member",
-    "find_pod",
-    "lent",
-    "load_paths",
-    "read_arguments",
-    "read_now",
-    "say_left_out",
-]
-
-
 _LENT: Final = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
 
 

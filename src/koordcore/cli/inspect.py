@@ -20,8 +20,6 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.resources import EPHEMERAL_STORAGE, PODS, Resources
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["describe", "run"]
-
 EPILOG: Final = """\
 examples:
   koordcore inspect cluster.yaml

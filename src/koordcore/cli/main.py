@@ -15,7 +15,6 @@ from koordcore.cli.terminal import defect_report, printable_output
 if TYPE_CHECKING:
     from koordcore.errors import ManifestError
 
-__all__ = ["main"]
 
 VERBS: Final = {
     "schedule": "place the pending pods of a dump",

@@ -17,8 +17,6 @@ from koordcore.model.rebalance import MigrationControllerArgs
 from koordcore.protocol.migration import ANNOTATION_ARBITRATING, ANNOTATION_PASSED
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["print_arbitration"]
-
 
 def print_arbitration(snapshot: ClusterSnapshot, args: MigrationControllerArgs, output: str) -> int:
     """Arbitrate once, as the migration controller does every half second; 1 where a job waits or fails."""

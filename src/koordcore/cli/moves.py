@@ -33,16 +33,6 @@ from koordcore.snapshot import ClusterSnapshot
 
 P = TypeVar("P", bound=Plan)
 
-__all__ = [
-    "add_plan_options",
-    "add_rules",
-    "certificate_text",
-    "moves_table",
-    "print_plan",
-    "read_rules",
-    "waves_table",
-]
-
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
     """Add ``--policy`` and ``--migration``."""

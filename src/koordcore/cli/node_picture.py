@@ -19,8 +19,6 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import CPUSet, cpuset_of, format_cpulist
 from koordcore.topology.devices import bits
 
-__all__ = ["draw_node"]
-
 _BAR = 10
 _UNKNOWN_NUMA = -1
 

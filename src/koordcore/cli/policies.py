@@ -22,8 +22,6 @@ from koordcore.protocol.fields import at
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName
 
-__all__ = ["KNOWN_POLICIES", "add_policy", "read_policies", "read_policy"]
-
 KNOWN_POLICIES: Final = (*POLICY_NAMES, *PolicyName)
 """Policies that need no file; the last ones are the stock policy with a GPU policy's score before all."""
 _BEFORE_ALL_OTHERS: Final = 10_000

@@ -22,8 +22,6 @@ from koordcore.manifests.scheduler_config import (
 from koordcore.manifests.sources import read_sources
 from koordcore.model.policy import PluginSetting, Policy
 
-__all__ = ["describe", "run"]
-
 EPILOG: Final = """\
 examples:
   koordcore policy scheduler-config.yaml

@@ -18,8 +18,6 @@ from koordcore.model.quotas import QuotaPolicy
 from koordcore.quota import QuotaLedger, cluster_ledger, explain_runtime, format_waterfall, quota_table
 from koordcore.quota.explain import format_table
 
-__all__ = ["describe", "run"]
-
 _PLUGIN: Final = "ElasticQuota"
 _QUESTIONS: Final = ("revoke", "reclaim")
 EPILOG: Final = """\

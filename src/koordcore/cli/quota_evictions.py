@@ -23,8 +23,6 @@ from koordcore.quota.overuse import monitored_quotas, over_used
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["print_reclaims", "print_revokes"]
-
 
 def print_revokes(snapshot: ClusterSnapshot, policy: QuotaPolicy, output: str) -> int:
     """Show who is evicted from quotas that use more than their runtime; 1 where somebody is.

@@ -31,8 +31,6 @@ from koordcore.model.rebalance import LowNodeLoadArgs
 from koordcore.protocol.rebalance import default_low_node_load, low_node_load_args
 from koordcore.protocol.times import moment_of
 
-__all__ = ["describe", "run"]
-
 EPILOG: Final = """\
 examples:
   koordcore rebalance cluster.yaml --high cpu=65,memory=80

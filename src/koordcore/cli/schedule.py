@@ -31,8 +31,6 @@ from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.simulate.record import write_record
 
-__all__ = ["describe", "run"]
-
 _NAMED: Final = 3
 """Domains of a layer that are named in a gang's row."""
 

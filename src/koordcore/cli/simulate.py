@@ -26,8 +26,6 @@ from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, pl
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, summarise
 from koordcore.simulate.sweeps import Progress, ResultFolder, SweepResult, sweep
 
-__all__ = ["describe", "run"]
-
 ALL: Final = "all"
 DEFAULT_TRACE: Final = "default"
 EPILOG: Final = """\

@@ -14,8 +14,6 @@ from koordcore.cli.terminal import raw
 from koordcore.errors import MissingExtraError, printable
 from koordcore.model.resources import CPU
 
-__all__ = ["Column", "Table", "amount", "show", "working"]
-
 
 class Tone(StrEnum):
     """How a column stands out on a terminal."""

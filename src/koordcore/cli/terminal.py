@@ -9,8 +9,6 @@ from typing import Any, TextIO
 
 from koordcore import __version__
 
-__all__ = ["defect_report", "printable_output", "raw"]
-
 
 class _PrintableStream(io.TextIOBase):
     """A text stream that writes control characters, and what its encoding lacks, as escapes."""

@@ -16,8 +16,6 @@ from koordcore.scheduling.network_trees import known_network
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
-__all__ = ["describe", "draw_topology", "run"]
-
 EPILOG: Final = """\
 examples:
   koordcore topology cluster.yaml

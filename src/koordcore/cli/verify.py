@@ -19,8 +19,6 @@ from koordcore.manifests.proof_records import certificate_from_record, certifica
 from koordcore.manifests.records import result_from_record
 from koordcore.model.certificates import Certificate
 
-__all__ = ["describe", "run"]
-
 _REJECTED: Final = "REJECTED"
 
 EPILOG: Final = """\

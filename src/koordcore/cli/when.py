@@ -26,8 +26,6 @@ from koordcore.scheduling.backfilling import (
 )
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["describe", "run"]
-
 EPILOG = f"""\
 Running pods say when they will be gone with the annotation {EXPECTED_END} (an RFC 3339 time) or, counted from
 their start, {EXPECTED_DURATION} (such as 1h30m); pods that wait say with the latter how long they will run.

@@ -29,13 +29,9 @@ if TYPE_CHECKING:
     from koordcore.colocation.cluster import (
         lending_table as lending_table,
     )
-    from koordcore.colocation.mid import mid_of_node as mid_of_node
     from koordcore.colocation.peak import prod_reclaimable as prod_reclaimable
     from koordcore.colocation.prediction import (
         NO_MODELS as NO_MODELS,
-    )
-    from koordcore.colocation.prediction import (
-        PredictionState as PredictionState,
     )
     from koordcore.colocation.prediction import (
         predict as predict,
@@ -61,9 +57,8 @@ else:
             "koordcore.colocation.cluster": (
                 "LendingTable config_of_snapshot latest_report lend lending_table"
             ),
-            "koordcore.colocation.mid": "mid_of_node",
             "koordcore.colocation.peak": "prod_reclaimable",
-            "koordcore.colocation.prediction": "NO_MODELS PredictionState predict train update",
+            "koordcore.colocation.prediction": "NO_MODELS predict train update",
             "koordcore.colocation.profile": "PriorityClassSpec",
             "koordcore.colocation.waterfall": "explain_node render_waterfalls",
         },

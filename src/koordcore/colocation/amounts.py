@@ -15,20 +15,6 @@ import attrs
 from koordcore.model.quantity import NANO
 from koordcore.model.resources import CPU, MEMORY
 
-__all__ = [
-    "MILLI_CORE",
-    "NO_AMOUNTS",
-    "Amounts",
-    "amounts_of",
-    "bytes_up",
-    "ceil_divide",
-    "format_ratio",
-    "gigabytes",
-    "milli_up",
-    "scaled_cpu",
-    "scaled_memory",
-]
-
 MILLI_CORE: Final = 1_000_000
 """Nano-cores of one milli-core."""
 

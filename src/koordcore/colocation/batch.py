@@ -36,16 +36,6 @@ from koordcore.model.colocation import (
 from koordcore.model.quantity import NANO
 from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
 
-__all__ = [
-    "MISSING_ARGUMENTS",
-    "Batch",
-    "BatchOutcome",
-    "BatchTerms",
-    "Degraded",
-    "Failed",
-    "batch_of_node",
-]
-
 MISSING_ARGUMENTS: Final = "missing essential arguments"
 _DEGRADED: Final = "degrade node resource because of abnormal nodeMetric, reason: degradedByBatchResource"
 

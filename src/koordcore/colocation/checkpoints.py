@@ -25,8 +25,6 @@ from koordcore.errors import ManifestError, ModelError
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, optional, required
 from koordcore.protocol.times import format_timestamp, parse_timestamp
 
-__all__ = ["format_checkpoint", "format_state", "parse_checkpoint", "parse_state"]
-
 _VERSION: Final = 1
 _EMPTY: Final[Mapping[str, Json]] = immutabledict()
 

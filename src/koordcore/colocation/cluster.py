@@ -46,18 +46,8 @@ from koordcore.protocol.colocation import numa_nodes_of, reserved_of
 from koordcore.protocol.normalization import ANNOTATION_NORMALIZATION_RATIO
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import qos_class_of
-from koordcore.snapshot import ClusterSnapshot, per_node
-
-__all__ = [
-    "LendingRow",
-    "LendingTable",
-    "cluster_loads",
-    "config_of_snapshot",
-    "latest_report",
-    "lend",
-    "lending_table",
-    "node_load_of",
-]
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.node_values import per_node
 
 _CONFIG_MAP: Final = ("koordinator-system", "slo-controller-config")
 _LENT: Final = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)

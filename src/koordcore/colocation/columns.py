@@ -29,17 +29,6 @@ from koordcore.model.durations import MINUTE
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.protocol.qos import PriorityClass
 
-__all__ = [
-    "ClusterLending",
-    "LoadColumns",
-    "Outcome",
-    "PodColumns",
-    "StrategyColumns",
-    "compile_loads",
-    "compile_strategies",
-    "lend_cluster",
-]
-
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 

@@ -36,24 +36,6 @@ from koordcore.protocol.colocation import (
 from koordcore.protocol.fields import load_json
 from koordcore.protocol.numbers import parse_float
 
-__all__ = [
-    "CONFIG_KEY",
-    "START",
-    "Admitted",
-    "ConfigState",
-    "Refusal",
-    "RefusalReason",
-    "admit_config",
-    "completed_config",
-    "config_absent",
-    "config_read",
-    "effective_strategy",
-    "is_disabled",
-    "is_node_strategy_valid",
-    "is_strategy_valid",
-    "selector_of",
-]
-
 CONFIG_KEY: Final = "colocation-config"
 
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)\Z", re.ASCII)

@@ -14,16 +14,6 @@ from immutabledict import immutabledict
 from koordcore.protocol.pod_qos import CPUQoS, ResourceQoS, cpu_qos_of
 from koordcore.protocol.qos import LABEL_QOS_CLASS, KubernetesQoS, QoSClass
 
-__all__ = [
-    "GROUP_IDENTITY_POLICY",
-    "GroupIdentityRule",
-    "directory_identity",
-    "group_identity_rule",
-    "host_application_identity",
-    "merged_cpu_qos",
-    "pod_identity",
-]
-
 GROUP_IDENTITY_POLICY: Final = "groupIdentity"
 """The cpu policy under which identities are written; under any other they are 0."""
 

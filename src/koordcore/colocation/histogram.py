@@ -17,22 +17,6 @@ import attrs
 from koordcore.errors import ModelError
 from koordcore.model.durations import SECOND
 
-__all__ = [
-    "CPU_BUCKETS",
-    "CPU_HALF_LIFE",
-    "MEMORY_BUCKETS",
-    "MEMORY_HALF_LIFE",
-    "YEAR_ONE",
-    "Buckets",
-    "Checkpoint",
-    "ExponentialBuckets",
-    "Histogram",
-    "LinearBuckets",
-    "bucket_edges",
-    "empty_histogram",
-    "shift_of",
-]
-
 YEAR_ONE: Final = -62_135_596_800 * SECOND
 """0001-01-01T00:00:00Z: where references start, and what they are rounded from."""
 

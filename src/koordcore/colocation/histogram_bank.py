@@ -18,8 +18,6 @@ from koordcore.colocation.histogram import YEAR_ONE, Buckets, Histogram, bucket_
 from koordcore.errors import ModelError
 from koordcore.model.durations import SECOND
 
-__all__ = ["HistogramBank", "bank_of", "empty_bank"]
-
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 

@@ -28,8 +28,6 @@ from koordcore.model.quantity import NANO
 from koordcore.model.resources import CPU, MEMORY, MID_CPU, MID_MEMORY
 from koordcore.protocol.qos import PriorityClass
 
-__all__ = ["STATIC_MODE", "Mid", "MidOutcome", "MidTerms", "StaticMidTerms", "mid_of_node"]
-
 STATIC_MODE: Final = "static"
 """The reclaim mode that lends a fixed share of the capacity."""
 

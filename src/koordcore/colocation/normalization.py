@@ -36,18 +36,6 @@ from koordcore.protocol.normalization import (
     parse_raw_allocatable,
 )
 
-__all__ = [
-    "MAX_RATIO",
-    "MIN_RATIO",
-    "AmplifiedNode",
-    "SyncVerdict",
-    "amplification_changed",
-    "amplification_ratios",
-    "amplify_node",
-    "normalization_changed",
-    "normalization_ratio",
-]
-
 MIN_RATIO: Final = 1.0
 MAX_RATIO: Final = 5.0
 _MILLI: Final = NANO // 1000

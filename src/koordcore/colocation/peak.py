@@ -22,18 +22,6 @@ from koordcore.model.resources import CPU, MEMORY
 from koordcore.protocol.normalization import parse_raw_allocatable
 from koordcore.protocol.qos import PriorityClass
 
-__all__ = [
-    "COLD_START",
-    "SAFETY_MARGIN_PERCENT",
-    "PeakPod",
-    "PeakReport",
-    "Peaks",
-    "UnaddedPod",
-    "peaks_of_state",
-    "prod_reclaimable",
-    "raw_allocatable_of",
-]
-
 COLD_START: Final = 24 * 60 * MINUTE
 """How old a pod must be before its model is trusted."""
 SAFETY_MARGIN_PERCENT: Final = 10

@@ -29,27 +29,6 @@ from koordcore.errors import ModelError
 from koordcore.model.durations import MINUTE, SECOND
 from koordcore.protocol.qos import PriorityClass
 
-__all__ = [
-    "CHECKPOINTS_PER_STEP",
-    "CHECKPOINT_INTERVAL",
-    "MODEL_EXPIRY",
-    "NODE_MODEL",
-    "NO_MODELS",
-    "SYSTEM_MODEL",
-    "Model",
-    "ModelCheckpoint",
-    "Prediction",
-    "PredictionState",
-    "Use",
-    "class_model",
-    "collect_garbage",
-    "predict",
-    "restore",
-    "save_step",
-    "train",
-    "update",
-]
-
 Ints: TypeAlias = NDArray[np.int64]
 
 NODE_MODEL: Final = "__node__"

@@ -39,8 +39,6 @@ from koordcore.protocol.qos import (
     resource_name,
 )
 
-__all__ = ["Mutation", "Operation", "PriorityClassSpec", "mutate_pod"]
-
 JsonObject: TypeAlias = dict[str, Json]
 
 _PERCENT: Final = re.compile(r"([+-]?[0-9]{1,9})%\Z", re.ASCII)

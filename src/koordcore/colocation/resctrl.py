@@ -18,21 +18,6 @@ from koordcore.errors import ManifestError, ModelError
 from koordcore.protocol.pod_qos import LLCLimits, MBLimits, ResctrlLimits, ResctrlQoS, ResourceQoS
 from koordcore.protocol.qos import QoSClass
 
-__all__ = [
-    "ClassSchemata",
-    "ResctrlGroup",
-    "Schemata",
-    "Vendor",
-    "cache_mask",
-    "class_schemata",
-    "new_tasks",
-    "parse_mask",
-    "pod_bandwidth",
-    "pod_group",
-    "pod_schemata",
-    "resctrl_group",
-]
-
 _UNLIMITED_AMD: Final = 2048
 _AMD_STEPS: Final = 160
 """25 GB/s in eighths of a GB/s, of which 80 percent can be had."""

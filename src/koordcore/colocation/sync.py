@@ -47,22 +47,6 @@ from koordcore.protocol.normalization import (
 )
 from koordcore.protocol.qos import PriorityClass
 
-__all__ = [
-    "Cycle",
-    "NodeResource",
-    "NodeStatus",
-    "ZoneResource",
-    "ZoneStatus",
-    "ZoneUpdate",
-    "amplified_batch_cpu",
-    "is_different",
-    "needs_meta_sync",
-    "needs_status_sync",
-    "prepare_node",
-    "run_cycle",
-    "update_zones",
-]
-
 _MILLI: Final = NANO // 1000
 _BATCH: Final = (BATCH_CPU, BATCH_MEMORY)
 _MID: Final = (MID_CPU, MID_MEMORY)

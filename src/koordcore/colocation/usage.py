@@ -16,8 +16,6 @@ from koordcore.model.durations import MINUTE
 from koordcore.model.metrics import NodeMetric, PodMetric
 from koordcore.protocol.qos import DEFAULT_PRIORITY, PriorityClass, QoSClass, parse_priority_class
 
-__all__ = ["NodeUse", "PodUse", "dangling_metrics", "is_degraded", "node_use", "pod_uses", "summed_pods"]
-
 _LOW: Final = (PriorityClass.BATCH, PriorityClass.FREE)
 _COUNTED_PHASES: Final = ("Running", "Pending")
 

@@ -22,8 +22,6 @@ from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMO
 from koordcore.protocol.normalization import ANNOTATION_NORMALIZATION_RATIO
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Step", "Waterfall", "explain_node", "render_waterfalls", "waterfalls_of"]
-
 _DISABLED: Final = "colocation is off for the node"
 
 

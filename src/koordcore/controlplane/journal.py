@@ -19,8 +19,6 @@ import attrs
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
 
-__all__ = ["Batch", "is_final"]
-
 
 @attrs.frozen
 class Batch:

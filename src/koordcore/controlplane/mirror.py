@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 
 from koordcore.controlplane.requests import RESOURCES, Object, key_of, version_of
 
-__all__ = ["Mirror", "complete"]
-
 
 class Mirror:
     """All objects of the kinds that decisions depend on, and how far each kind has been followed.

@@ -17,8 +17,6 @@ from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
 from koordcore.scheduling.gang_groups import gang_state
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Overdue", "half_gangs"]
-
 _SECOND = 10**9
 
 

@@ -25,8 +25,6 @@ from koordcore.reservations.cache import pending_reserve_pods
 from koordcore.scheduling.cycle import queue_order
 from koordcore.snapshot import Change, ClusterSnapshot, PodBound, PodEnded, PodPending, PodUpdated
 
-__all__ = ["Backoff", "SchedulingQueue"]
-
 Helped: TypeAlias = frozenset[str] | None
 """Kinds of changes that help; ``None`` for any."""
 _ANY: Final[Helped] = None

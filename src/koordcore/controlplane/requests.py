@@ -9,8 +9,6 @@ import attrs
 
 from koordcore.manifests.calls import Call
 
-__all__ = ["RESOURCES", "Object", "Request", "key_of", "version_of"]
-
 Object: TypeAlias = dict[str, Any]
 """An object as JSON."""
 

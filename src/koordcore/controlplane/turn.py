@@ -15,8 +15,6 @@ from koordcore.model.pods import PodKey
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Orders", "is_news", "orders"]
-
 
 @attrs.frozen
 class Orders:

@@ -12,8 +12,6 @@ from immutabledict import immutabledict
 from koordcore.model.durations import MINUTE
 from koordcore.model.rebalance import AnomalyCondition
 
-__all__ = ["NO_DETECTORS", "Detector", "DetectorState", "Detectors"]
-
 _DEFAULT: Final = AnomalyCondition()
 
 

@@ -11,8 +11,6 @@ from koordcore.descheduling.migration.max_unavailable import check_share
 from koordcore.errors import ManifestError
 from koordcore.model.rebalance import DEFAULT_POOL, EvictionGate
 
-__all__ = ["low_node_load_problems", "migration_controller_problems"]
-
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z", re.ASCII)
 _LONGEST: Final = 63
 _NAME_TEXT: Final = (

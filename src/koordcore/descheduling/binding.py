@@ -8,8 +8,6 @@ from koordcore.descheduling.moves import Host, Movable, MoveProblem
 from koordcore.descheduling.placing import Room
 from koordcore.model.pods import PodKey
 
-__all__ = ["why_hot"]
-
 
 def why_hot(
     problem: MoveProblem, hot: Sequence[Host], targets: Mapping[PodKey, str]

@@ -13,8 +13,6 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs, ObjectLimiter
 from koordcore.protocol.gang import gang_name
 
-__all__ = ["migrating_groups", "move_groups"]
-
 
 def move_groups(
     pods: Sequence[Pod],

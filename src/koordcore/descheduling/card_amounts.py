@@ -17,8 +17,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.device import replace_deprecated
 
-__all__ = ["WHOLE_CARDS", "asked_by_parts", "nodes_by_parts", "pods_by_parts"]
-
 WHOLE_CARDS: Final[Mapping[str, int]] = {NVIDIA_GPU: 100, AMD_GPU: 100, DCU_GPU: 100, GPU: 1}
 """Names that ask for core and memory of cards alike, with their hundredths of a card."""
 

@@ -19,8 +19,6 @@ from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["fragmented_milli", "fragments_of", "plan_less_fragmentation"]
-
 _PLAIN: Final = (NVIDIA_GPU, AMD_GPU)
 
 

@@ -12,8 +12,6 @@ from koordcore.model.pods import PodKey
 from koordcore.scoring.fragmentation import WorkloadMix
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 
-__all__ = ["Fragments"]
-
 
 @attrs.frozen(kw_only=True)
 class Fragments:

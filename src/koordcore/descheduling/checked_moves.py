@@ -34,18 +34,6 @@ from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = [
-    "CheckedMoves",
-    "Plan",
-    "bounded",
-    "check_moves",
-    "checked_plan",
-    "fits_there",
-    "limits_of",
-    "refused_shape",
-    "static_allows",
-]
-
 _MOST_ROUNDS: Final = 20
 
 

@@ -21,18 +21,6 @@ from koordcore.protocol.load import raw_allocatable
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import PriorityClass
 
-__all__ = [
-    "NodeClass",
-    "NodeLoad",
-    "Percents",
-    "PoolLoad",
-    "classify_pool",
-    "complete_thresholds",
-    "exceeded",
-    "is_over",
-    "is_under",
-]
-
 _FULL: Final = 100.0
 
 

@@ -10,8 +10,6 @@ from koordcore.descheduling.moves import MoveProblem, hot_hosts
 from koordcore.descheduling.placing import Room
 from koordcore.model.pods import PodKey
 
-__all__ = ["EvictionOutcome", "outcome_of"]
-
 
 @attrs.frozen(kw_only=True)
 class EvictionOutcome:

@@ -10,8 +10,6 @@ from koordcore.protocol.migration import ANNOTATION_EVICTION_COST, cost_of
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import PriorityClass
 
-__all__ = ["moving_costs"]
-
 _BY_CLASS: Final[Mapping[PriorityClass, int]] = {
     PriorityClass.FREE: 1,
     PriorityClass.BATCH: 2,

@@ -33,8 +33,6 @@ from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import Resources, make_resources
 
-__all__ = ["DefragmentationPlan", "Wanted", "free_slots", "plan_defragmentation"]
-
 _WHOLE: Final = 6_000
 _MOST_TRIES: Final = 64
 _MOST_BLOCKS: Final = 8

@@ -19,8 +19,6 @@ from koordcore.descheduling.waves import in_waves, wave_prices
 from koordcore.model.certificates import Certificate
 from koordcore.model.moves import Move
 
-__all__ = ["EmptyingPlan", "plan_emptying"]
-
 
 @attrs.frozen(kw_only=True)
 class EmptyingPlan:

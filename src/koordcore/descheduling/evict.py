@@ -44,8 +44,6 @@ from koordcore.model.resources import PODS, scale_of
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import PriorityClass
 
-__all__ = ["CycleEvictor", "Eviction", "Evictor", "LowNodeLoadState", "admitted", "balance_low_node_load"]
-
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 

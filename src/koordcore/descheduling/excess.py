@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from koordcore.descheduling.moves import Host, MoveProblem
 from koordcore.model.pods import PodKey
 
-__all__ = ["excess_after", "permille", "share"]
-
 
 def share(host: Host, name: str) -> int:
     """Give what the permille of a resource are taken of: what the node has, at least 1."""

@@ -15,8 +15,6 @@ from koordcore.model.pods import PodKey
 from koordcore.scoring.fragmentation import FragmentationMeasure
 from koordcore.scoring.gpu_share import CARD, GpuNode
 
-__all__ = ["best_by_program"]
-
 _WHOLE: Final = 1_000
 """Pairs of pod and target up to which the program covers everything."""
 _MOST_STATES: Final = 6_000

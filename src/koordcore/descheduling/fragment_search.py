@@ -19,8 +19,6 @@ from koordcore.model.resources import Resources
 from koordcore.scoring.fragmentation import FragmentationMeasure, without
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode, first_free_slots
 
-__all__ = ["FragmentSearch"]
-
 _NEVER: Final = -(2**62)
 _MOST_TOGETHER: Final = 4
 """Pods of one node that are tried together."""

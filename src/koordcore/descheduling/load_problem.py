@@ -19,8 +19,6 @@ from koordcore.model.resources import NO_RESOURCES, PODS, Resources, make_resour
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import PriorityClass
 
-__all__ = ["problem_of_load", "problem_of_requests", "prod_usage", "resource_of", "spared"]
-
 _PROD: Final = "prod "
 """No resource of Kubernetes has a space in its name."""
 

@@ -13,19 +13,6 @@ from koordcore.errors import ModelError
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 
-__all__ = [
-    "Allows",
-    "Group",
-    "Host",
-    "Movable",
-    "MoveProblem",
-    "anywhere",
-    "cheapest_cover",
-    "covering_sets",
-    "fewest_leaving",
-    "hot_hosts",
-]
-
 Allows: TypeAlias = Callable[[PodKey, str], bool]
 """Whether a pod may run on a node, apart from amounts: labels, taints, affinity, devices, topology."""
 

@@ -9,8 +9,6 @@ from koordcore.model.affinity import TaintEffect, tolerated
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 
-__all__ = ["Fit", "node_fit"]
-
 
 def node_fit(pod: Pod, node: Node, requested: Mapping[str, int]) -> tuple[str, ...]:
     """List why a pod does not fit on a node; empty when it fits.

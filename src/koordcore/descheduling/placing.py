@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from koordcore.descheduling.moves import Movable, MoveProblem
 from koordcore.model.pods import PodKey
 
-__all__ = ["Room"]
-
 _UNLIMITED = 2**62
 
 

@@ -33,8 +33,6 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
 
-__all__ = ["RebalancePlan", "plan_rebalance"]
-
 _WHOLE: Final = 6_000
 """Pairs of pod and target up to which the program covers every pod and every node."""
 _SHORT: Final = 10_000

@@ -40,18 +40,6 @@ from koordcore.model.rebalance import (
 )
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = [
-    "DEFAULT_RULES",
-    "MoveRules",
-    "Moving",
-    "compare_round",
-    "confirmed",
-    "plan_cooling",
-    "plan_empty_nodes",
-    "plan_room",
-    "problem_of_rooms",
-]
-
 P = TypeVar("P", bound=Plan)
 
 

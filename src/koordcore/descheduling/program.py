@@ -10,8 +10,6 @@ from koordcore.descheduling.moves import Movable, MoveProblem
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources
 
-__all__ = ["add_excess", "add_pairs", "bind_amounts"]
-
 
 def add_pairs(
     program: Program, problem: MoveProblem, pods: Sequence[Movable], targets: Sequence[str]

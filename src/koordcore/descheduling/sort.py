@@ -10,8 +10,6 @@ from koordcore.protocol.migration import ANNOTATION_DELETION_COST, ANNOTATION_EV
 from koordcore.protocol.pod_class import kubernetes_qos, pod_priority_class, pod_qos_class
 from koordcore.protocol.qos import KubernetesQoS, PriorityClass, QoSClass
 
-__all__ = ["node_usage_score", "pod_rank", "pod_usage_score", "sort_pods"]
-
 _CLASS_RANK: Final = {
     PriorityClass.FREE: 0,
     PriorityClass.BATCH: 1,

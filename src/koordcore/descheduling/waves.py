@@ -10,8 +10,6 @@ from koordcore.errors import ModelError
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
 
-__all__ = ["in_waves", "wave_prices"]
-
 
 def in_waves(problem: MoveProblem, targets: Mapping[PodKey, str]) -> tuple[Move, ...] | None:
     """Order moves so that no node is asked for more than it has at any step, and no limit is passed.

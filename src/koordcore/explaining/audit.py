@@ -20,22 +20,6 @@ from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import PodKey
 from koordcore.protocol.times import format_timestamp
 
-__all__ = [
-    "Anomaly",
-    "Audit",
-    "AuditLimits",
-    "AuditRule",
-    "Observation",
-    "RecordType",
-    "WaitRecord",
-    "WorkloadAudit",
-    "WorkloadEvent",
-    "audit_workloads",
-    "reason_histogram",
-    "reason_of",
-]
-
-
 # -- decisions -------------------------------------------------------------------------------------------
 
 

@@ -30,20 +30,6 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.quantity import NANO
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = [
-    "CardView",
-    "ClassView",
-    "CounterLeft",
-    "DeviceHolder",
-    "HeldDevice",
-    "PoolView",
-    "broken_pools",
-    "class_views",
-    "node_room",
-    "pool_views",
-    "together",
-]
-
 _MOST_STEPS: Final = 2000
 _NAMING: Final = ("profile", "type")
 """Attributes that say what kind of partition a device is, the telling one first."""

@@ -28,8 +28,6 @@ from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.one_pod import feasible_nodes, nominated_only, place_there
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Cycle", "FilterVerdict", "admission_of", "explain_cycle", "verdict_on"]
-
 
 @attrs.frozen
 class FilterVerdict:

@@ -26,21 +26,6 @@ from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = [
-    "Diagnosis",
-    "NodeFailedDetail",
-    "NodeStatus",
-    "PreemptionDiagnosis",
-    "ScheduleDiagnosis",
-    "StatusCode",
-    "Suggestion",
-    "SuggestionType",
-    "diagnose",
-    "group_failures",
-    "node_statuses",
-    "offered_slots",
-]
-
 
 class StatusCode(StrEnum):
     """What a filter says about a node."""

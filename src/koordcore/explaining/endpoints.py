@@ -15,8 +15,6 @@ from koordcore.model.policy import Policy
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["ENDPOINTS", "endpoint_view"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -13,8 +13,6 @@ from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import key_domains
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["GroupState", "explain_group", "group_states"]
-
 
 @attrs.frozen(kw_only=True)
 class GroupState:

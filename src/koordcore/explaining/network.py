@@ -14,8 +14,6 @@ from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["DomainRow", "domain_rows", "job_of", "jobs_by_node", "used_domains"]
-
 
 @attrs.frozen
 class DomainRow:

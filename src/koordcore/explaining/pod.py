@@ -25,8 +25,6 @@ from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
 from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Explanation", "Help", "NodeVerdict", "explain"]
-
 
 @attrs.frozen(kw_only=True)
 class NodeVerdict:

@@ -26,8 +26,6 @@ from koordcore.reservations.match import MatchReason, judge_match, screened_node
 from koordcore.reservations.state import owners_of, reservation_state, used_reservations
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["failure_event", "preemption_refusals", "reservation_refusals"]
-
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _HOPELESS: Final = "Preemption is not helpful for scheduling"
 _NOBODY_OF_QUOTA: Final = "No victims found on node {} for preemptor pod {}"

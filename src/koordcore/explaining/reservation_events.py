@@ -16,8 +16,6 @@ from immutabledict import immutabledict
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.quantity import INT64_MAX
 
-__all__ = ["MAX_EVENT_LENGTH", "ReservationCounts", "reservation_event", "reservation_reasons"]
-
 MAX_EVENT_LENGTH: Final = 1024
 """Characters of an event; a longer text is cut and ends with `` ...``."""
 

@@ -20,8 +20,6 @@ from koordcore.reservations.state import (
 )
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["reservation_view"]
-
 
 def reservation_view(snapshot: ClusterSnapshot, name: str) -> dict[str, Any]:
     """Show the reservations that hold room on a node: ``…/Reservation/nodeReservations/:node``.

@@ -18,8 +18,6 @@ from koordcore.scheduling import schedule
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["schedule_explanation"]
-
 _TTL: Final = "24h0m0s"
 _RULES: Final = PreemptionRules()
 

@@ -25,8 +25,6 @@ from koordcore.scoring.load import LoadState
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
 
-__all__ = ["device_view", "gang_view", "load_view", "node_view", "numa_view", "quota_view"]
-
 
 def node_view(snapshot: ClusterSnapshot, name: str) -> dict[str, Any]:
     """Show one node with what is taken on it: ``/apis/v1/nodes/:name``.

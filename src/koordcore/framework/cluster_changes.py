@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from koordcore.model.nodes import Node, NodeState
     from koordcore.model.pods import Pod
 
-__all__ = ["ClusterChanges", "changes_between"]
-
 
 class ClusterChanges(NamedTuple):
     """What came, left and was replaced between two snapshots with the same rows.

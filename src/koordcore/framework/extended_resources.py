@@ -13,8 +13,6 @@ from koordcore.model.pods import Pod
 from koordcore.protocol.extended_resources import classes_by_resource
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["asks_for_served", "served_by_classes"]
-
 
 def served_by_classes(snapshot: ClusterSnapshot) -> immutabledict[str, str]:
     """Give the class of each resource that only device classes serve."""

@@ -28,8 +28,6 @@ from koordcore.snapshot.changes import (
     RecordReplaced,
 )
 
-__all__ = ["NODES", "ROOM", "ChangeKind", "could_help", "kind_of"]
-
 
 class ChangeKind(StrEnum):
     """Kinds of changes; of a record it is the name of its class, such as ``NodeMetric``."""

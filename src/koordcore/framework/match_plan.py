@@ -10,8 +10,6 @@ from immutabledict import immutabledict
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 
-__all__ = ["MatchPlan"]
-
 
 @attrs.frozen
 class MatchPlan:

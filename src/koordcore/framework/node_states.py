@@ -17,8 +17,6 @@ import numpy as np
 from koordcore._arrays import IntVector
 from koordcore.framework.workspace import Workspace
 
-__all__ = ["FAR", "AmountStates", "StateTables"]
-
 WARM_UP: Final = 256
 """Changes before nodes are grouped; a short call is over sooner than that pays."""
 LARGEST_PART: Final = 0.25

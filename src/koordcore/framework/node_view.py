@@ -21,7 +21,6 @@ from koordcore.protocol.operating_pod import is_operating_pod
 if TYPE_CHECKING:
     from koordcore.reservations.state import ReservationState
 
-__all__ = ["ALL_ROWS", "Loan", "Loans", "NodeView", "Others", "Rating", "Source"]
 
 ALL_ROWS: Final = slice(None)
 _NOBODY: Final = frozenset[PodKey]()

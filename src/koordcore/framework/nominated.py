@@ -19,8 +19,6 @@ from koordcore.model.pods import Pod, PodKey
 if TYPE_CHECKING:
     from koordcore.framework.plugin_set import PluginSet
 
-__all__ = ["NominatedPods", "assume_nominated", "forget_nominated"]
-
 
 def assume_nominated(workspace: Workspace, plugins: PluginSet, pod: Pod, node: str) -> Pod:
     """Count a pod on a node as if it ran there, ports, neighbours and quota included; cards are not chosen.

@@ -30,8 +30,6 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 
-__all__ = ["PluginSet", "RequestKey"]
-
 RequestKey: TypeAlias = tuple[Hashable, ...]
 
 

@@ -18,8 +18,6 @@ from koordcore.framework.plugin import Plugin
 from koordcore.model.installed import offered_plugins
 from koordcore.model.policy import PluginSetting, Policy
 
-__all__ = ["PLUGINS", "kinds_of", "known_plugins", "plugin_kinds", "plugin_of", "plugin_type"]
-
 _HOME: Final = "koordcore.scheduling.plugins"
 
 PLUGINS: Final[immutabledict[str, tuple[str, str]]] = immutabledict(

@@ -9,8 +9,6 @@ from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.state_scores import AmountParts
 from koordcore.framework.static_result import Part, StaticResult
 
-__all__ = ["Roles", "roles_of"]
-
 
 class Roles(NamedTuple):
     """The parts of a class by what they are asked for; ``amounts`` look at nothing else."""

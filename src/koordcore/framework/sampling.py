@@ -12,8 +12,6 @@ import numpy as np
 
 from koordcore._arrays import BoolVector
 
-__all__ = ["NodeSample", "nodes_to_find"]
-
 FEWEST: Final = 100
 """Clusters of fewer nodes, and the first so many feasible ones, are always looked at."""
 LOWEST_SHARE: Final = 5

@@ -23,8 +23,6 @@ from koordcore.model.claims import HeldClaim
 from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable, bound_plainly
 from koordcore.model.pods import Pod, PodKey
 
-__all__ = ["SchedulingClass"]
-
 _REFRESH_SHARE: Final = 4
 """Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
 _LOOKED_AT: Final = 256

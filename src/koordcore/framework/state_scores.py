@@ -18,8 +18,6 @@ from koordcore.framework.plugin import Evaluator
 from koordcore.framework.static_result import StaticResult
 from koordcore.framework.workspace import Workspace
 
-__all__ = ["AmountParts", "Choice", "Membership", "StateGroups"]
-
 MOST_MEMBERS: Final = 256
 """Classes of a group; with more of them the kernels take longer than their calls."""
 _RANK: Final = 32

@@ -14,8 +14,6 @@ from koordcore.framework.plugin import Evaluator, Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.policy import PluginSetting
 
-__all__ = ["Part", "StaticResult"]
-
 
 class Part(NamedTuple):
     """One plugin's evaluator within a class."""

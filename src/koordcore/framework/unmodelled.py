@@ -5,8 +5,6 @@ from __future__ import annotations
 from koordcore.framework.plugin import Refusal
 from koordcore.model.pods import Pod
 
-__all__ = ["refuse_unmodelled"]
-
 
 def refuse_unmodelled(pod: Pod, *, claims: bool = False) -> Refusal | None:
     """Say what a pod asks for that no plugin looks at; ``None`` for nearly all pods.

@@ -17,8 +17,6 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.policy import Policy
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["hand_back", "take_warm"]
-
 _LONGEST: Final = 200_000
 """Entries of the journal after which a state is built anew, so that a long line does not grow."""
 _SHARE: Final = 4

@@ -22,8 +22,6 @@ from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.node_values import concerned
 
-__all__ = ["FREE", "REQUESTED", "SCORED", "SPARE", "Workspace"]
-
 REQUESTED: Final = 0
 SCORED: Final = 1
 FREE: Final = 2

@@ -16,8 +16,6 @@ from koordcore.manifests.scheduler_args import PLUGIN_ARGS
 from koordcore.model.installed import offered_plugins
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, show
 
-__all__ = ["GROUP", "KIND", "ConfigReader", "PluginRef", "PluginSet", "expanded", "plugin_args"]
-
 GROUP: Final = "kubescheduler.config.k8s.io"
 KIND: Final = "KubeSchedulerConfiguration"
 _ALL: Final = "*"

@@ -11,8 +11,6 @@ from koordcore.errors import Problem
 from koordcore.manifests._raw import Source, SourceObject, finite, outer
 from koordcore.protocol.fields import Json, show
 
-__all__ = ["read_json"]
-
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 

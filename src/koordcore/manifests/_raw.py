@@ -10,9 +10,6 @@ import attrs
 from koordcore.errors import ModelError, Problem
 from koordcore.protocol.fields import Json
 
-__all__ = ["LIMITS", "Source", "SourceLimits", "SourceObject", "finite", "outer"]
-
-
 GZIP_FREE: Final = 1 << 24
 """Bytes that a packed file may become whatever its size."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from koordcore.protocol.fields import Json
 
-__all__ = ["Traced", "unread"]
-
 
 class Traced(dict[str, Any]):
     """An object that remembers which of its fields somebody took; the objects in it do so, too.

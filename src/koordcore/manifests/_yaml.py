@@ -17,8 +17,6 @@ from koordcore.errors import MissingExtraError, Problem
 from koordcore.manifests._raw import LIMITS, Source, SourceLimits, SourceObject, finite, outer
 from koordcore.protocol.fields import Json, show
 
-__all__ = ["read_yaml"]
-
 _DOCUMENT: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _AFTER_END: Final = re.compile(r"^\.\.\.[ \t]*\r?\n(?:[ \t]*\r?\n|[#%][^\n]*\n)*\Z", re.MULTILINE)
 _EMPTY: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?(?:\r?\n|\Z))*\Z")

@@ -14,8 +14,6 @@ from koordcore.model.resources import DEPRECATED_BATCH_NAMES
 from koordcore.protocol.device import DEPRECATED_NAMES
 from koordcore.protocol.fields import Json
 
-__all__ = ["MISSPELT_RESOURCES", "canonical_names"]
-
 MISSPELT_RESOURCES: Final = frozenset({"koordinator.sh/gpu-shared"})
 """Names that only release notes and manuals print; the others were right once."""
 _OLD_NAMES: Final[Mapping[str, str]] = {**DEPRECATED_NAMES, **DEPRECATED_BATCH_NAMES}

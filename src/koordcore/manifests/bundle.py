@@ -52,18 +52,6 @@ from koordcore.protocol.fields import Json, show
 from koordcore.protocol.quota import QuotaObject
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = [
-    "DECODERS",
-    "READ_AS_TEXT",
-    "Bundle",
-    "Loaded",
-    "assemble",
-    "check_countable",
-    "load",
-    "snapshot_from_objects",
-    "unique_key",
-]
-
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
 """API group and kind to decoder; objects of other kinds are kept as they are, and counted."""
 

@@ -8,8 +8,6 @@ import attrs
 
 from koordcore.model.pods import PodKey
 
-__all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Call"]
-
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 """Conditions are a list with a key: a plain merge patch would replace all of them."""

@@ -13,8 +13,6 @@ from koordcore.model.pods import Pod
 from koordcore.protocol.extended_resources import classes_by_resource, extended_claim, extended_demand
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["claim_calls"]
-
 
 def claim_calls(snapshot: ClusterSnapshot, decision: Bound, now: datetime | None) -> Iterator[Call]:
     """Reserve the claims of a bound pod, with their allocation where they have none yet.

@@ -15,8 +15,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.claims import ClaimIndex, ClaimProblem, claims_of_pod, consumer_of
 
-__all__ = ["ClaimConflict", "claim_conflicts"]
-
 _ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 
 

@@ -27,8 +27,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.quantity import NANO, format_exact_quantity
 from koordcore.protocol.extended_resources import RequestMapping
 
-__all__ = ["allocation_manifest", "claim_manifest", "extended_status", "reservation_patch"]
-
 API_VERSION: Final = "resource.k8s.io/v1"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 

@@ -21,8 +21,6 @@ from koordcore.protocol.device_object import templates_from_manifest
 from koordcore.protocol.fields import Json, load_json
 from koordcore.protocol.normalization import parse_amplification_config, parse_normalization_config
 
-__all__ = ["SHARED_TEMPLATES", "SLO_CONTROLLER_CONFIG", "read_config_map"]
-
 SLO_CONTROLLER_CONFIG: Final = "slo-controller-config"
 CONTROL_NAMESPACE, SHARED_TEMPLATES = DEFAULT_DEVICE_POLICY.template_source
 _TEMPLATES_KEY: Final = "data.yaml"

@@ -14,8 +14,6 @@ from koordcore.model.records import ClusterRecord
 from koordcore.protocol.numa_nodes import ANNOTATION_NODE_RESERVATION, reserving
 from koordcore.topology.cpu import format_cpulist
 
-__all__ = ["Reserved", "sync_reservations"]
-
 
 @attrs.frozen
 class Reserved:

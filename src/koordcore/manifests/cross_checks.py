@@ -32,19 +32,6 @@ from koordcore.protocol.quota_webhook import check_tree, open_topology, refuse_p
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS, parse_sub_groups
 from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER, NetworkTopology
 
-__all__ = [
-    "Key",
-    "Remark",
-    "owner_cycles",
-    "profile_remarks",
-    "quota_cycles",
-    "quota_remarks",
-    "shown",
-    "stand_ins",
-    "topology_remarks",
-    "warn_of_quality",
-]
-
 Key: TypeAlias = tuple[str, str, str, str]
 """API group, kind, namespace and name."""
 Remark: TypeAlias = tuple[Key, Problem]

@@ -32,8 +32,6 @@ from koordcore.protocol.device import DEVICE_ALLOCATED
 from koordcore.protocol.device_amounts import device_resources
 from koordcore.protocol.device_object import GPU_PARTITION_POLICY, inventory_of
 
-__all__ = ["Synced", "sync_devices", "untold_holders"]
-
 _ASKS: Final = frozenset({*ALL_GPU_RESOURCES, RDMA, FPGA})
 
 

@@ -24,17 +24,6 @@ from koordcore.model.resources import Resources, format_resources
 from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
 from koordcore.protocol.preemption import format_preempted
 
-__all__ = [
-    "Object",
-    "format_time",
-    "given",
-    "node_affinity_manifest",
-    "node_manifest",
-    "node_selector_manifest",
-    "pod_manifest",
-    "spread_constraint_manifest",
-]
-
 Object = dict[str, Any]
 
 

@@ -41,8 +41,6 @@ from koordcore.snapshot.changes import (
     record_key,
 )
 
-__all__ = ["EventReader"]
-
 Slot: TypeAlias = tuple[Key, str]
 """An object, and which of the records that it comes to."""
 

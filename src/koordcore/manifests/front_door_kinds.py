@@ -10,8 +10,6 @@ import attrs
 from koordcore.errors import ManifestError
 from koordcore.protocol.fields import Json, as_bool, as_int, as_list, as_mapping, as_str, optional, required
 
-__all__ = ["DOORS", "OPENERS", "TRAIN_JOB", "Group", "Member", "Opened", "open_train_job"]
-
 _LWS: Final = "leaderworkerset.sigs.k8s.io/"
 _JOBSET: Final = "jobset.sigs.k8s.io/"
 _RAY: Final = "ray.io/"

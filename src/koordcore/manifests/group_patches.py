@@ -20,8 +20,6 @@ from koordcore.model.scheduling_groups import (
 )
 from koordcore.result import ScheduleResult
 
-__all__ = ["group_conditions"]
-
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
 SCHEDULED_V1ALPHA2: Final = "PodGroupScheduled"
 V1ALPHA2: Final = "scheduling.k8s.io/v1alpha2"

@@ -10,8 +10,6 @@ from immutabledict import immutabledict
 
 from koordcore.model.feature_gates import FIXED_GATES, GATED_ARGUMENTS, POLICY_GATES
 
-__all__ = ["COMPONENT_FIELDS", "IDLE_ARGUMENTS", "UNREAD_ARGUMENTS", "Unused", "idle_gates"]
-
 
 @attrs.frozen
 class Unused:

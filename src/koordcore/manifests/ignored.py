@@ -78,8 +78,6 @@ from koordcore.protocol.qos import (
 from koordcore.protocol.quota import PREEMPTIBLE
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
-__all__ = ["check_node", "check_pod"]
-
 Check: TypeAlias = Callable[[str, str], tuple[Problem, ...]]
 """Looks at a key and its text; the paths of what it finds start at the text."""
 

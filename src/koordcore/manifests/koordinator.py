@@ -36,8 +36,6 @@ from koordcore.protocol.quota import (
 )
 from koordcore.topology.network import order_layers
 
-__all__ = ["KOORDINATOR", "Policies", "QuotaReading"]
-
 _SCHEDULING: Final = "scheduling.koordinator.sh"
 _SIGS: Final = "scheduling.sigs.k8s.io"
 

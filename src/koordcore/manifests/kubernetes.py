@@ -25,8 +25,6 @@ from koordcore.manifests.workloads import (
 )
 from koordcore.protocol.fields import Json
 
-__all__ = ["KUBERNETES", "Decoder"]
-
 Decoder: TypeAlias = Callable[[Reading, Mapping[str, Json]], Any]
 """Makes a record out of an object: a Node, a PodReading, a ClusterRecord, or policies.
 

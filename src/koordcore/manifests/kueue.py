@@ -10,8 +10,6 @@ from koordcore.manifests.kubernetes import Decoder
 from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.protocol.fields import Json, as_labels, as_mapping, as_str, list_of, required
 
-__all__ = ["KUEUE"]
-
 _GROUP: Final = "kueue.x-k8s.io"
 
 

@@ -9,8 +9,6 @@ from koordcore.model.numa import NodeResourceTopology, NUMANodeResource
 from koordcore.model.resources import Resources, format_resources, make_resources
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["lending_patches"]
-
 _MERGE: Final = "application/merge-patch+json"
 _APPLY: Final = "application/apply-patch+yaml"
 

@@ -20,8 +20,6 @@ from koordcore.protocol.fields import (
     required,
 )
 
-__all__ = ["MOVES_FORMAT", "moves_from_record", "moves_record"]
-
 MOVES_FORMAT: Final = "koordcore/moves/v1"
 
 

@@ -16,8 +16,6 @@ from koordcore.model.policy import (
     rating_devices,
 )
 
-__all__ = ["POLICY_NAMES", "named_policy"]
-
 
 def _stock() -> Policy:
     return Policy(plugins=STOCK_PLUGINS)

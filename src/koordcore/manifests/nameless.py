@@ -9,8 +9,6 @@ from typing import Final
 from koordcore.manifests._reading import Reading, is_object
 from koordcore.protocol.fields import Json
 
-__all__ = ["named"]
-
 _PLACE: Final = re.compile(r"(?P<file>.*?)(?P<places>(?: \((?:document|item) [0-9]+\))*)\Z", re.DOTALL)
 _SUFFIX: Final = re.compile(r"(?:\.(?:ya?ml|json))?(?:\.gz)?\Z")
 _NUMBER: Final = re.compile(r"[0-9]+")

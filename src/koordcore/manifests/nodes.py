@@ -24,8 +24,6 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.selectors import as_taints
 
-__all__ = ["node_from_manifest", "read_node"]
-
 _NO_IMAGES: Final[immutabledict[str, int]] = immutabledict()
 
 

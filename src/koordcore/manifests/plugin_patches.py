@@ -13,8 +13,6 @@ from koordcore.protocol.device_object import GPU_MODEL, GPU_VENDOR
 from koordcore.protocol.device_plugins import PluginPatch, adapt_to_plugin, adapts
 from koordcore.result import ScheduleResult
 
-__all__ = ["NO_PATCH", "plugin_patch"]
-
 NO_PATCH: Final = PluginPatch()
 
 

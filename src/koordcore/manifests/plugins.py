@@ -13,17 +13,6 @@ from immutabledict import immutabledict
 
 from koordcore.model.installed import offered_plugins
 
-__all__ = [
-    "DEFAULT_PLUGINS",
-    "KOORDINATOR_CONFIGURATION",
-    "MODELLED",
-    "PLUGIN_POINTS",
-    "POINTS",
-    "REMOVED_PLUGINS",
-    "deciding_plugins",
-    "points_of",
-]
-
 POINTS: Final = (
     "preEnqueue",
     "queueSort",

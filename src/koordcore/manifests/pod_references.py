@@ -11,8 +11,6 @@ from koordcore.manifests._reading import Reading
 from koordcore.model.pods import Pod, PodResourceClaim, SchedulingGroup
 from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, collect, optional, required
 
-__all__ = ["claim_manifests", "group_manifest", "read_resource_claims", "read_scheduling_group"]
-
 
 def read_resource_claims(
     reading: Reading, spec: Mapping[str, Json], status: Mapping[str, Json]

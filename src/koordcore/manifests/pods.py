@@ -49,8 +49,6 @@ from koordcore.protocol.fields import (
 from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
 from koordcore.protocol.selectors import as_affinity, as_spread_constraints, as_tolerations
 
-__all__ = ["PodReading", "pod_from_manifest", "read_pod", "resolve_priority"]
-
 _NON_ZERO: Final[Resources] = immutabledict({CPU: DEFAULT_CPU_REQUEST, MEMORY: DEFAULT_MEMORY_REQUEST})
 _NO_LABELS: Final[immutabledict[str, str]] = immutabledict()
 _BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

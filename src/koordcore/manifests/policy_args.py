@@ -34,8 +34,6 @@ from koordcore.model.quotas import QuotaPolicy
 from koordcore.model.reservations import PreAllocationArgs, ReservationArgs
 from koordcore.model.resources import format_resources
 
-__all__ = ["ARGS_WRITERS", "gates_of", "write_args"]
-
 Object = dict[str, Any]
 
 

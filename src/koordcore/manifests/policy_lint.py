@@ -13,8 +13,6 @@ from koordcore.manifests.scheduler_config import PluginRef, SchedulerConfigurati
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.policy import FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
 
-__all__ = ["Finding", "lint_configuration"]
-
 _MAX: Final = 100
 _OPPOSITE: Final = {
     ScoringStrategy.LEAST_ALLOCATED: ScoringStrategy.MOST_ALLOCATED,

@@ -9,8 +9,6 @@ from koordcore.manifests.plugins import PLUGIN_POINTS
 from koordcore.manifests.policy_args import gates_of, write_args
 from koordcore.model.policy import PluginSetting, Policy
 
-__all__ = ["configuration_manifest"]
-
 _VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _NEEDED: Final = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
 """Without these a scheduler does not start."""

@@ -37,15 +37,6 @@ from koordcore.protocol.fields import (
 )
 from koordcore.result import ScheduleResult
 
-__all__ = [
-    "PROOFS_FORMAT",
-    "certificate_from_record",
-    "certificates_of",
-    "claim_record",
-    "proofs_from_record",
-    "proofs_record",
-]
-
 PROOFS_FORMAT: Final = "koordcore/proofs/v1"
 _DEEPEST: Final = 200
 """Cases within cases that are read."""

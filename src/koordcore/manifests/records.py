@@ -45,10 +45,9 @@ from koordcore.protocol.networks import network_of
 from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocated_reservation
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.result import ScheduleResult, with_victims_told
-from koordcore.snapshot import ClusterSnapshot, bind
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.cluster import bind
 from koordcore.topology.network import NODE_LAYER
-
-__all__ = ["decision_from_record", "decision_record", "network_used", "result_from_record", "result_record"]
 
 FORMAT: Final = "koordcore/plan/v1"
 _UNHURT: Final[dict[str, int]] = attrs.asdict(NO_DAMAGE)

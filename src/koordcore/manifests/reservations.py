@@ -43,8 +43,6 @@ from koordcore.protocol.reservation import (
 from koordcore.protocol.reservation_owners import as_object_reference, as_owner, owners_error
 from koordcore.protocol.selectors import as_taints
 
-__all__ = ["read_reservation", "reservation_from_manifest"]
-
 _DEFAULT_TTL: Final = 24 * HOUR
 
 _policy: Final = choice(AllocatePolicy)

@@ -54,8 +54,6 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.selectors import as_node_selector
 
-__all__ = ["read_claim_template", "read_device_class", "read_resource_claim"]
-
 _MAX_REQUESTS: Final = 32
 _MAX_FORMS: Final = 8
 _OPERATORS: Final = frozenset({"Equal", "Exists"})

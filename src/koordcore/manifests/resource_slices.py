@@ -46,8 +46,6 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.selectors import as_node_selector
 
-__all__ = ["as_amount", "as_amounts", "read_resource_slice", "read_taint_rule"]
-
 T = TypeVar("T")
 
 _MAX_DEVICES: Final = 128

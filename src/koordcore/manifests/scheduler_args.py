@@ -31,8 +31,6 @@ from koordcore.protocol.quota_args import parse_quota_args
 from koordcore.protocol.reservation_args import parse_reservation_args
 from koordcore.protocol.selectors import as_affinity, as_spread_constraints
 
-__all__ = ["PLUGIN_ARGS"]
-
 T = TypeVar("T")
 
 _NOTHING: Final[Mapping[str, Json]] = {}

@@ -37,8 +37,6 @@ from koordcore.protocol.fields import (
     show,
 )
 
-__all__ = ["read_composite_pod_group", "read_scheduling_pod_group", "read_scheduling_workload"]
-
 V1ALPHA1: Final = "scheduling.k8s.io/v1alpha1"
 V1ALPHA2: Final = "scheduling.k8s.io/v1alpha2"
 MOST_PRIORITY: Final = 1_000_000_000

@@ -27,8 +27,6 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.selectors import as_node_selector
 
-__all__ = ["read_claim", "read_csi_node", "read_storage_class", "read_volume", "warn_of_volumes"]
-
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 

@@ -13,8 +13,6 @@ from koordcore.model.selectors import EVERYTHING, NOTHING, LabelSelector
 from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, show
 from koordcore.protocol.selectors import as_label_selector
 
-__all__ = ["read_budget", "read_namespace", "read_priority_class", "read_workload"]
-
 _policy: Final = choice(PreemptionPolicy)
 
 

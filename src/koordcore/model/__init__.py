@@ -84,9 +84,6 @@ if TYPE_CHECKING:
         JobPlan as JobPlan,
     )
     from koordcore.model.decisions import (
-        JointPlan as JointPlan,
-    )
-    from koordcore.model.decisions import (
         NearMiss as NearMiss,
     )
     from koordcore.model.decisions import (
@@ -156,15 +153,6 @@ if TYPE_CHECKING:
     )
     from koordcore.model.network import ClusterNetworkTopology as ClusterNetworkTopology
     from koordcore.model.nodes import (
-        HOSTNAME_LABEL as HOSTNAME_LABEL,
-    )
-    from koordcore.model.nodes import (
-        REGION_LABEL as REGION_LABEL,
-    )
-    from koordcore.model.nodes import (
-        ZONE_LABEL as ZONE_LABEL,
-    )
-    from koordcore.model.nodes import (
         Node as Node,
     )
     from koordcore.model.nodes import (
@@ -231,9 +219,6 @@ if TYPE_CHECKING:
         ScoringStrategy as ScoringStrategy,
     )
     from koordcore.model.policy import (
-        ShapePoint as ShapePoint,
-    )
-    from koordcore.model.policy import (
         SpreadArgs as SpreadArgs,
     )
     from koordcore.model.preemption import (
@@ -241,9 +226,6 @@ if TYPE_CHECKING:
     )
     from koordcore.model.preemption import (
         Members as Members,
-    )
-    from koordcore.model.preemption import (
-        NotHelpful as NotHelpful,
     )
     from koordcore.model.preemption import (
         PreemptionPlan as PreemptionPlan,
@@ -270,9 +252,6 @@ if TYPE_CHECKING:
         MigrationControllerArgs as MigrationControllerArgs,
     )
     from koordcore.model.reservations import (
-        AllocatePolicy as AllocatePolicy,
-    )
-    from koordcore.model.reservations import (
         Reservation as Reservation,
     )
     from koordcore.model.reservations import (
@@ -283,15 +262,6 @@ if TYPE_CHECKING:
     )
     from koordcore.model.reservations import (
         ReservationOwner as ReservationOwner,
-    )
-    from koordcore.model.resources import (
-        CPU as CPU,
-    )
-    from koordcore.model.resources import (
-        MEMORY as MEMORY,
-    )
-    from koordcore.model.resources import (
-        PODS as PODS,
     )
     from koordcore.model.resources import (
         Resources as Resources,
@@ -309,7 +279,6 @@ if TYPE_CHECKING:
         CompositePodGroup as CompositePodGroup,
     )
     from koordcore.model.scheduling_groups import (
-        DisruptionMode as DisruptionMode,
     )
     from koordcore.model.scheduling_groups import (
         SchedulingPodGroup as SchedulingPodGroup,
@@ -318,7 +287,6 @@ if TYPE_CHECKING:
         SchedulingWorkload as SchedulingWorkload,
     )
     from koordcore.model.scheduling_groups import (
-        WorkloadRef as WorkloadRef,
     )
     from koordcore.model.selectors import (
         LabelSelector as LabelSelector,
@@ -359,7 +327,7 @@ else:
             ),
             "koordcore.model.cluster": "Namespace PodDisruptionBudget PriorityClass",
             "koordcore.model.decisions": (
-                "Bound JobPlan JointPlan NearMiss Nominated NotOurs PodDecision Rejection "
+                "Bound JobPlan NearMiss Nominated NotOurs PodDecision Rejection "
                 "Shortfall Unschedulable Victim Waiting"
             ),
             "koordcore.model.device_policy": "DevicePolicy",
@@ -370,28 +338,24 @@ else:
             "koordcore.model.load": "LoadAwareArgs",
             "koordcore.model.metrics": "NodeMetric measured_of",
             "koordcore.model.network": "ClusterNetworkTopology",
-            "koordcore.model.nodes": "HOSTNAME_LABEL Node NodeState REGION_LABEL ZONE_LABEL",
+            "koordcore.model.nodes": "Node NodeState",
             "koordcore.model.numa": (
                 "CPUBindPolicy NUMAArgs NUMANodeResource NUMATopologyPolicy NodeResourceTopology"
             ),
             "koordcore.model.pods": "Container OwnerReference Pod PodKey PreemptionPolicy SchedulingGroup",
             "koordcore.model.policy": (
                 "FitArgs FitPlusArgs GangTurns InterPodArgs NodeAffinityArgs PluginSetting Policy "
-                "ScarceArgs ScoringStrategy ShapePoint SpreadArgs"
+                "ScarceArgs ScoringStrategy SpreadArgs"
             ),
-            "koordcore.model.preemption": (
-                "Gather Members NotHelpful PreemptionPlan PreemptionRules Relocation"
-            ),
+            "koordcore.model.preemption": ("Gather Members PreemptionPlan PreemptionRules Relocation"),
             "koordcore.model.quotas": "ElasticQuota QuotaPod QuotaPolicy",
             "koordcore.model.rebalance": "LowNodeLoadArgs MigrationControllerArgs",
             "koordcore.model.reservations": (
-                "AllocatePolicy Reservation ReservationArgs ReservationMatching ReservationOwner"
+                "Reservation ReservationArgs ReservationMatching ReservationOwner"
             ),
-            "koordcore.model.resources": (
-                "CPU MEMORY PODS Resources format_resources make_resources parse_resources"
-            ),
+            "koordcore.model.resources": ("Resources format_resources make_resources parse_resources"),
             "koordcore.model.scheduling_groups": (
-                "CompositePodGroup DisruptionMode SchedulingPodGroup SchedulingWorkload WorkloadRef"
+                "CompositePodGroup SchedulingPodGroup SchedulingWorkload "
             ),
             "koordcore.model.selectors": (
                 "LabelSelector NodeSelector NodeSelectorTerm Requirement SelectorOperator"

@@ -9,23 +9,6 @@ import attrs
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
 
-__all__ = [
-    "Affinity",
-    "NodeAffinity",
-    "NodeInclusionPolicy",
-    "PodAffinity",
-    "PodAffinityTerm",
-    "PreferredNodeTerm",
-    "Taint",
-    "TaintEffect",
-    "Toleration",
-    "TolerationOperator",
-    "TopologySpreadConstraint",
-    "UnsatisfiableAction",
-    "WeightedPodAffinityTerm",
-    "tolerated",
-]
-
 
 class TaintEffect(StrEnum):
     """What a taint does to pods that do not tolerate it."""

@@ -11,8 +11,6 @@ from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
 from koordcore.model.proofs import Evidence, Problem
 
-__all__ = ["DEFAULT_LIMITS", "Certificate", "CertificateStatus", "Limits"]
-
 
 class CertificateStatus(StrEnum):
     """What is known about an answer.

@@ -17,8 +17,6 @@ from immutabledict import immutabledict
 
 from koordcore.errors import KoordcoreError, ModelError
 
-__all__ = ["check_fields", "names_its_fields"]
-
 T = TypeVar("T")
 
 _SHOWN: Final = 60

@@ -20,45 +20,6 @@ from immutabledict import immutabledict
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
 
-__all__ = [
-    "ALL_DEVICES",
-    "EXACT_COUNT",
-    "MAX_CONSUMERS",
-    "MAX_DEVICES",
-    "POD_GROUPS",
-    "AllocatedDeviceStatus",
-    "AllocationMode",
-    "AttributeKind",
-    "AttributeScalar",
-    "AttributeValue",
-    "CapacityPolicy",
-    "CapacityRange",
-    "ClaimAllocation",
-    "ClaimArgs",
-    "ClaimConsumer",
-    "ClaimRequest",
-    "ClaimSpec",
-    "ConfigSource",
-    "CounterConsumption",
-    "CounterSet",
-    "DerivedAttribute",
-    "DeviceCapacity",
-    "DeviceClass",
-    "DeviceConfig",
-    "DeviceConstraint",
-    "DeviceId",
-    "DeviceResult",
-    "DeviceSubRequest",
-    "DeviceTaint",
-    "DeviceTaintRule",
-    "DeviceToleration",
-    "HeldClaim",
-    "ResourceClaim",
-    "ResourceClaimTemplate",
-    "ResourceSlice",
-    "SliceDevice",
-]
-
 EXACT_COUNT: Final = "ExactCount"
 ALL_DEVICES: Final = "All"
 MAX_DEVICES: Final = 32

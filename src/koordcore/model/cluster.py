@@ -10,15 +10,6 @@ from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import OwnerReference, PreemptionPolicy
 from koordcore.model.selectors import NOTHING, LabelSelector
 
-__all__ = [
-    "ConfigMap",
-    "Namespace",
-    "PodDisruptionBudget",
-    "PriorityClass",
-    "RawObject",
-    "Workload",
-]
-
 
 @attrs.frozen
 class Namespace:

@@ -14,22 +14,6 @@ from immutabledict import immutabledict
 
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, NodeMetric
 
-__all__ = [
-    "DEFAULT_STRATEGY",
-    "NO_STRATEGY",
-    "CalculatePolicy",
-    "ColocationConfig",
-    "ColocationStrategy",
-    "NodeLoad",
-    "NodeStrategy",
-    "PodLoad",
-    "RawRequirement",
-    "RawSelector",
-    "ThirdPartyAllocation",
-    "ZoneLoad",
-    "overlay",
-]
-
 Extensions: TypeAlias = immutabledict[str, object]
 
 

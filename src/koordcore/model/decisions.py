@@ -14,23 +14,6 @@ from koordcore.model.drafts import copier
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import PodKey
 
-__all__ = [
-    "Bound",
-    "JobPlan",
-    "JointPlan",
-    "NearMiss",
-    "Nominated",
-    "NotOurs",
-    "PodDecision",
-    "Rejection",
-    "Shortfall",
-    "Unschedulable",
-    "Victim",
-    "Waiting",
-    "bound_plainly",
-    "refused_likewise",
-]
-
 
 @attrs.frozen
 class Shortfall:

@@ -12,8 +12,6 @@ from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.devices import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, NPU_CORE, RDMA
 
-__all__ = ["DEFAULT_DEVICE_POLICY", "DevicePolicy", "ScoringStrategy"]
-
 
 class ScoringStrategy(StrEnum):
     """Spread over idle devices, or fill devices that are in use."""

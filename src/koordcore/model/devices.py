@@ -18,48 +18,6 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.model.selectors import LabelSelector
 
-__all__ = [
-    "ALL_GPU_RESOURCES",
-    "AMD_GPU",
-    "DCU_GPU",
-    "FPGA",
-    "GPU",
-    "GPU_CORE",
-    "GPU_MEMORY",
-    "GPU_MEMORY_RATIO",
-    "GPU_SHARED",
-    "NO_HINT",
-    "NPU_CORE",
-    "NPU_CPU",
-    "NPU_DVPP",
-    "NVIDIA_GPU",
-    "RDMA",
-    "AllocateStrategy",
-    "Device",
-    "DeviceAllocation",
-    "DeviceHint",
-    "DeviceHolding",
-    "DeviceInventory",
-    "DeviceObject",
-    "DeviceRequest",
-    "DeviceShortfall",
-    "DeviceTopology",
-    "DeviceType",
-    "ExclusivePolicy",
-    "GPUPartition",
-    "GPURequest",
-    "JointAllocate",
-    "PartitionAllocatePolicy",
-    "PartitionSpec",
-    "PartitionTable",
-    "SharedResourceTemplates",
-    "SharedTemplates",
-    "StatusCode",
-    "TableSource",
-    "VFGroup",
-    "VirtualFunction",
-]
-
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 AMD_GPU: Final = "amd.com/gpu"
 DCU_GPU: Final = "dcu.com/gpu"

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 import attrs
 
-__all__ = ["copier"]
-
 T = TypeVar("T")
 
 

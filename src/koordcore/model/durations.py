@@ -7,8 +7,6 @@ from typing import Final
 
 from koordcore.errors import ManifestError
 
-__all__ = ["HOUR", "MICROSECOND", "MILLISECOND", "MINUTE", "SECOND", "format_duration", "parse_duration"]
-
 MICROSECOND: Final = 1_000
 MILLISECOND: Final = 1_000_000
 SECOND: Final = 1_000_000_000

@@ -11,8 +11,6 @@ from immutabledict import immutabledict
 from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.quotas import QuotaPolicy
 
-__all__ = ["FIXED_GATES", "GATED_ARGUMENTS", "POLICY_GATES", "args_under"]
-
 GATED_ARGUMENTS: Final[Mapping[str, tuple[type[Any], Mapping[str, str]]]] = immutabledict(
     {
         "DeviceShare": (DevicePolicy, immutabledict({"DevicePluginAdaption": "adapt_plugins"})),

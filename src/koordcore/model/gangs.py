@@ -17,24 +17,6 @@ from koordcore.model.mappings import frozen_texts
 if TYPE_CHECKING:
     from koordcore.model.sub_groups import SubGroups
 
-__all__ = [
-    "DEFAULT_ARGS",
-    "DEFAULT_TIMEOUT",
-    "CoschedulingArgs",
-    "Gang",
-    "GangMode",
-    "GangPod",
-    "GangSource",
-    "GatherRule",
-    "GatherStrategy",
-    "MatchPolicy",
-    "NetworkTopologySpec",
-    "PodGroup",
-    "PodGroupPhase",
-    "PodGroupStatus",
-    "gang_group_id",
-    "split_specs",
-]
 
 DEFAULT_TIMEOUT: Final = 600 * SECOND
 """Permit wait of a gang that gives none, in nanoseconds."""

@@ -8,8 +8,6 @@ from typing import Final
 
 from immutabledict import immutabledict
 
-__all__ = ["PLUGIN_GROUP", "offered_plugins"]
-
 PLUGIN_GROUP: Final = "koordcore.plugins"
 """The group of entry points."""
 

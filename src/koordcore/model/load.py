@@ -14,15 +14,6 @@ from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.resources import CPU, MEMORY
 
-__all__ = [
-    "NO_PERCENTS",
-    "AggregatedArgs",
-    "Aggregation",
-    "LoadAwareArgs",
-    "LoadThresholds",
-    "Percents",
-]
-
 Percents: TypeAlias = immutabledict[str, int]
 """Resource name to percent points, or to a weight."""
 

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from immutabledict import immutabledict
 
-__all__ = ["EMPTY", "found_in", "frozen", "frozen_texts"]
-
 EMPTY: Final[immutabledict[Any, Any]] = immutabledict()
 
 

@@ -19,19 +19,6 @@ from koordcore.model.mappings import frozen
 from koordcore.model.quantity import NANO, parse_exact_quantity
 from koordcore.model.resources import CPU, Resources, scale_of
 
-__all__ = [
-    "NOTHING_MEASURED",
-    "AggregatedUsage",
-    "HostApplicationMetric",
-    "Measured",
-    "NodeMetric",
-    "PodMetric",
-    "measured_of",
-    "parse_measured",
-    "rounded",
-    "rounded_to",
-]
-
 Measured: TypeAlias = immutabledict[str, int]
 """Resource name to amount in billionths of its unit; an absent name was not measured."""
 

@@ -12,8 +12,6 @@ from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import PodKey
 
-__all__ = ["JobMode", "JobPhase", "PodMigrationJob"]
-
 
 class JobPhase(StrEnum):
     """Where a job is in its life; ``NONE`` is one that no controller has seen."""

@@ -6,8 +6,6 @@ import attrs
 
 from koordcore.model.pods import PodKey
 
-__all__ = ["Move"]
-
 
 @attrs.frozen(kw_only=True)
 class Move:

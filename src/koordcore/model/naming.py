@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["natural_key"]
-
 _DIGITS: Final = re.compile(r"([0-9]+)")
 
 

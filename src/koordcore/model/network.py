@@ -13,14 +13,6 @@ from koordcore.model.checks import check_fields
 from koordcore.model.mappings import frozen_texts
 from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER, LayerSpec
 
-__all__ = [
-    "DEFAULT_NETWORK_TOPOLOGY",
-    "ClusterNetworkTopology",
-    "KueueTopology",
-    "ResourceFlavor",
-    "label_layers",
-]
-
 DEFAULT_NETWORK_TOPOLOGY: Final = "default"
 """Name of the one object that upstream's scheduler looks at."""
 _NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()

@@ -18,8 +18,6 @@ from koordcore.model.mappings import EMPTY, frozen, frozen_texts
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 
-__all__ = ["HOSTNAME_LABEL", "REGION_LABEL", "ZONE_LABEL", "Node", "NodeState", "node_state"]
-
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 REGION_LABEL: Final = "topology.kubernetes.io/region"

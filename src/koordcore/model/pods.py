@@ -27,21 +27,6 @@ from koordcore.model.resources import (
     total,
 )
 
-__all__ = [
-    "DEFAULT_CPU_REQUEST",
-    "DEFAULT_MEMORY_REQUEST",
-    "Container",
-    "HostPort",
-    "OwnerReference",
-    "Pod",
-    "PodKey",
-    "PodPhase",
-    "PodResourceClaim",
-    "PreemptionPolicy",
-    "SchedulingGroup",
-    "effective_requests",
-]
-
 DEFAULT_CPU_REQUEST: Final = 100
 """Milli-CPU that scoring assumes for a container that asks for none (Kubernetes' non-zero default)."""
 DEFAULT_MEMORY_REQUEST: Final = 200 * 1024 * 1024

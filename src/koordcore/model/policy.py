@@ -19,22 +19,6 @@ from koordcore.model.feature_gates import POLICY_GATES, args_under
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.resources import CPU, MEMORY
 
-__all__ = [
-    "BalancedArgs",
-    "FitArgs",
-    "FitPlusArgs",
-    "GangTurns",
-    "InterPodArgs",
-    "NodeAffinityArgs",
-    "PluginSetting",
-    "Policy",
-    "ScarceArgs",
-    "ScoringStrategy",
-    "ShapePoint",
-    "SpreadArgs",
-    "SpreadDefaulting",
-]
-
 MAX_SCORE: Final = 100
 
 

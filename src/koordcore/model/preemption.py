@@ -13,20 +13,6 @@ from koordcore.model.certificates import Certificate
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Victim
 
-__all__ = [
-    "NO_DAMAGE",
-    "NO_PRIORITY",
-    "Alternative",
-    "Damage",
-    "Gather",
-    "Members",
-    "Move",
-    "NotHelpful",
-    "PreemptionPlan",
-    "PreemptionRules",
-    "Relocation",
-]
-
 NO_PRIORITY: Final = -(2**31)
 """Highest priority of a plan without victims."""
 

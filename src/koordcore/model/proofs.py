@@ -19,21 +19,6 @@ if TYPE_CHECKING:
     IntMatrix: TypeAlias = NDArray[np.int64]
     BoolVector: TypeAlias = NDArray[np.bool_]
 
-__all__ = [
-    "Branch",
-    "EvictionEvidence",
-    "EvictionProblem",
-    "Evidence",
-    "Leaf",
-    "LinearEvidence",
-    "LinearProblem",
-    "LinearRow",
-    "LinearStage",
-    "Problem",
-    "ProofTree",
-    "TreeProblem",
-]
-
 
 @attrs.frozen
 class LinearRow:

@@ -13,16 +13,6 @@ from typing import Final
 
 from koordcore.errors import ManifestError
 
-__all__ = [
-    "INT64_MAX",
-    "NANO",
-    "Scale",
-    "format_exact_quantity",
-    "format_quantity",
-    "parse_exact_quantity",
-    "parse_quantity",
-]
-
 INT64_MAX: Final = 2**63 - 1
 NANO: Final = 10**9
 """The finest step of a quantity: billionths of the unit."""

@@ -15,20 +15,6 @@ from koordcore.model.pods import PodKey
 from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources
 from koordcore.model.selectors import NOTHING, LabelSelector
 
-__all__ = [
-    "BUILTIN_QUOTAS",
-    "DEFAULT_QUOTA",
-    "ROOT_QUOTA",
-    "SYSTEM_QUOTA",
-    "ElasticQuota",
-    "NamedCheck",
-    "QuotaPod",
-    "QuotaPolicy",
-    "QuotaProfile",
-    "QuotaUsage",
-    "Spelling",
-]
-
 ROOT_QUOTA: Final = "koordinator-root-quota"
 SYSTEM_QUOTA: Final = "koordinator-system-quota"
 DEFAULT_QUOTA: Final = "koordinator-default-quota"

@@ -13,23 +13,6 @@ from koordcore.model.colocation import RawSelector
 from koordcore.model.mappings import frozen
 from koordcore.model.migration import JobMode
 
-__all__ = [
-    "DEFAULT_POOL",
-    "NO_LIMITS",
-    "AnomalyCondition",
-    "EvictionGate",
-    "EvictionLimits",
-    "EvictorArgs",
-    "LowNodeLoadArgs",
-    "MigrationControllerArgs",
-    "Namespaces",
-    "NodePool",
-    "ObjectLimiter",
-    "PodSelector",
-    "Share",
-    "Thresholds",
-]
-
 DEFAULT_POOL: Final = "__default_node_pool__"
 """Name of the pool that the block at the top of the arguments stands for."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["ClusterRecord"]
-
 
 class ClusterRecord(Protocol):
     """Anything that a snapshot keeps beside nodes and pods: a frozen record with a name."""

@@ -17,24 +17,6 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.model.selectors import LabelSelector
 
-__all__ = [
-    "DEFAULT_RESERVATION_ARGS",
-    "AllocatePolicy",
-    "ConditionStatus",
-    "ControllerReference",
-    "ObjectReference",
-    "PreAllocationArgs",
-    "PreAllocationMode",
-    "PreAllocationPolicy",
-    "Reservation",
-    "ReservationArgs",
-    "ReservationCondition",
-    "ReservationMatching",
-    "ReservationOwner",
-    "ReservationPhase",
-    "ReservationStatus",
-]
-
 
 class AllocatePolicy(StrEnum):
     """How the owners of a reservation draw from it (``spec.allocatePolicy``)."""

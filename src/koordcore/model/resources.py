@@ -16,30 +16,6 @@ from immutabledict import immutabledict
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.model.quantity import Scale, format_quantity, parse_quantity
 
-__all__ = [
-    "BATCH_CPU",
-    "BATCH_MEMORY",
-    "CPU",
-    "DEPRECATED_BATCH_NAMES",
-    "EPHEMERAL_STORAGE",
-    "MEMORY",
-    "MID_CPU",
-    "MID_MEMORY",
-    "NO_RESOURCES",
-    "PODS",
-    "Resources",
-    "add",
-    "counted",
-    "fits",
-    "format_resources",
-    "make_resources",
-    "maximum",
-    "parse_resources",
-    "scale_of",
-    "subtract",
-    "total",
-]
-
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"

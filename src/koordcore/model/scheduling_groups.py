@@ -14,17 +14,6 @@ from immutabledict import immutabledict
 
 from koordcore.model.pods import Pod, PreemptionPolicy
 
-__all__ = [
-    "CompositePodGroup",
-    "DisruptionMode",
-    "GroupClaim",
-    "GroupCondition",
-    "SchedulingPodGroup",
-    "SchedulingWorkload",
-    "WorkloadRef",
-    "leaf_id",
-]
-
 NO_MINIMUMS: Final[immutabledict[str, int | None]] = immutabledict()
 
 

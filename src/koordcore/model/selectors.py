@@ -13,16 +13,6 @@ from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.mappings import EMPTY, frozen_texts
 
-__all__ = [
-    "EVERYTHING",
-    "NOTHING",
-    "LabelSelector",
-    "NodeSelector",
-    "NodeSelectorTerm",
-    "Requirement",
-    "SelectorOperator",
-]
-
 
 class SelectorOperator(StrEnum):
     """How a requirement compares a label."""

@@ -14,8 +14,6 @@ from koordcore.model.checks import check_fields
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.mappings import frozen_texts
 
-__all__ = ["SubGroup", "SubGroups"]
-
 ANYWHERE: Final = NetworkTopologySpec()
 _NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 

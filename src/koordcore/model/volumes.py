@@ -11,8 +11,6 @@ from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen, frozen_texts
 from koordcore.model.selectors import NodeSelector
 
-__all__ = ["ONE_POD_ONLY", "CSINode", "PersistentVolume", "PersistentVolumeClaim", "StorageClass"]
-
 ONE_POD_ONLY: Final = "ReadWriteOncePod"
 """The access mode of a claim that one pod may use at a time."""
 

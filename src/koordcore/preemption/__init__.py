@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
-    from koordcore.preemption.eligible import check_eligible as check_eligible
     from koordcore.preemption.identify import identify_job as identify_job
     from koordcore.preemption.plan import plan_preemption as plan_preemption
     from koordcore.preemption.setup import make_problem as make_problem
@@ -20,7 +19,6 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.preemption.eligible": "check_eligible",
             "koordcore.preemption.identify": "identify_job",
             "koordcore.preemption.plan": "plan_preemption",
             "koordcore.preemption.setup": "make_problem",

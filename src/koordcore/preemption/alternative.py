@@ -14,8 +14,6 @@ from koordcore.preemption.moves import nobody_moves
 from koordcore.preemption.plan import DryRun
 from koordcore.preemption.problem import Domains, PreemptionProblem
 
-__all__ = ["rejected_alternative"]
-
 
 def rejected_alternative(
     problem: PreemptionProblem,

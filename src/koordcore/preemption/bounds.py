@@ -10,18 +10,6 @@ from koordcore.model.preemption import NO_PRIORITY, Members
 from koordcore.model.proofs import EvictionProblem, LinearProblem
 from koordcore.preemption.problem import Domains, PreemptionProblem
 
-__all__ = [
-    "Floor",
-    "eviction_problem",
-    "fewest_pods",
-    "floor_of",
-    "holding",
-    "needed_members",
-    "slots_up_to",
-    "usable_up_to",
-    "widest_slots",
-]
-
 
 @attrs.frozen(eq=False)
 class Floor:

@@ -8,8 +8,6 @@ from koordcore._arrays import BoolVector, IntVector
 from koordcore.model.preemption import NO_PRIORITY, Damage
 from koordcore.preemption.problem import PreemptionProblem
 
-__all__ = ["broken_jobs", "close", "damage_of"]
-
 
 def _evicted(problem: PreemptionProblem, chosen: BoolVector) -> IntVector:
     return np.bincount(problem.candidates.job[chosen], minlength=len(problem.jobs.names)).astype(np.int64)

@@ -6,8 +6,6 @@ import numpy as np
 
 from koordcore.preemption.problem import Domains, PreemptionProblem
 
-__all__ = ["depths_of", "domains_at"]
-
 
 def depths_of(problem: PreemptionProblem) -> tuple[int, ...]:
     """Layers in which all members may be gathered, deepest first; 0 is the whole cluster."""

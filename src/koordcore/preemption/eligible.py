@@ -12,17 +12,6 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.protocol.preemption import EVICTED_REASON, PREEMPTED_REASON, is_protected
 
-__all__ = [
-    "NEVER",
-    "NO_PENDING",
-    "TERMINATING",
-    "Eligibility",
-    "StatusCode",
-    "check_eligible",
-    "may_evict",
-    "terminating_victims",
-]
-
 NO_PENDING: Final = "no pending pods"
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to terminating pod on the nominated node."

@@ -20,8 +20,6 @@ from koordcore.preemption.bounds import (
 from koordcore.preemption.exact import ExactAnswer, Scope, certify_plan
 from koordcore.preemption.problem import Domains, PreemptionProblem
 
-__all__ = ["with_evidence"]
-
 _EVIDENT: Final = 200
 """Candidates up to which the program is written down for the sake of evidence."""
 

@@ -22,8 +22,6 @@ from koordcore.preemption.bounds import eviction_problem
 from koordcore.preemption.moves import Arrivals, Unit, nobody_moves, with_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
-__all__ = ["ExactAnswer", "Scope", "certify_nowhere", "certify_plan", "solve_exact"]
-
 
 @attrs.frozen(eq=False, kw_only=True)
 class Scope:

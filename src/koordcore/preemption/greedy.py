@@ -16,8 +16,6 @@ from koordcore.preemption.bounds import Floor, usable_up_to, widest_slots
 from koordcore.preemption.cost import close, damage_of
 from koordcore.preemption.problem import Domains, PreemptionProblem
 
-__all__ = ["Draft", "draft_plan", "spare"]
-
 _MOST_TOGETHER = 10
 """Pods of one gang on one node among whom subsets are tried."""
 _DOMAINS_TRIED = 4

@@ -10,8 +10,6 @@ from immutabledict import immutabledict
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang import gang_name
 
-__all__ = ["PreemptingJob", "identify_job"]
-
 
 @attrs.frozen(kw_only=True)
 class PreemptingJob:

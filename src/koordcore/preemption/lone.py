@@ -20,14 +20,6 @@ from koordcore.preemption.exact import Scope, solve_exact
 from koordcore.preemption.node_victims import Cost, StepsExceeded, Wanted, cheapest_victims
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
-__all__ = [
-    "LoneSearch",
-    "Offers",
-    "Plan",
-    "is_lone",
-]
-
-
 Offers: TypeAlias = Callable[[IntVector], BoolVector]
 """Tells which of some nodes would take the member if everybody had left them; a yes may be wrong."""
 Plan: TypeAlias = tuple[Cost, int, tuple[int, ...]]

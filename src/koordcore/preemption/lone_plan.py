@@ -16,8 +16,6 @@ from koordcore.preemption.moves import nobody_moves
 from koordcore.preemption.node_victims import Cost
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 
-__all__ = ["Try", "plan_alone"]
-
 _TRIES: Final = 32
 """Dry runs for each unit of the solver's budget."""
 

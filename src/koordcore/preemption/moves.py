@@ -15,8 +15,6 @@ from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore._cpsat import Program
 from koordcore.preemption.problem import PreemptionProblem
 
-__all__ = ["Arrivals", "Unit", "arrivals_of", "nobody_moves", "with_moves"]
-
 
 @attrs.frozen(eq=False)
 class Unit:

@@ -16,8 +16,6 @@ from koordcore._arrays import BoolVector, IntVector
 from koordcore.model.preemption import NO_PRIORITY
 from koordcore.preemption.problem import PreemptionProblem
 
-__all__ = ["Cost", "NodeVictims", "StepsExceeded", "Wanted", "cheapest_victims"]
-
 _MOST_STEPS: Final = 20_000
 """Steps of one search; beyond, the solver is asked."""
 _DEAR: Final = 2**62

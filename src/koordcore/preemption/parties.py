@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 
-__all__ = ["BoolMatrix", "Candidates", "Jobs", "MemberShape", "Names", "no_counts"]
-
 BoolMatrix: TypeAlias = NDArray[np.bool_]
 
 

@@ -40,12 +40,6 @@ from koordcore.preemption.moves import nobody_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 from koordcore.preemption.written import Found, write_plan
 
-__all__ = [
-    "MOST_ROUNDS",
-    "DryRun",
-    "plan_preemption",
-]
-
 NOT_HELPFUL: Final = "preemption not helpful"
 MOST_ROUNDS: Final = 64
 """Each round learns from a dry run that did not hold; plugins that count amounts need none."""

@@ -15,15 +15,6 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.preemption.parties import BoolMatrix, Candidates, Jobs, MemberShape, no_counts
 from koordcore.topology.network import NetworkTopology
 
-__all__ = [
-    "Conflict",
-    "Domains",
-    "Pool",
-    "PreemptionProblem",
-    "Refuges",
-]
-
-
 ANYWHERE: Final = NetworkTopologySpec()
 
 

@@ -22,8 +22,6 @@ from koordcore.protocol.preemption import is_protected
 from koordcore.protocol.quota import quota_label
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Leaving", "RunningPods", "amounts_of", "covers", "running_on", "running_pods"]
-
 _FEW: Final = 4
 """Where more than a quarter of the nodes changed, making all columns anew is no slower."""
 

@@ -24,8 +24,6 @@ from koordcore.scoring.labels import fit_selector, fit_taints, fit_term, fit_uns
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["Wanted", "leaving_pods", "make_problem", "plain_mask"]
-
 
 class Wanted(NamedTuple):
     """What a pod asks of nodes.

@@ -12,8 +12,6 @@ from koordcore.model.pods import Pod
 from koordcore.preemption.parties import Candidates, Jobs, Names
 from koordcore.preemption.running import Leaving, RunningPods, covers
 
-__all__ = ["collect_candidates", "given_up"]
-
 
 def given_up(running: RunningPods, preemptor: Pod, gone: Collection[Leaving] = ()) -> tuple[Pod, ...]:
     """List the pods whose room a preemptor may count on without evicting them: they are leaving already.

@@ -22,8 +22,6 @@ from koordcore.preemption.cost import broken_jobs
 from koordcore.preemption.lone import Plan
 from koordcore.preemption.problem import PreemptionProblem
 
-__all__ = ["Found", "deal_members", "victims_of", "write_plan"]
-
 
 @attrs.frozen(eq=False)
 class Found:

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from koordcore.protocol.gang import (
         ANNOTATION_MIN_AVAILABLE as ANNOTATION_MIN_AVAILABLE,
     )
-    from koordcore.protocol.gang import (
-        gang_from_pod_group as gang_from_pod_group,
-    )
-    from koordcore.protocol.gang import (
-        gang_name as gang_name,
-    )
-    from koordcore.protocol.gang import (
-        parse_gang_pod as parse_gang_pod,
-    )
     from koordcore.protocol.numa import format_resource_status as format_resource_status
     from koordcore.protocol.profile import parse_profile as parse_profile
     from koordcore.protocol.quota import quota_pod_of as quota_pod_of
@@ -40,9 +31,7 @@ else:
         {
             "koordcore.protocol.device": "format_allocation",
             "koordcore.protocol.device_object": "device_object_from_manifest inventory_of",
-            "koordcore.protocol.gang": (
-                "ANNOTATION_GANG_NAME ANNOTATION_MIN_AVAILABLE gang_from_pod_group gang_name parse_gang_pod"
-            ),
+            "koordcore.protocol.gang": ("ANNOTATION_GANG_NAME ANNOTATION_MIN_AVAILABLE "),
             "koordcore.protocol.numa": "format_resource_status",
             "koordcore.protocol.profile": "parse_profile",
             "koordcore.protocol.quota": "quota_pod_of",

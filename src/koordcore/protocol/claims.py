@@ -15,18 +15,6 @@ import attrs
 from koordcore.model.claims import POD_GROUPS, ClaimConsumer, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import Pod, PodResourceClaim
 
-__all__ = [
-    "EXTENDED_CLAIM",
-    "POD_CLAIM_NAME",
-    "ClaimIndex",
-    "ClaimProblem",
-    "PodClaims",
-    "claim_from_template",
-    "claim_name",
-    "claims_of_pod",
-    "consumer_of",
-]
-
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim made from a template: the name of the entry in the pod."""
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"

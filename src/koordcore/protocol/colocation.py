@@ -38,24 +38,6 @@ from koordcore.protocol.fields import (
     optional,
 )
 
-__all__ = [
-    "ANNOTATION_COLOCATION_STRATEGY",
-    "ANNOTATION_NODE_RESERVATION",
-    "ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE",
-    "ANNOTATION_RESOURCE_STATUS",
-    "ANNOTATION_THIRD_PARTY_ALLOCATIONS",
-    "STRATEGY_RATIO_LABELS",
-    "cpuset_size",
-    "format_origin_allocatable",
-    "numa_nodes_of",
-    "parse_config",
-    "parse_node_strategy",
-    "parse_selector",
-    "parse_strategy",
-    "reserved_of",
-    "third_party_allocations_of",
-]
-
 ANNOTATION_COLOCATION_STRATEGY: Final = "node.koordinator.sh/colocation-strategy"
 ANNOTATION_NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
 ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE: Final = "node.koordinator.sh/originExtendedAllocatable"

@@ -46,28 +46,6 @@ from koordcore.protocol.fields import field, load_json
 from koordcore.protocol.go_json import syntax_error, type_error
 from koordcore.protocol.selectors import as_label_selector
 
-__all__ = [
-    "DEPRECATED_NAMES",
-    "DEVICE_ALLOCATED",
-    "DEVICE_ALLOCATE_HINT",
-    "DEVICE_JOINT_ALLOCATE",
-    "GPU_ISOLATION_PROVIDER",
-    "GPU_PARTITION_SPEC",
-    "PRE_ALLOCATION_REQUIRED",
-    "RESERVATION_AFFINITY",
-    "RESERVATION_IGNORED",
-    "allocation_to_json",
-    "format_allocation",
-    "load_go_json",
-    "parse_allocation",
-    "parse_hints",
-    "parse_joint",
-    "parse_partition_spec",
-    "parse_selector",
-    "replace_deprecated",
-    "split_gpu",
-]
-
 DEVICE_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 DEVICE_ALLOCATE_HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
 DEVICE_JOINT_ALLOCATE: Final = "scheduling.koordinator.sh/device-joint-allocate"

@@ -27,8 +27,6 @@ from koordcore.model.devices import (
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.protocol.device_object import GPU_DRIVER_VERSION, GPU_MODEL, GPU_VENDOR
 
-__all__ = ["DeviceResources", "device_resources"]
-
 _GPU_NAMES: Final = (
     GPU,
     GPU_CORE,

@@ -9,8 +9,6 @@ from koordcore.errors import ManifestError, ModelError
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy, ScoringStrategy
 from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, list_of, optional, required
 
-__all__ = ["device_policy_of"]
-
 _EMPTY: Final[Mapping[str, Json]] = {}
 
 

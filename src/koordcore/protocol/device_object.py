@@ -46,20 +46,6 @@ from koordcore.protocol.fields import (
 )
 from koordcore.topology.devices import HOPPER_PARTITIONS, hopper_model
 
-__all__ = [
-    "GPU_DRIVER_VERSION",
-    "GPU_MODEL",
-    "GPU_PARTITIONS",
-    "GPU_PARTITION_POLICY",
-    "GPU_VENDOR",
-    "ParsedTable",
-    "device_from_manifest",
-    "device_object_from_manifest",
-    "inventory_of",
-    "parse_partition_table",
-    "templates_from_manifest",
-]
-
 GPU_PARTITIONS: Final = "scheduling.koordinator.sh/gpu-partitions"
 GPU_PARTITION_POLICY: Final = "node.koordinator.sh/gpu-partition-policy"
 GPU_VENDOR: Final = "node.koordinator.sh/gpu-vendor"

@@ -20,8 +20,6 @@ from koordcore.model.devices import GPU_CORE, GPU_MEMORY, DeviceAllocation, Devi
 from koordcore.model.pods import PodKey
 from koordcore.protocol.device import GPU_ISOLATION_PROVIDER
 
-__all__ = ["LOCKS", "NodeLock", "PluginPatch", "adapt_to_plugin", "adapts", "lock_blocks", "plugin_refusal"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCK_LIFE: Final = timedelta(minutes=5)
 _CAMBRICON_UNIT: Final = 256 * 2**20

@@ -21,26 +21,6 @@ from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import CPU, MEMORY, Resources, make_resources
 from koordcore.protocol.fields import Json, as_list, as_mapping, show
 
-__all__ = [
-    "ExactList",
-    "ExactQuantity",
-    "Notation",
-    "add_lists",
-    "amounts_of",
-    "exact_list",
-    "exact_of",
-    "exact_pod_requests",
-    "exceeded_names",
-    "masked",
-    "maximum_list",
-    "negative_names",
-    "parse_exact",
-    "parse_exact_list",
-    "print_list",
-    "subtract_lists",
-    "wire_list",
-]
-
 _NANO: Final = 10**9
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}

@@ -10,8 +10,6 @@ from koordcore.model.durations import parse_duration
 from koordcore.model.pods import Pod
 from koordcore.protocol.times import moment_of, parse_timestamp
 
-__all__ = ["EXPECTED_DURATION", "EXPECTED_END", "expected_duration", "expected_end"]
-
 EXPECTED_END: Final = "koordcore.io/expected-end"
 """RFC 3339 time at which a running pod will be gone."""
 EXPECTED_DURATION: Final = "koordcore.io/expected-duration"

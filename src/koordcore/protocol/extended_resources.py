@@ -18,16 +18,6 @@ from koordcore.model.claims import ClaimRequest, ClaimSpec, DeviceClass, DeviceS
 from koordcore.model.pods import Container, Pod
 from koordcore.protocol.claims import EXTENDED_CLAIM, claim_name
 
-__all__ = [
-    "IMPLICIT_PREFIX",
-    "ExtendedClaim",
-    "ExtendedDemand",
-    "RequestMapping",
-    "classes_by_resource",
-    "extended_claim",
-    "extended_demand",
-]
-
 IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 """Before the name of a class: the resource name that every class has."""
 _ENTRY: Final = "extended-resources"

@@ -9,8 +9,6 @@ from immutabledict import immutabledict
 from koordcore.errors import ManifestError
 from koordcore.protocol.fields import Json, as_bool, as_mapping, at, show
 
-__all__ = ["parse_feature_gates"]
-
 _WORDS: Final = {
     **dict.fromkeys(("true", "t", "1"), True),
     **dict.fromkeys(("false", "f", "0"), False),

@@ -16,26 +16,6 @@ from immutabledict import immutabledict
 from koordcore.errors import ManifestError, Problem
 from koordcore.model.durations import parse_duration
 
-__all__ = [
-    "Json",
-    "as_bool",
-    "as_duration",
-    "as_int",
-    "as_labels",
-    "as_list",
-    "as_mapping",
-    "as_str",
-    "as_str_mapping",
-    "as_strings",
-    "choice",
-    "collect",
-    "field",
-    "load_json",
-    "optional",
-    "required",
-    "show",
-]
-
 Json: TypeAlias = object
 """Any value that ``json.loads`` can give."""
 

@@ -49,39 +49,6 @@ from koordcore.protocol.sub_groups import (
     parse_sub_groups,
 )
 
-__all__ = [
-    "ANNOTATION_GANG_NAME",
-    "ANNOTATION_GROUPS",
-    "ANNOTATION_MATCH_POLICY",
-    "ANNOTATION_MATCH_POLICY_ALIAS",
-    "ANNOTATION_MIN_AVAILABLE",
-    "ANNOTATION_MODE",
-    "ANNOTATION_TOPOLOGY_INDEX",
-    "ANNOTATION_TOPOLOGY_SELECTOR",
-    "ANNOTATION_TOPOLOGY_SPEC",
-    "ANNOTATION_TOTAL_NUMBER",
-    "ANNOTATION_WAITING_TIME",
-    "BIND_GANG_GROUP_ID",
-    "BIND_GANG_MEMBER_COUNT",
-    "GANG_PREFIX",
-    "LABEL_LIGHTWEIGHT_MIN_AVAILABLE",
-    "LABEL_LIGHTWEIGHT_NAME",
-    "LABEL_POD_GROUP",
-    "WAITS_AT_PERMIT",
-    "ParsedGang",
-    "ParsedGangPod",
-    "binding_annotations",
-    "format_pod_group_status",
-    "gang_from_pod_group",
-    "gang_name",
-    "parse_coscheduling_args",
-    "parse_gang_pod",
-    "parse_groups",
-    "parse_pod_group",
-    "parse_topology_index",
-    "topology_selector",
-]
-
 GANG_PREFIX: Final = "gang.scheduling.koordinator.sh"
 LABEL_POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
 LABEL_LIGHTWEIGHT_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"

@@ -17,8 +17,6 @@ from koordcore.protocol.fields import (
     optional,
 )
 
-__all__ = ["parse_gather_rule", "parse_topology_spec"]
-
 _INT64: Final = 2**63
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["kind_of", "syntax_error", "type_error"]
-
 _SPACE: Final = " \t\r\n"
 _DIGITS: Final = "0123456789"
 _LITERALS: Final = {"t": "true", "f": "false", "n": "null"}

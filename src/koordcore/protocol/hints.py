@@ -11,17 +11,6 @@ from immutabledict import immutabledict
 from koordcore.errors import ManifestError, ModelError
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, load_json, optional
 
-__all__ = [
-    "ANNOTATION_SCHEDULING_HINT",
-    "DEFAULT_MAX_HINT_NODES",
-    "DEPRECATED_SCHEDULING_HINT",
-    "HINT_PLUGIN",
-    "SchedulingHint",
-    "hints_at",
-    "parse_max_hint_nodes",
-    "parse_scheduling_hint",
-]
-
 ANNOTATION_SCHEDULING_HINT: Final = "internal.scheduling.koordinator.sh/scheduling-hint"
 DEPRECATED_SCHEDULING_HINT: Final = "scheduling.koordinator.sh/scheduling-hint"
 DEFAULT_MAX_HINT_NODES: Final = 100

@@ -12,8 +12,6 @@ from koordcore.protocol.device import DEVICE_ALLOCATED
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_ALLOCATED
 
-__all__ = ["HOLDINGS", "stale_holdings", "without"]
-
 HOLDINGS: Final = frozenset(
     {
         DEVICE_ALLOCATED,

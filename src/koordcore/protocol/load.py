@@ -24,22 +24,6 @@ from koordcore.protocol.fields import (
 from koordcore.protocol.numa_nodes import trimmed_allocatable
 from koordcore.protocol.numbers import parse_decimal
 
-__all__ = [
-    "ANNOTATION_RAW_ALLOCATABLE",
-    "ANNOTATION_SCALING_FACTORS",
-    "ANNOTATION_SECONDS_AFTER_INITIALIZED",
-    "ANNOTATION_SECONDS_AFTER_SCHEDULED",
-    "ANNOTATION_USAGE_THRESHOLDS",
-    "custom_scaling_factors",
-    "custom_seconds",
-    "node_thresholds",
-    "parse_load_aware_args",
-    "parse_scaling_factors",
-    "parse_usage_thresholds",
-    "raw_allocatable",
-    "raw_capacity",
-]
-
 ANNOTATION_USAGE_THRESHOLDS: Final = "scheduling.koordinator.sh/usage-thresholds"
 ANNOTATION_SCALING_FACTORS: Final = "scheduling.koordinator.sh/load-estimated-scaling-factors"
 ANNOTATION_SECONDS_AFTER_SCHEDULED: Final = (

@@ -13,8 +13,6 @@ from typing import Final, TypeAlias
 from koordcore.errors import ManifestError
 from koordcore.protocol.fields import Json, as_list, as_mapping, as_str_mapping
 
-__all__ = ["patch_pod"]
-
 JsonObject: TypeAlias = dict[str, Json]
 
 _MERGE_KEYS: Final[Mapping[str, str]] = {

@@ -25,20 +25,6 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.times import parse_timestamp
 
-__all__ = [
-    "ANNOTATION_ARBITRATING",
-    "ANNOTATION_DELETION_COST",
-    "ANNOTATION_EVICT",
-    "ANNOTATION_EVICTION_COST",
-    "ANNOTATION_EVICT_REASON",
-    "ANNOTATION_EVICT_TRIGGER",
-    "ANNOTATION_PASSED",
-    "MAX_COST",
-    "cost_of",
-    "format_job",
-    "parse_job",
-]
-
 ANNOTATION_EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
 ANNOTATION_PASSED: Final = "descheduler.koordinator.sh/passed-arbitration"
 ANNOTATION_ARBITRATING: Final = "descheduler.koordinator.sh/pod-arbitrating"

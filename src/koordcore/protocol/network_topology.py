@@ -8,8 +8,6 @@ from typing import Final
 from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, collect, optional, required
 from koordcore.topology.network import DomainStatus, LayerSpec
 
-__all__ = ["TOPOGRAPH_LABELS", "format_detail_status", "parse_cluster_network_topology"]
-
 TOPOGRAPH_LABELS: Final = (
     "network.topology.nvidia.com/accelerator",
     "network.topology.nvidia.com/block",

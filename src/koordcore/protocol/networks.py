@@ -16,8 +16,6 @@ from koordcore.model.network import (
 from koordcore.topology.labelled import LabelledPool, build_forest, chained, layer_of_label, pools_of
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree, order_layers
 
-__all__ = ["Network", "network_of", "spelt"]
-
 
 @attrs.frozen(eq=False, kw_only=True)
 class Network:

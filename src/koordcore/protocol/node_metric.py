@@ -32,8 +32,6 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.times import parse_timestamp
 
-__all__ = ["parse_node_metric"]
-
 T = TypeVar("T")
 
 _EMPTY: Final[Mapping[str, Json]] = immutabledict()

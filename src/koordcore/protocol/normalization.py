@@ -18,28 +18,6 @@ from koordcore.protocol.colocation import parse_selector
 from koordcore.protocol.fields import Json, as_bool, as_mapping, as_str, list_of, load_json, optional
 from koordcore.protocol.numbers import parse_bool, parse_float
 
-__all__ = [
-    "ANNOTATION_AMPLIFICATION_RATIO",
-    "ANNOTATION_CPU_BASIC_INFO",
-    "ANNOTATION_NORMALIZATION_RATIO",
-    "ANNOTATION_RAW_ALLOCATABLE",
-    "LABEL_NORMALIZATION_ENABLED",
-    "AmplificationConfig",
-    "AmplificationStrategy",
-    "CPUBasicInfo",
-    "NormalizationConfig",
-    "NormalizationStrategy",
-    "cpu_basic_info_of",
-    "format_amplification",
-    "format_raw_allocatable",
-    "normalization_enabled_of",
-    "normalization_ratio_of",
-    "parse_amplification",
-    "parse_amplification_config",
-    "parse_normalization_config",
-    "parse_raw_allocatable",
-]
-
 LABEL_NORMALIZATION_ENABLED: Final = "node.koordinator.sh/cpu-normalization-enabled"
 ANNOTATION_NORMALIZATION_RATIO: Final = "node.koordinator.sh/cpu-normalization-ratio"
 ANNOTATION_CPU_BASIC_INFO: Final = "node.koordinator.sh/cpu-basic-info"

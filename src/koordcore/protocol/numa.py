@@ -27,24 +27,6 @@ from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str,
 from koordcore.protocol.hints import hints_at
 from koordcore.topology.cpu import NO_CPUS, CPUSet, format_cpulist, parse_cpulist
 
-__all__ = [
-    "ANNOTATION_NUMA_TOPOLOGY_SPEC",
-    "ANNOTATION_RESOURCE_SPEC",
-    "ANNOTATION_RESOURCE_STATUS",
-    "NO_STATUS",
-    "NUMATopologySpec",
-    "ResourceSpec",
-    "ResourceStatus",
-    "designated_status",
-    "format_resource_spec",
-    "format_resource_status",
-    "numa_topology_spec_of",
-    "parse_resource_status",
-    "read_annotation",
-    "resource_spec_of",
-    "resource_status_of",
-]
-
 ANNOTATION_RESOURCE_SPEC: Final = "scheduling.koordinator.sh/resource-spec"
 ANNOTATION_RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
 ANNOTATION_NUMA_TOPOLOGY_SPEC: Final = "scheduling.koordinator.sh/numa-topology-spec"

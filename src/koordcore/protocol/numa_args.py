@@ -10,8 +10,6 @@ from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUBindPolicy, NUMAArgs
 from koordcore.model.policy import ScoringStrategy
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, at, collect, optional
 
-__all__ = ["numa_args_of"]
-
 _EMPTY: Final[Mapping[str, Json]] = {}
 _NO_WEIGHTS: Final[tuple[tuple[str, int], ...]] = ()
 

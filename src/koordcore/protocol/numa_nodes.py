@@ -52,27 +52,6 @@ from koordcore.protocol.normalization import parse_amplification
 from koordcore.protocol.numa import read_annotation
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology, parse_cpulist
 
-__all__ = [
-    "ANNOTATION_BE_CPU_SHARED_POOLS",
-    "ANNOTATION_CPU_MANAGER_POLICY",
-    "ANNOTATION_CPU_SHARED_POOLS",
-    "ANNOTATION_CPU_TOPOLOGY",
-    "ANNOTATION_NODE_RESERVATION",
-    "ANNOTATION_POD_CPU_ALLOCS",
-    "ANNOTATION_SYSTEM_QOS_RESOURCE",
-    "LABEL_NODE_CPU_BIND_POLICY",
-    "LABEL_NODE_NUMA_ALLOCATE_STRATEGY",
-    "LABEL_NODE_NUMA_TOPOLOGY_POLICY",
-    "amplify",
-    "node_allocate_strategy",
-    "node_bind_policy",
-    "node_resource_topology_of",
-    "node_topology_policy",
-    "parse_cpu_topology",
-    "reserving",
-    "trimmed_allocatable",
-]
-
 LABEL_NODE_NUMA_TOPOLOGY_POLICY: Final = "node.koordinator.sh/numa-topology-policy"
 LABEL_NODE_CPU_BIND_POLICY: Final = "node.koordinator.sh/cpu-bind-policy"
 LABEL_NODE_NUMA_ALLOCATE_STRATEGY: Final = "node.koordinator.sh/numa-allocate-strategy"

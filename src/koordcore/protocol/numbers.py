@@ -9,8 +9,6 @@ from typing import Final
 from koordcore.errors import ManifestError
 from koordcore.protocol.fields import show
 
-__all__ = ["parse_bool", "parse_decimal", "parse_float"]
-
 _DECIMAL: Final = re.compile(
     r"[+-]?(?:[0-9](?:_?[0-9])*(?:\.(?:[0-9](?:_?[0-9])*)?)?|\.[0-9](?:_?[0-9])*)(?:[eE][+-]?[0-9]+)?\Z",
     re.ASCII,

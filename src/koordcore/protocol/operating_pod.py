@@ -23,15 +23,6 @@ from koordcore.protocol.fields import as_list, load_json
 from koordcore.protocol.reservation import OPERATING_MODE, PREFIX
 from koordcore.protocol.reservation_owners import as_object_reference, as_owner, owners_error
 
-__all__ = [
-    "CURRENT_OWNER",
-    "RESERVATION_OWNERS",
-    "current_owner",
-    "is_operating_pod",
-    "operating_reservation",
-    "parse_owners",
-]
-
 RESERVATION_OWNERS: Final = PREFIX + "reservation-owners"
 CURRENT_OWNER: Final = PREFIX + "reservation-current-owner"
 

@@ -15,8 +15,6 @@ from koordcore.protocol.qos import (
     qos_class_with_default,
 )
 
-__all__ = ["kubernetes_qos", "pod_priority_class", "pod_qos_class"]
-
 
 def _resources(container: Container) -> ContainerResources:
     return ContainerResources(container.requests, container.limits, container.restarts_always)

@@ -15,22 +15,6 @@ from koordcore.errors import ManifestError
 from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, list_of, load_json, optional
 from koordcore.protocol.qos import QoSClass
 
-__all__ = [
-    "ANNOTATION_CPU_QOS",
-    "ANNOTATION_RESCTRL",
-    "CPUQoS",
-    "ClassQoS",
-    "LLCLimits",
-    "MBLimits",
-    "ResctrlLimits",
-    "ResctrlQoS",
-    "ResourceQoS",
-    "cpu_qos_of",
-    "parse_cpu_qos",
-    "parse_resctrl",
-    "parse_resource_qos",
-]
-
 ANNOTATION_RESCTRL: Final = "node.koordinator.sh/resctrl"
 ANNOTATION_CPU_QOS: Final = "koordinator.sh/cpuQOS"
 

@@ -7,17 +7,6 @@ from typing import Final
 
 from koordcore.protocol.quota import is_preemptible
 
-__all__ = [
-    "DISABLE_PREEMPTIBLE",
-    "EVICTED_REASON",
-    "PREEMPTED_REASON",
-    "QUESTIONED_OBJECT_KEY",
-    "format_preempted",
-    "is_protected",
-    "parse_preempted",
-    "preemption_disabled",
-]
-
 DISABLE_PREEMPTIBLE: Final = "scheduling.koordinator.sh/disable-preemptible"
 QUESTIONED_OBJECT_KEY: Final = "scheduling.koordinator.sh/questioned-object-key"
 PREEMPTED_REASON: Final = "PreemptionByScheduler"

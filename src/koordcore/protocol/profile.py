@@ -15,16 +15,6 @@ from koordcore.model.metrics import NOTHING_MEASURED, Measured, parse_measured
 from koordcore.protocol.colocation import parse_selector
 from koordcore.protocol.fields import Json, as_int, as_mapping, as_str, as_str_mapping, load_json, optional
 
-__all__ = [
-    "ANNOTATION_EXTENDED_RESOURCE_SPEC",
-    "ANNOTATION_SKIP_UPDATE_RESOURCES",
-    "ColocationProfile",
-    "ExtendedResources",
-    "format_extended_resources",
-    "parse_extended_resources",
-    "parse_profile",
-]
-
 ANNOTATION_SKIP_UPDATE_RESOURCES: Final = "config.koordinator.sh/skip-update-resources"
 ANNOTATION_EXTENDED_RESOURCE_SPEC: Final = "node.koordinator.sh/extended-resource-spec"
 

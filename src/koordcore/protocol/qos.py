@@ -24,28 +24,6 @@ from koordcore.model.resources import (
     MID_MEMORY,
 )
 
-__all__ = [
-    "DEFAULT_PRIORITY",
-    "LABEL_PRIORITY",
-    "LABEL_PRIORITY_CLASS",
-    "LABEL_QOS_CLASS",
-    "PRIORITY_BANDS",
-    "ContainerResources",
-    "KubernetesQoS",
-    "PriorityClass",
-    "QoSClass",
-    "kubernetes_qos_of",
-    "parse_integer",
-    "parse_priority_class",
-    "parse_qos_class",
-    "priority_class_of",
-    "priority_class_with_default",
-    "qos_class_of",
-    "qos_class_with_default",
-    "resource_name",
-    "sub_priority",
-]
-
 LABEL_QOS_CLASS: Final = "koordinator.sh/qosClass"
 LABEL_PRIORITY_CLASS: Final = "koordinator.sh/priority-class"
 LABEL_PRIORITY: Final = "koordinator.sh/priority"

@@ -25,42 +25,6 @@ from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, as_str_
 from koordcore.protocol.selectors import as_label_selector
 from koordcore.protocol.times import moment_of
 
-__all__ = [
-    "ADMISSION",
-    "ALLOW_FORCE_UPDATE",
-    "ALLOW_LENT_RESOURCE",
-    "CHILD_REQUEST",
-    "GUARANTEED",
-    "IGNORE_DEFAULT_TREE",
-    "IS_PARENT",
-    "IS_ROOT",
-    "MAX_STRICT_CHECK",
-    "NAMESPACES",
-    "PARENT",
-    "PREEMPTIBLE",
-    "PREFIX",
-    "PROFILE",
-    "QUOTA_NAME",
-    "RESOURCE_KEYS",
-    "SHARED_WEIGHT",
-    "TOTAL_RESOURCE",
-    "TREE_ID",
-    "UNSCHEDULABLE_RESOURCE",
-    "QuotaObject",
-    "annotations_of",
-    "elastic_quota_from_object",
-    "is_preemptible",
-    "label_selector_from_object",
-    "labels_of",
-    "metadata_of",
-    "quota_label",
-    "quota_namespaces",
-    "quota_object",
-    "quota_pod_of",
-    "quota_profile_from_object",
-    "resource_list_annotation",
-]
-
 PREFIX: Final = "quota.scheduling.koordinator.sh/"
 QUOTA_NAME: Final = PREFIX + "name"
 PREEMPTIBLE: Final = PREFIX + "preemptible"

@@ -13,8 +13,6 @@ from koordcore.model.resources import Resources
 from koordcore.protocol.exact import amounts_of, parse_exact_list
 from koordcore.protocol.fields import Json, as_bool, as_duration, optional
 
-__all__ = ["parse_quota_args"]
-
 _SWITCHES: Final = {
     "enableRuntimeQuota": "enable_runtime_quota",
     "enableMinQuotaScale": "enable_min_quota_scale",

@@ -38,21 +38,6 @@ from koordcore.protocol.quota import (
     QuotaObject,
 )
 
-__all__ = [
-    "QuotaTopology",
-    "Refused",
-    "WebhookPolicy",
-    "check_tree",
-    "create_quota",
-    "delete_quota",
-    "fill_quota",
-    "open_topology",
-    "refuse_pod",
-    "refuse_pod_update",
-    "resolve_quota",
-    "update_quota",
-]
-
 _NOTHING: Final[ExactList] = immutabledict()
 
 

@@ -41,15 +41,6 @@ from koordcore.protocol.fields import (
     show,
 )
 
-__all__ = [
-    "default_low_node_load",
-    "default_migration_controller",
-    "low_node_load_args",
-    "migration_controller_args",
-    "parse_eviction_limits",
-    "parse_evictor_args",
-]
-
 _Convert: TypeAlias = Callable[[Json], Any]
 _MINUTE: Final = "1m0s"
 _DEFAULT_WEIGHTED: Final = ("cpu", "memory")

@@ -28,39 +28,6 @@ from koordcore.protocol.numbers import parse_decimal
 from koordcore.protocol.selectors import as_node_selector_terms, as_tolerations
 from koordcore.topology.cpu import parse_cpulist
 
-__all__ = [
-    "EXACT_MATCH",
-    "IS_PRE_ALLOCATION",
-    "NODE_RESERVATION",
-    "NOMINATED_NODE",
-    "NO_AFFINITY",
-    "OPERATING_MODE",
-    "PRE_ALLOCATION_REQUIRED",
-    "PRIORITY",
-    "RESERVATION_AFFINITY",
-    "RESERVATION_ALLOCATED",
-    "RESERVATION_IGNORED",
-    "RESERVATION_NAME",
-    "RESERVATION_NODE",
-    "RESERVATION_ORDER",
-    "RESERVATION_OWNERS",
-    "RESERVE_POD",
-    "RESIZE_ALLOCATABLE",
-    "RESTRICTED_OPTIONS",
-    "AllocatedReservation",
-    "ReservationAffinity",
-    "ReservationWish",
-    "allocated_reservation",
-    "format_allocated_reservation",
-    "inner_reserved",
-    "is_reserve_pod",
-    "label_priority",
-    "reservation_order",
-    "reservation_wish",
-    "resized_allocatable",
-    "restricted_resources",
-]
-
 PREFIX: Final = "scheduling.koordinator.sh/"
 RESERVATION_IGNORED: Final = PREFIX + "reservation-ignored"
 RESERVATION_AFFINITY: Final = PREFIX + "reservation-affinity"

@@ -10,8 +10,6 @@ from koordcore.errors import ManifestError, Problem
 from koordcore.model.reservations import PreAllocationArgs, ReservationArgs, ReservationMatching
 from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, as_strings, optional, show
 
-__all__ = ["SKIP_FITS_NODE", "parse_reservation_args"]
-
 SKIP_FITS_NODE: Final = "SkipReservationFitsNode"
 """Plugin gate; see :class:`~koordcore.model.reservations.ReservationArgs`."""
 

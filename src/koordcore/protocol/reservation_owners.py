@@ -10,8 +10,6 @@ from koordcore.model.reservations import ControllerReference, ObjectReference, R
 from koordcore.protocol.fields import Json, as_bool, as_mapping, as_str, optional
 from koordcore.protocol.selectors import as_label_selector
 
-__all__ = ["as_object_reference", "as_owner", "owners_error"]
-
 _SELECTOR_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 

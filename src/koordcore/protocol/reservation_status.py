@@ -23,16 +23,6 @@ from koordcore.model.reservations import (
 from koordcore.model.resources import make_resources, total
 from koordcore.protocol.reservation import NOMINATED_NODE, allocated_reservation, resized_allocatable
 
-__all__ = [
-    "made_available",
-    "made_expired",
-    "made_nominated",
-    "made_succeeded",
-    "made_unschedulable",
-    "with_decided_users",
-    "with_users",
-]
-
 
 def made_nominated(reservation: Reservation, node: str) -> Reservation:
     """Give the reservation as it stands while pods leave a node for it."""

@@ -41,16 +41,6 @@ from koordcore.protocol.fields import (
     required,
 )
 
-__all__ = [
-    "as_affinity",
-    "as_label_selector",
-    "as_node_selector",
-    "as_node_selector_terms",
-    "as_spread_constraints",
-    "as_taints",
-    "as_tolerations",
-]
-
 _MAX_WEIGHT: Final = 100
 
 

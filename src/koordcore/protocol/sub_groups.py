@@ -32,16 +32,6 @@ from koordcore.protocol.fields import (
 from koordcore.protocol.gathering import parse_gather_rule
 from koordcore.protocol.numbers import parse_decimal
 
-__all__ = [
-    "ANNOTATION_MIN_GROUPS",
-    "ANNOTATION_SUB_GROUPS",
-    "LABEL_SUB_GROUP",
-    "Part",
-    "parse_min_groups",
-    "parse_sub_groups",
-    "split_members",
-]
-
 LABEL_SUB_GROUP: Final = "gang.scheduling.koordinator.sh/sub-group"
 """Label, or annotation, of a pod: the part of its gang that it belongs to."""
 ANNOTATION_SUB_GROUPS: Final = "gang.scheduling.koordinator.sh/sub-groups"

@@ -13,12 +13,6 @@ from typing import Final
 from koordcore.errors import ManifestError
 from koordcore.model.durations import MINUTE, SECOND
 
-__all__ = [
-    "format_timestamp",
-    "moment_of",
-    "parse_timestamp",
-]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,18}))?"

@@ -6,9 +6,6 @@ from koordcore._face import read_late
 
 if TYPE_CHECKING:
     from koordcore.protocol.quota_webhook import (
-        QuotaTopology as QuotaTopology,
-    )
-    from koordcore.protocol.quota_webhook import (
         create_quota as create_quota,
     )
     from koordcore.protocol.quota_webhook import (
@@ -78,8 +75,7 @@ else:
         __name__,
         {
             "koordcore.protocol.quota_webhook": (
-                "QuotaTopology create_quota delete_quota fill_quota open_topology "
-                "refuse_pod_update update_quota"
+                "create_quota delete_quota fill_quota open_topology refuse_pod_update update_quota"
             ),
             "koordcore.quota.admission": "Admitted QuotaCheck QuotaRefusal admit admit_together",
             "koordcore.quota.cluster": "cluster_ledger",

@@ -14,20 +14,6 @@ from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.protocol.exact import ExactQuantity, Notation, exact_of, print_list
 from koordcore.quota.ledger import QuotaLedger
 
-__all__ = [
-    "Admission",
-    "Admitted",
-    "QuotaCheck",
-    "QuotaCheckKind",
-    "QuotaRefusal",
-    "Ungoverned",
-    "admit",
-    "admit_together",
-    "limit_of",
-    "masked_request",
-]
-
-
 _EMPTY: Final = "<empty>"
 """What upstream prints for a list without entries."""
 

@@ -18,8 +18,6 @@ from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["cluster_ledger"]
-
 _DEFAULT_POLICY = QuotaPolicy()
 
 

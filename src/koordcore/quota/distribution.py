@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 import attrs
 
-__all__ = ["Round", "scale_min", "share_out"]
-
 
 @attrs.frozen(kw_only=True)
 class Round:

@@ -40,18 +40,6 @@ from koordcore.protocol.quota import (
 )
 from koordcore.protocol.times import parse_timestamp
 
-__all__ = [
-    "KNOWN_RESOURCES",
-    "REPLACE_RESOURCES",
-    "Granted",
-    "QuotaStore",
-    "admit_batch",
-    "evaluate_creation",
-    "evaluated_request",
-    "replace_resources",
-    "retry_budget",
-]
-
 REPLACE_RESOURCES: Final = "pod.koordinator.sh/replace-resources"
 
 KNOWN_RESOURCES: Final = frozenset(

@@ -15,19 +15,6 @@ from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.rollup import Shares, TreeState
 from koordcore.quota.tree import TOP
 
-__all__ = [
-    "Bound",
-    "DealtRound",
-    "FamilyShare",
-    "MemberShare",
-    "QuotaRow",
-    "Waterfall",
-    "explain_runtime",
-    "format_table",
-    "format_waterfall",
-    "quota_table",
-]
-
 
 class Bound(StrEnum):
     """What keeps a quota from getting more."""

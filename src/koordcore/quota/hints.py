@@ -7,8 +7,6 @@ from enum import StrEnum
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod
 from koordcore.quota.ledger import QuotaLedger
 
-__all__ = ["QueueingHint", "hint_for_deleted_pod", "hint_for_quota"]
-
 
 class QueueingHint(StrEnum):
     """Whether an event is worth another try."""

@@ -24,12 +24,6 @@ from koordcore.quota.rollup import Pool, Sums, TreeState
 from koordcore.quota.status import QuotaStatus, status_of, statuses_of
 from koordcore.quota.tree import QuotaTree
 
-__all__ = [
-    "Notation",
-    "QuotaLedger",
-    "pool_for",
-]
-
 Notation: TypeAlias = immutabledict[str, bool]
 """Resource name to whether its sum is printed in powers of two."""
 

@@ -14,8 +14,6 @@ from koordcore.model.pods import PodKey
 from koordcore.model.quotas import QuotaPod
 from koordcore.quota.ledger import QuotaLedger
 
-__all__ = ["chain_of", "gives_back", "lent_by", "staying_charged"]
-
 
 def chain_of(ledger: QuotaLedger, pod: QuotaPod) -> tuple[str, ...]:
     """Name the quota of a pod and those above it, the nearest first; empty where none governs it."""

@@ -22,8 +22,6 @@ from koordcore.quota.ledger import Notation, QuotaLedger, pool_for
 from koordcore.quota.rollup import Sums, TreeState, roll_up
 from koordcore.quota.tree import QuotaTree, compile_tree, split_trees
 
-__all__ = ["_elsewhere", "_namespaces", "open_ledger"]
-
 
 def open_ledger(
     quotas: Iterable[ElasticQuota],

@@ -12,15 +12,6 @@ from koordcore.model.resources import Resources
 from koordcore.quota.admission import exceeding, limit_of, masked_request
 from koordcore.quota.ledger import QuotaLedger
 
-__all__ = [
-    "OveruseMonitor",
-    "RevokePlan",
-    "monitored_quotas",
-    "over_used",
-    "plan_revoke",
-    "select_revoked",
-]
-
 
 @attrs.frozen
 class OveruseMonitor:

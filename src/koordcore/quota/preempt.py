@@ -13,16 +13,6 @@ from koordcore.model.selectors import EVERYTHING
 from koordcore.quota.admission import QuotaRefusal, admit
 from koordcore.quota.ledger import QuotaLedger
 
-__all__ = [
-    "NoVictims",
-    "NodeFilter",
-    "QuotaVictims",
-    "can_preempt",
-    "importance",
-    "select_victims",
-    "split_by_budgets",
-]
-
 NodeFilter: TypeAlias = Callable[[Collection[QuotaPod]], str]
 """Asked whether the node can take the preemptor beside these pods; answers with the reason why not, or
 empty."""

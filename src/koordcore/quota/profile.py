@@ -21,8 +21,6 @@ from koordcore.protocol.fields import Json, as_list, as_mapping
 from koordcore.protocol.quota import IS_ROOT, PROFILE, TREE_ID, QuotaObject
 from koordcore.protocol.quota_webhook import QuotaTopology
 
-__all__ = ["RootQuota", "add_tree_affinity", "reconcile_profile", "tree_id_of", "tree_profile"]
-
 _ROOT_MAX: Final = (2**63 - 1) // 2000
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _FLOAT: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", re.ASCII)

@@ -29,16 +29,6 @@ from koordcore.quota.admission import QuotaRefusal, admit, masked_request
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.preempt import NodeFilter, NoVictims, QuotaVictims, importance, split_by_budgets
 
-__all__ = [
-    "ReclaimNode",
-    "ReclaimPlan",
-    "borrowers",
-    "borrows",
-    "entitled_to_reclaim",
-    "plan_reclaim",
-    "select_reclaimed",
-]
-
 
 @attrs.frozen(kw_only=True)
 class ReclaimNode:

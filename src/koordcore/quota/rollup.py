@@ -18,8 +18,6 @@ from koordcore.quota.distribution import scale_min, share_out
 from koordcore.quota.runtime import VECTOR_WORTHWHILE, TreeArrays, arrays_of, share_out_columns
 from koordcore.quota.tree import DETACHED, TOP, QuotaTree, Vector
 
-__all__ = ["Pool", "Shares", "Sums", "Tally", "TreeState", "own_sums", "roll_up"]
-
 _CHUNK: Final = 64
 
 

@@ -18,15 +18,6 @@ from numpy.typing import NDArray
 from koordcore.quota.distribution import share_out
 from koordcore.quota.tree import DETACHED, TOP, QuotaTree
 
-__all__ = [
-    "LARGEST",
-    "VECTOR_WORTHWHILE",
-    "TreeArrays",
-    "arrays_of",
-    "runtimes_of",
-    "share_out_columns",
-]
-
 IntVector: TypeAlias = NDArray[np.int64]
 IntMatrix: TypeAlias = NDArray[np.int64]
 BoolVector: TypeAlias = NDArray[np.bool_]

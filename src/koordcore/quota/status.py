@@ -19,8 +19,6 @@ from koordcore.quota.rollup import Shares, TreeState
 from koordcore.quota.runtime import LARGEST, runtimes_of
 from koordcore.quota.tree import Vector
 
-__all__ = ["QuotaStatus", "stale_annotations", "status_annotations", "status_of", "statuses_of"]
-
 
 @attrs.frozen(kw_only=True)
 class QuotaStatus:

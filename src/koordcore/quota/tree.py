@@ -17,8 +17,6 @@ from koordcore.errors import ModelError
 from koordcore.model.quotas import BUILTIN_QUOTAS, ROOT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.resources import NO_RESOURCES, Resources
 
-__all__ = ["DETACHED", "TOP", "QuotaTree", "Vector", "compile_tree", "split_trees"]
-
 TOP: Final = 0
 """Group of the quotas right below the root."""
 DETACHED: Final = 1

@@ -27,8 +27,6 @@ from koordcore.reservations.hungarian import assign_rows
 from koordcore.reservations.match import judge_match
 from koordcore.reservations.state import ReservationState
 
-__all__ = ["ReservationAssignment", "assign_reservations", "eligible_pairs"]
-
 BoolMatrix: TypeAlias = NDArray[np.bool_]
 BoolVector: TypeAlias = NDArray[np.bool_]
 IntMatrix: TypeAlias = NDArray[np.int64]

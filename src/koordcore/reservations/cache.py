@@ -47,7 +47,8 @@ from koordcore.reservations.state import (
     uid_of,
 )
 from koordcore.scoring.labels import fit_own_terms
-from koordcore.snapshot import ClusterSnapshot, changed_on
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.cluster import changed_on
 
 __all__ = [
     "ReservationLedger",

@@ -31,21 +31,8 @@ from koordcore.reservations.state import (
     reserve_pod,
     used_reservations,
 )
-from koordcore.snapshot import ClusterSnapshot, per_node
-
-__all__ = [
-    "NOTHING",
-    "Back",
-    "Columns",
-    "OwnerGroups",
-    "Standing",
-    "counted_twice",
-    "held_again",
-    "operating_pods",
-    "standing",
-    "standing_again",
-    "with_holders",
-]
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.node_values import per_node
 
 UNLIMITED: Final = 2**62
 Back: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]

@@ -20,18 +20,6 @@ from koordcore.model.resources import (
 from koordcore.reservations.match import NO_MATCHES, NodeMatches
 from koordcore.reservations.state import ReservationState
 
-__all__ = [
-    "NO_RESERVATION",
-    "POLICY_CONFLICT",
-    "PREEMPTION_FAILED",
-    "WRONG_NODE",
-    "ReservationRefusal",
-    "ReservedNode",
-    "fits_node",
-    "fits_reservation",
-    "shares_names",
-]
-
 NO_RESERVATION: Final = "node(s) no reservation(s) to meet the requirements"
 POLICY_CONFLICT: Final = "node(s) reservation allocate policy conflict"
 PREEMPTION_FAILED: Final = "node(s) preemption failed due to insufficient resources"

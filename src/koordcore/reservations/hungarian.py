@@ -8,8 +8,6 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RowAssignment", "assign_rows"]
-
 IntMatrix: TypeAlias = NDArray[np.int64]
 IntVector: TypeAlias = NDArray[np.int64]
 _FAR: Final = np.iinfo(np.int64).max // 4

@@ -12,8 +12,6 @@ from koordcore.framework.node_view import Loan
 from koordcore.model.pods import PodKey
 from koordcore.reservations.cache import ReservationLedger
 
-__all__ = ["Lending", "ReservationLoans"]
-
 _FEW: Final = 32
 """Nodes that are looked up one by one."""
 

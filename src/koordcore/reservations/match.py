@@ -17,18 +17,6 @@ from koordcore.protocol.reservation import ReservationWish
 from koordcore.reservations.state import ReservationState
 from koordcore.scoring.labels import named_nodes
 
-__all__ = [
-    "AFFINITY_REFUSED",
-    "NO_MATCHES",
-    "TERMS_CONFLICT",
-    "Match",
-    "MatchReason",
-    "NodeMatches",
-    "judge_match",
-    "owns",
-    "screened_nodes",
-]
-
 AFFINITY_REFUSED: Final = "node(s) no reservations match reservation affinity"
 TERMS_CONFLICT: Final = "pod affinity terms conflict"
 

@@ -7,11 +7,6 @@ from typing import Final
 from koordcore.model.resources import NO_RESOURCES, Resources
 from koordcore.reservations.state import ReservationState
 
-__all__ = [
-    "PREFERRED_SCORE",
-    "score_reservation",
-]
-
 PREFERRED_SCORE: Final = 1000
 """Raw score of the node whose reservation is first in line."""
 

@@ -7,8 +7,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.resources import PODS, counted
 from koordcore.reservations.cache import ReservationLedger
 
-__all__ = ["reserved_room"]
-
 
 def reserved_room(workspace: Workspace, pod: Pod, row: int) -> tuple[str, ...]:
     """Name the reservations of a node with whose room the pod would fit there, and whom they belong to.

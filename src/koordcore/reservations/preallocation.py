@@ -35,19 +35,6 @@ from koordcore.reservations.match import exact_match, owns, untolerated
 from koordcore.reservations.nominate import score_reservation
 from koordcore.reservations.state import ReservationState, assigned_pod
 
-__all__ = [
-    "CLUSTER_MODE_DISABLED",
-    "NO_CANDIDATE",
-    "NO_POD",
-    "UNSUPPORTED",
-    "PreAllocation",
-    "is_candidate",
-    "order_candidates",
-    "pre_allocate",
-    "pre_allocation_refusal",
-    "requires_pods",
-]
-
 UNSUPPORTED: Final = "node(s) reservation pre allocation is unsupported with current attributes"
 CLUSTER_MODE_DISABLED: Final = "reservation requires cluster mode pre-allocation which is disabled"
 NO_CANDIDATE: Final = "node(s) no pod match reservation with pre allocation required"

@@ -42,16 +42,6 @@ from koordcore.protocol.reservation import (
     restricted_resources,
 )
 
-__all__ = [
-    "AssignedPod",
-    "ReservationState",
-    "operating_state",
-    "owners_of",
-    "reservation_state",
-    "reserve_pod",
-    "used_reservations",
-]
-
 MAX_PRIORITY: Final = 2**31 - 1
 FAKE_CONTAINER: Final = "__internal_fake_container__"
 

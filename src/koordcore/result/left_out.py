@@ -42,8 +42,6 @@ from koordcore.protocol.numa import ANNOTATION_NUMA_TOPOLOGY_SPEC, ANNOTATION_RE
 from koordcore.protocol.numa_nodes import LABEL_NODE_NUMA_TOPOLOGY_POLICY
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["LeftOut", "left_out"]
-
 
 @attrs.frozen
 class LeftOut:

@@ -12,8 +12,6 @@ from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["check_arguments", "check_pods"]
-
 _KINDS: Final[dict[str, type]] = {
     "snapshot": ClusterSnapshot,
     "policy": Policy,

@@ -29,17 +29,8 @@ from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.gang_groups import JobTable
-from koordcore.snapshot import ClusterSnapshot, bind
-
-__all__ = [
-    "BackfillPlan",
-    "BackfilledJob",
-    "EarliestStart",
-    "NoStart",
-    "backfill",
-    "earliest_start",
-    "future_reservations",
-]
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.cluster import bind
 
 
 @attrs.frozen(kw_only=True)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from koordcore.scheduling.gang_queue import JointTurns
     from koordcore.scheduling.preempt import Preemptor
 
-__all__ = ["SchedulingCycle", "open_cycle", "open_workspace", "queue_order", "run"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -298,6 +297,7 @@ def _everybody(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
 
 
 def opened(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
+    """Give the cluster as the policy's plugins are to see it."""
     for kind in plugin_kinds(policy):
         snapshot = kind.opened(snapshot)
     return snapshot

@@ -15,8 +15,6 @@ from koordcore.preemption.problem import Domains
 from koordcore.scheduling.gang_input import Outline
 from koordcore.scheduling.key_domains import KeyDomains
 
-__all__ = ["DomainChoice"]
-
 
 @attrs.frozen(eq=False, kw_only=True, slots=False)
 class DomainChoice:

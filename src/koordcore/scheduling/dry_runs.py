@@ -24,8 +24,6 @@ from koordcore.scheduling.eviction_budget import EvictionBudget
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound
 
-__all__ = ["Claim", "DryRuns", "key_of", "leaving_of"]
-
 
 def leaving_of(problem: PreemptionProblem, chosen: BoolVector) -> list[Leaving]:
     """Name the chosen candidates, with their nodes."""

@@ -10,8 +10,6 @@ from datetime import datetime
 
 import koordcore
 
-__all__ = ["schedule"]
-
 
 def schedule(
     snapshot: koordcore.ClusterSnapshot,

@@ -9,8 +9,6 @@ from koordcore._arrays import BoolVector
 from koordcore.model.pods import Pod, PodKey
 from koordcore.preemption.problem import Pool, PreemptionProblem
 
-__all__ = ["EvictionBudget"]
-
 
 class EvictionBudget(Protocol):
     """Limits as they stand when a plugin gives them (:meth:`koordcore.framework.Plugin.budget`)."""

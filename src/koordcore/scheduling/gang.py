@@ -36,8 +36,6 @@ from koordcore.scheduling.permit_wait import wait_ends
 from koordcore.scheduling.planned import Planned, plan_and_bind
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["place_job"]
-
 _OVER: Final = 'gang "{}" was not complete in time: it could keep its places{}'
 
 

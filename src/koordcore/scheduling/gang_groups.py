@@ -43,8 +43,6 @@ from koordcore.scheduling.group_tree import GroupTree, tree_of
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Job", "JobTable", "ended_members", "gang_state", "rank_of"]
-
 NOBODY: Final[immutabledict[str, int]] = immutabledict()
 NO_UIDS: Final[immutabledict[str, str]] = immutabledict()
 NO_PARTS: Final[immutabledict[str, tuple[Part, ...]]] = immutabledict()

@@ -30,17 +30,6 @@ from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.selector_counts import SelectorCounts
 from koordcore.topology.network import NetworkTopology
 
-__all__ = [
-    "Barred",
-    "Outline",
-    "bind_plan",
-    "demand_of",
-    "fit_error",
-    "never_together",
-    "offers_of",
-    "outline_of",
-]
-
 
 @attrs.frozen(eq=False)
 class Outline:

@@ -38,8 +38,6 @@ from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.outcomes import finish, marked
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
-__all__ = ["JointTurns"]
-
 Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
 
 _REPLANS: Final = 8

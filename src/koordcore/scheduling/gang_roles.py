@@ -17,8 +17,6 @@ from koordcore.model.pods import Pod
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["JobPart", "Roles", "needed_parts", "parts_of", "per_node", "roles_of"]
-
 
 @attrs.frozen(kw_only=True)
 class JobPart:

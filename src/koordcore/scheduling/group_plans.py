@@ -35,8 +35,6 @@ from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
-__all__ = ["Groups", "flat_tree", "place_groups"]
-
 _ANYWHERE: Final = NetworkTopologySpec()
 _IMPOSSIBLE: Final = Certificate(CertificateStatus.INFEASIBLE)
 

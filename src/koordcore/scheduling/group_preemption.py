@@ -19,8 +19,6 @@ from koordcore.scheduling.gang_roles import parts_of
 from koordcore.scheduling.group_plans import Groups
 from koordcore.scheduling.group_tree import GroupTree
 
-__all__ = ["aim", "with_own_layers"]
-
 
 def aim(
     workspace: Workspace, plugins: PluginSet, job: Job, problem: PreemptionProblem, limits: Limits

@@ -8,8 +8,6 @@ import attrs
 
 from koordcore.allocators.gang.group_table import GroupTable
 
-__all__ = ["GroupTree", "tree_of"]
-
 
 @attrs.frozen(kw_only=True)
 class GroupTree:

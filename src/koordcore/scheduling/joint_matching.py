@@ -12,8 +12,6 @@ from koordcore.model.decisions import Bound, Nominated, Waiting
 from koordcore.model.pods import Pod
 from koordcore.result import ScheduleResult
 
-__all__ = ["better_of", "follow", "match_queue"]
-
 
 def match_queue(plugins: PluginSet, pods: Iterable[Pod], limits: Limits) -> MatchPlan:
     """Let the plugin that matches pods do so, for those whose profile has it.

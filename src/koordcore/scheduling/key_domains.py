@@ -13,8 +13,6 @@ from koordcore._arrays import IntVector
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
-__all__ = ["KeyDomains", "key_domains"]
-
 
 @attrs.frozen(eq=False)
 class KeyDomains:

@@ -7,8 +7,6 @@ from koordcore.protocol.networks import Network, network_of
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["known_network", "network_tree"]
-
 
 def known_network(snapshot: ClusterSnapshot) -> Network | None:
     """Read the network of all nodes; ask for it by ``snapshot.once``.

@@ -25,9 +25,7 @@ from koordcore.model.decisions import (
 )
 from koordcore.model.pods import Pod
 from koordcore.protocol.holdings import stale_holdings
-from koordcore.snapshot import bind
-
-__all__ = ["feasible_nodes", "nominated_only", "place_pod", "place_there", "refuse_pod", "refused_by_nodes"]
+from koordcore.snapshot.cluster import bind
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 

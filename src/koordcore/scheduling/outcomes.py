@@ -18,8 +18,6 @@ from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.one_pod import refuse_pod
 from koordcore.topology.network import NODE_LAYER
 
-__all__ = ["Outcome", "finish", "give_up", "kept", "marked", "plan_of", "waiting", "weakened"]
-
 Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
 """One decision per member, gang after gang, and what became of the job as a whole."""
 

@@ -12,8 +12,6 @@ from koordcore.protocol.times import moment_of, parse_timestamp
 from koordcore.scheduling.gang_groups import Job, gang_id_of
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["wait_ends"]
-
 
 def wait_ends(snapshot: ClusterSnapshot, job: Job, pod: Pod) -> int | None:
     """Give the moment (nanoseconds since 1970) at which a member's wait at Permit is over.

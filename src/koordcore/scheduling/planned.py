@@ -19,8 +19,6 @@ from koordcore.scheduling.gang_input import Barred, Outline, bind_plan, never_to
 from koordcore.scheduling.outcomes import weakened
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["Ask", "Failed", "Planned", "plan_and_bind"]
-
 _REPLANS: Final = 64
 """Each replan takes an offer away that did not hold; plugins that count by node need none."""
 

@@ -42,8 +42,6 @@ from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
 
-__all__ = ["Preemptor"]
-
 
 class Preemptor:
     """Preempts for the jobs of one scheduling call.

@@ -24,8 +24,6 @@ from koordcore.scheduling.dry_runs import DryRuns, key_of
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.reset import unbound
 
-__all__ = ["Relocator"]
-
 _MOST_MOVABLE: Final = 5000
 """Candidates among whom the planner looks for those who can move; beyond, only who leaves anyway moves."""
 

@@ -7,8 +7,6 @@ import attrs
 from koordcore.model.pods import Pod, PodPhase
 from koordcore.protocol.holdings import HOLDINGS, without
 
-__all__ = ["unbound"]
-
 
 def unbound(pod: Pod) -> Pod:
     """Give the pod that its owner makes anew: without node and without what it held there."""

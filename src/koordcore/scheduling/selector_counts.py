@@ -8,8 +8,6 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang import topology_selector
 
-__all__ = ["SelectorCounts"]
-
 
 class SelectorCounts:
     """Counts pods that share a selector, as they come and leave; see :meth:`Workspace.once`."""

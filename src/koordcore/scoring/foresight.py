@@ -18,8 +18,6 @@ from typing import Final
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix, without
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode, first_free_slots
 
-__all__ = ["Foresight", "filled_waste", "largest_aligned_block", "node_pressure", "starved_cards"]
-
 MILLI: Final = 1_000_000
 """Nano-cards in a milli of a card."""
 SPARE_CPU: Final = MILLI // 2560

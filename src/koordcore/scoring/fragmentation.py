@@ -19,18 +19,6 @@ import attrs
 from koordcore.errors import ModelError
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode, first_free_slots
 
-__all__ = [
-    "FragmentationGradient",
-    "FragmentationMeasure",
-    "WorkloadMix",
-    "score_best_fit",
-    "score_dot_product",
-    "score_gpu_clustering",
-    "score_gpu_packing",
-    "without",
-    "workload_mix",
-]
-
 CPU_SCALE: Final = 128_000
 """Milli-CPU of the largest node in the experiment; scores are relative to it."""
 GPU_SCALE: Final = 8 * CARD

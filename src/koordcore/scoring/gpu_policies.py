@@ -21,8 +21,6 @@ from koordcore.scoring.fragmentation import (
 )
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode, first_free_slots, fullest_slots
 
-__all__ = ["DrawnPolicy", "GpuPolicy", "PolicyName", "ScoredPolicy", "below", "make_policy"]
-
 
 class PolicyName(StrEnum):
     """What can be asked for by name."""

@@ -12,8 +12,6 @@ import attrs
 
 from koordcore.errors import ModelError
 
-__all__ = ["CARD", "GpuDemand", "GpuNode", "first_free_slots", "fullest_slots"]
-
 CARD: Final = 1000
 """Milli of one whole card."""
 

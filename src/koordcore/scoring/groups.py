@@ -19,8 +19,6 @@ from koordcore.model.affinity import PodAffinity
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import LabelSelector, SelectorOperator
 
-__all__ = ["Domains", "PodGroup", "PodGroups", "TopologyTally", "Weights", "label_keys"]
-
 Weights: TypeAlias = Sequence[tuple[str, int]]
 """Topology keys with what one pod of a group adds to its domain; a key may stand more than once."""
 

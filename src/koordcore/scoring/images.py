@@ -15,8 +15,6 @@ from koordcore._arrays import ClusterLayout, IntVector
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 
-__all__ = ["ImageIndex", "image_name", "pod_images", "score_images"]
-
 _MEBI: Final = 1024 * 1024
 LOWEST: Final = 23 * _MEBI
 """Bytes below which an image makes no difference."""

@@ -19,18 +19,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import InterPodArgs
 from koordcore.scoring.groups import PodGroup, PodGroups, TopologyTally, Weights, label_keys
 
-__all__ = [
-    "REASON_AFFINITY",
-    "REASON_ANTI_AFFINITY",
-    "REASON_EXISTING_ANTI_AFFINITY",
-    "InterPodFilter",
-    "InterPodRequest",
-    "InterPodScore",
-    "Namespaces",
-    "interpod_request",
-    "normalise_interpod",
-]
-
 REASON_AFFINITY: Final = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
 REASON_EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"

@@ -15,19 +15,6 @@ from koordcore._arrays import BoolVector, ClusterLayout, IntVector
 from koordcore.model.affinity import PreferredNodeTerm, Taint, TaintEffect, Toleration, tolerated
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 
-__all__ = [
-    "count_soft_taints",
-    "fit_labels",
-    "fit_own_terms",
-    "fit_selector",
-    "fit_taints",
-    "fit_unschedulable",
-    "fit_values",
-    "named_nodes",
-    "score_preferred",
-    "untolerated_taint",
-]
-
 _HARD: Final = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable")
 

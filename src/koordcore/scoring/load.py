@@ -30,8 +30,6 @@ from koordcore.protocol.times import moment_of
 from koordcore.scoring.load_estimates import NO_REPORT, Contribution, Estimator, report_of
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["NO_LIMIT", "REASON_EXPIRED", "LoadRequest", "LoadState", "threshold_limits"]
-
 REASON_EXPIRED: Final = "node(s) nodeMetric expired"
 FITS: Final = 0
 EXPIRED: Final = 1

@@ -32,17 +32,6 @@ from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PriorityClass, resource_name
 from koordcore.protocol.times import moment_of
 
-__all__ = [
-    "NO_REPORT",
-    "Contribution",
-    "Estimate",
-    "Estimator",
-    "Report",
-    "ignored",
-    "report_of",
-    "round_half_away",
-]
-
 ANNOTATION_RESERVE_POD: Final = "scheduling.koordinator.sh/reserve-pod"
 DEFAULT_REPORT_INTERVAL: Final = 60 * SECOND
 

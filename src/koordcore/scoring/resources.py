@@ -16,20 +16,6 @@ from numpy.typing import NDArray
 from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
 from koordcore.model.policy import ShapePoint
 
-__all__ = [
-    "HALF",
-    "Capacity",
-    "FloatMatrix",
-    "least_percent",
-    "most_percent",
-    "ratio_table",
-    "score_balanced",
-    "score_ratio",
-    "score_scarce",
-    "used_percent",
-    "weighted_mean",
-]
-
 FloatMatrix: TypeAlias = NDArray[np.float64]
 
 MAX_SCORE: Final = 100

@@ -26,16 +26,6 @@ from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperat
 from koordcore.scoring.groups import PodGroup, PodGroups, TopologyTally, Weights
 from koordcore.scoring.labels import fit_labels, fit_selector, fit_taints
 
-__all__ = [
-    "REASON_MISSING_LABEL",
-    "REASON_SKEW",
-    "SpreadFilter",
-    "SpreadRequest",
-    "SpreadRule",
-    "SpreadScore",
-    "spread_request",
-]
-
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
 REASON_MISSING_LABEL = f"{REASON_SKEW} (missing required label)"
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Event as Event,
     )
     from koordcore.simulate.events import (
-        NodeAdded as NodeAdded,
+        NodeArrival as NodeArrival,
     )
     from koordcore.simulate.events import (
         NodeDrained as NodeDrained,
@@ -51,12 +51,6 @@ if TYPE_CHECKING:
     )
     from koordcore.simulate.record import (
         write_record as write_record,
-    )
-    from koordcore.simulate.report import (
-        csv_text as csv_text,
-    )
-    from koordcore.simulate.report import (
-        json_text as json_text,
     )
     from koordcore.simulate.report import (
         plot as plot,
@@ -105,11 +99,11 @@ else:
             "koordcore.simulate.compare": "compare_policies",
             "koordcore.simulate.engine": "Replay replay",
             "koordcore.simulate.events": (
-                "Arrival Departure Event NodeAdded NodeDrained NodeFailed Refused Task"
+                "Arrival Departure Event NodeArrival NodeDrained NodeFailed Refused Task"
             ),
             "koordcore.simulate.reader": "TraceFolder",
             "koordcore.simulate.record": "replay_record write_record",
-            "koordcore.simulate.report": "csv_text json_text plot summaries",
+            "koordcore.simulate.report": "plot summaries",
             "koordcore.simulate.scenario": "Cell CellResult Clock play_cell",
             "koordcore.simulate.scheduled": "PodArrival replay_schedule",
             "koordcore.simulate.sweeps": "ResultFolder sweep",

@@ -20,8 +20,6 @@ from koordcore.simulate.engine import Replay
 from koordcore.simulate.events import Arrival, Event, GangArrival, Task
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["ClusterFragmentation", "arrivals_of", "final_snapshot", "fragmentation_of", "nodes_of"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

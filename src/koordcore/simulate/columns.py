@@ -9,8 +9,6 @@ import numpy as np
 
 from koordcore.simulate.engine import Replay
 
-__all__ = ["ArrivalColumns", "arrival_columns"]
-
 LAST_PERCENT: Final = 130
 
 

@@ -31,8 +31,6 @@ from koordcore.scoring.gpu_share import GpuDemand
 from koordcore.simulate.cluster import ClusterFragmentation, fragmentation_of
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Comparison", "Landing", "PolicyOutcome", "ResourceUse", "compare_policies"]
-
 _ZONE: Final = "zone"
 _NODE: Final = "node"
 _WHOLE: Final = 10_000

@@ -26,14 +26,12 @@ from koordcore.simulate.events import (
     Departure,
     Event,
     GangArrival,
-    NodeAdded,
+    NodeArrival,
     NodeDrained,
     NodeFailed,
     Refused,
     Task,
 )
-
-__all__ = ["Placement", "Replay", "ReplayColumns", "replay"]
 
 _NEVER: Final = -(1 << 62)
 
@@ -310,7 +308,7 @@ class _Run:
                     self.retry(time)
                 else:
                     self.give_up(name)
-            case NodeAdded(time, node):
+            case NodeArrival(time, node):
                 row = board.row_of.get(node.name, -1)
                 board.add(node, in_use=any(held.row == row for held in self.running.values()))
                 self.retry(time)

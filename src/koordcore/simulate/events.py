@@ -10,18 +10,6 @@ import attrs
 from koordcore.errors import ModelError
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode
 
-__all__ = [
-    "Arrival",
-    "Departure",
-    "Event",
-    "GangArrival",
-    "NodeAdded",
-    "NodeDrained",
-    "NodeFailed",
-    "Refused",
-    "Task",
-]
-
 
 @attrs.frozen(kw_only=True)
 class Task:
@@ -85,7 +73,7 @@ class Departure:
 
 
 @attrs.frozen
-class NodeAdded:
+class NodeArrival:
     """A node joins behind all others, or a drained or failed one comes back.
 
     A drained node on which tasks still run comes back as it is; otherwise the amounts given here count.
@@ -111,5 +99,5 @@ class NodeFailed:
     node: str
 
 
-Event: TypeAlias = Arrival | GangArrival | Departure | NodeAdded | NodeDrained | NodeFailed
+Event: TypeAlias = Arrival | GangArrival | Departure | NodeArrival | NodeDrained | NodeFailed
 """Exactly one thing at one second; events of the same second happen in the order of the stream."""

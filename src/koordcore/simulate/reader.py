@@ -18,8 +18,6 @@ from koordcore.protocol.fields import as_int, as_list, as_mapping, as_str, list_
 from koordcore.scoring.gpu_share import GpuNode
 from koordcore.simulate.trace import Trace, parse_nodes, parse_trace
 
-__all__ = ["PublishedRun", "TraceFolder", "read_text"]
-
 _OPENERS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 )

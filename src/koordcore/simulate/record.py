@@ -29,15 +29,6 @@ from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = [
-    "RecordReplay",
-    "from_json",
-    "is_record",
-    "replay_record",
-    "to_json",
-    "write_record",
-]
-
 FORMAT: Final = "koordcore/record/v1"
 _TYPE: Final = "$"
 _PATH: Final = re.compile(r"koordcore(\.\w+)*:\w+(\.\w+)*")

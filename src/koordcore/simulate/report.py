@@ -17,8 +17,6 @@ from koordcore.errors import MissingExtraError, ModelError
 from koordcore.scoring.gpu_policies import PolicyName
 from koordcore.simulate.scenario import CellResult
 
-__all__ = ["PlotKind", "Summary", "csv_text", "json_text", "plot", "summaries"]
-
 
 class PlotKind(StrEnum):
     """What is drawn over what."""

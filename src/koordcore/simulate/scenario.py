@@ -20,8 +20,6 @@ from koordcore.simulate.events import Event, Refused
 from koordcore.simulate.reader import PublishedRun, TraceFolder
 from koordcore.simulate.trace import Trace, drawn_ranks, resample, timed_events, untimed_events
 
-__all__ = ["Cell", "CellResult", "Clock", "play_cell", "replay_cell", "summarise"]
-
 FILL_PERCENT = 130
 CURVE_POINTS = 200
 

@@ -32,8 +32,6 @@ from koordcore.simulate.engine import Placement
 from koordcore.simulate.events import Departure, NodeDrained, NodeFailed
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["ClusterEvent", "NodeJoined", "PodArrival", "ScheduledReplay", "replay_schedule"]
-
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -14,8 +14,6 @@ import attrs
 
 from koordcore.simulate.scenario import Cell, CellResult
 
-__all__ = ["Progress", "ResultFolder", "SweepResult", "sweep"]
-
 PATIENCE: Final = 2
 """Broken executors after which runs are played one by one."""
 

@@ -13,8 +13,6 @@ from koordcore.scoring.gpu_policies import below
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.simulate.events import Arrival, Event, Task
 
-__all__ = ["Trace", "drawn_ranks", "parse_nodes", "parse_trace", "resample", "timed_events", "untimed_events"]
-
 _MEBI: Final = 1 << 20
 
 

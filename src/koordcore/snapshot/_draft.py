@@ -25,8 +25,6 @@ from koordcore.snapshot.changes import (
     record_key,
 )
 
-__all__ = ["Draft", "Lookups"]
-
 
 class Lookups(NamedTuple):
     """Look-ups in a snapshot, each ``None`` for what is not there."""

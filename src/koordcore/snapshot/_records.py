@@ -10,8 +10,6 @@ from koordcore.snapshot.changes import RecordKey, record_key
 if TYPE_CHECKING:
     from koordcore._line import Delta, RecordPair
 
-__all__ = ["net_records"]
-
 
 def net_records(deltas: Iterable[Delta]) -> list[RecordPair]:
     """Give each record that is not the same object after some steps, before and after."""

@@ -15,22 +15,6 @@ from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 
-__all__ = [
-    "Change",
-    "NodeAdded",
-    "NodeRemoved",
-    "NodeReplaced",
-    "PodBound",
-    "PodEnded",
-    "PodPending",
-    "PodUpdated",
-    "RecordAdded",
-    "RecordKey",
-    "RecordRemoved",
-    "RecordReplaced",
-    "record_key",
-]
-
 RecordKey: TypeAlias = tuple[str, str, str, str]
 """Type, kind with its group, namespace and name: what no two records of a snapshot share."""
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from koordcore._arrays import IntVector
     from koordcore.model.decisions import Bound
 
-__all__ = ["ClusterSnapshot", "bind", "changed_on"]
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from koordcore._line import RecordPair
     from koordcore.snapshot.cluster import ClusterSnapshot
 
-__all__ = ["NodeValue", "concerned", "per_node"]
 
 T = TypeVar("T")
 

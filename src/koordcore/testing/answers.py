@@ -11,8 +11,6 @@ from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Evaluator
 
-__all__ = ["Answers", "MisshapenError", "ask", "difference"]
-
 _SLOTS: Final = 3
 """How many pods of a class a node is asked to take."""
 

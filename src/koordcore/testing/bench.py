@@ -17,8 +17,6 @@ from koordcore.model.policy import PluginSetting, Policy
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.testing.answers import Answers, ask
 
-__all__ = ["Bench", "Concern"]
-
 
 @attrs.frozen(eq=False)
 class Concern:

@@ -19,8 +19,6 @@ from koordcore.testing.bench import Bench, Concern
 from koordcore.testing.questions import Finding
 from koordcore.testing.violation import Clause
 
-__all__ = ["CHANGES"]
-
 
 class _Watch:
     """The evaluators of a bench, kept while pods come and go, with what they said at first."""

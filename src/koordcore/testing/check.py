@@ -16,8 +16,6 @@ from koordcore.testing.questions import QUESTIONS, Finding
 from koordcore.testing.snapshots import varied_snapshots
 from koordcore.testing.violation import BrokenContractError, Clause, ContractViolation
 
-__all__ = ["check_plugin"]
-
 _LAST: Final = (Clause.SHAPE, Clause.REQUEST)
 """With these broken no other question can be asked."""
 

@@ -15,8 +15,6 @@ from koordcore.testing.answers import Answers, MisshapenError, ask, difference
 from koordcore.testing.bench import Bench, Concern
 from koordcore.testing.violation import Clause
 
-__all__ = ["QUESTIONS", "Finding"]
-
 Finding: TypeAlias = tuple[Clause, str]
 """A clause that is broken, and what shows it."""
 

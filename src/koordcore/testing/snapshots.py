@@ -11,8 +11,6 @@ from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Container, HostPort, Pod
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["varied_snapshots"]
-
 _GIB: Final = 2**30
 _GPU: Final = "nvidia.com/gpu"
 

@@ -9,8 +9,6 @@ import attrs
 
 from koordcore.errors import KoordcoreError
 
-__all__ = ["BrokenContractError", "Clause", "ContractViolation"]
-
 
 class Clause(StrEnum):
     """The clauses of the contract, in the order in which they are checked."""

@@ -14,19 +14,6 @@ import attrs
 
 from koordcore.errors import ManifestError, ModelError
 
-__all__ = [
-    "NO_CPUS",
-    "NO_TOPOLOGY",
-    "CPUGroup",
-    "CPUInfo",
-    "CPUSet",
-    "CPUTopology",
-    "cpuset_of",
-    "format_cpulist",
-    "lowest_cpus",
-    "parse_cpulist",
-]
-
 CPUSet: TypeAlias = int
 """Set of logical CPUs as a bit mask."""
 

@@ -14,18 +14,6 @@ from typing import Final, TypeAlias
 
 import attrs
 
-__all__ = [
-    "HOPPER_MODELS",
-    "HOPPER_PARTITIONS",
-    "DeviceLayout",
-    "Location",
-    "Switch",
-    "TopologyScope",
-    "bits",
-    "hopper_model",
-    "lowest",
-]
-
 Location: TypeAlias = tuple[int, str] | None
 
 HOPPER_MODELS: Final = ("H100", "H800", "H20")

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from koordcore.topology.network import CLUSTER_LAYER, NetworkTopology
 
-__all__ = ["gathering_violations"]
-
 
 def gathering_violations(
     tree: NetworkTopology,

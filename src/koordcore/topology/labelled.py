@@ -18,8 +18,6 @@ from koordcore.topology.network import (
     order_layers,
 )
 
-__all__ = ["FAMILIES", "LabelFamily", "LabelledPool", "build_forest", "chained", "layer_of_label", "pools_of"]
-
 
 @attrs.frozen
 class LabelFamily:

@@ -19,18 +19,6 @@ from numpy.typing import NDArray
 
 from koordcore.errors import ModelError, Problem
 
-__all__ = [
-    "CLUSTER_LAYER",
-    "NODE_LAYER",
-    "DomainStatus",
-    "LayerSpec",
-    "NetworkTopology",
-    "assemble",
-    "build_tree",
-    "order_layers",
-    "tree_status",
-]
-
 CLUSTER_LAYER: Final = "ClusterTopologyLayer"
 NODE_LAYER: Final = "NodeTopologyLayer"
 

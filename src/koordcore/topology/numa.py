@@ -16,23 +16,6 @@ from typing import Final, TypeAlias
 
 import attrs
 
-__all__ = [
-    "MAX_NUMA_NODE",
-    "NUMAExclusive",
-    "NUMAHint",
-    "NUMAHints",
-    "NUMAMask",
-    "NUMAStatus",
-    "NUMATopologyPolicy",
-    "exclusive_allows",
-    "format_numa_mask",
-    "mask_of",
-    "masks_by_size",
-    "numa_ids",
-    "preference",
-    "unaligned_reason",
-]
-
 NUMAMask: TypeAlias = int
 """Set of NUMA nodes as a bit mask."""
 

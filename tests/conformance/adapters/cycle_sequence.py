@@ -20,7 +20,8 @@ from koordcore.protocol.gang import WAITS_AT_PERMIT, binding_annotations, gang_n
 from koordcore.reservations.lifecycle import made_available, synced
 from koordcore.reservations.state import reserve_pod
 from koordcore.scheduling.gang_groups import Job, JobTable
-from koordcore.snapshot import ClusterSnapshot, bind
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.cluster import bind
 from tests.conformance import Case, Verdict, equality, subject
 from tests.conformance.adapters.cycle import shipped_policy
 from tests.conformance.core import difference

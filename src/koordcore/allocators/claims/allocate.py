@@ -24,8 +24,6 @@ from koordcore.allocators.claims.room import Room
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.claims import AllocationMode, ClaimAllocation, DeviceClass, ResourceClaim
 
-__all__ = ["allocate_claims", "choose_devices"]
-
 _STEPS: Final = 3_000
 """Steps of the reference's search before the exact one is asked."""
 _MOST_STEPS: Final = 300_000

@@ -13,8 +13,6 @@ import attrs
 from koordcore.model.claims import CapacityRange, DeviceCapacity, SliceDevice
 from koordcore.model.quantity import INT64_MAX, NANO, format_exact_quantity
 
-__all__ = ["CapacityProblem", "consumption"]
-
 _MILLI = NANO // 1000
 
 

@@ -37,8 +37,6 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.records import ClusterRecord
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["ClusterDevices", "cluster_devices"]
-
 _Reads: TypeAlias = frozenset[tuple[str | None, str]] | None
 """Domain (``None`` for the driver's) and name of attributes that somebody reads; ``None`` for all."""
 

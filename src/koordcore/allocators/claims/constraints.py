@@ -7,8 +7,6 @@ from koordcore.allocators.claims.requests import ClaimForms, Form
 from koordcore.allocators.claims.table import DeviceTable, Element, SelectorFault
 from koordcore.model.claims import DeviceConstraint
 
-__all__ = ["RunningConstraint", "constraint_values", "running_constraints"]
-
 
 def constraint_values(
     table: DeviceTable, form: Form, attribute: str, device: int

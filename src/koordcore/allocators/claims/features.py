@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["ALL_FEATURES", "ClaimFeature"]
-
 
 class ClaimFeature(StrEnum):
     """A feature gate of Kubernetes that changes what is legal, by its name there.

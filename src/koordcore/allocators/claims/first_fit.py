@@ -17,8 +17,6 @@ from koordcore.allocators.claims.room import Room
 from koordcore.allocators.claims.table import bits
 from koordcore.model.claims import MAX_DEVICES
 
-__all__ = ["FirstFit", "OutOfSteps"]
-
 
 class OutOfSteps(Exception):  # noqa: N818 - it ends a search, it is no fault
     """The budget of steps is used up and nothing is known."""

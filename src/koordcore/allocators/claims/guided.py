@@ -19,8 +19,6 @@ from koordcore.allocators.claims.room import Room
 from koordcore.allocators.claims.table import bits
 from koordcore.model.certificates import Limits
 
-__all__ = ["guided_first_fit"]
-
 
 def guided_first_fit(
     room: Room, claims: Sequence[ClaimForms], limits: Limits

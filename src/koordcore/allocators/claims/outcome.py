@@ -10,15 +10,6 @@ import attrs
 from koordcore.model.certificates import Certificate
 from koordcore.model.claims import ClaimAllocation
 
-__all__ = [
-    "ClaimError",
-    "ClaimErrorKind",
-    "ClaimOutcome",
-    "ClaimShortfall",
-    "ClaimsAllocated",
-    "ClaimsRefused",
-]
-
 
 class ClaimErrorKind(StrEnum):
     """What ends an attempt without an answer (section 11)."""

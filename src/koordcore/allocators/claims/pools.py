@@ -24,8 +24,6 @@ from koordcore.model.claims import (
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
 
-__all__ = ["NodePools", "NodeView", "Pool", "PoolDevice", "SliceIndex", "gather_pools", "with_taint_rules"]
-
 PoolKey: TypeAlias = tuple[str, str]
 """Driver and name of a pool."""
 

@@ -24,8 +24,6 @@ from koordcore.model.claims import (
     ResourceClaim,
 )
 
-__all__ = ["ClaimForms", "Form", "read_claims"]
-
 
 @attrs.frozen(eq=False)
 class Form:

@@ -21,8 +21,6 @@ from koordcore.model.claims import (
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 
-__all__ = ["Choice", "Taken", "allocation_of", "choice_of", "share_id"]
-
 
 @attrs.frozen(eq=False)
 class Taken:

@@ -11,8 +11,6 @@ from koordcore.allocators.claims.pools import PoolDevice
 from koordcore.allocators.claims.state import DevicesInUse
 from koordcore.allocators.claims.table import NO_GROUPS, DeviceTable, bits
 
-__all__ = ["Room", "make_room", "room_of"]
-
 
 @attrs.frozen(eq=False)
 class Room:

@@ -20,8 +20,6 @@ from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
 from koordcore.allocators.claims.table import DeviceView, SelectorFault
 from koordcore.model.claims import AttributeKind, AttributeScalar, AttributeValue, SliceDevice
 
-__all__ = ["CelCompiler"]
-
 T = TypeVar("T")
 
 _MAX_EXPRESSIONS: Final = 4096

@@ -11,8 +11,6 @@ from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
 from koordcore.model.claims import ClaimAllocation, DeviceId
 from koordcore.model.mappings import EMPTY
 
-__all__ = ["DevicesInUse", "devices_in_use"]
-
 
 @attrs.frozen
 class DevicesInUse:

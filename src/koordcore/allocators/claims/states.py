@@ -23,8 +23,6 @@ from koordcore.allocators.claims.room import Room, make_room
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.claims import AllocationMode, ClaimAllocation, ResourceClaim
 
-__all__ = ["Answers", "ClaimStates", "DevicesHeld", "StateAnswer"]
-
 StateAnswer: TypeAlias = tuple[Choice, ...] | ClaimsRefused | ClaimError
 _MAX_REQUESTS: Final = 512
 _MAX_STATES: Final = 200_000

@@ -25,23 +25,6 @@ from koordcore.model.claims import (
     SliceDevice,
 )
 
-__all__ = [
-    "NO_GROUPS",
-    "CapacityColumn",
-    "Derivation",
-    "DeviceTable",
-    "DeviceView",
-    "Element",
-    "Selection",
-    "Selector",
-    "SelectorCompiler",
-    "SelectorFault",
-    "bits",
-    "elements_of",
-    "lookup_attribute",
-    "tolerates",
-]
-
 _BARRING: Final = ("NoSchedule", "NoExecute")
 
 NO_GROUPS: Final = ("",)

@@ -16,8 +16,6 @@ from immutabledict import immutabledict
 from koordcore.model.devices import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE
 from koordcore.model.quantity import format_quantity, parse_quantity
 
-__all__ = ["AdmissionVerdict", "MutatedContainer", "complete_container", "validate_containers"]
-
 _LOOKED_AT: Final = (GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED)
 _PATH: Final = "pod.spec.containers[*].resources.requests"
 

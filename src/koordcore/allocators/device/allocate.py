@@ -40,18 +40,6 @@ from koordcore.model.devices import (
 from koordcore.model.resources import Resources
 from koordcore.topology.devices import bits, lowest
 
-__all__ = [
-    "Outline",
-    "OutlinedHolding",
-    "allocate_devices",
-    "outline_devices",
-    "outline_of",
-    "partition_of",
-    "refusal_of",
-    "write_allocation",
-    "write_outline",
-]
-
 _VIOLATION = "node(s) Device Joint-Allocate rules violation"
 _NO_TABLE = "node(s) missing GPU Partition Table"
 _NO_SIZE = "node(s) Unsupported number of GPU requests"

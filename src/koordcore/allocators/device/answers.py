@@ -20,8 +20,6 @@ from koordcore.allocators.state_table import StateTable
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall
 
-__all__ = ["DeviceAnswers", "device_table"]
-
 _UNASKED = -3
 _UNSCORED = -2
 _REFUSED = -1

@@ -12,8 +12,6 @@ from koordcore.allocators.device.wants import Wants, fill_memory
 from koordcore.model.devices import DeviceAllocation, DeviceShortfall, DeviceType, StatusCode
 from koordcore.model.resources import make_resources
 
-__all__ = ["designated_holders", "designated_nowhere", "designated_otherwise", "designated_terms"]
-
 _UNHEALTHY: Final = (
     "fillGPUTotalMem failed: no healthy gpu device with minor {minor} of allocation, node: {node}"
 )

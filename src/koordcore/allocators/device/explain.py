@@ -22,8 +22,6 @@ from koordcore.model.devices import (
 )
 from koordcore.topology.devices import TopologyScope, bits
 
-__all__ = ["DeviceExplanation", "Release", "explain_devices", "show_minors", "smallest_release"]
-
 _MOST_TRIALS: Final = 5_000
 """Sets of holders that are tried for the smallest release; about half a second."""
 _NAMES: Final = {DeviceType.GPU: "GPU", DeviceType.RDMA: "NIC", DeviceType.FPGA: "FPGA"}

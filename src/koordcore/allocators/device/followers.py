@@ -12,8 +12,6 @@ from collections.abc import Collection
 from koordcore.allocators.device.view import TypeView
 from koordcore.topology.devices import bits
 
-__all__ = ["Followers", "Picked"]
-
 Picked = tuple[tuple[int, int], ...]
 """``(minor, how often)`` in the order of selection; more than once only for several VFs of one device."""
 

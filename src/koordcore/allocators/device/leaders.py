@@ -27,8 +27,6 @@ from koordcore.allocators.device.view import TypeView
 from koordcore.model.devices import PartitionAllocatePolicy, PartitionSpec
 from koordcore.topology.devices import Switch, TopologyScope, bits, lowest
 
-__all__ = ["Leaders", "by_partition", "by_score", "by_switches", "first_choice"]
-
 Key: TypeAlias = tuple[object, ...]
 
 _PARTITION_WEIGHTS: Final = ((8, 10_000), (4, 100), (2, 1))

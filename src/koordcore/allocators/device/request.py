@@ -57,8 +57,6 @@ from koordcore.protocol.device import (
     replace_deprecated,
 )
 
-__all__ = ["DEVICE_RESOURCES", "device_request_of"]
-
 _TYPE_OF: Final[Mapping[str, DeviceType]] = {
     **dict.fromkeys(ALL_GPU_RESOURCES, DeviceType.GPU),
     RDMA: DeviceType.RDMA,

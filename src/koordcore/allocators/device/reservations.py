@@ -25,8 +25,6 @@ from koordcore.model.devices import (
     DeviceType,
 )
 
-__all__ = ["DeviceReservation", "allocate_reserved", "remaining_devices", "terms_for"]
-
 _ALIGNED: Final = ("", "Default", "Aligned")
 _RESTRICTED: Final = "Restricted"
 

@@ -16,10 +16,6 @@ from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.devices import DeviceRequest, DeviceShortfall
 from koordcore.topology.devices import bits
 
-__all__ = [
-    "score_devices",
-]
-
 
 def score_devices(
     state: NodeDevices | None,

@@ -31,8 +31,6 @@ from koordcore.model.devices import (
 )
 from koordcore.topology.devices import DeviceLayout, Location, TopologyScope
 
-__all__ = ["Amounts", "DeviceShape", "Partition", "TypeShape", "shape_of"]
-
 T = TypeVar("T")
 
 Amounts: TypeAlias = tuple[int, ...]

@@ -30,8 +30,6 @@ from koordcore.model.devices import (
     VirtualFunction,
 )
 
-__all__ = ["DeviceConflict", "NodeDevices", "TypeUse", "node_devices"]
-
 Used: TypeAlias = tuple[Amounts, ...]
 Signature: TypeAlias = tuple[DeviceShape, tuple["TypeUse", ...]]
 

@@ -16,8 +16,6 @@ from koordcore.allocators.device.wants import TypeWant
 from koordcore.model.devices import DeviceType, ExclusivePolicy
 from koordcore.topology.devices import bits
 
-__all__ = ["PLAIN_TERMS", "Terms", "TypeView", "open_amounts", "view_of"]
-
 PerMinor = Mapping[int, Amounts]
 
 

@@ -29,8 +29,6 @@ from koordcore.model.devices import (
 from koordcore.model.resources import Resources, make_resources
 from koordcore.topology.devices import bits
 
-__all__ = ["TypeWant", "Wants", "fill_memory", "gate", "planned_types", "wants_of"]
-
 Needs: TypeAlias = tuple[tuple[int, int], ...]
 """``(column, amount)`` of every positive amount that a device must have free."""
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from koordcore.allocators.gang.demand import IntVector
 from koordcore.allocators.gang.objective import Terms
 
-__all__ = ["BoolVector", "Need", "fewest_domains", "needs_of", "useful_nodes"]
-
 BoolVector: TypeAlias = NDArray[np.bool_]
 
 _MOST_STEPS: Final = 1024

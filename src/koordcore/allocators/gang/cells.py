@@ -19,8 +19,6 @@ from koordcore.allocators.gang.objective import Terms as Objective
 from koordcore.allocators.gang.patterns import Pattern, node_patterns
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
-__all__ = ["Cell", "CellMaker", "Kind", "MemberClass", "member_classes"]
-
 
 @attrs.frozen
 class MemberClass:

@@ -11,8 +11,6 @@ from koordcore.allocators.gang.demand import GangDemand, IntVector, Role
 from koordcore.topology.gathering import gathering_violations
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["placement_violations"]
-
 
 def placement_violations(
     tree: NetworkTopology, demand: GangDemand, nodes: Mapping[str, str]

@@ -27,12 +27,6 @@ from koordcore.allocators.gang.state import (
 )
 from koordcore.model.gangs import GangPod
 
-__all__ = [
-    "before_pre_filter",
-    "permit",
-]
-
-
 NO_TOPOLOGY = "no cluster network topology"
 
 

@@ -18,21 +18,6 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.naming import natural_key
 from koordcore.topology.network import NetworkTopology
 
-__all__ = [
-    "GangDemand",
-    "GangPlacement",
-    "GangShortfall",
-    "IntMatrix",
-    "IntVector",
-    "Member",
-    "Quorum",
-    "Role",
-    "Shape",
-    "Unit",
-    "deal",
-    "rank_order",
-]
-
 IntVector: TypeAlias = NDArray[np.int64]
 IntMatrix: TypeAlias = NDArray[np.int64]
 

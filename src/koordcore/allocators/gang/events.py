@@ -19,12 +19,6 @@ from koordcore.allocators.gang.state import (
 )
 from koordcore.model.gangs import Gang, GangPod
 
-__all__ = [
-    "add_pod",
-    "add_pod_group",
-    "post_bind",
-]
-
 
 def add_pod(state: GangState, pod: GangPod) -> Step:
     """A pod is seen for the first time."""

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from koordcore.allocators.gang.demand import IntMatrix, IntVector, Member, Role, rank_order
 from koordcore.allocators.gang.objective import Terms
 
-__all__ = ["greedy_places"]
-
 FloatVector: TypeAlias = NDArray[np.float64]
 
 _TRIES: Final = 32

@@ -26,8 +26,6 @@ from koordcore.model.scheduling_groups import (
 )
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["GroupNode", "GroupTable", "group_table"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NOBODY: Final[immutabledict[str, tuple[Pod, ...]]] = immutabledict()
 

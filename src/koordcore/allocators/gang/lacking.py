@@ -18,8 +18,6 @@ from koordcore.allocators.gang.objective import Terms
 from koordcore.model.resources import format_resources
 from koordcore.topology.network import CLUSTER_LAYER, NetworkTopology
 
-__all__ = ["gather_roots", "lacking_of", "where_text"]
-
 
 def where_text(tree: NetworkTopology, domain: int) -> str:
     """Name the best domain of a layer within a sentence."""

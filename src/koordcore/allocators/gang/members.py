@@ -12,8 +12,6 @@ from koordcore.model.records import ClusterRecord
 from koordcore.protocol.gang import gang_name
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["belongs", "running_members"]
-
 
 def belongs(pod: Pod) -> bool:
     """Tell whether a pod goes with others: in a gang by its labels, or in one of Kubernetes' own groups."""

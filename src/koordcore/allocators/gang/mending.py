@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from koordcore.allocators.gang.objective import Terms
 
-__all__ = ["slots_to_add"]
-
 IntVector: TypeAlias = NDArray[np.int64]
 
 

@@ -36,8 +36,6 @@ from koordcore.errors import SolverError
 from koordcore.model.certificates import Certificate, Limits
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["class_counts", "name_members", "place_mixed", "placement_of"]
-
 _EVIDENT: Final = 500
 """Nodes up to which evidence is looked for."""
 _SMALL: Final = 64

@@ -25,8 +25,6 @@ from koordcore.allocators.gang.stages import StagePlan
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["GangModel"]
-
 NO_COPIES: Final[immutabledict[int, int]] = immutabledict()
 
 

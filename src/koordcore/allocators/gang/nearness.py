@@ -8,8 +8,6 @@ import numpy as np
 
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["nearness_positions", "nearness_scores"]
-
 
 def nearness_positions(
     tree: NetworkTopology | None, candidates: Sequence[str], existing: Mapping[str, int]

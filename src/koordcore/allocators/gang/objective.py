@@ -34,8 +34,6 @@ from koordcore.allocators.gang.demand import GangDemand, IntVector
 from koordcore.model.proofs import TreeProblem
 from koordcore.topology.network import CLUSTER_LAYER, NetworkTopology
 
-__all__ = ["Terms", "domains_used", "floored_slots", "gathering_problem", "objective_order", "terms_of"]
-
 
 def objective_order(tree: NetworkTopology, demand: GangDemand) -> tuple[int, ...]:
     """Order the depths 1.. in which opened domains are counted."""

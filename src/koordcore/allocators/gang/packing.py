@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from koordcore.allocators.gang.demand import IntVector
 from koordcore.allocators.gang.objective import Terms
 
-__all__ = ["INFINITE", "Packing", "Table", "convolve"]
-
 INFINITE: Final = 1 << 61
 _BLOCK: Final = 1 << 15
 """Sums looked at in one go, so that they stay in the cache."""

@@ -14,8 +14,6 @@ import numpy as np
 
 from koordcore.allocators.gang.demand import IntMatrix, IntVector
 
-__all__ = ["NodePatterns", "Pattern", "node_patterns"]
-
 Pattern: TypeAlias = tuple[int, ...]
 
 _MOST_CELLS: Final = 20_000_000

@@ -22,8 +22,6 @@ from koordcore.model.certificates import Certificate
 from koordcore.model.proofs import TreeProblem
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["place_uniform"]
-
 
 def place_uniform(
     tree: NetworkTopology, demand: GangDemand, *, fit_error: str = ""

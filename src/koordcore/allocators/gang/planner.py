@@ -10,8 +10,6 @@ from koordcore.allocators.gang.place import place_uniform
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["place_gang"]
-
 
 def place_gang(
     tree: NetworkTopology, demand: GangDemand, *, fit_error: str = "", limits: Limits = DEFAULT_LIMITS

@@ -10,8 +10,6 @@ import attrs
 
 from koordcore.model.gangs import PodGroup, PodGroupPhase, PodGroupStatus
 
-__all__ = ["MemberPhase", "examined", "next_status"]
-
 _FORGOTTEN_AFTER: Final = timedelta(hours=48)
 
 

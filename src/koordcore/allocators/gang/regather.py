@@ -18,8 +18,6 @@ from koordcore.allocators.gang.planner import place_gang
 from koordcore.allocators.gang.rivals import QueuedGang, after_members, count_members, queue_objective
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["gather_again", "let_in"]
-
 Placements: TypeAlias = Mapping[str, Mapping[str, str]]
 
 _ROUNDS: Final = 4

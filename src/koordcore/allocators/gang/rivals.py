@@ -10,8 +10,6 @@ import numpy as np
 from koordcore.allocators.gang.demand import GangDemand, IntMatrix
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["QueuedGang", "after_members", "count_members", "queue_objective"]
-
 
 @attrs.frozen(kw_only=True)
 class QueuedGang:

@@ -15,8 +15,6 @@ from koordcore._cpsat import Terms as Linear
 from koordcore.allocators.gang.cells import Cell, MemberClass
 from koordcore.allocators.gang.objective import Terms
 
-__all__ = ["RoleModel"]
-
 
 class RoleModel:
     """Variables and constraints for the roles of one gang.

@@ -11,8 +11,6 @@ from koordcore.allocators.gang.objective import Terms
 from koordcore.model.certificates import Certificate
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["explain_shortfall", "no_candidate_message"]
-
 
 def no_candidate_message(
     tree: NetworkTopology,

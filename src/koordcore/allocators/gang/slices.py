@@ -25,8 +25,6 @@ from koordcore.errors import SolverError
 from koordcore.model.certificates import Certificate
 from koordcore.topology.network import NetworkTopology
 
-__all__ = ["Slices", "best_slices", "slices_of"]
-
 _FREE: Final = 4
 """Free members up to which they are counted; each makes the tables once longer."""
 

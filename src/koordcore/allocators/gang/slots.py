@@ -8,8 +8,6 @@ import numpy as np
 
 from koordcore.allocators.gang.demand import IntMatrix, IntVector, Member
 
-__all__ = ["shared_slots"]
-
 
 def shared_slots(
     members: Sequence[Member], requests: Sequence[IntVector], slots: Sequence[IntVector], free: IntMatrix

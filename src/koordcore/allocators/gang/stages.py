@@ -9,9 +9,6 @@ import attrs
 
 from koordcore._cpsat import Program, Stage
 
-__all__ = ["StagePlan"]
-
-
 _EXACT: Final = 2**50
 """Largest weighted objective: the solver reports bounds as floating-point numbers."""
 

@@ -15,22 +15,6 @@ from immutabledict import immutabledict
 from koordcore.model.durations import MINUTE
 from koordcore.model.gangs import DEFAULT_ARGS, CoschedulingArgs, Gang, MatchPolicy
 
-__all__ = [
-    "LONGEST_WAIT",
-    "Code",
-    "Cycle",
-    "GangRecord",
-    "GangState",
-    "GroupRecord",
-    "PermitWait",
-    "Step",
-    "basic_check",
-    "exempt",
-    "group_permitted",
-    "permit_valid",
-    "worth_requeue",
-]
-
 LONGEST_WAIT: Final = 15 * MINUTE
 """The scheduling framework lets no pod wait at Permit for longer, in nanoseconds."""
 

@@ -18,8 +18,6 @@ from koordcore.allocators.device.wants import TypeWant, Wants, wants_of
 from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.devices import DeviceRequest, DeviceShortfall, DeviceType
 
-__all__ = ["Cell", "Cells", "Device", "Room", "Share", "Use", "vf_classes"]
-
 Cell: TypeAlias = tuple[int, ...]
 """Amounts left on a device, then VFs left of each of its classes."""
 Cells: TypeAlias = tuple[Cell, ...]

@@ -24,8 +24,6 @@ from koordcore.allocators.joint.ways import NOTHING, Way, Worth, ways_of
 from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.devices import DeviceRequest, DeviceType
 
-__all__ = ["Packing", "Put", "Work", "packings_of"]
-
 Counts: TypeAlias = tuple[int, ...]
 """Pods of each kind."""
 

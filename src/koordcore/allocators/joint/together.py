@@ -24,8 +24,6 @@ from koordcore.model.devices import (
 )
 from koordcore.topology.devices import lowest
 
-__all__ = ["countable", "devices_together", "most_together", "never_together"]
-
 WORK: Final = 20_000
 """How many ways to put a pod on a node are looked at."""
 _COUNTED: Final = 500

@@ -11,8 +11,6 @@ from koordcore.allocators.joint.cells import Cells, Room, Share
 from koordcore.model.devices import DeviceType, PartitionAllocatePolicy
 from koordcore.topology.devices import TopologyScope
 
-__all__ = ["NOTHING", "Way", "Worth", "divided", "ways_of"]
-
 Worth: TypeAlias = tuple[int, ...]
 """Loose pods, partition scores (negated), NUMA nodes, remote followers, switches; smaller is better."""
 

@@ -13,8 +13,6 @@ from koordcore.model.migration import JobPhase, PodMigrationJob
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.migration import ANNOTATION_ARBITRATING, ANNOTATION_PASSED
 
-__all__ = ["ArbitrationOrder", "arbitrate", "arbitration_order"]
-
 
 @attrs.frozen
 class ArbitrationOrder:

@@ -23,8 +23,6 @@ from koordcore.protocol.migration import (
     cost_of,
 )
 
-__all__ = ["MigrationFilter", "Refusal", "evictability"]
-
 _SYSTEM_CRITICAL: Final = 2 * 10**9
 
 

@@ -19,8 +19,6 @@ from koordcore.model.cluster import Workload
 from koordcore.model.pods import Pod
 from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs, ObjectLimiter
 
-__all__ = ["Bucket", "EvictionCounts", "LimiterState"]
-
 _SECOND: Final = 10**9
 _NO_COUNTS: Final[immutabledict[str, int]] = immutabledict()
 

@@ -8,8 +8,6 @@ from typing import Final
 from koordcore.errors import ManifestError
 from koordcore.model.rebalance import Share
 
-__all__ = ["check_share", "max_unavailable", "scaled_share"]
-
 _MAX_DIGITS: Final = 100
 _PERCENT: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 _LARGEST: Final = 2**63 - 1

@@ -10,8 +10,6 @@ import attrs
 from koordcore.model.cluster import Workload
 from koordcore.model.pods import OwnerReference, Pod
 
-__all__ = ["UnknownScale", "Workloads"]
-
 _SCALED: Final = frozenset({"ReplicaSet", "Deployment", "StatefulSet", "ReplicationController", "CloneSet"})
 
 

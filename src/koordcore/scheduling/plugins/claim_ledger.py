@@ -21,8 +21,6 @@ from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, claim
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["ClaimBook", "ClaimKey", "ClaimLedger", "claim_states"]
-
 ClaimKey: TypeAlias = tuple[str, str]
 """Namespace and name of a claim."""
 

@@ -11,8 +11,6 @@ from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.protocol.claims import consumer_of
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["with_claims"]
-
 
 def with_claims(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> ClusterSnapshot:
     """Write what pods got on their claims, as far as these exist.

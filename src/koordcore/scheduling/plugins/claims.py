@@ -42,8 +42,6 @@ from koordcore.scheduling.plugins.claim_records import with_claims
 from koordcore.scoring.labels import fit_selector
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["DynamicResources"]
-
 REASON_CANNOT: Final = "cannot allocate all claims"
 REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
 _BEST_PLACE: Final = 8

@@ -30,21 +30,8 @@ from koordcore.scheduling.plugins.exact import device_state
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, PolicyName, ScoredPolicy, make_policy
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
-from koordcore.snapshot import ClusterSnapshot, per_node
-
-__all__ = [
-    "CARD_MODEL",
-    "GPU_COUNT",
-    "GPU_INDEX",
-    "GPU_MILLI",
-    "GpuShare",
-    "GpuShareArgs",
-    "annotated_slots",
-    "demand_of",
-    "empty_node",
-    "gpu_node",
-    "mix_of",
-]
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.node_values import per_node
 
 GPU_COUNT: Final = "alibabacloud.com/gpu-count"
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"

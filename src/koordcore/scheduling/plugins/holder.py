@@ -18,8 +18,6 @@ from koordcore.reservations.cache import ReservationLedger
 from koordcore.reservations.filter import POLICY_CONFLICT, WRONG_NODE, ReservationRefusal
 from koordcore.scheduling.plugins.pre_allocation import PreAllocating
 
-__all__ = ["HolderEvaluator", "WaitingReservation", "agreeing"]
-
 
 @attrs.frozen
 class WaitingReservation:

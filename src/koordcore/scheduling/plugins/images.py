@@ -15,8 +15,6 @@ from koordcore.model.records import ClusterRecord
 from koordcore.scoring.images import ImageIndex, pod_images, score_images
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["ImageLocality"]
-
 
 def image_index(snapshot: ClusterSnapshot) -> ImageIndex:
     """Index the images of a snapshot's nodes, once for a line of snapshots."""

@@ -39,8 +39,6 @@ from koordcore.scoring.interpod import (
     normalise_interpod,
 )
 
-__all__ = ["InterPodAffinity"]
-
 
 class InterPodEvaluator(Evaluator):
     """Filter and score of one kind of pods."""

@@ -25,9 +25,6 @@ from koordcore.protocol.times import moment_of
 from koordcore.scoring.load import LoadState
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["LoadAware"]
-
-
 _FEW: Final = 4
 """Where more than a quarter of the nodes changed, compiling anew is no slower."""
 

@@ -15,16 +15,6 @@ from koordcore.model.records import ClusterRecord
 from koordcore.scoring.groups import PodGroups
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = [
-    "Neighbours",
-    "affine",
-    "follow_nodes",
-    "namespace_labels",
-    "nominated_with_terms",
-    "pod_groups",
-    "with_terms",
-]
-
 
 def _start(workspace: Workspace) -> PodGroups:
     states = workspace.start.nodes

@@ -31,8 +31,6 @@ from koordcore.protocol.hints import (
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.selector_counts import SelectorCounts
 
-__all__ = ["Coscheduling", "Hints"]
-
 
 class NearnessEvaluator(Evaluator):
     """Nodes near pods of the same selector score higher; the order is over the feasible nodes."""

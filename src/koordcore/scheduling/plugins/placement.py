@@ -28,9 +28,8 @@ from koordcore.scoring.labels import (
     score_preferred,
     untolerated_taint,
 )
-from koordcore.snapshot import ClusterSnapshot, per_node
-
-__all__ = ["NodeLabels", "NodeName", "NodePorts", "Taints", "Unschedulable"]
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.node_values import per_node
 
 
 class MaskEvaluator(Evaluator):

@@ -23,8 +23,6 @@ from koordcore.reservations.preallocation import (
 )
 from koordcore.reservations.state import ReservationState
 
-__all__ = ["PreAllocating"]
-
 
 @attrs.frozen(eq=False)
 class _OverPods(ReservationLoans):

@@ -23,8 +23,6 @@ from koordcore.snapshot import ClusterSnapshot
 if TYPE_CHECKING:
     from koordcore.scheduling.eviction_budget import EvictionBudget
 
-__all__ = ["QuotaPlugin", "snapshot_ledger"]
-
 
 def snapshot_ledger(snapshot: ClusterSnapshot, policy: QuotaPolicy) -> QuotaLedger:
     """Open the ledger of a whole snapshot, once for it and the policy."""

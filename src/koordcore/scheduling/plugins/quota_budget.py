@@ -20,8 +20,6 @@ from koordcore.scheduling.plugins.quota_pools import Returns, quota_pools
 from koordcore.scheduling.plugins.quota_reclaim import quotas_of_victims, reclaimable
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["QuotaBudget"]
-
 
 @attrs.frozen(eq=False)
 class QuotaBudget:

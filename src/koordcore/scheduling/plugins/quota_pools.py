@@ -20,8 +20,6 @@ from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, lent_by
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["Returns", "quota_pools"]
-
 
 def quota_pools(
     ledger: QuotaLedger,

@@ -22,8 +22,6 @@ from koordcore.quota.preempt import importance
 from koordcore.quota.reclaim import borrows, entitled_to_reclaim
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["quotas_of_victims", "reclaimable"]
-
 
 def reclaimable(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequence[Pod]) -> BoolVector | None:
     """Tell which running pods may leave so that all of some pods get what their quotas have lent.

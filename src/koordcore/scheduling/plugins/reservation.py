@@ -57,8 +57,6 @@ from koordcore.scheduling.plugins.holder import HolderEvaluator, WaitingReservat
 from koordcore.scheduling.plugins.reservation_evaluator import ReservationEvaluator, Wanted
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["ReservationPlugin"]
-
 
 class ReservationPlugin(Plugin):
     """Reservations of the cluster; the arguments are :class:`ReservationArgs`."""

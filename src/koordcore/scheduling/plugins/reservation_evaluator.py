@@ -46,7 +46,6 @@ from koordcore.scheduling.plugins.holder import agreeing
 if TYPE_CHECKING:
     from koordcore.scheduling.plugins.reservation import ReservationPlugin
 
-__all__ = ["ReservationEvaluator", "Wanted"]
 
 _NO_ROOM: Final = -1
 _BY_NODE: Final = " by node"

@@ -23,8 +23,6 @@ from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.reservations.assign import assign_reservations
 from koordcore.reservations.cache import ReservationLedger
 
-__all__ = ["plan_reservations"]
-
 
 @runtime_checkable
 class Serving(Protocol):

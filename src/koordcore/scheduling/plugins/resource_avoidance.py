@@ -25,8 +25,6 @@ from koordcore.scoring.resources import (
     score_scarce,
 )
 
-__all__ = ["FitPlus", "ScarceAvoidance"]
-
 
 def _plus_settings(args: FitPlusArgs, requests: Mapping[str, int]) -> dict[str, tuple[str, int]]:
     """Give strategy and weight of what a pod asks for."""

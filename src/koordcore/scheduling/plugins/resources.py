@@ -44,8 +44,6 @@ from koordcore.scoring.resources import (
     weighted_mean,
 )
 
-__all__ = ["BalancedAllocation", "Capacities", "ResourceFit", "ScoredResources", "amounts_column"]
-
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 

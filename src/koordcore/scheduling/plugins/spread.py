@@ -35,8 +35,6 @@ from koordcore.scoring.spread import (
 )
 from koordcore.snapshot import ClusterSnapshot
 
-__all__ = ["SYSTEM_CONSTRAINTS", "TopologySpread", "default_selector"]
-
 SYSTEM_CONSTRAINTS: Final = tuple(
     TopologySpreadConstraint(
         max_skew=skew, topology_key=key, when_unsatisfiable=UnsatisfiableAction.SCHEDULE_ANYWAY

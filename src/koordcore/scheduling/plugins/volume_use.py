@@ -25,8 +25,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.volumes import CSINode, PersistentVolumeClaim
 from koordcore.scheduling.plugins.volumes import VolumePlugin
 
-__all__ = ["NodeVolumeLimits", "VolumeRestrictions"]
-
 REASON_IN_USE: Final = (
     "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 )

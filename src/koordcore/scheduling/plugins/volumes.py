@@ -23,8 +23,6 @@ from koordcore.model.volumes import PersistentVolume, PersistentVolumeClaim, Sto
 from koordcore.scheduling.plugins.placement import MaskEvaluator
 from koordcore.scoring.labels import fit_selector, fit_values
 
-__all__ = ["VolumeBinding", "VolumePlugin", "VolumeZone"]
-
 REASON_AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
 REASON_UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 REASON_LOST: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"

@@ -54,8 +54,6 @@ from koordcore.allocators.claims.cel.types import (
 )
 from koordcore.allocators.claims.cel.values import UInt
 
-__all__ = ["Checked", "check"]
-
 _LITERALS: Final[dict[type, Type]] = {
     bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL,
 }  # fmt: skip

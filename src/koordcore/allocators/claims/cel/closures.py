@@ -27,28 +27,6 @@ from koordcore.allocators.claims.cel.values import (
     type_name,
 )
 
-__all__ = [
-    "STEP_COST",
-    "Code",
-    "Later",
-    "Run",
-    "alternative",
-    "conditional",
-    "dispatch",
-    "element",
-    "entries_of",
-    "is_true",
-    "later_value",
-    "list_literal",
-    "logic",
-    "map_literal",
-    "presence",
-    "quantifier",
-    "steps",
-    "variable",
-    "without_regex",
-]
-
 _LIST_COST: Final = 10
 _MAP_COST: Final = 30
 STEP_COST: Final = 3

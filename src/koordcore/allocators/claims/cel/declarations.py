@@ -7,8 +7,6 @@ import attrs
 from koordcore.allocators.claims.cel.types import Type
 from koordcore.allocators.claims.cel.values import Implementation
 
-__all__ = ["Library", "Overload"]
-
 
 @attrs.frozen(eq=False)
 class Overload:

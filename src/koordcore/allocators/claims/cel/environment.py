@@ -34,8 +34,6 @@ from koordcore.allocators.claims.cel.types import (
 )
 from koordcore.allocators.claims.cel.values import TypeValue
 
-__all__ = ["ALL_FEATURES", "Environment", "SelectorFeatures", "environment"]
-
 
 @attrs.frozen
 class SelectorFeatures:

@@ -6,15 +6,6 @@ from enum import StrEnum
 
 import attrs
 
-__all__ = [
-    "CompileFailure",
-    "RunFailure",
-    "SelectorError",
-    "SelectorErrorKind",
-    "no_such_key",
-    "no_such_overload",
-]
-
 
 class SelectorErrorKind(StrEnum):
     """When an error shows."""

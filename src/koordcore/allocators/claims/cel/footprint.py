@@ -25,8 +25,6 @@ from koordcore.allocators.claims.cel.syntax import (
     SortBy,
 )
 
-__all__ = ["Footprint", "footprint_of"]
-
 Footprint: TypeAlias = tuple[tuple[str, str | None, str], ...]
 """``attributes`` or ``capacity``, a domain (``None`` for the driver's), and a name in it."""
 

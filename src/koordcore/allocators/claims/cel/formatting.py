@@ -25,8 +25,6 @@ from koordcore.allocators.claims.cel.values import (
     type_name,
 )
 
-__all__ = ["format_problem", "format_text", "quote"]
-
 _CLAUSE: Final = re.compile(r"%(?:\.(?P<precision>[0-9]*))?(?P<verb>.)?", re.DOTALL)
 _MAX_PRECISION: Final = 100
 _DEFAULT_PRECISION: Final = 6

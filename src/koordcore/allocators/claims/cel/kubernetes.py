@@ -38,8 +38,6 @@ from koordcore.allocators.claims.cel.values import (
     contains,
 )
 
-__all__ = ["declare_includes", "declare_kubernetes", "parse_quantity_value", "parse_semver"]
-
 _A: Final = variable("A")
 _B: Final = variable("B")
 _NANO: Final = 10**9

@@ -14,8 +14,6 @@ import attrs
 from koordcore.allocators.claims.cel.errors import CompileFailure
 from koordcore.allocators.claims.cel.values import INT64_MAX, UINT64_MAX, UInt
 
-__all__ = ["Token", "TokenKind", "tokenize"]
-
 
 class TokenKind(StrEnum):
     """Kinds of words."""

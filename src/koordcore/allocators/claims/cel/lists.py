@@ -38,8 +38,6 @@ from koordcore.allocators.claims.cel.values import (
     uint64,
 )
 
-__all__ = ["declare_lists", "sort_by_keys"]
-
 _A: Final = variable("A")
 _ORDERED: Final = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 

@@ -16,8 +16,6 @@ from koordcore.allocators.claims.cel.errors import RunFailure
 from koordcore.allocators.claims.cel.types import BOOL, CIDR, INT, IP, STRING, URL, list_of, map_of
 from koordcore.allocators.claims.cel.values import Budget, CelMap, CidrValue, IpValue, UrlValue, Value
 
-__all__ = ["declare_network"]
-
 _URL: Final = re.compile(
     r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<authority>[^/?#]*))?(?P<path>[^?#]*)"
     r"(?:\?(?P<query>[^#]*))?(?:#(?P<fragment>.*))?",

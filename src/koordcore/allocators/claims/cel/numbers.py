@@ -10,8 +10,6 @@ from typing import Final
 from koordcore.allocators.claims.cel.errors import RunFailure
 from koordcore.allocators.claims.cel.values import int64
 
-__all__ = ["double_text", "parse_double", "parse_int"]
-
 _INT: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _DOUBLE: Final = re.compile(
     r"[+-]?(?:(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,9})?|inf(?:inity)?|nan)",

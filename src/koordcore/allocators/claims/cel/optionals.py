@@ -22,8 +22,6 @@ from koordcore.allocators.claims.cel.values import (
     map_key,
 )
 
-__all__ = ["declare_optionals", "optional_index", "optional_select"]
-
 _A: Final = variable("A")
 _K: Final = variable("K")
 

@@ -30,8 +30,6 @@ from koordcore.allocators.claims.cel.syntax import (
 )
 from koordcore.allocators.claims.cel.values import INT64_MAX
 
-__all__ = ["MAX_DEPTH", "MAX_NESTING", "parse"]
-
 MAX_DEPTH: Final = 80
 """Levels of a tree. They bound every recursion over it, so that no text exhausts the interpreter's stack."""
 MAX_NESTING: Final = 40

@@ -54,8 +54,6 @@ from koordcore.allocators.claims.cel.syntax import (
 from koordcore.allocators.claims.cel.texts import REGEX_FUNCTIONS
 from koordcore.allocators.claims.cel.values import NOTHING, CelMap, OptionalValue, Value, index
 
-__all__ = ["generate"]
-
 
 def generate(checked: Checked, environment: Environment) -> tuple[Code, int]:
     """The code of an expression, and how many places its variables take."""

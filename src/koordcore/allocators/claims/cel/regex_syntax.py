@@ -12,19 +12,6 @@ from typing import Final, TypeAlias
 
 import attrs
 
-__all__ = [
-    "Assertion",
-    "Character",
-    "Choice",
-    "PatternError",
-    "Repeat",
-    "Sequence",
-    "Test",
-    "Tree",
-    "is_word",
-    "read_pattern",
-]
-
 _MAX_REPEAT: Final = 1000
 _MAX_NESTING: Final = 60
 

@@ -25,18 +25,6 @@ from koordcore.allocators.claims.cel.values import CelMap, QuantityValue, Semver
 from koordcore.model.claims import AttributeKind, AttributeScalar, AttributeValue, SliceDevice
 from koordcore.model.quantity import NANO
 
-__all__ = [
-    "COST_LIMIT",
-    "MAX_LENGTH",
-    "DerivedExpression",
-    "DeviceVariable",
-    "Selector",
-    "compile_derived",
-    "compile_selector",
-    "device_variable",
-    "is_version",
-]
-
 COST_LIMIT: Final = 1_000_000
 """Units of cost that one evaluation may take."""
 MAX_LENGTH: Final = 10 * 1024

@@ -48,8 +48,6 @@ from koordcore.allocators.claims.cel.values import (
     uint64,
 )
 
-__all__ = ["declare_standard"]
-
 _A: Final = variable("A")
 _B: Final = variable("B")
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {

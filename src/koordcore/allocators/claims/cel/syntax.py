@@ -11,24 +11,6 @@ from typing import TypeAlias
 
 import attrs
 
-__all__ = [
-    "Binding",
-    "Call",
-    "Comprehension",
-    "Conditional",
-    "ListLiteral",
-    "Literal",
-    "Logic",
-    "Macro",
-    "MapLiteral",
-    "Name",
-    "Node",
-    "OptionalMap",
-    "Presence",
-    "Select",
-    "SortBy",
-]
-
 
 @attrs.frozen(eq=False, kw_only=True)
 class _Base:

@@ -14,8 +14,6 @@ from koordcore.allocators.claims.cel.regex import Pattern, PatternError, compile
 from koordcore.allocators.claims.cel.types import BOOL, DYN, INT, STRING, list_of
 from koordcore.allocators.claims.cel.values import Budget
 
-__all__ = ["REGEX_FUNCTIONS", "declare_texts", "find", "find_all", "matches"]
-
 REGEX_FUNCTIONS: Final = frozenset({"matches", "find", "findAll"})
 """Functions whose last text is a regular expression, checked when compiling where it is a constant."""
 _LOWER: Final = {ord(char): char.lower() for char in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}

@@ -16,8 +16,6 @@ from koordcore.allocators.claims.cel.errors import RunFailure
 from koordcore.allocators.claims.cel.types import DURATION, INT, STRING, TIMESTAMP
 from koordcore.allocators.claims.cel.values import INT64_MAX, Budget, DurationValue, TimestampValue
 
-__all__ = ["declare_times", "duration_text", "parse_duration", "parse_timestamp", "timestamp_text"]
-
 _SECOND: Final = 10**9
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - zones are added by hand
 _FIRST: Final = -62135596800 * _SECOND

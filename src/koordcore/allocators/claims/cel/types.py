@@ -9,35 +9,6 @@ from typing import Final
 
 import attrs
 
-__all__ = [
-    "ANY",
-    "BOOL",
-    "BYTES",
-    "CIDR",
-    "DEVICE",
-    "DOUBLE",
-    "DURATION",
-    "DYN",
-    "FORMAT",
-    "INT",
-    "IP",
-    "NULL",
-    "QUANTITY",
-    "SEMVER",
-    "STRING",
-    "TIMESTAMP",
-    "UINT",
-    "URL",
-    "Type",
-    "Unifier",
-    "function_type_text",
-    "list_of",
-    "map_of",
-    "optional_of",
-    "type_of_types",
-    "variable",
-]
-
 _VARIABLE: Final = "?"
 
 

@@ -17,38 +17,6 @@ import attrs
 from koordcore.allocators.claims.cel.errors import RunFailure, no_such_key, no_such_overload
 from koordcore.allocators.claims.cel.types import Type
 
-__all__ = [
-    "INT64_MAX",
-    "INT64_MIN",
-    "NOTHING",
-    "UINT64_MAX",
-    "Budget",
-    "CelMap",
-    "CidrValue",
-    "CostExceeded",
-    "DurationValue",
-    "Implementation",
-    "IpValue",
-    "NamedFormat",
-    "OptionalValue",
-    "QuantityValue",
-    "SemverValue",
-    "TimestampValue",
-    "TypeValue",
-    "UInt",
-    "UrlValue",
-    "Value",
-    "class_of",
-    "contains",
-    "equal",
-    "index",
-    "int64",
-    "is_of",
-    "map_key",
-    "type_name",
-    "uint64",
-]
-
 Value: TypeAlias = object
 """Any value of the language; the checker and the guards of functions tell them apart."""
 Implementation: TypeAlias = Callable[..., Value]

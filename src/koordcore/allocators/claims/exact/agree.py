@@ -17,8 +17,6 @@ from koordcore.allocators.claims.exact.packing import Demand, pack
 from koordcore.allocators.claims.exact.question import Question, Wish
 from koordcore.allocators.claims.table import Element, bits
 
-__all__ = ["MAX_SPLITS", "Packing", "demands_of", "serve"]
-
 MAX_SPLITS = 400
 
 Packing: TypeAlias = dict[int, tuple[int, ...]]

@@ -20,8 +20,6 @@ from typing import Final, TypeAlias
 
 import attrs
 
-__all__ = ["MAX_OPTIONS", "MAX_STATES", "Option", "Part", "Shape", "TooMany", "options_of"]
-
 MAX_STATES: Final = 6000
 MAX_OPTIONS: Final = 400
 

@@ -11,8 +11,6 @@ from koordcore.allocators.claims.exact.entities import Shape, options_of
 from koordcore.allocators.claims.exact.mixture import mix
 from koordcore.allocators.claims.exact.plain import PlainType, place_plain
 
-__all__ = ["MAX_VISITS", "Entity", "Filling", "fill_entities"]
-
 MAX_VISITS: Final = 1500
 """States that are looked at before the solver is asked, which needs some milliseconds for anything."""
 

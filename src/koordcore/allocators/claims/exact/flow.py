@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["Network"]
-
 
 class Network:
     """A directed network with whole capacities and costs that are not negative.

@@ -9,8 +9,6 @@ from koordcore.allocators.claims.exact.entities import Option, TooMany
 from koordcore.allocators.claims.table import bits
 from koordcore.model.certificates import Limits
 
-__all__ = ["mix"]
-
 _LIMITS = Limits(deterministic_time=5.0)
 
 

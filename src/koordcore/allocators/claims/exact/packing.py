@@ -20,8 +20,6 @@ from koordcore.allocators.claims.exact.question import Question, Wish
 from koordcore.allocators.claims.room import Room
 from koordcore.allocators.claims.table import Element, bits
 
-__all__ = ["Demand", "pack"]
-
 Vector: TypeAlias = tuple[int, ...]
 
 

@@ -9,8 +9,6 @@ import attrs
 from koordcore.allocators.claims.exact.flow import Network
 from koordcore.allocators.claims.table import Element, bits
 
-__all__ = ["PlainType", "place_plain"]
-
 _CONDITIONAL = 1 << 20
 """Cost of a device with binding conditions: more than any choice among others can save."""
 

@@ -10,8 +10,6 @@ from koordcore.allocators.claims.table import Element, bits
 from koordcore.model.certificates import Limits
 from koordcore.model.claims import MAX_DEVICES
 
-__all__ = ["solve_question"]
-
 _BASE = 9
 _DIGITS = 12
 """Alternatives of this many requests make one stage: their places are the digits of one number."""

@@ -16,8 +16,6 @@ from koordcore.allocators.claims.room import Room
 from koordcore.allocators.claims.table import Element, bits
 from koordcore.model.claims import DeviceConstraint
 
-__all__ = ["Answer", "Bond", "Question", "Wish", "make_question"]
-
 
 @attrs.frozen(eq=False)
 class Bond:

@@ -12,8 +12,6 @@ from koordcore.allocators.claims.exact.question import Answer, Question, Wish
 from koordcore.model.certificates import Limits
 from koordcore.model.claims import MAX_DEVICES
 
-__all__ = ["answer_question"]
-
 _MAX_NODES = 400
 
 

@@ -24,8 +24,6 @@ from koordcore.scheduling.plugins.exact.rooms import (
 )
 from koordcore.scheduling.plugins.exact.vendors import VendorPlugins
 
-__all__ = ["DeviceEvaluator"]
-
 
 class DeviceEvaluator(Evaluator):
     """Filter and score of one kind of pods under the name DeviceShare."""

@@ -20,8 +20,6 @@ from koordcore.scheduling.plugins.exact.question import Question
 from koordcore.scheduling.plugins.exact.rooms import ExactRooms
 from koordcore.topology.numa import NUMATopologyPolicy
 
-__all__ = ["NUMAEvaluator"]
-
 
 class NUMAEvaluator(Evaluator):
     """Filter and score of one kind of pods under the name NodeNUMAResource."""

@@ -66,8 +66,6 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
 
-__all__ = ["ExactPlugin", "describe_allocation"]
-
 NUMA: str = "NodeNUMAResource"
 DEVICES: str = "DeviceShare"
 NO_CARD = "no card chosen: the node has no Device object"

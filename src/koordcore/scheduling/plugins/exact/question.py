@@ -23,8 +23,6 @@ from koordcore.model.pods import Pod
 from koordcore.scheduling.plugins.exact.states import ExactStates
 from koordcore.topology.numa import NUMATopologyPolicy
 
-__all__ = ["HELD", "Question"]
-
 HELD: Final = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
 """Policies that the filter looks at: their NUMA nodes are known before nodes are scored."""
 _UNKNOWN: Final = -2

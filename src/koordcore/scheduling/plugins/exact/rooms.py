@@ -40,8 +40,6 @@ from koordcore.scheduling.plugins.exact.question import HELD, Question
 from koordcore.scheduling.plugins.exact.states import ExactStates, uid_of
 from koordcore.topology.cpu import NO_CPUS
 
-__all__ = ["ExactRooms", "device_terms", "had_devices", "holds_devices", "terms_of_all"]
-
 NOT_HELD: Final = "Insufficient NUMA cpu"
 NOT_INCLUDED: Final = "Insufficient GPU Devices"
 

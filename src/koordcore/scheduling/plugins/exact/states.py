@@ -38,9 +38,8 @@ from koordcore.protocol.device import DEVICE_ALLOCATED, parse_allocation
 from koordcore.protocol.device_object import inventory_of
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.reservations.cache import concerns_reservations, ended_holders, holders_by_user
-from koordcore.snapshot import ClusterSnapshot, per_node
-
-__all__ = ["ExactStates", "device_state", "numa_state", "shared_templates", "uid_of"]
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.node_values import per_node
 
 _NO_NUMA: Final = NUMAState(NUMANode())
 

@@ -21,8 +21,6 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.exact.states import ExactStates
 from koordcore.topology.numa import NUMATopologyPolicy
 
-__all__ = ["found_together"]
-
 _VISITS: Final = 400
 """Partial placements of members under a NUMA policy that are looked at on one node."""
 

@@ -19,8 +19,6 @@ from koordcore.protocol.device_object import GPU_VENDOR
 from koordcore.protocol.device_plugins import LOCKS, adapts, lock_blocks, plugin_refusal
 from koordcore.scheduling.plugins.exact.states import ExactStates
 
-__all__ = ["VendorPlugins", "forget_vendors", "locked"]
-
 
 class _Concerned:
     """Numbers of the nodes whose vendor's plugin has conditions of its own."""

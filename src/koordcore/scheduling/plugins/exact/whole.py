@@ -19,8 +19,6 @@ from koordcore.model.resources import Resources
 from koordcore.scheduling.plugins.resources import ScoredResources
 from koordcore.scoring.resources import least_percent, most_percent
 
-__all__ = ["WholeNode", "WholeNodeEvaluator", "whole_node"]
-
 
 @attrs.frozen(cache_hash=True)
 class WholeNode:
