@@ -11,8 +11,7 @@ import random
 from itertools import combinations
 from typing import ClassVar
 
-from benchmarks.devices_data import request as cards_of
-from benchmarks.devices_data import states as device_states
+from benchmarks.devices_data import request as cards_of, states as device_states
 from koordcore.allocators.cpu_wish import CPUWish
 from koordcore.allocators.cpuset import available_cpus, take_cpus
 from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest

@@ -6,8 +6,7 @@ import itertools
 import sys
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore._certify import certify
 from koordcore._cpsat import OutcomeStatus, Program, Stage, solve

@@ -7,8 +7,7 @@ import itertools
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore._certify import certified
 from koordcore._cpsat import OutcomeStatus, Program, Stage, solve

@@ -6,17 +6,14 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from koordcore import Bound, ClusterSnapshot, Node, Pod, ScheduleResult, ViolationKind, schedule, verify
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import NodeState
 from koordcore.model.selectors import LabelSelector
-from tests.property.test_neighbour_laws import NAMESPACES
-from tests.property.test_neighbour_laws import clusters as running
-from tests.property.test_neighbour_laws import pods as waiting
+from tests.property.test_neighbour_laws import NAMESPACES, clusters as running, pods as waiting
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 WEB = LabelSelector({"app": "web"})

@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import attrs
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import (
     Bound,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from examples.batch_queue.__main__ import main
 from examples.batch_queue.queue import Job, Queue, What, dispatch, finish, submit

@@ -5,8 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.allocators.gang.demand import GangDemand, Member, Role, Shape
 from koordcore.allocators.gang.queue import QueuedGang, plan_in_order, plan_queue, queue_objective

@@ -6,8 +6,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, ManifestError
 from koordcore.manifests import EventReader, snapshot_from_objects

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from koordcore import ManifestError
 from koordcore.model.quantity import INT64_MAX, Scale, format_quantity, parse_quantity

@@ -41,8 +41,7 @@ from koordcore.snapshot import (
     RecordReplaced,
 )
 from tests.reservations.worlds import must, reservation
-from tests.scheduling.test_numa import node as node_objects
-from tests.scheduling.test_numa import pod as pod_object
+from tests.scheduling.test_numa import node as node_objects, pod as pod_object
 
 GIB = 2**30
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,11 +8,9 @@ import pkgutil
 import re
 from typing import Any, Final
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from koordcore import Bound, Policy, PreemptionRules, schedule, verify
-from koordcore import protocol as protocols
+from koordcore import Bound, Policy, PreemptionRules, protocol as protocols, schedule, verify
 from koordcore.explaining.pod import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.policy import GangTurns, PluginSetting

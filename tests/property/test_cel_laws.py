@@ -7,8 +7,7 @@ import re
 
 import attrs
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from koordcore.allocators.claims.cel import (
     Selector,

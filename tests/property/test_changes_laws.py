@@ -6,8 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from koordcore import ClusterSnapshot, ModelError, Node, NodeState, Pod, PodKey
 from koordcore.model.metrics import NodeMetric

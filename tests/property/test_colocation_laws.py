@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from immutabledict import immutabledict
 
 from koordcore.colocation.batch import Batch, Degraded, Failed, batch_of_node

@@ -12,8 +12,7 @@ from itertools import combinations
 from typing import Any
 
 import attrs
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import Bound, ClusterSnapshot, PluginSetting, Policy, ScheduleResult, schedule, verify
 from koordcore.allocators.device import DevicePolicy, NodeDevices, allocate_devices, device_request_of

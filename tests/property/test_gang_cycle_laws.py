@@ -7,8 +7,7 @@ the same state.
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from koordcore.allocators.gang.cycle import before_pre_filter, permit
 from koordcore.allocators.gang.events import add_pod, add_pod_group, post_bind

@@ -8,15 +8,13 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, schedule, verify
 from koordcore.manifests import snapshot_from_objects
 from tests.property.test_joint_laws import Batch, batches
 from tests.reference.joint_brute import best_batch
-from tests.scheduling.test_numa import node as numa_node
-from tests.scheduling.test_numa import pod as numa_pod
+from tests.scheduling.test_numa import node as numa_node, pod as numa_pod
 
 GANG = "gang.scheduling.koordinator.sh/"
 AMOUNTS = {

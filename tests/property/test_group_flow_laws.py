@@ -6,8 +6,7 @@ import random
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import Bound, ClusterSnapshot, Node, Pod, schedule, verify
 from koordcore.model.nodes import NodeState

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, Member, Role, Shape, Unit

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import Bound, ClusterSnapshot, Node, Nominated, Pod, PreemptionRules, schedule, verify
 from koordcore.model.nodes import NodeState

@@ -6,8 +6,7 @@ import json
 from itertools import product
 from typing import Any
 
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from koordcore.allocators.joint.together import countable, devices_together, never_together
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY

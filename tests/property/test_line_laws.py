@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from koordcore import Bound, ClusterSnapshot, Policy, schedule
 from koordcore._line import KEPT, Delta, Line, Place

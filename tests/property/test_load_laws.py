@@ -6,8 +6,7 @@ import json
 from datetime import UTC, datetime
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.testing import assert_array_equal
 
 from koordcore.model.durations import SECOND

@@ -7,8 +7,7 @@ import random
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.checking.certificates import check_certificate

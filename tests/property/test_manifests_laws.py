@@ -14,8 +14,7 @@ import json
 from typing import Any
 
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from koordcore.errors import ManifestError
 from koordcore.manifests import node_from_manifest, pod_from_manifest, snapshot_from_objects

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 import attrs
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.checking.moves import verify_moves
 from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation

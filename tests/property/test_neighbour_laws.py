@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import attrs
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from immutabledict import immutabledict
 from numpy.testing import assert_array_equal
 

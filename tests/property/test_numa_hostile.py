@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.allocators.node import NodeOffer, NodeRequest
 from koordcore.allocators.node_batch import NodeVerdicts, node_table

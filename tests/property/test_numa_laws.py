@@ -11,8 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.allocators.cpu_wish import CPUShortage, CPUWish
 from koordcore.allocators.cpuset import available_cpus, take_cpus

@@ -10,8 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod
 from koordcore._arrays import IntMatrix, Rows

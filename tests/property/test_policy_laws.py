@@ -10,8 +10,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.errors import ManifestError
 from koordcore.manifests.plugins import PLUGIN_POINTS

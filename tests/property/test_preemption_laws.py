@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import Bound, Nominated, schedule, verify
 from koordcore.model.preemption import Gather, Members, NotHelpful, PreemptionPlan

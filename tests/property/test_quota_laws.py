@@ -12,8 +12,7 @@
 from __future__ import annotations
 
 import attrs
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy, QuotaUsage

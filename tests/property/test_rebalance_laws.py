@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.descheduling.anomaly import Detector, DetectorState
 from koordcore.descheduling.defrag import Wanted, plan_defragmentation

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
 import attrs
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.checking import verify
 from koordcore.framework.plugin_set import PluginSet

@@ -6,8 +6,7 @@ import pickle
 import random
 
 import attrs
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import Bound, ClusterSnapshot, schedule, verify
 from koordcore._arrays import compile_columns, compile_layout

@@ -9,8 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.scoring.fragmentation import FragmentationMeasure, workload_mix
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode

@@ -5,8 +5,7 @@ Nobody leaves within a call, so a pod that was refused for its volumes has no no
 
 from __future__ import annotations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod, schedule, verify
 from koordcore.model.decisions import Bound

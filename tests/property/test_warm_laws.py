@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from unittest.mock import patch
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, Policy, ScheduleResult, schedule
 from koordcore.framework import warm as warm_states

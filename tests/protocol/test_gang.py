@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.durations import HOUR, MILLISECOND, SECOND, format_duration, parse_duration

@@ -6,8 +6,7 @@ from collections.abc import Collection
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPod

@@ -25,8 +25,7 @@ from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 from tests.reservations.test_fine import ALLOCATED, OWNER, STATUS
 from tests.reservations.worlds import IGNORES, POLICY, must, node, pod, reservation
-from tests.scheduling.test_numa import node as fine_node
-from tests.scheduling.test_numa import pod as fine_pod
+from tests.scheduling.test_numa import node as fine_node, pod as fine_pod
 
 OWNERS = json.dumps([{"labelSelector": {"matchLabels": {"app": "a"}}}])
 

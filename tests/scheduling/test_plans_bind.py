@@ -13,8 +13,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from koordcore import Bound, ClusterSnapshot, Pod, ScheduleResult, Unschedulable, schedule, verify
 from koordcore.manifests import snapshot_from_objects

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import attrs
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod, PreemptionRules, Unschedulable, schedule
 

@@ -6,8 +6,7 @@ import json
 
 import attrs
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, Node, Pod, Policy, ScheduleResult, Unschedulable, schedule, verify
 from koordcore.manifests.records import result_from_record, result_record

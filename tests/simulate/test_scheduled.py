@@ -25,8 +25,7 @@ from koordcore.simulate import (
 from koordcore.simulate.cluster import nodes_of
 from koordcore.simulate.scheduled import ClusterEvent, NodeJoined, ScheduledReplay
 from koordcore.snapshot import ClusterSnapshot
-from tests.scheduling.test_gpu_share import pod as card_pod
-from tests.scheduling.test_gpu_share import small_snapshot
+from tests.scheduling.test_gpu_share import pod as card_pod, small_snapshot
 from tests.simulate.small import small_mix, small_trace
 
 

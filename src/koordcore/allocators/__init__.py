@@ -9,14 +9,10 @@ if TYPE_CHECKING:
     from koordcore.allocators.claims.cel.errors import SelectorError as SelectorError
     from koordcore.allocators.claims.cel.selector import (
         compile_selector as compile_selector,
-    )
-    from koordcore.allocators.claims.cel.selector import (
         device_variable as device_variable,
     )
     from koordcore.allocators.claims.outcome import (
         ClaimsAllocated as ClaimsAllocated,
-    )
-    from koordcore.allocators.claims.outcome import (
         ClaimsRefused as ClaimsRefused,
     )
     from koordcore.allocators.device.allocate import allocate_devices as allocate_devices
@@ -25,45 +21,25 @@ if TYPE_CHECKING:
     from koordcore.allocators.device.state import node_devices as node_devices
     from koordcore.allocators.gang.demand import (
         GangDemand as GangDemand,
-    )
-    from koordcore.allocators.gang.demand import (
         GangPlacement as GangPlacement,
-    )
-    from koordcore.allocators.gang.demand import (
         GangShortfall as GangShortfall,
-    )
-    from koordcore.allocators.gang.demand import (
         Member as Member,
-    )
-    from koordcore.allocators.gang.demand import (
         Role as Role,
-    )
-    from koordcore.allocators.gang.demand import (
         Shape as Shape,
     )
     from koordcore.allocators.gang.planner import place_gang as place_gang
     from koordcore.allocators.node import (
         NodeAllocation as NodeAllocation,
-    )
-    from koordcore.allocators.node import (
         NodeOffer as NodeOffer,
-    )
-    from koordcore.allocators.node import (
         NodeRequest as NodeRequest,
-    )
-    from koordcore.allocators.node import (
         fit_node as fit_node,
     )
     from koordcore.allocators.numa_request import (
         CPURequest as CPURequest,
-    )
-    from koordcore.allocators.numa_request import (
         parse_cpu_request as parse_cpu_request,
     )
     from koordcore.allocators.numa_state import (
         NUMANode as NUMANode,
-    )
-    from koordcore.allocators.numa_state import (
         NUMAState as NUMAState,
     )
 else:

@@ -11,21 +11,15 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.checking.certificates import (
         CertificateCheck as CertificateCheck,
-    )
-    from koordcore.checking.certificates import (
         CheckedProof as CheckedProof,
     )
     from koordcore.checking.entry import (
         check_certificate as check_certificate,
-    )
-    from koordcore.checking.entry import (
         verify as verify,
     )
     from koordcore.checking.moves import verify_moves as verify_moves
     from koordcore.checking.violation import (
         Violation as Violation,
-    )
-    from koordcore.checking.violation import (
         ViolationKind as ViolationKind,
     )
 else:

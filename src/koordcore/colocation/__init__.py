@@ -16,37 +16,21 @@ if TYPE_CHECKING:
     from koordcore.colocation.batch import batch_of_node as batch_of_node
     from koordcore.colocation.cluster import (
         LendingTable as LendingTable,
-    )
-    from koordcore.colocation.cluster import (
         config_of_snapshot as config_of_snapshot,
-    )
-    from koordcore.colocation.cluster import (
         latest_report as latest_report,
-    )
-    from koordcore.colocation.cluster import (
         lend as lend,
-    )
-    from koordcore.colocation.cluster import (
         lending_table as lending_table,
     )
     from koordcore.colocation.peak import prod_reclaimable as prod_reclaimable
     from koordcore.colocation.prediction import (
         NO_MODELS as NO_MODELS,
-    )
-    from koordcore.colocation.prediction import (
         predict as predict,
-    )
-    from koordcore.colocation.prediction import (
         train as train,
-    )
-    from koordcore.colocation.prediction import (
         update as update,
     )
     from koordcore.colocation.profile import PriorityClassSpec as PriorityClassSpec
     from koordcore.colocation.waterfall import (
         explain_node as explain_node,
-    )
-    from koordcore.colocation.waterfall import (
         render_waterfalls as render_waterfalls,
     )
 else:

@@ -10,120 +10,62 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.allocators.device.admission import (
         complete_container as complete_container,
-    )
-    from koordcore.allocators.device.admission import (
         validate_containers as validate_containers,
     )
     from koordcore.allocators.gang.podgroup import (
         MemberPhase as MemberPhase,
-    )
-    from koordcore.allocators.gang.podgroup import (
         next_status as next_status,
     )
     from koordcore.colocation.checkpoints import (
         format_checkpoint as format_checkpoint,
-    )
-    from koordcore.colocation.checkpoints import (
         format_state as format_state,
-    )
-    from koordcore.colocation.checkpoints import (
         parse_checkpoint as parse_checkpoint,
-    )
-    from koordcore.colocation.checkpoints import (
         parse_state as parse_state,
     )
     from koordcore.colocation.config import (
         admit_config as admit_config,
-    )
-    from koordcore.colocation.config import (
         config_absent as config_absent,
-    )
-    from koordcore.colocation.config import (
         config_read as config_read,
-    )
-    from koordcore.colocation.config import (
         is_node_strategy_valid as is_node_strategy_valid,
     )
     from koordcore.colocation.cpuqos import (
         directory_identity as directory_identity,
-    )
-    from koordcore.colocation.cpuqos import (
         group_identity_rule as group_identity_rule,
-    )
-    from koordcore.colocation.cpuqos import (
         host_application_identity as host_application_identity,
-    )
-    from koordcore.colocation.cpuqos import (
         merged_cpu_qos as merged_cpu_qos,
-    )
-    from koordcore.colocation.cpuqos import (
         pod_identity as pod_identity,
     )
     from koordcore.colocation.normalization import (
         amplification_changed as amplification_changed,
-    )
-    from koordcore.colocation.normalization import (
         amplification_ratios as amplification_ratios,
-    )
-    from koordcore.colocation.normalization import (
         amplify_node as amplify_node,
-    )
-    from koordcore.colocation.normalization import (
         normalization_changed as normalization_changed,
-    )
-    from koordcore.colocation.normalization import (
         normalization_ratio as normalization_ratio,
     )
     from koordcore.colocation.peak import (
         peaks_of_state as peaks_of_state,
-    )
-    from koordcore.colocation.peak import (
         raw_allocatable_of as raw_allocatable_of,
     )
     from koordcore.colocation.prediction import (
         collect_garbage as collect_garbage,
-    )
-    from koordcore.colocation.prediction import (
         restore as restore,
-    )
-    from koordcore.colocation.prediction import (
         save_step as save_step,
     )
     from koordcore.colocation.profile import mutate_pod as mutate_pod
     from koordcore.colocation.resctrl import (
         class_schemata as class_schemata,
-    )
-    from koordcore.colocation.resctrl import (
         new_tasks as new_tasks,
-    )
-    from koordcore.colocation.resctrl import (
         parse_mask as parse_mask,
-    )
-    from koordcore.colocation.resctrl import (
         pod_bandwidth as pod_bandwidth,
-    )
-    from koordcore.colocation.resctrl import (
         pod_group as pod_group,
-    )
-    from koordcore.colocation.resctrl import (
         pod_schemata as pod_schemata,
-    )
-    from koordcore.colocation.resctrl import (
         resctrl_group as resctrl_group,
     )
     from koordcore.colocation.sync import (
         needs_meta_sync as needs_meta_sync,
-    )
-    from koordcore.colocation.sync import (
         needs_status_sync as needs_status_sync,
-    )
-    from koordcore.colocation.sync import (
         prepare_node as prepare_node,
-    )
-    from koordcore.colocation.sync import (
         run_cycle as run_cycle,
-    )
-    from koordcore.colocation.sync import (
         update_zones as update_zones,
     )
     from koordcore.descheduling.migration.arbitrate import arbitrate as arbitrate
@@ -131,68 +73,42 @@ if TYPE_CHECKING:
     from koordcore.protocol.device_amounts import device_resources as device_resources
     from koordcore.protocol.device_plugins import (
         adapt_to_plugin as adapt_to_plugin,
-    )
-    from koordcore.protocol.device_plugins import (
         lock_blocks as lock_blocks,
     )
     from koordcore.protocol.gang import format_pod_group_status as format_pod_group_status
     from koordcore.protocol.network_topology import format_detail_status as format_detail_status
     from koordcore.protocol.normalization import (
         cpu_basic_info_of as cpu_basic_info_of,
-    )
-    from koordcore.protocol.normalization import (
         format_amplification as format_amplification,
-    )
-    from koordcore.protocol.normalization import (
         format_raw_allocatable as format_raw_allocatable,
     )
     from koordcore.protocol.pod_qos import (
         cpu_qos_of as cpu_qos_of,
-    )
-    from koordcore.protocol.pod_qos import (
         parse_resource_qos as parse_resource_qos,
     )
     from koordcore.quota import refuse_pod_update as refuse_pod_update
     from koordcore.quota.evaluate import (
         admit_batch as admit_batch,
-    )
-    from koordcore.quota.evaluate import (
         evaluate_creation as evaluate_creation,
-    )
-    from koordcore.quota.evaluate import (
         evaluated_request as evaluated_request,
-    )
-    from koordcore.quota.evaluate import (
         replace_resources as replace_resources,
     )
     from koordcore.quota.hints import (
         hint_for_deleted_pod as hint_for_deleted_pod,
-    )
-    from koordcore.quota.hints import (
         hint_for_quota as hint_for_quota,
     )
     from koordcore.quota.profile import (
         reconcile_profile as reconcile_profile,
-    )
-    from koordcore.quota.profile import (
         tree_profile as tree_profile,
     )
     from koordcore.quota.status import (
         stale_annotations as stale_annotations,
-    )
-    from koordcore.quota.status import (
         status_annotations as status_annotations,
     )
     from koordcore.reservations.lifecycle import (
         collected as collected,
-    )
-    from koordcore.reservations.lifecycle import (
         made_unschedulable as made_unschedulable,
-    )
-    from koordcore.reservations.lifecycle import (
         next_sync as next_sync,
-    )
-    from koordcore.reservations.lifecycle import (
         synced as synced,
     )
     from koordcore.topology.network import tree_status as tree_status

@@ -10,14 +10,10 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.controlplane.journal import (
         Batch as Batch,
-    )
-    from koordcore.controlplane.journal import (
         is_final as is_final,
     )
     from koordcore.controlplane.mirror import (
         Mirror as Mirror,
-    )
-    from koordcore.controlplane.mirror import (
         complete as complete,
     )
     from koordcore.controlplane.overdue import (
@@ -25,23 +21,15 @@ if TYPE_CHECKING:
     )
     from koordcore.controlplane.queue import (
         Backoff as Backoff,
-    )
-    from koordcore.controlplane.queue import (
         SchedulingQueue as SchedulingQueue,
     )
     from koordcore.controlplane.requests import (
         RESOURCES as RESOURCES,
-    )
-    from koordcore.controlplane.requests import (
         Request as Request,
-    )
-    from koordcore.controlplane.requests import (
         version_of as version_of,
     )
     from koordcore.controlplane.turn import (
         is_news as is_news,
-    )
-    from koordcore.controlplane.turn import (
         orders as orders,
     )
 else:

@@ -9,34 +9,20 @@ if TYPE_CHECKING:
     from koordcore.descheduling.cards import Fragments as Fragments
     from koordcore.descheduling.defrag import (
         Wanted as Wanted,
-    )
-    from koordcore.descheduling.defrag import (
         plan_defragmentation as plan_defragmentation,
     )
     from koordcore.descheduling.fragments import plan_fragments as plan_fragments
     from koordcore.descheduling.moves import (
         Group as Group,
-    )
-    from koordcore.descheduling.moves import (
         Host as Host,
-    )
-    from koordcore.descheduling.moves import (
         Movable as Movable,
-    )
-    from koordcore.descheduling.moves import (
         MoveProblem as MoveProblem,
     )
     from koordcore.descheduling.plan import plan_rebalance as plan_rebalance
     from koordcore.descheduling.plans import (
         MoveRules as MoveRules,
-    )
-    from koordcore.descheduling.plans import (
         plan_cooling as plan_cooling,
-    )
-    from koordcore.descheduling.plans import (
         plan_empty_nodes as plan_empty_nodes,
-    )
-    from koordcore.descheduling.plans import (
         plan_room as plan_room,
     )
 else:

@@ -7,45 +7,29 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.explaining.audit import (
         Audit as Audit,
-    )
-    from koordcore.explaining.audit import (
         audit_workloads as audit_workloads,
-    )
-    from koordcore.explaining.audit import (
         reason_histogram as reason_histogram,
     )
     from koordcore.explaining.claimed_devices import (
         node_room as node_room,
-    )
-    from koordcore.explaining.claimed_devices import (
         pool_views as pool_views,
     )
     from koordcore.explaining.cycle import explain_cycle as explain_cycle
     from koordcore.explaining.diagnosis import diagnose as diagnose
     from koordcore.explaining.endpoints import (
         ENDPOINTS as ENDPOINTS,
-    )
-    from koordcore.explaining.endpoints import (
         endpoint_view as endpoint_view,
     )
     from koordcore.explaining.groups import explain_group as explain_group
     from koordcore.explaining.pod import (
         Explanation as Explanation,
-    )
-    from koordcore.explaining.pod import (
         Help as Help,
-    )
-    from koordcore.explaining.pod import (
         NodeVerdict as NodeVerdict,
-    )
-    from koordcore.explaining.pod import (
         explain as explain,
     )
     from koordcore.explaining.post_filter import failure_event as failure_event
     from koordcore.explaining.reservation_events import (
         reservation_event as reservation_event,
-    )
-    from koordcore.explaining.reservation_events import (
         reservation_reasons as reservation_reasons,
     )
 else:

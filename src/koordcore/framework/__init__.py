@@ -11,23 +11,13 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.framework.node_view import (
         ALL_ROWS as ALL_ROWS,
-    )
-    from koordcore.framework.node_view import (
         NodeView as NodeView,
     )
     from koordcore.framework.plugin import (
         Evaluator as Evaluator,
-    )
-    from koordcore.framework.plugin import (
         Plugin as Plugin,
-    )
-    from koordcore.framework.plugin import (
         Refusal as Refusal,
-    )
-    from koordcore.framework.plugin import (
         Reserved as Reserved,
-    )
-    from koordcore.framework.plugin import (
         Scope as Scope,
     )
     from koordcore.framework.registry import PLUGINS as PLUGINS

@@ -12,31 +12,21 @@ if TYPE_CHECKING:
     from koordcore.manifests._raw import SourceLimits as SourceLimits
     from koordcore.manifests.bundle import (
         Loaded as Loaded,
-    )
-    from koordcore.manifests.bundle import (
         load as load,
-    )
-    from koordcore.manifests.bundle import (
         snapshot_from_objects as snapshot_from_objects,
     )
     from koordcore.manifests.calls import Call as Call
     from koordcore.manifests.encode import (
         node_manifest as node_manifest,
-    )
-    from koordcore.manifests.encode import (
         pod_manifest as pod_manifest,
     )
     from koordcore.manifests.events import EventReader as EventReader
     from koordcore.manifests.move_records import (
         moves_from_record as moves_from_record,
-    )
-    from koordcore.manifests.move_records import (
         moves_record as moves_record,
     )
     from koordcore.manifests.named_policies import (
         POLICY_NAMES as POLICY_NAMES,
-    )
-    from koordcore.manifests.named_policies import (
         named_policy as named_policy,
     )
     from koordcore.manifests.nodes import node_from_manifest as node_from_manifest
@@ -47,27 +37,17 @@ if TYPE_CHECKING:
     from koordcore.manifests.policy_manifest import configuration_manifest as configuration_manifest
     from koordcore.manifests.proof_records import (
         certificates_of as certificates_of,
-    )
-    from koordcore.manifests.proof_records import (
         proofs_from_record as proofs_from_record,
-    )
-    from koordcore.manifests.proof_records import (
         proofs_record as proofs_record,
     )
     from koordcore.manifests.records import (
         decision_record as decision_record,
-    )
-    from koordcore.manifests.records import (
         result_from_record as result_from_record,
-    )
-    from koordcore.manifests.records import (
         result_record as result_record,
     )
     from koordcore.manifests.reservations import reservation_from_manifest as reservation_from_manifest
     from koordcore.manifests.scheduler_config import (
         policies_from_manifest as policies_from_manifest,
-    )
-    from koordcore.manifests.scheduler_config import (
         scheduler_configuration as scheduler_configuration,
     )
 else:

@@ -13,8 +13,7 @@ from immutabledict import immutabledict
 from koordcore.errors import ModelError
 from koordcore.model.affinity import TopologySpreadConstraint
 from koordcore.model.checks import check_fields, names_its_fields
-from koordcore.model.device_policy import DevicePolicy
-from koordcore.model.device_policy import ScoringStrategy as DeviceStrategy
+from koordcore.model.device_policy import DevicePolicy, ScoringStrategy as DeviceStrategy
 from koordcore.model.feature_gates import POLICY_GATES, args_under
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.resources import CPU, MEMORY

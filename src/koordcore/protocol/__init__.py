@@ -12,14 +12,10 @@ if TYPE_CHECKING:
     from koordcore.protocol.device import format_allocation as format_allocation
     from koordcore.protocol.device_object import (
         device_object_from_manifest as device_object_from_manifest,
-    )
-    from koordcore.protocol.device_object import (
         inventory_of as inventory_of,
     )
     from koordcore.protocol.gang import (
         ANNOTATION_GANG_NAME as ANNOTATION_GANG_NAME,
-    )
-    from koordcore.protocol.gang import (
         ANNOTATION_MIN_AVAILABLE as ANNOTATION_MIN_AVAILABLE,
     )
     from koordcore.protocol.numa import format_resource_status as format_resource_status

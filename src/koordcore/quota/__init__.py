@@ -7,46 +7,24 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.protocol.quota_webhook import (
         create_quota as create_quota,
-    )
-    from koordcore.protocol.quota_webhook import (
         delete_quota as delete_quota,
-    )
-    from koordcore.protocol.quota_webhook import (
         fill_quota as fill_quota,
-    )
-    from koordcore.protocol.quota_webhook import (
         open_topology as open_topology,
-    )
-    from koordcore.protocol.quota_webhook import (
         refuse_pod_update as refuse_pod_update,
-    )
-    from koordcore.protocol.quota_webhook import (
         update_quota as update_quota,
     )
     from koordcore.quota.admission import (
         Admitted as Admitted,
-    )
-    from koordcore.quota.admission import (
         QuotaCheck as QuotaCheck,
-    )
-    from koordcore.quota.admission import (
         QuotaRefusal as QuotaRefusal,
-    )
-    from koordcore.quota.admission import (
         admit as admit,
-    )
-    from koordcore.quota.admission import (
         admit_together as admit_together,
     )
     from koordcore.quota.cluster import cluster_ledger as cluster_ledger
     from koordcore.quota.evaluate import admit_batch as admit_batch
     from koordcore.quota.explain import (
         explain_runtime as explain_runtime,
-    )
-    from koordcore.quota.explain import (
         format_waterfall as format_waterfall,
-    )
-    from koordcore.quota.explain import (
         quota_table as quota_table,
     )
     from koordcore.quota.ledger import (
@@ -55,19 +33,13 @@ if TYPE_CHECKING:
     from koordcore.quota.opening import open_ledger as open_ledger
     from koordcore.quota.overuse import (
         OveruseMonitor as OveruseMonitor,
-    )
-    from koordcore.quota.overuse import (
         RevokePlan as RevokePlan,
-    )
-    from koordcore.quota.overuse import (
         plan_revoke as plan_revoke,
     )
     from koordcore.quota.preempt import select_victims as select_victims
     from koordcore.quota.profile import add_tree_affinity as add_tree_affinity
     from koordcore.quota.reclaim import (
         ReclaimPlan as ReclaimPlan,
-    )
-    from koordcore.quota.reclaim import (
         plan_reclaim as plan_reclaim,
     )
 else:

@@ -7,11 +7,7 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.scheduling.backfilling import (
         backfill as backfill,
-    )
-    from koordcore.scheduling.backfilling import (
         earliest_start as earliest_start,
-    )
-    from koordcore.scheduling.backfilling import (
         future_reservations as future_reservations,
     )
     from koordcore.scheduling.cycle import queue_order as queue_order

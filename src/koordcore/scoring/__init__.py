@@ -8,11 +8,7 @@ if TYPE_CHECKING:
     from koordcore.scoring.fragmentation import workload_mix as workload_mix
     from koordcore.scoring.gpu_share import (
         GpuDemand as GpuDemand,
-    )
-    from koordcore.scoring.gpu_share import (
         GpuNode as GpuNode,
-    )
-    from koordcore.scoring.gpu_share import (
         fullest_slots as fullest_slots,
     )
 else:

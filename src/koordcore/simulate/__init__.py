@@ -7,88 +7,50 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.scoring.gpu_policies import (
         PolicyName as PolicyName,
-    )
-    from koordcore.scoring.gpu_policies import (
         ScoredPolicy as ScoredPolicy,
-    )
-    from koordcore.scoring.gpu_policies import (
         make_policy as make_policy,
     )
     from koordcore.simulate.compare import compare_policies as compare_policies
     from koordcore.simulate.engine import (
         Replay as Replay,
-    )
-    from koordcore.simulate.engine import (
         replay as replay,
     )
     from koordcore.simulate.events import (
         Arrival as Arrival,
-    )
-    from koordcore.simulate.events import (
         Departure as Departure,
-    )
-    from koordcore.simulate.events import (
         Event as Event,
-    )
-    from koordcore.simulate.events import (
         NodeArrival as NodeArrival,
-    )
-    from koordcore.simulate.events import (
         NodeDrained as NodeDrained,
-    )
-    from koordcore.simulate.events import (
         NodeFailed as NodeFailed,
-    )
-    from koordcore.simulate.events import (
         Refused as Refused,
-    )
-    from koordcore.simulate.events import (
         Task as Task,
     )
     from koordcore.simulate.reader import TraceFolder as TraceFolder
     from koordcore.simulate.record import (
         replay_record as replay_record,
-    )
-    from koordcore.simulate.record import (
         write_record as write_record,
     )
     from koordcore.simulate.report import (
         plot as plot,
-    )
-    from koordcore.simulate.report import (
         summaries as summaries,
     )
     from koordcore.simulate.scenario import (
         Cell as Cell,
-    )
-    from koordcore.simulate.scenario import (
         CellResult as CellResult,
-    )
-    from koordcore.simulate.scenario import (
         Clock as Clock,
-    )
-    from koordcore.simulate.scenario import (
         play_cell as play_cell,
     )
     from koordcore.simulate.scheduled import (
         PodArrival as PodArrival,
-    )
-    from koordcore.simulate.scheduled import (
         replay_schedule as replay_schedule,
     )
     from koordcore.simulate.sweeps import (
         ResultFolder as ResultFolder,
-    )
-    from koordcore.simulate.sweeps import (
         sweep as sweep,
     )
     from koordcore.simulate.trace import (
         Trace as Trace,
-    )
-    from koordcore.simulate.trace import (
         resample as resample,
-    )
-    from koordcore.simulate.trace import (
         untimed_events as untimed_events,
     )
 else:

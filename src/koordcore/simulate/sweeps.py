@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED as FIRST
-from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED as FIRST, BrokenExecutor, Executor, Future, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Final

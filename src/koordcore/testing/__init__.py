@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from koordcore.testing.snapshots import varied_snapshots as varied_snapshots
     from koordcore.testing.violation import (
         BrokenContractError as BrokenContractError,
-    )
-    from koordcore.testing.violation import (
         Clause as Clause,
-    )
-    from koordcore.testing.violation import (
         ContractViolation as ContractViolation,
     )
 else:

@@ -8,14 +8,8 @@ if TYPE_CHECKING:
     from koordcore.topology.cpu import CPUTopology as CPUTopology
     from koordcore.topology.network import (
         LayerSpec as LayerSpec,
-    )
-    from koordcore.topology.network import (
         NetworkTopology as NetworkTopology,
-    )
-    from koordcore.topology.network import (
         build_tree as build_tree,
-    )
-    from koordcore.topology.network import (
         order_layers as order_layers,
     )
 else:

@@ -18,8 +18,7 @@ from immutabledict import immutabledict
 from koordcore._cpsat import Program, Stage, Terms
 from koordcore.allocators.gang.bounds import BoolVector, fewest_domains
 from koordcore.allocators.gang.cells import Cell, CellMaker, Kind, member_classes
-from koordcore.allocators.gang.objective import Terms as Objective
-from koordcore.allocators.gang.objective import terms_of
+from koordcore.allocators.gang.objective import Terms as Objective, terms_of
 from koordcore.allocators.gang.role_model import RoleModel
 from koordcore.allocators.gang.stages import StagePlan
 from koordcore.model.gangs import NetworkTopologySpec

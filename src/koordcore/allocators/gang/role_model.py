@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from koordcore._cpsat import Program
-from koordcore._cpsat import Terms as Linear
+from koordcore._cpsat import Program, Terms as Linear
 from koordcore.allocators.gang.cells import Cell, MemberClass
 from koordcore.allocators.gang.objective import Terms
 
