@@ -240,6 +240,7 @@ class SchedulingCycle:
             if self._preemptor is not None and not plan.held and not plan.malformed and not job.stopped:
                 members = _with_nominations(members, self._preemptor.for_job(job, members))
         self._plans.append(plan)
+        self._table.started(job, members)
         return members
 
     def finish(self) -> ScheduleResult:

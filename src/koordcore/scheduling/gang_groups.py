@@ -17,6 +17,7 @@ from koordcore.allocators.gang.group_table import GroupTable, group_table
 from koordcore.allocators.gang.members import running_members
 from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt, worth_requeue
 from koordcore.errors import ManifestError
+from koordcore.model.decisions import Bound, PodDecision
 from koordcore.model.gangs import (
     Gang,
     GangMode,
@@ -304,10 +305,13 @@ class JobTable:
                 yield pod
             elif self._alone(f"{pod.namespace}/{gang}"):
                 self._repairing[pod.key] = f"{pod.namespace}/{gang}"
+                by_gang[f"{pod.namespace}/{gang}"].remove(pod)
                 yield pod
             elif (gang_id := f"{pod.namespace}/{gang}") not in taken:
                 job = self._job(gang_id, pod, by_gang)
                 taken.update(job.members)
+                # Another gang may list this one, which does not list it: nobody has two turns.
+                by_gang |= {name: [] for name in job.members}
                 yield job
 
     @property
@@ -355,6 +359,12 @@ class JobTable:
         gang = self._repairing.get(pod)
         if gang is not None:
             self._nodes.setdefault(gang, []).append("")
+
+    def started(self, job: Job, decisions: Iterable[PodDecision]) -> None:
+        """Take note of the members of a job that got a node."""
+        nodes = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
+        for gang, pods in job.members.items():
+            self._nodes.setdefault(gang, []).extend(nodes[pod.key] for pod in pods if pod.key in nodes)
 
     def beyond_minimum(self, pod: PodKey) -> bool:
         """Tell whether a pod that comes alone belongs to a gang that has as many members as it needs."""
