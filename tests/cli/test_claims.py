@@ -1,4 +1,4 @@
-"""Device claims in ``koordcore inspect``."""
+"""Device claims in ``koordcore inspect``, and in plans that are written and checked."""
 
 from __future__ import annotations
 
@@ -83,3 +83,16 @@ def test_a_dump_without_drivers_says_nothing_of_claims(capsys: pytest.CaptureFix
     assert "Device classes" not in out
     assert "resource claim" not in out
     assert snapshot_from_objects([]).warnings == ()
+
+
+def test_a_plan_with_claims_is_legal_when_it_is_read_back(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(run(capsys, "schedule", EXAMPLE, "-o", "json", code=1), encoding="utf-8")
+    assert "legal: 4 decisions" in run(capsys, "verify", EXAMPLE, "--plan", str(plan))
+    told = plan.read_text(encoding="utf-8")
+    assert "gpu-0-mig-4g-40gb-0" in told
+    # Somebody else's partition is no plan: the devices in the file are what is checked.
+    plan.write_text(told.replace("gpu-0-mig-4g-40gb-0", "gpu-0-mig-3g-40gb-0"), encoding="utf-8")
+    assert "claim  team-a/large" in run(capsys, "verify", EXAMPLE, "--plan", str(plan), code=1)

@@ -9,6 +9,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
+from koordcore.manifests.held_claims import held_claim_from_record, held_claim_record
 from koordcore.manifests.proof_records import certificate_from_record, claim_record
 from koordcore.model.decisions import (
     Bound,
@@ -46,6 +47,7 @@ from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocat
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.claim_records import with_claims
 from koordcore.snapshot.cluster import bind
 from koordcore.topology.network import NODE_LAYER
 
@@ -222,6 +224,7 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
                 "notes": list(decision.notes),
                 "over": [str(pod) for pod in decision.over],
                 "dropped": list(decision.dropped),
+                "claims": [held_claim_record(one) for one in decision.claims],
             }
             record |= {key: value for key, value in extras.items() if value}
         case Waiting():
@@ -307,6 +310,7 @@ def result_from_record(
     after = snapshot.with_records(*held) if held else snapshot
     running = [pod for pod in owners if pod.node_name is not None]
     after = after.forget(*(pod.key for pod in running)).assume(*placed.values(), *running)
+    after = with_claims(after, decisions)
     used = with_decided_users(after.of(Reservation), decisions, lambda name: after.node(name).pods, None)
     plans = optional(raw, "preemptions", list_of(_preemption), ())
     return ScheduleResult(
@@ -360,6 +364,7 @@ def _bound(pod: PodKey, raw: Mapping[str, Json]) -> Bound:
         notes=optional(raw, "notes", list_of(as_str), ()),
         over=optional(raw, "over", list_of(_key), ()),
         dropped=optional(raw, "dropped", list_of(as_str), ()),
+        claims=optional(raw, "claims", list_of(held_claim_from_record), ()),
     )
 
 

@@ -85,7 +85,7 @@ def read_resource_claim(reading: Reading, raw: Mapping[str, Json]) -> ResourceCl
         reading.warn("status.reservedFor", f"at most {MAX_CONSUMERS} entries, got {len(reserved)}")
     for number, uid in _repeated([one.uid or one.name for one in reserved]):
         reading.warn(f"status.reservedFor[{number}]", f"{uid} stands there twice")
-    allocation = reading.take(status, "allocation", "status", _allocation, None)
+    allocation = reading.take(status, "allocation", "status", read_allocation, None)
     if allocation is not None:
         _check_results(reading, spec, allocation)
     elif reserved:
@@ -263,7 +263,14 @@ def _json_text(value: Json) -> str:
 # --- what was given -----------------------------------------------------------------------------------
 
 
-def _allocation(value: Json) -> ClaimAllocation:
+def read_allocation(value: Json) -> ClaimAllocation:
+    """Read ``status.allocation``.
+
+    Raises
+    ------
+    ManifestError
+        When a field is of another kind, with its path.
+    """
     raw = as_mapping(value)
     devices: Mapping[str, Json] = optional(raw, "devices", as_mapping, {})
     selector: NodeSelector | None = optional(raw, "nodeSelector", as_node_selector, None)

@@ -38,9 +38,9 @@ from koordcore.model.decisions import PodDecision, Shortfall
 from koordcore.model.pods import Pod
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
-from koordcore.scheduling.plugins.claim_records import with_claims
 from koordcore.scoring.labels import fit_selector
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.claim_records import with_claims
 
 REASON_CANNOT: Final = "cannot allocate all claims"
 REASON_ELSEWHERE: Final = "resourceclaim not available on the node"

@@ -9,7 +9,7 @@ import attrs
 from koordcore.model.claims import ClaimConsumer, ResourceClaim
 from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.protocol.claims import consumer_of
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.cluster import ClusterSnapshot
 
 
 def with_claims(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> ClusterSnapshot:

@@ -1,0 +1,35 @@
+"""What a bound pod's ResourceClaims were allocated, in a plan's JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordcore.manifests.claim_status import allocation_manifest
+from koordcore.manifests.resource_claims import read_allocation
+from koordcore.model.claims import HeldClaim
+from koordcore.protocol.fields import Json, as_bool, as_mapping, as_str, optional, required
+
+
+def held_claim_record(held: HeldClaim) -> dict[str, Any]:
+    """Write a claim as a pod has it; its allocation as in ``status.allocation``."""
+    record: dict[str, Any] = {"claim": held.name, "entry": held.entry}
+    record["allocation"] = allocation_manifest(held.allocation)
+    return record | {"fresh": held.fresh, "planned": held.planned}
+
+
+def held_claim_from_record(value: Json) -> HeldClaim:
+    """Read a claim back.
+
+    Raises
+    ------
+    ManifestError
+        When it is not of the form that :func:`held_claim_record` writes.
+    """
+    raw = as_mapping(value)
+    return HeldClaim(
+        name=required(raw, "claim", as_str),
+        entry=optional(raw, "entry", as_str, ""),
+        allocation=required(raw, "allocation", read_allocation),
+        fresh=optional(raw, "fresh", as_bool, True),
+        planned=optional(raw, "planned", as_bool, False),
+    )
