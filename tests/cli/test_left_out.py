@@ -129,6 +129,21 @@ def test_what_a_profile_lacks_is_named_on_standard_error_and_in_the_plan(
     assert "not looked at" not in capsys.readouterr().err
 
 
+def test_who_wants_quiet_hears_no_warning_of_the_policy_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = {"schedulerName": "s", "plugins": {"multiPoint": {"enabled": [{"name": "Nobody"}]}}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    policy = written(tmp_path / "c.json", kind | {"profiles": [profile]})
+    dump = written(tmp_path / "d.json", *CLUSTER)
+    words = ["--policy", policy, "--feature-gates", "Nothing=true"]
+    for verb in (["schedule", dump, *words], ["quota", dump, *words], ["compare", dump, "--policy", policy]):
+        main(verb)
+        assert "warning: " in capsys.readouterr().err
+        main([*verb, "-q"])
+        assert capsys.readouterr().err == ""
+
+
 def test_the_result_says_it_in_python_and_a_full_policy_leaves_nothing_out() -> None:
     snapshot = snapshot_from_objects(CLUSTER).snapshot
     (lean,) = policies_from_manifest(FITS)

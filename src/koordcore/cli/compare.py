@@ -57,7 +57,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, verify every plan, print; 1 when a plan is not legal."""
-    policies = read_policies(arguments.policy or ())
+    policies = read_policies(arguments.policy or (), quiet=arguments.quiet)
     snapshot, now = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     with working(f"placing {len(snapshot.pending)} pods under {len(policies)} policies"):
         found = compare_policies(snapshot, policies, now=now)

@@ -69,7 +69,9 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
 def _read(arguments: argparse.Namespace) -> Policy:
     known = Policy() if arguments.policy is None else _known(arguments.policy)
     if known is None:
-        profiles = [_supported(one) for one in _chosen(arguments, _profiles(arguments.policy))]
+        quiet: bool = arguments.quiet
+        chosen = _chosen(arguments, _profiles(arguments.policy, quiet=quiet))
+        profiles = [_supported(one, quiet=quiet) for one in chosen]
         return attrs.evolve(profiles[0], others=tuple(profiles[1:]))
     if arguments.profile is not None:
         raise ModelError("--profile: chooses a profile of --policy FILE, which is missing")
@@ -80,13 +82,13 @@ def _gated(arguments: argparse.Namespace, policy: Policy) -> Policy:
     if arguments.feature_gates is None:
         return policy
     gates = at("--feature-gates", parse_feature_gates, arguments.feature_gates)
-    for one in idle_gates(gates):
+    for one in () if arguments.quiet else idle_gates(gates):
         print(f"warning: --feature-gates: {one.path.partition('.')[2]}: {one.reason}", file=sys.stderr)
     others = tuple(attrs.evolve(one, feature_gates={**one.feature_gates, **gates}) for one in policy.others)
     return attrs.evolve(policy, feature_gates={**policy.feature_gates, **gates}, others=others)
 
 
-def read_policies(sources: Sequence[str]) -> dict[str, Policy]:
+def read_policies(sources: Sequence[str], *, quiet: bool = False) -> dict[str, Policy]:
     """Read several policies: known ones by name, and every profile of the files; two at the least.
 
     A profile is called by its scheduler name, with the file's name before it where that is taken. A single
@@ -101,12 +103,14 @@ def read_policies(sources: Sequence[str]) -> dict[str, Policy]:
     """
     found: dict[str, Policy] = {}
     for source in sources or ("stock", "koordinator"):
-        profiles = {source: known} if (known := _known(source)) is not None else _profiles(source)
+        profiles = (
+            {source: known} if (known := _known(source)) is not None else _profiles(source, quiet=quiet)
+        )
         if not profiles:
             raise ModelError(f"--policy: there is no KubeSchedulerConfiguration in {source}")
         for name, policy in profiles.items():
             free = next(one for one in _names(source, name) if one not in found)
-            found[free] = _supported(policy).of_all_schedulers()
+            found[free] = _supported(policy, quiet=quiet).of_all_schedulers()
     if len(found) == 1 and "stock" not in found:
         return {"stock": named_policy("stock").of_all_schedulers(), **found}
     return found
@@ -129,9 +133,9 @@ def _known(name: str) -> Policy | None:
     return named_policy("stock").with_plugin(share)
 
 
-def _profiles(path: str) -> dict[str, Policy]:
+def _profiles(path: str, *, quiet: bool) -> dict[str, Policy]:
     loaded = load([path], sys.stdin)
-    for warning in loaded.warnings:
+    for warning in () if quiet else loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return {one.name: one for one in loaded.policies}
 
@@ -147,10 +151,10 @@ def _chosen(arguments: argparse.Namespace, profiles: dict[str, Policy]) -> list[
     return list(profiles.values())
 
 
-def _supported(policy: Policy) -> Policy:
+def _supported(policy: Policy, *, quiet: bool) -> Policy:
     """Leave out what this version cannot decide by, and say so."""
     known = known_plugins()
     for plugin in policy.plugins:
-        if plugin.name not in known:
+        if plugin.name not in known and not quiet:
             print(f"warning: --policy: {plugin.name} does not take part yet", file=sys.stderr)
     return attrs.evolve(policy, plugins=tuple(one for one in policy.plugins if one.name in known))

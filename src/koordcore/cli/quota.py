@@ -86,7 +86,8 @@ def _quota_policy(arguments: argparse.Namespace) -> QuotaPolicy:
     """Read how the policy enforces quotas; where it has no ElasticQuota, say so and take the defaults."""
     policy = read_policy(arguments)
     if policy.plugin(_PLUGIN) is None:
-        print(f"warning: --policy: {policy.name} has no {_PLUGIN}: it limits nobody", file=sys.stderr)
+        if not arguments.quiet:
+            print(f"warning: --policy: {policy.name} has no {_PLUGIN}: it limits nobody", file=sys.stderr)
         policy = policy.with_plugin(PluginSetting(name=_PLUGIN, scores=False))
     setting = policy.plugin(_PLUGIN)
     args = None if setting is None else setting.args
