@@ -257,3 +257,24 @@ def test_what_would_become_of_a_job(
     assert "train-0" in capsys.readouterr().out
     assert main(["explain", "jobset/train", str(dump)]) == 2
     assert "no pod of JobSet train in the dump" in capsys.readouterr().err
+
+
+def test_jobs_without_pods_are_named_where_nobody_takes_them_for_gangs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = tmp_path / "d.json"
+    pod: Object = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "ml"},
+        "spec": {},
+    }
+    told = "not looked at: 1 JobSet without pods (--as-gangs takes them for gangs)\n"
+    owner = {"apiVersion": JOB_SET["apiVersion"], "kind": "JobSet", "name": "train", "uid": "u"}
+    owned = {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+    for more, flags, said in ((pod, (), told), (pod, ("-q",), ""), (owned, (), "")):
+        dump.write_text(json.dumps([*nodes(8), JOB_SET, more]), encoding="utf-8")
+        assert main(["schedule", str(dump), *flags]) == 0
+        assert capsys.readouterr().err == said
+    main(["schedule", str(dump), "--as-gangs"])
+    assert "not looked at" not in capsys.readouterr().err

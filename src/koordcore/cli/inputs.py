@@ -183,6 +183,21 @@ def say_left_out(result: ScheduleResult, *, quiet: bool = False) -> None:
         print(f"not looked at: {one}", file=sys.stderr)
 
 
+def say_podless(arguments: argparse.Namespace, loaded: Loaded) -> None:
+    """Name on standard error the jobs that own nothing in the dump, which ``--as-gangs`` would show.
+
+    A batch Job is left out: mostly it has ended and its pods are gone.
+    """
+    if arguments.quiet or arguments.as_gangs:
+        return
+    doors = set(DOORS.values())
+    kinds = ((name.partition(".")[0], count) for name, count in loaded.unread.items())
+    found = [f"{count} {kind}" for kind, count in kinds if kind in doors]
+    if found:
+        told = ", ".join(found)
+        print(f"not looked at: {told} without pods (--as-gangs takes them for gangs)", file=sys.stderr)
+
+
 def _nobody_has(network: ClusterNetworkTopology, snapshot: ClusterSnapshot) -> None:
     """Refuse a label that no node has: it is misspelt."""
     there = {label for state in snapshot.nodes for label in state.node.labels}

@@ -15,7 +15,17 @@ import attrs
 
 from koordcore.checking import verify
 from koordcore.cli.evictions import preemption_table, victims_table
-from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now, say_left_out
+from koordcore.cli.inputs import (
+    add_lend,
+    add_now,
+    add_paths,
+    as_of,
+    lent,
+    load_paths,
+    read_now,
+    say_left_out,
+    say_podless,
+)
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
 from koordcore.explaining.network import used_domains
@@ -119,6 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
         proofs = proofs_record(certificates_of(result))
         arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
     say_left_out(result, quiet=arguments.quiet)
+    say_podless(arguments, loaded)
     if arguments.output == "patches":
         print_patches(result, arguments.limit, now)
     else:
