@@ -185,3 +185,12 @@ def waiting(blocks: list[int], gangs: list[tuple[int, int, bool]]) -> ClusterSna
 
 def snapshot_pod(snapshot: ClusterSnapshot, name: str) -> Pod:
     return next(pod for pod in snapshot.pending if pod.name == name)
+
+
+def test_a_gang_whose_members_are_not_all_of_this_scheduler_is_not_planned() -> None:
+    """A member that another scheduler decides about is missing: the gang waits, and its neighbour starts."""
+    strange, *others = queue(3, 1)
+    snapshot = cluster(rack(a=5), [attrs.evolve(strange, scheduler_name="other"), *others], NETWORK)
+    result = schedule(snapshot, policy=TOGETHER)
+    assert verify(snapshot, result) == ()
+    assert started(result) == ["g1"]
