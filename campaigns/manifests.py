@@ -117,7 +117,8 @@ def _place(chance: random.Random, inside: Any) -> tuple[Any, Any] | None:
 
 def _noted(one: Any) -> bool:
     try:
-        return bool(one["metadata"]["annotations"])
+        notes = one["metadata"]["annotations"]
+        return isinstance(notes, dict) and bool(notes)
     except (KeyError, TypeError):
         return False
 

@@ -115,6 +115,19 @@ def test_a_quota_is_reason_enough_and_a_runtime_quota_leaves_doubt(runtime: bool
     assert len(forged(snapshot, result, running(snapshot, "b"))) == named
 
 
+def test_a_quota_beyond_its_max_is_reason_enough_for_a_pod_that_asks_for_nothing() -> None:
+    labels = {"quota.scheduling.koordinator.sh/name": "team"}
+    most = immutabledict(cpu=4000)
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 9000, pod("a", 3000, labels=labels), pod("b", 2000, labels=labels))],
+        pending=[attrs.evolve(pod("p", 0, 10, labels=labels), requests={})],
+        records=[ElasticQuota(name="team", namespace="default", min=most, max=most)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert len(result.preemptions) == 1
+    assert verify(snapshot, result) == ()
+
+
 def test_moves_are_checked() -> None:
     snapshot = ClusterSnapshot(
         nodes=[node("n1", 4000, pod("a", 4000)), node("n2", 4000, pod("b", 1000, 50))],

@@ -21,3 +21,17 @@ def test_what_a_node_never_has_is_not_resolved_by_evictions(bystander: dict[str,
         "pods": True,
         "nvidia.com/gpu": False,
     }
+
+
+def test_shortfalls_stand_in_the_order_of_names_whatever_nodes_there_were() -> None:
+    """A line of snapshots keeps the columns of resources whose last node has left."""
+    nodes = [
+        Node(name="cards", allocatable={"example.com/b": 1, "cpu": 100, "pods": 1}),
+        Node(name="plain", allocatable={"cpu": 100, "pods": 1}),
+    ]
+    wanted = Pod(name="p", requests={"cpu": 500, "example.com/a": 1, "example.com/b": 1, "memory": 1})
+    first = schedule(ClusterSnapshot(nodes=nodes, pending=[wanted])).snapshot
+    line = first.without_nodes("cards")
+    schedule(line)
+    anew = ClusterSnapshot(nodes=line.nodes, pending=line.pending)
+    assert schedule(line) == schedule(anew)

@@ -185,3 +185,13 @@ def waiting(blocks: list[int], gangs: list[tuple[int, int, bool]]) -> ClusterSna
 
 def snapshot_pod(snapshot: ClusterSnapshot, name: str) -> Pod:
     return next(pod for pod in snapshot.pending if pod.name == name)
+
+
+def test_a_gang_whose_members_are_not_all_of_this_scheduler_is_not_planned() -> None:
+    """A member that another scheduler decides about is missing: the gang waits, and its neighbour starts."""
+    strange, *others = [*members("g0", 3, 1000, 3), *members("g1", 1, 1000, 1, spec=MUST)]
+    mixed = [attrs.evolve(strange, scheduler_name="other"), *others]
+    snapshot = cluster([node("n", 5000, "a")], mixed, NETWORK)
+    result = schedule(snapshot, policy=TOGETHER)
+    assert verify(snapshot, result) == ()
+    assert started(result) == ["g1"]

@@ -45,11 +45,15 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             yield from _check_group(gang, gangs, members, before, new)
             specs = {name: gangs[name].topology_spec for name in gang.group if name in gangs}
             together = [pod for name in specs for pod in members.get(name, ())]
-            if any(spec is not None for spec in specs.values()):
-                yield from _check_gather(tree, gang.id, _shared(specs), together, new)
+            # What the gangs say decides whether a network is needed, not what is left of it for each check.
+            known = [spec for spec in specs.values() if spec is not None]
+            if known:
+                there = tree or _bare(together, known)
+                yield from _check_gather(there, gang.id, _shared(specs), together, new)
             if gang.topology_spec is not None:
-                own = _unshared(gang.topology_spec, _shared(specs))
-                yield from _check_gather(tree, gang.id, own, members[gang_id], new)
+                own, pods = _unshared(gang.topology_spec, _shared(specs)), members[gang_id]
+                there = tree or _bare(pods, [gang.topology_spec])
+                yield from _check_gather(there, gang.id, own, pods, new)
             if gang.sub_groups is not None:
                 yield from check_parts(snapshot, gang, members[gang_id], new, tree)
         if gang.mode is GangMode.STRICT and {pod.key for pod in members[gang_id]} & held:
@@ -150,6 +154,13 @@ def _unshared(spec: NetworkTopologySpec, shared: NetworkTopologySpec) -> Network
     )
 
 
+def _bare(pods: Iterable[Pod], specs: Iterable[NetworkTopologySpec]) -> NetworkTopology | None:
+    """Give the nodes of pods as a network of their own, where no rule asks for more."""
+    if any(spec.needs_network for spec in specs):
+        return None
+    return build_tree([LayerSpec(NODE_LAYER)], {str(pod.node_name): {} for pod in pods})
+
+
 def _check_gather(
     tree: NetworkTopology | None,
     gang_id: str,
@@ -157,8 +168,6 @@ def _check_gather(
     pods: list[Pod],
     new: set[PodKey],
 ) -> Iterator[Violation]:
-    if tree is None and not spec.needs_network:
-        tree = build_tree([LayerSpec(NODE_LAYER)], {str(pod.node_name): {} for pod in pods})
     if tree is None:
         yield Violation(ViolationKind.GANG, gang_id, "wants to be gathered, and there is no network topology")
         return

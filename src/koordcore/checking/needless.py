@@ -131,7 +131,8 @@ class _Turn:
             used = held[name]
             names = {resource for pod in members for resource in pod.requests}
             most, least = tree.quotas[name].max, tree.quotas[name].min
-            if any(used.get(one, 0) > most[one] for one in names & most.keys()):
+            # A quota that is beyond its max in anything admits nobody, whatever is asked for.
+            if any(used.get(one, 0) > bound for one, bound in most.items()):
                 return False
             sure &= all(used.get(one, 0) <= least.get(one, 0) and tree.kept(name, one, held) for one in names)
         return True if sure or not tree.policy.enable_runtime_quota else None

@@ -100,6 +100,8 @@ class Workspace:
         # How to undo each change: what to call, with what. Tuples, because a closure is five objects for the
         # garbage collector to look after.
         self._log: list[tuple[Any, ...]] = []
+        # Values that were worked out when somebody had come or left: how long the log was, and where.
+        self._late: list[tuple[int, Callable[[ClusterSnapshot, NodeState], Any], list[int]]] = []
         self._changes: dict[tuple[Shape, Shape], IntMatrix] = {}
         self._real: FloatCube | None = None
         self._real_at = 0
@@ -157,8 +159,11 @@ class Workspace:
         if values is None:
             values = self._values[build] = list(self.snapshot.node_values(build))
             # Who came and left in this call before anybody asked.
-            for row in self._changed():
+            rows = self._changed()
+            for row in rows:
                 values[row] = build(self.snapshot, self.state_of(row))
+            if rows and self._log:
+                self._late.append((len(self._log), build, rows))
         return values
 
     def knows(self, build: Callable[[ClusterSnapshot, NodeState], Any]) -> bool:
@@ -280,10 +285,21 @@ class Workspace:
         while len(self._log) > mark:
             undo, *arguments = self._log.pop()
             undo(*arguments)
+        # Values that were worked out after the mark know who was there by then; no log says who was before.
+        kept = []
+        for at, build, rows in self._late:
+            if at > mark:
+                values = self._values[build]
+                for row in rows:
+                    self._set(values, row, build(self.snapshot, self.state_of(row)))
+            if at <= mark or mark:
+                kept.append((min(at, mark), build, rows))
+        self._late = kept
 
     def commit(self) -> None:
         """Forget how to go back: what was done so far stands, and every mark is void."""
         self._log.clear()
+        self._late.clear()
 
     def freeze(self) -> ClusterSnapshot:
         """Give the snapshot of the present state; the workspace stands on it and may be used on.

@@ -99,7 +99,7 @@ class JointTurns:
         return self._settled.get(job.name)
 
     def _takes_nothing(self, job: Job) -> bool:
-        return job.stopped or any(pod.gated for pod in job.pods)
+        return bool(job.stopped or job.lacking()) or any(pod.gated for pod in job.pods)
 
     def _joins(self, job: Job) -> bool:
         """Tell whether a job can be planned with others: all or nothing, and free to go anywhere."""

@@ -206,7 +206,8 @@ class FitEvaluator(Evaluator):
             Shortfall(_reason(name), name, amount, 0, resolvable=False)
             for name, amount in self._absent.items()
         ]
-        return tuple(found)
+        # By name: whether a resource has a column depends on nodes that have left a line of snapshots since.
+        return tuple(sorted(found, key=lambda one: (one.resource != PODS, one.resource)))
 
     def slots(self, view: NodeView, most: int) -> IntVector:
         free = view.amounts[FREE]
