@@ -86,7 +86,7 @@ if TYPE_CHECKING:
         cpu_qos_of as cpu_qos_of,
         parse_resource_qos as parse_resource_qos,
     )
-    from koordcore.quota import refuse_pod_update as refuse_pod_update
+    from koordcore.protocol.quota_webhook import refuse_pod_update as refuse_pod_update
     from koordcore.quota.evaluate import (
         admit_batch as admit_batch,
         evaluate_creation as evaluate_creation,
@@ -146,7 +146,7 @@ else:
                 "cpu_basic_info_of format_amplification format_raw_allocatable"
             ),
             "koordcore.protocol.pod_qos": "cpu_qos_of parse_resource_qos",
-            "koordcore.quota": "refuse_pod_update",
+            "koordcore.protocol.quota_webhook": "refuse_pod_update",
             "koordcore.quota.evaluate": "admit_batch evaluate_creation evaluated_request replace_resources",
             "koordcore.quota.hints": "hint_for_deleted_pod hint_for_quota",
             "koordcore.quota.profile": "reconcile_profile tree_profile",
