@@ -23,7 +23,7 @@ from koordcore.checking.quota_sums import (
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.resources import Resources, total
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
@@ -57,10 +57,16 @@ def check_quotas(
                     grown.add(member)
     for name in sorted(grown & quotas.keys()):
         others = elsewhere.held(name, whole=above)
-        yield from _check_limit(name, "max", held[name], others, quotas[name].max, new)
+        if not (policy.enable_runtime_quota and _detached(name, quotas)):
+            yield from _check_limit(name, "max", held[name], others, quotas[name].max, new)
         what = "min for non-preemptible pods"
         mine, others = guarded.get(name, ()), elsewhere.guarded(name)
         yield from _check_limit(name, what, mine, others, quotas[name].min, new)
+
+
+def _detached(name: str, quotas: Mapping[str, ElasticQuota]) -> bool:
+    """Tell whether something above a quota does not exist: it is handed nothing, and nothing limits it."""
+    return [name, *parents_of(name, quotas)][-1] != ROOT_QUOTA
 
 
 def _check_limit(
