@@ -76,6 +76,10 @@ def test_patches_come_one_call_per_line(dump: str, capsys: pytest.CaptureFixture
         (["--policy", "{none}"], "there is no KubeSchedulerConfiguration in"),
         (["--policy", "{two}", "--profile", "c"], "no profile c in"),
         (["--policy", "/nonexistent/conf.yaml"], "no such file or folder"),
+        (
+            ["--policy", "binpac"],
+            "none of default, stock, koordinator, binpack, spread; did you mean binpack?",
+        ),
     ],
 )
 def test_a_policy_that_cannot_be_found_is_one_line_without_traceback(

@@ -6,6 +6,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -134,6 +135,12 @@ def _known(name: str) -> Policy | None:
 
 
 def _profiles(path: str, *, quiet: bool) -> dict[str, Policy]:
+    if path != "-" and not Path(path).exists():
+        near = get_close_matches(path, KNOWN_POLICIES, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ModelError(
+            f"--policy: {path}: no such file or folder, and none of {', '.join(POLICY_NAMES)}{hint}"
+        )
     loaded = load([path], sys.stdin)
     for warning in () if quiet else loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
