@@ -11,9 +11,9 @@ from typing import Final
 from koordcore.scoring.fragmentation import workload_mix
 from koordcore.scoring.gpu_policies import below
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode
-from koordcore.simulate import PolicyName, Replay, Task, Trace, make_policy, replay, resample, untimed_events
+from koordcore.simulate import PolicyName, Replay, Task, Trace, make_policy, replay, resample
 from koordcore.simulate.columns import arrival_columns
-from koordcore.simulate.trace import drawn_ranks
+from koordcore.simulate.trace import drawn_ranks, untimed_events
 
 GI: Final = 1 << 30
 NODES: Final = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from koordcore.model.proofs import Branch, Leaf, LinearEvidence, LinearProblem, ProofTree
 
 if TYPE_CHECKING:
-    from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
+    from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]  # it has no stubs
 
 
 MOST_WORK: Final = 20_000

@@ -7,18 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
-from koordcore.simulate import (
-    PolicyName,
-    Refused,
-    Replay,
-    Trace,
-    TraceFolder,
-    make_policy,
-    replay,
-    resample,
-    untimed_events,
-)
-from koordcore.simulate.trace import drawn_ranks, timed_events
+from koordcore.simulate import PolicyName, Refused, Replay, Trace, TraceFolder, make_policy, replay, resample
+from koordcore.simulate.trace import drawn_ranks, timed_events, untimed_events
 
 HERE: Final = Path(__file__).resolve().parent
 SMALL: Final = TraceFolder(HERE / "data" / "small")

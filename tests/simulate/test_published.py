@@ -9,9 +9,10 @@ from typing import Any, Final
 import pytest
 
 from koordcore.scoring.fragmentation import workload_mix
-from koordcore.simulate import Cell, PolicyName, TraceFolder, make_policy, replay, untimed_events
+from koordcore.simulate import Cell, PolicyName, TraceFolder, make_policy, replay
 from koordcore.simulate.columns import arrival_columns
 from koordcore.simulate.scenario import replay_cell
+from koordcore.simulate.trace import untimed_events
 from tests.simulate.small import HERE, OPENB, filled, timed
 
 FOLDER: Final = TraceFolder(OPENB)

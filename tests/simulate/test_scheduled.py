@@ -13,17 +13,10 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import FitArgs, PluginSetting, Policy, ScoringStrategy
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
-from koordcore.simulate import (
-    Departure,
-    NodeDrained,
-    NodeFailed,
-    PodArrival,
-    replay,
-    replay_schedule,
-    untimed_events,
-)
+from koordcore.simulate import Departure, NodeDrained, NodeFailed, PodArrival, replay, replay_schedule
 from koordcore.simulate.cluster import nodes_of
 from koordcore.simulate.scheduled import ClusterEvent, NodeJoined, ScheduledReplay
+from koordcore.simulate.trace import untimed_events
 from koordcore.snapshot import ClusterSnapshot
 from tests.scheduling.test_gpu_share import pod as card_pod, small_snapshot
 from tests.simulate.small import small_mix, small_trace

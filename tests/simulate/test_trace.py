@@ -12,19 +12,10 @@ import pytest
 from koordcore.errors import ManifestError
 from koordcore.scoring.fragmentation import workload_mix
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode
-from koordcore.simulate import (
-    Arrival,
-    PolicyName,
-    Task,
-    TraceFolder,
-    make_policy,
-    replay,
-    resample,
-    untimed_events,
-)
+from koordcore.simulate import Arrival, PolicyName, Task, TraceFolder, make_policy, replay, resample
 from koordcore.simulate.columns import arrival_columns
 from koordcore.simulate.reader import read_text
-from koordcore.simulate.trace import drawn_ranks, parse_nodes, parse_trace, timed_events
+from koordcore.simulate.trace import drawn_ranks, parse_nodes, parse_trace, timed_events, untimed_events
 from tests.simulate.small import SMALL, small_trace
 
 HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time,scheduled_time"

@@ -11,14 +11,13 @@ import attrs
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now
 from koordcore.cli.tables import Column, Table, Tone, amount, show
 from koordcore.colocation import (
-    LendingTable,
     config_of_snapshot,
     explain_node,
     latest_report,
     lending_table,
     render_waterfalls,
 )
-from koordcore.colocation.cluster import LendingRow, lend
+from koordcore.colocation.cluster import LendingRow, LendingTable, lend
 from koordcore.errors import ModelError
 from koordcore.manifests.lending_patches import lending_patches
 from koordcore.protocol.times import moment_of

@@ -15,7 +15,6 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.colocation.batch import batch_of_node as batch_of_node
     from koordcore.colocation.cluster import (
-        LendingTable as LendingTable,
         config_of_snapshot as config_of_snapshot,
         latest_report as latest_report,
         lend as lend,
@@ -38,9 +37,7 @@ else:
         __name__,
         {
             "koordcore.colocation.batch": "batch_of_node",
-            "koordcore.colocation.cluster": (
-                "LendingTable config_of_snapshot latest_report lend lending_table"
-            ),
+            "koordcore.colocation.cluster": ("config_of_snapshot latest_report lend lending_table"),
             "koordcore.colocation.peak": "prod_reclaimable",
             "koordcore.colocation.prediction": "NO_MODELS predict train update",
             "koordcore.colocation.profile": "PriorityClassSpec",

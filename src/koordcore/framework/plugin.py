@@ -477,7 +477,7 @@ class JointPlugin(Plugin):
 
     def entry(self, name: str) -> Plugin:
         """Give the plugin that filters and scores under one of the names."""
-        raise NotImplementedError
+        raise NotImplementedError  # each joint plugin has its own
 
 
 PluginFactory: TypeAlias = Callable[[Workspace, Any], Plugin]

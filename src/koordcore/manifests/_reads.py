@@ -27,7 +27,8 @@ class Traced(dict[str, Any]):
         self.taken.add(key)
         return super().get(key, default)
 
-    # Overridden so that copies of the whole, too, go over the fields one by one.
+    # Overridden so that copies of the whole, too, go over the fields one by one; the views are those of any
+    # mapping, which dict's own are more than.
     def __iter__(self) -> Iterator[str]:
         return super().__iter__()
 

@@ -80,8 +80,9 @@ def names_its_fields(kind: type[T]) -> type[T]:
         except KoordcoreError:
             raise
         except (TypeError, ValueError, AttributeError):
-            given = dict(zip((field.alias for field in attrs.fields(kind)), args, strict=False)) | fields  # type: ignore[arg-type]
-            for field in attrs.fields(kind):  # type: ignore[arg-type]
+            names = (field.alias for field in attrs.fields(kind))  # type: ignore[arg-type]  # an attrs class
+            given = dict(zip(names, args, strict=False)) | fields
+            for field in attrs.fields(kind):  # type: ignore[arg-type]  # an attrs class
                 if field.alias in given and field.converter is not None:
                     _convert(kind, field, given[field.alias])
             raise
@@ -122,7 +123,7 @@ def _words(annotation: Any) -> str:
 
 def _compiled(kind: type, text: str) -> Callable[[Any], bool]:
     known = {**vars(sys.modules[kind.__module__]), **_SCOPE}
-    return eval(f"lambda record: {text}", known)  # type: ignore[no-any-return]
+    return eval(f"lambda record: {text}", known)  # type: ignore[no-any-return]  # the text is a lambda
 
 
 def _condition(kind: type, field: attrs.Attribute[Any], *, exact: bool) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def copier(kind: type[T], *replaced: str) -> Callable[..., T]:
     replaced
         Names of the fields that are given anew, in this order.
     """
-    names = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
+    names = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]  # an attrs class
     lines = ["made = Draft()"]
     lines += [f"made.{name} = {name if name in replaced else f'record.{name}'}" for name in names]
     lines += ["made.__class__ = Kind", "return made"]

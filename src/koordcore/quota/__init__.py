@@ -33,13 +33,11 @@ if TYPE_CHECKING:
     from koordcore.quota.opening import open_ledger as open_ledger
     from koordcore.quota.overuse import (
         OveruseMonitor as OveruseMonitor,
-        RevokePlan as RevokePlan,
         plan_revoke as plan_revoke,
     )
     from koordcore.quota.preempt import select_victims as select_victims
     from koordcore.quota.profile import add_tree_affinity as add_tree_affinity
     from koordcore.quota.reclaim import (
-        ReclaimPlan as ReclaimPlan,
         plan_reclaim as plan_reclaim,
     )
 else:
@@ -55,9 +53,9 @@ else:
             "koordcore.quota.explain": "explain_runtime format_waterfall quota_table",
             "koordcore.quota.ledger": "QuotaLedger",
             "koordcore.quota.opening": "open_ledger",
-            "koordcore.quota.overuse": "OveruseMonitor RevokePlan plan_revoke",
+            "koordcore.quota.overuse": "OveruseMonitor plan_revoke",
             "koordcore.quota.preempt": "select_victims",
             "koordcore.quota.profile": "add_tree_affinity",
-            "koordcore.quota.reclaim": "ReclaimPlan plan_reclaim",
+            "koordcore.quota.reclaim": "plan_reclaim",
         },
     )

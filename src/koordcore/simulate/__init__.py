@@ -10,6 +10,11 @@ if TYPE_CHECKING:
         ScoredPolicy as ScoredPolicy,
         make_policy as make_policy,
     )
+    from koordcore.simulate.cluster import (
+        arrivals_of as arrivals_of,
+        final_snapshot as final_snapshot,
+        nodes_of as nodes_of,
+    )
     from koordcore.simulate.compare import compare_policies as compare_policies
     from koordcore.simulate.engine import (
         Replay as Replay,
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
         Arrival as Arrival,
         Departure as Departure,
         Event as Event,
+        GangArrival as GangArrival,
         NodeArrival as NodeArrival,
         NodeDrained as NodeDrained,
         NodeFailed as NodeFailed,
@@ -51,17 +57,17 @@ if TYPE_CHECKING:
     from koordcore.simulate.trace import (
         Trace as Trace,
         resample as resample,
-        untimed_events as untimed_events,
     )
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
+            "koordcore.simulate.cluster": "arrivals_of final_snapshot nodes_of",
             "koordcore.scoring.gpu_policies": "PolicyName ScoredPolicy make_policy",
             "koordcore.simulate.compare": "compare_policies",
             "koordcore.simulate.engine": "Replay replay",
             "koordcore.simulate.events": (
-                "Arrival Departure Event NodeArrival NodeDrained NodeFailed Refused Task"
+                "GangArrival Arrival Departure Event NodeArrival NodeDrained NodeFailed Refused Task"
             ),
             "koordcore.simulate.reader": "TraceFolder",
             "koordcore.simulate.record": "replay_record write_record",
@@ -69,6 +75,6 @@ else:
             "koordcore.simulate.scenario": "Cell CellResult Clock play_cell",
             "koordcore.simulate.scheduled": "PodArrival replay_schedule",
             "koordcore.simulate.sweeps": "ResultFolder sweep",
-            "koordcore.simulate.trace": "Trace resample untimed_events",
+            "koordcore.simulate.trace": "Trace resample",
         },
     )

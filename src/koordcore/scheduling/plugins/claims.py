@@ -59,7 +59,8 @@ class ClaimEvaluator(Evaluator):
         self._ledger = plugin.ledger
         self._pod = pod
         named = any(not isinstance(wish, ClaimSpec) for wish in wishes)
-        # An allocation for another pod, or of a device that several nodes reach, changes more than one node.
+        # An allocation for another pod, or of a device that several nodes reach, changes more than one node:
+        # of this plugin each class has a scope of its own.
         self.scope = Scope.CLUSTER if named or not self._ledger.devices.local else Scope.NODE  # type: ignore[misc]
         self._named = named
         self._version = -1

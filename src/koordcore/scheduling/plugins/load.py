@@ -162,7 +162,7 @@ class LoadAware(Plugin):
         if self._state is None:
             return True
         row_of = workspace.layout.row_of
-        names = ((before or after).name for before, after in metrics)  # type: ignore[union-attr]
+        names = ((before or after).name for before, after in metrics)  # type: ignore[union-attr]  # never both
         rows = sorted({*changes.nodes, *(row_of[name] for name in names if name in row_of)})
         self._state.read(workspace.journal, self._nominated)
         turned = None if len(rows) * _FEW > len(row_of) else self._state.go_to(clock(workspace))
