@@ -263,6 +263,9 @@ class Plugin:
     """What a policy and messages call it; that of the class, where it says nothing."""
     amounts: ClassVar[bool] = False
     """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
+    by_template: ClassVar[bool] = False
+    """What a pod asks of it lies in what its template says, not in the pod's name, uid or age, nor in what
+    runs where: pods that are equal but for these are read once, as long as the plugin is not made anew."""
     serves_claims: ClassVar[bool] = False
     """It looks at resource claims of pods; without such a filter pods that name some are refused."""
     joint: JointPlugin | None = None

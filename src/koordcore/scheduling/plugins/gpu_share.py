@@ -282,6 +282,7 @@ class GpuShare(Plugin):
     """Cards and shares of cards, placed by a policy; the arguments are :class:`GpuShareArgs`."""
 
     name = "GpuShare"
+    by_template = True
     arguments = GpuShareArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:

@@ -50,6 +50,7 @@ class ImageLocality(Plugin):
     """Images that are there already."""
 
     name = "ImageLocality"
+    by_template = True
     reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:

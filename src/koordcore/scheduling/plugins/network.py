@@ -65,6 +65,7 @@ class Coscheduling(Plugin):
     """Pods with a network-topology selector go near each other."""
 
     name = "Coscheduling"
+    by_template = True
     arguments = CoschedulingArgs
     reads = frozenset[type]()
 
@@ -138,6 +139,7 @@ class Hints(Plugin):
     """
 
     name = HINT_PLUGIN
+    by_template = True
     reads = frozenset[type]()
     arguments = int
 

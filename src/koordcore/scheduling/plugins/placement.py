@@ -55,6 +55,7 @@ class Unschedulable(Plugin):
     """Cordoned nodes take only pods that tolerate it."""
 
     name = "NodeUnschedulable"
+    by_template = True
     helped_by = NODES
     reads = frozenset[type]()
 
@@ -70,6 +71,7 @@ class NodeName(Plugin):
     """A pod that names its node sits there or nowhere."""
 
     name = "NodeName"
+    by_template = True
     helped_by = NODES
     reads = frozenset[type]()
 
@@ -110,6 +112,7 @@ class Taints(Plugin):
     """Taints and what tolerates them."""
 
     name = "TaintToleration"
+    by_template = True
     helped_by = NODES
     reads = frozenset[type]()
 
@@ -193,6 +196,7 @@ class NodeLabels(Plugin):
     """Node selector and node affinity."""
 
     name = "NodeAffinity"
+    by_template = True
     helped_by = NODES
     reads = frozenset[type]()
     arguments = NodeAffinityArgs
@@ -258,6 +262,7 @@ class NodePorts(Plugin):
     """Host ports."""
 
     name = "NodePorts"
+    by_template = True
     helped_by = ROOM
     reads = frozenset[type]()
 

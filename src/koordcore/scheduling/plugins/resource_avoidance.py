@@ -78,6 +78,7 @@ class FitPlus(Plugin):
     """Koordinator's NodeResourcesFitPlus: a strategy and a weight for each resource that the pod asks for."""
 
     name = "NodeResourcesFitPlus"
+    by_template = True
     reads = frozenset[type]()
     arguments = FitPlusArgs
 
@@ -120,6 +121,7 @@ class ScarceAvoidance(Plugin):
     """Koordinator's ScarceResourceAvoidance: keep nodes with scarce resources for pods that ask for them."""
 
     name = "ScarceResourceAvoidance"
+    by_template = True
     reads = frozenset[type]()
     arguments = ScarceArgs
 

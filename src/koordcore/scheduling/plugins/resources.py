@@ -317,6 +317,7 @@ class ResourceFit(Plugin):
     """Enough of every resource is free; free or used room is better, as the strategy says."""
 
     name = "NodeResourcesFit"
+    by_template = True
     helped_by = ROOM | {"DeviceClass"}
     reads = frozenset[type]()
     amounts = True
@@ -377,6 +378,7 @@ class BalancedAllocation(Plugin):
     """Nodes whose resources are used evenly are better; silent about pods that ask for none of them."""
 
     name = "NodeResourcesBalancedAllocation"
+    by_template = True
     reads = frozenset[type]()
     arguments = BalancedArgs
 

@@ -191,6 +191,7 @@ class TopologySpread(Plugin):
     """Spread constraints of the pod, or the policy's defaults where it has none."""
 
     name = "PodTopologySpread"
+    by_template = True
     helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace"}
     reads = frozenset((RawObject, Workload))
     arguments = SpreadArgs

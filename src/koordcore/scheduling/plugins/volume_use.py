@@ -92,6 +92,7 @@ class VolumeRestrictions(VolumePlugin):
     """Claims that one pod at a time may use."""
 
     name = "VolumeRestrictions"
+    by_template = True
     helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def follow(self, changes: ClusterChanges) -> bool:
@@ -157,6 +158,7 @@ class NodeVolumeLimits(VolumePlugin):
     """As many volumes of a driver as the node can attach; silent where no CSINode tells a number."""
 
     name = "NodeVolumeLimits"
+    by_template = True
     helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     reads = frozenset((*VolumePlugin.reads, CSINode))
 

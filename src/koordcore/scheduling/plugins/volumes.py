@@ -70,6 +70,7 @@ class VolumeBinding(VolumePlugin):
     """Nodes that the node affinity of every bound volume allows."""
 
     name = "VolumeBinding"
+    by_template = True
     helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
@@ -134,6 +135,7 @@ class VolumeZone(VolumePlugin):
     """Nodes in the zone and region of every bound volume."""
 
     name = "VolumeZone"
+    by_template = True
     helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def request_of(self, pod: Pod) -> Hashable | None:

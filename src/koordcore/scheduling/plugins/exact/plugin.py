@@ -103,6 +103,7 @@ class ExactPlugin(JointPlugin):
     """
 
     name = "NodeNUMAResource and DeviceShare"
+    by_template = True
     helped_by = ROOM | {"DeviceObject", "NodeResourceTopology"}
     reads = frozenset((NodeResourceTopology, DeviceObject, SharedTemplates, Reservation))
     entry_arguments: ClassVar[Mapping[str, type]] = {NUMA: NUMAArgs, DEVICES: DevicePolicy}
