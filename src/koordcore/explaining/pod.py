@@ -11,7 +11,7 @@ from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
 from koordcore.errors import ModelError
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits

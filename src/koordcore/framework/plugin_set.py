@@ -13,11 +13,12 @@ from immutabledict import immutabledict
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError, ModelError
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.extended_resources import served_by_classes
 from koordcore.framework.node_states import StateTables
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
-from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Scope
+from koordcore.framework.plugin import JointPlugin, Plugin
 from koordcore.framework.registry import PLUGINS, kinds_of
 from koordcore.framework.requests import RequestKey, RequestReader
 from koordcore.framework.sampling import NodeSample

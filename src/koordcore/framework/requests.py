@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from koordcore.framework.plugin import Plugin, Refusal
+from koordcore.framework.evaluator import Refusal
+from koordcore.framework.plugin import Plugin
 from koordcore.model.pods import Pod
 
 RequestKey: TypeAlias = tuple[Hashable, ...]

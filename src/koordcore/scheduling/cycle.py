@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.match_plan import MatchPlan
-from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.registry import kinds_with
 from koordcore.framework.warm import hand_back, take_warm

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import IntVector
+from koordcore.framework.evaluator import Scope
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Scope
 from koordcore.testing.answers import Answers, MisshapenError, ask, difference
 from koordcore.testing.bench import Bench, Concern
 from koordcore.testing.violation import Clause

@@ -7,8 +7,9 @@ from typing import Any
 
 from koordcore._arrays import IntVector
 from koordcore._vector import Vector
+from koordcore.framework.evaluator import Evaluator
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin
+from koordcore.framework.plugin import Plugin
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord

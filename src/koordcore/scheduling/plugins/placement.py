@@ -9,9 +9,10 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore.framework.evaluator import Evaluator, Refusal, Scope, default_normalise
 from koordcore.framework.hints import NODES, ROOM
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope, default_normalise
+from koordcore.framework.plugin import Plugin
 from koordcore.model.affinity import NodeAffinity
 from koordcore.model.decisions import Shortfall
 from koordcore.model.nodes import NodeState

@@ -11,8 +11,9 @@ from koordcore._arrays import (
     AMOUNT_LIMIT,
     IntVector,
 )
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Scope
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import SCORED, Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.policy import FitPlusArgs, ScarceArgs, ScoringStrategy

@@ -24,9 +24,10 @@ from koordcore._arrays import (
 )
 from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
-from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Scope
+from koordcore.framework.node_view import ALL_ROWS, NodeView
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod

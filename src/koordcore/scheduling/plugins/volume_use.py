@@ -17,9 +17,9 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.volumes import CSINode, PersistentVolumeClaim

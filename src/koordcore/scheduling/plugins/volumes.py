@@ -14,9 +14,10 @@ from typing import Any, Final
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout
+from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved
+from koordcore.framework.plugin import Plugin
 from koordcore.model.nodes import REGION_LABEL, ZONE_LABEL
 from koordcore.model.pods import Pod
 from koordcore.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
