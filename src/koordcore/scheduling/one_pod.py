@@ -62,8 +62,10 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
 
 def _choose(workspace: Workspace, plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Choice:
     """Choose the best node; a nomination, a sample or a hint narrows the choice, a hint before any score."""
-    hints, sample = plugins.preferred(pod), plugins.of(pod).sample
-    if not (hints or pod.nominated_node or plugins.nominated.concern(pod)) and sample.whole:
+    own = plugins.of(pod)
+    hints, sample = own.preferred(pod) if own.prefers else (), own.sample
+    nominations = pod.nominated_node or (plugins.nominated.exist and plugins.nominated.concern(pod))
+    if not hints and not nominations and sample.whole:
         return scheduling_class.best()
     every = feasible_nodes(plugins, scheduling_class, pod)
     feasible = nominated_only(workspace, pod, every)
