@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
+import numpy as np
 
+from koordcore._arrays import IntMatrix
 from koordcore.model.durations import SECOND
 from koordcore.model.load import LoadAwareArgs
-from koordcore.model.mappings import EMPTY, found_in
+from koordcore.model.mappings import found_in
 from koordcore.model.metrics import NodeMetric, rounded_to
 from koordcore.model.pods import Pod
 from koordcore.model.resources import (
@@ -35,7 +37,7 @@ from koordcore.protocol.times import moment_of
 ANNOTATION_RESERVE_POD: Final = "scheduling.koordinator.sh/reserve-pod"
 DEFAULT_REPORT_INTERVAL: Final = 60 * SECOND
 
-_NEVER: Final = -(2**63)
+NEVER: Final = -(2**63)
 _MOST_SEEN: Final = 2**17
 """Pods whose estimates are looked up by identity; then all of them are forgotten."""
 _Kind: TypeAlias = tuple[Any, ...]
@@ -127,7 +129,7 @@ class Report:
     pods: Mapping[tuple[str, str], tuple[tuple[int, ...], bool]]
 
 
-NO_REPORT: Final = Report(_NEVER, _NEVER, {})
+NO_REPORT: Final = Report(NEVER, NEVER, {})
 
 
 def report_of(metric: NodeMetric | None, names: Sequence[str]) -> Report:
@@ -141,8 +143,27 @@ def report_of(metric: NodeMetric | None, names: Sequence[str]) -> Report:
         if pod.usage
     }
     if metric.update_time is None:
-        return Report(_NEVER, _NEVER, pods)
+        return Report(NEVER, NEVER, pods)
     return Report(metric.update_time, metric.update_time - interval, pods)
+
+
+@attrs.frozen(eq=False)
+class LoadRequest:
+    """What the kernels need to know of a pod.
+
+    Parameters
+    ----------
+    estimate
+        ``(C, 1)``: what it is expected to use.
+    prod
+        It is a prod pod.
+    daemon
+        It belongs to a DaemonSet, which the filter lets pass.
+    """
+
+    estimate: IntMatrix
+    prod: bool
+    daemon: bool
 
 
 class Contribution(NamedTuple):
@@ -179,19 +200,22 @@ class Estimator:
         Every estimate so far; its place is its number.
     """
 
-    def __init__(self, args: LoadAwareArgs, now: int, learnt: Mapping[_Kind, Estimate] = EMPTY) -> None:
+    def __init__(self, args: LoadAwareArgs, now: int) -> None:
         self._args = args
         self._names = args.columns
         self._now = now
         self._zero = (0,) * len(self._names)
-        self._numbers = dict(learnt)
-        self.known = list(self._numbers.values())
+        self._numbers: dict[_Kind, Estimate] = {}
+        self.known: list[Estimate] = []
         self._classes: dict[tuple[Any, ...], PriorityClass] = {}
         self._seen: dict[int, tuple[Pod, Estimate | None]] = {}
 
     def fork(self, now: int) -> Estimator:
         """Give an estimator that knows what this one knows, learns on its own, and has a clock of its own."""
-        return Estimator(self._args, now, self._numbers)
+        other = Estimator(self._args, now)
+        other._numbers, other.known = dict(self._numbers), list(self.known)
+        other._seen = dict(self._seen)
+        return other
 
     def seen(self, pod: Pod) -> Estimate | None:
         """Give what :meth:`of` gives, ``None`` for an ignored pod; most pods are asked about many times."""
@@ -223,6 +247,16 @@ class Estimator:
         )
         found = self._numbers.get(key)
         return found if found is not None else self._learn(key, pod)
+
+    def table(self) -> tuple[IntMatrix, IntMatrix, IntMatrix]:
+        """Give what pods of each kind add where no report shows them, ``(K, C)``: estimated, and deltas.
+
+        The deltas are for all pods and for prod pods.
+        """
+        amounts = np.array([one.amounts for one in self.known], np.int64)
+        positive = np.maximum(amounts, 0)
+        prod = np.array([one.prod for one in self.known], np.bool_)
+        return amounts, positive, np.where(prod[:, None], positive, 0)
 
     def _class_of(self, key: _Kind, pod: Pod) -> PriorityClass:
         """Give the priority class; whoever plainly asks for cpu shares it with all of the same marks."""
@@ -260,7 +294,7 @@ class Estimator:
             after_initialized = after_initialized if own is None else own
         if after_initialized > 0 and pod.initialized is not None:
             return moment_of(pod.initialized) + after_initialized * SECOND
-        return timestamp + after_scheduled * SECOND if after_scheduled > 0 else _NEVER
+        return timestamp + after_scheduled * SECOND if after_scheduled > 0 else NEVER
 
     def contribution(
         self, pod: Pod, estimate: Estimate, report: Report, assigned: int | None = None
