@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._arrays import BoolVector, IntCube, IntMatrix, IntVector, Rows
+from koordcore._moved_rows import moved_rows
+from koordcore._vector import Splice
 from koordcore.model.decisions import Shortfall
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric
@@ -25,7 +27,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.times import moment_of
-from koordcore.scoring.load_estimates import NO_REPORT, Contribution, Estimator, LoadRequest
+from koordcore.scoring.load_estimates import NO_REPORT, Estimate, Estimator, LoadRequest, change_of, expected
 from koordcore.scoring.load_nodes import NO_LIMIT, NodeLoads
 from koordcore.snapshot import ClusterSnapshot
 
@@ -35,6 +37,8 @@ EXPIRED: Final = 1
 
 SCORABLE: Final = 2
 _PARTS: Final = 8
+_CHANGES_KEPT: Final = 2**12
+"""Kinds of pods of which it is remembered what one changes."""
 
 
 class LoadState:
@@ -71,12 +75,12 @@ class LoadState:
         self.args = args
         self.names = args.columns
         self.now = now if isinstance(now, int) else moment_of(now)
-        self._estimator = Estimator(args, self.now) if estimator is None else estimator
+        self._estimator = Estimator(args) if estimator is None else estimator
         self._read = 0
         self._shared = False
         self._clock: NDArray[np.bool_]
         self._limits: IntCube
-        self._changes: dict[tuple[int, bool, bool, bool], IntMatrix] = {}
+        self._changes: dict[tuple[Estimate, bool, bool, bool, bool], IntMatrix] = {}
         self._nodes = NodeLoads(nodes, [metrics.get(node.name) for node in nodes], args)
         self._name_parts(np.zeros((_PARTS, len(self.names), len(nodes)), np.int64))
         self.prod_usage += self._nodes.system
@@ -115,8 +119,14 @@ class LoadState:
     def fork(self) -> LoadState:
         """Give a state that goes its own way from here; what pods cannot change is shared."""
         other = copy(self)
-        other.own()
+        other.own(self._parts.copy())
         return other
+
+    def own(self, parts: IntMatrix) -> None:
+        """Go one's own way with what pods change; the rest is shared until something changes it."""
+        self._shared = True
+        self._changes = dict(self._changes)
+        self._name_parts(parts)
 
     def at(self, now: int) -> LoadState | None:
         """Give a state for another moment that goes its own way.
@@ -124,11 +134,8 @@ class LoadState:
         ``None`` where a measurement is from after one of the two moments: then the moment decides for which
         pods it stands, and the state has to be compiled for it.
         """
-        if now != self.now and min(now, self.now) <= self._nodes.latest:
-            return None
-        other = copy(self)
-        other.own(now)
-        return other
+        other = self.fork()
+        return None if other.go_to(now) is None else other
 
     def go_to(self, now: int) -> IntVector | None:
         """Go to another moment in place, as far as nothing but the age of measurements depends on it.
@@ -147,7 +154,6 @@ class LoadState:
         if not self.now < now < self._fresh_until:
             turned = np.flatnonzero(self._nodes.too_old(now) != self._nodes.too_old(self.now))
         self.now = now
-        self._estimator.go_to(now)
         if len(turned):
             self._unshare()
             self._set_clock()
@@ -181,18 +187,25 @@ class LoadState:
         self._limits[..., rows] = fresh._limits
         self._note_limits()
 
-    def move(self, origin: IntVector) -> None:
-        """Take note that nodes joined and left.
+    def moved(self, edits: Sequence[Splice], came: Sequence[int]) -> LoadState:
+        """Give a state that goes its own way, where nodes joined and left; see :meth:`move`."""
+        other = copy(self)
+        other.move(edits, came)
+        return other
+
+    def move(self, edits: Sequence[Splice], came: Sequence[int]) -> None:
+        """Let nodes join and leave.
 
         Parameters
         ----------
-        origin
-            For each row the one that it was before, -1 for a node that joined: :meth:`renew` it.
+        edits
+            Rows that were taken out and put in, one after another.
+        came
+            The rows of those that joined: :meth:`renew` them.
         """
-        self._name_parts(self._parts.take(origin, axis=2))
-        self._nodes = self._nodes.moved(origin)
-        self._clock = self._clock.take(origin, axis=-1)
-        self._limits = self._limits.take(origin, axis=-1)
+        self.own(moved_rows(self._parts, edits))
+        self._nodes = self._nodes.moved(edits, came)
+        self._clock, self._limits = moved_rows(self._clock, edits), moved_rows(self._limits, edits)
         self._shared = False
 
     def _unshare(self) -> None:
@@ -202,19 +215,6 @@ class LoadState:
             self._clock = self._clock.copy()
             self._limits = self._limits.copy()
             self._shared = False
-
-    def own(self, now: int | None = None) -> None:
-        """Stop sharing what pods change, and go to another moment; for a shallow copy."""
-        self._shared = True
-        moment = self.now if now is None else now
-        self._estimator = self._estimator.fork(moment)
-        self._changes = dict(self._changes)
-        self._name_parts(self._parts.copy())
-        if moment != self.now:
-            self.now = moment
-            self._unshare()
-            self._set_clock()
-            self._update_all()
 
     def _name_parts(self, parts: IntMatrix) -> None:
         """Keep everything that a pod changes in one block: a pod is then one addition to a column of it."""
@@ -281,16 +281,23 @@ class LoadState:
         estimate, nodes = self._estimator.seen(pod), self._nodes
         if estimate is None:
             return
-        report = nodes.reports[row]
-        alone = bool(nodes.alone_filter[row]), bool(nodes.alone_score[row]), bool(nodes.prod_filters[row])
+        report, moment = nodes.reports[row], self.now if assigned is None else assigned
+        alone = (
+            bool(nodes.alone_filter[row]),
+            bool(nodes.alone_score[row]),
+            bool(nodes.prod_filters[row]),
+            self.args.score_according_prod_usage,
+        )
         if pod.key in report.pods:
-            change = self._change(self._estimator.contribution(pod, estimate, report, assigned), *alone)
+            change = change_of(self._estimator.contribution(pod, estimate, report, moment), *alone)
         else:
             # Where no measurement shows the pod, all pods of the same estimate change a node alike.
-            key = (estimate.number, *alone)
+            key = (estimate, *alone)
             known = self._changes.get(key)
             if known is None:
-                known = self._change(self._estimator.contribution(pod, estimate, NO_REPORT), *alone)
+                known = change_of(self._estimator.contribution(pod, estimate, NO_REPORT, moment), *alone)
+                if len(self._changes) >= _CHANGES_KEPT:
+                    self._changes.clear()
                 self._changes[key] = known
             change = known
         column = self._parts[:, :, row]
@@ -298,17 +305,6 @@ class LoadState:
             column += change
         else:
             column -= change
-
-    def _change(
-        self, added: Contribution, alone_filter: bool, alone_score: bool, prod_filters: bool
-    ) -> IntMatrix:
-        """What a pod adds to all that is kept of its node: ``(8, C)``."""
-        usage, delta, prod_delta, estimated = np.array(added, np.int64)
-        prod = usage + prod_delta
-        filtered, scored = estimated if alone_filter else delta, estimated if alone_score else delta
-        by_prod = prod if self.args.score_according_prod_usage else scored
-        left = (-filtered, -(prod if prod_filters else filtered), -scored, -by_prod)
-        return np.stack([usage, delta, prod_delta, estimated, *left])
 
     def place(self, pod: Pod, row: int, assigned: int | None = None) -> None:
         """Count a pod on a node.
@@ -349,23 +345,24 @@ class LoadState:
         """Count many pods, each with its row."""
         rows: list[int] = []
         numbers: list[int] = []
+        kinds: dict[Estimate, int] = {}
         measured: list[int] = []
         measured_rows: list[int] = []
-        estimator, reports = self._estimator, self._nodes.reports
+        estimator, reports, now = self._estimator, self._nodes.reports, self.now
         for pod, row in pods:
             estimate = estimator.seen(pod)
             if estimate is None:
                 continue
             report = reports[row]
             if pod.key in report.pods:
-                for amounts in estimator.contribution(pod, estimate, report):
+                for amounts in estimator.contribution(pod, estimate, report, now):
                     measured += amounts
                 measured_rows.append(row)
             elif estimate.any:
                 rows.append(row)
-                numbers.append(estimate.number)
+                numbers.append(kinds.setdefault(estimate, len(kinds)))
         if rows:
-            self._add_estimates(np.array(rows, np.int64), np.array(numbers, np.int64))
+            self._add_estimates([*kinds], np.array(rows, np.int64), np.array(numbers, np.int64))
         if measured_rows:
             changes = np.array(measured, np.int64).reshape(len(measured_rows), 4, len(self.names))
             for part in range(4):
@@ -373,13 +370,11 @@ class LoadState:
                     np.add.at(self._parts[part, column], measured_rows, changes[:, part, column])
         self._update_all()
 
-    def _add_estimates(self, rows: IntVector, numbers: IntVector) -> None:
+    def _add_estimates(self, kinds: Sequence[Estimate], rows: IntVector, numbers: IntVector) -> None:
         """Count pods that no report shows: all of their estimates is expected beyond the measurement."""
-        estimated, positive, prod = self._estimator.table()
-        parts = (self.node_estimated, estimated), (self.node_delta, positive), (self.prod_delta, prod)
-        for part, amounts in parts:
-            for column, counted in enumerate(part):
-                np.add.at(counted, rows, amounts[numbers, column])
+        for part, each in enumerate(expected(kinds), start=1):
+            for column, counted in enumerate(self._parts[part]):
+                np.add.at(counted, rows, each[numbers, column])
 
     # -- kernels ---------------------------------------------------------------------------------------
 

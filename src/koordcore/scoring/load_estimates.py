@@ -40,6 +40,8 @@ DEFAULT_REPORT_INTERVAL: Final = 60 * SECOND
 NEVER: Final = -(2**63)
 _MOST_SEEN: Final = 2**17
 """Pods whose estimates are looked up by identity; then all of them are forgotten."""
+_MOST_KINDS: Final = 2**14
+"""Kinds of pods whose estimates are kept; likewise."""
 _Kind: TypeAlias = tuple[Any, ...]
 """What tells estimates apart: requests, limits, what makes the class, overhead, and the pod's own wishes."""
 _FLOORS: Final[Mapping[str, int]] = {
@@ -91,8 +93,6 @@ class Estimate:
 
     Parameters
     ----------
-    number
-        Its place among the estimates of one estimator.
     amounts
         By column; may be negative where a pod's own factor is.
     positive
@@ -103,7 +103,6 @@ class Estimate:
         The pods are prod pods.
     """
 
-    number: int
     amounts: tuple[int, ...]
     positive: tuple[int, ...]
     any: bool
@@ -185,6 +184,39 @@ class Contribution(NamedTuple):
     estimated: Sequence[int]
 
 
+def change_of(
+    added: Contribution, alone_filter: bool, alone_score: bool, prod_filters: bool, score_prod: bool
+) -> IntMatrix:
+    """Give what a pod changes in all that is kept of its node: ``(8, C)``.
+
+    The first four are the contribution; then what is left below the limits, and of the capacity for scores,
+    each for other and for prod pods.
+
+    Parameters
+    ----------
+    added
+        What the pod adds.
+    alone_filter, alone_score
+        The filter, and the score, of the node go by estimates alone.
+    prod_filters
+        The node has thresholds for prod pods.
+    score_prod
+        Prod pods are scored by what prod pods use.
+    """
+    usage, delta, prod_delta, estimated = np.array(added, np.int64)
+    prod = usage + prod_delta
+    filtered, scored = estimated if alone_filter else delta, estimated if alone_score else delta
+    left = (-filtered, -(prod if prod_filters else filtered), -scored, -(prod if score_prod else scored))
+    return np.stack([usage, delta, prod_delta, estimated, *left])
+
+
+def expected(kinds: Sequence[Estimate]) -> tuple[IntMatrix, IntMatrix, IntMatrix]:
+    """Give deltas, deltas of prod pods and totals of pods that no report shows, ``(K, C)`` by kind."""
+    amounts = np.array([one.amounts for one in kinds], np.int64)
+    positive = np.maximum(amounts, 0)
+    return positive, np.where(np.array([one.prod for one in kinds])[:, None], positive, 0), amounts
+
+
 def ignored(pod: Pod) -> bool:
     """Tell whether a pod has no load: it has ended, or it only holds room for a reservation."""
     notes = pod.annotations
@@ -194,28 +226,16 @@ def ignored(pod: Pod) -> bool:
 class Estimator:
     """Estimates for one set of arguments; equal pods are estimated once.
 
-    Attributes
-    ----------
-    known
-        Every estimate so far; its place is its number.
+    All states of the load that come of each other share one: what it remembers changes no answer.
     """
 
-    def __init__(self, args: LoadAwareArgs, now: int) -> None:
+    def __init__(self, args: LoadAwareArgs) -> None:
         self._args = args
         self._names = args.columns
-        self._now = now
         self._zero = (0,) * len(self._names)
-        self._numbers: dict[_Kind, Estimate] = {}
-        self.known: list[Estimate] = []
+        self._kinds: dict[_Kind, Estimate] = {}
         self._classes: dict[tuple[Any, ...], PriorityClass] = {}
         self._seen: dict[int, tuple[Pod, Estimate | None]] = {}
-
-    def fork(self, now: int) -> Estimator:
-        """Give an estimator that knows what this one knows, learns on its own, and has a clock of its own."""
-        other = Estimator(self._args, now)
-        other._numbers, other.known = dict(self._numbers), list(self.known)
-        other._seen = dict(self._seen)
-        return other
 
     def seen(self, pod: Pod) -> Estimate | None:
         """Give what :meth:`of` gives, ``None`` for an ignored pod; most pods are asked about many times."""
@@ -227,10 +247,6 @@ class Estimator:
         found = None if ignored(pod) else self.of(pod)
         self._seen[id(pod)] = (pod, found)
         return found
-
-    def go_to(self, now: int) -> None:
-        """Go to another moment."""
-        self._now = now
 
     def of(self, pod: Pod) -> Estimate:
         """Give the estimate of a pod."""
@@ -245,18 +261,8 @@ class Estimator:
             pod.overhead,
             pod.annotations if self._args.allow_customize_estimation else None,
         )
-        found = self._numbers.get(key)
+        found = self._kinds.get(key)
         return found if found is not None else self._learn(key, pod)
-
-    def table(self) -> tuple[IntMatrix, IntMatrix, IntMatrix]:
-        """Give what pods of each kind add where no report shows them, ``(K, C)``: estimated, and deltas.
-
-        The deltas are for all pods and for prod pods.
-        """
-        amounts = np.array([one.amounts for one in self.known], np.int64)
-        positive = np.maximum(amounts, 0)
-        prod = np.array([one.prod for one in self.known], np.bool_)
-        return amounts, positive, np.where(prod[:, None], positive, 0)
 
     def _class_of(self, key: _Kind, pod: Pod) -> PriorityClass:
         """Give the priority class; whoever plainly asks for cpu shares it with all of the same marks."""
@@ -272,14 +278,14 @@ class Estimator:
         amounts = _estimate(pod, kind, self._args)
         by_column = tuple([amounts.get(name, 0) for name in self._names])
         made = Estimate(
-            number=len(self.known),
             amounts=by_column,
             positive=by_column if min(by_column) >= 0 else tuple([max(0, one) for one in by_column]),
             any=any(by_column),
             prod=kind is PriorityClass.PROD,
         )
-        self._numbers[key] = made
-        self.known.append(made)
+        if len(self._kinds) >= _MOST_KINDS:
+            self._kinds.clear()
+        self._kinds[key] = made
         return made
 
     def _deadline(self, pod: Pod, timestamp: int) -> int:
@@ -296,9 +302,7 @@ class Estimator:
             return moment_of(pod.initialized) + after_initialized * SECOND
         return timestamp + after_scheduled * SECOND if after_scheduled > 0 else NEVER
 
-    def contribution(
-        self, pod: Pod, estimate: Estimate, report: Report, assigned: int | None = None
-    ) -> Contribution:
+    def contribution(self, pod: Pod, estimate: Estimate, report: Report, assigned: int) -> Contribution:
         """Give what a pod adds to the load of its node.
 
         Parameters
@@ -308,7 +312,7 @@ class Estimator:
         report
             What is measured on its node.
         assigned
-            Moment of its assignment, where it does not say when it was scheduled; ``None`` is now.
+            Moment of its assignment, where it does not say when it was scheduled.
         """
         measured = report.pods.get(pod.key)
         zero = self._zero
@@ -320,9 +324,7 @@ class Estimator:
         usage = used if active else zero
         if not estimate.any:
             return Contribution(usage, zero, zero, zero)
-        timestamp = self._now if assigned is None else assigned
-        if pod.scheduled is not None:
-            timestamp = moment_of(pod.scheduled)
+        timestamp = assigned if pod.scheduled is None else moment_of(pod.scheduled)
         delta = zero
         if report.horizon < timestamp or self._deadline(pod, timestamp) > report.update_time:
             pairs = zip(estimate.amounts, used, strict=True)
