@@ -1,4 +1,4 @@
-"""Many objects in, one snapshot out, with every problem of every object."""
+"""The objects of a dump together: what they say about each other once all of them are known."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import attrs
 from immutabledict import immutabledict
 
 from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError, ModelError, Problem
-from koordcore.manifests._raw import Source, SourceLimits, SourceObject
+from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
 from koordcore.manifests.claim_conflicts import claim_conflicts
 from koordcore.manifests.cpu_sync import sync_reservations
@@ -31,18 +30,15 @@ from koordcore.manifests.cross_checks import (
     warn_of_quality,
 )
 from koordcore.manifests.device_sync import sync_devices, untold_holders
-from koordcore.manifests.front_doors import with_gangs
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
 from koordcore.manifests.kueue import KUEUE
 from koordcore.manifests.nameless import named
 from koordcore.manifests.pods import PodReading, resolve_priority
-from koordcore.manifests.sources import read_sources
 from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import PriorityClass, RawObject
-from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -60,8 +56,6 @@ READ_AS_TEXT: Final = frozenset({("", "Service")})
 _NAMESPACED: Final = frozenset({("", "Service"), ("", "ConfigMap"), ("", "PersistentVolumeClaim")})
 """Kinds without a decoder that live in ``default`` when they name no namespace."""
 _GROUP_OF: Final = {kind: group for group, kind in DECODERS}
-_MAX_PROBLEMS: Final = 10_000
-"""After this many problems the rest of the input is not looked at."""
 
 
 @attrs.frozen(kw_only=True)
@@ -88,96 +82,6 @@ class Loaded:
     warnings: tuple[Problem, ...] = ()
     counts: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
     unread: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
-
-
-def load(
-    paths: str | Path | Iterable[str | Path],
-    stdin: IO[str] | None = None,
-    *,
-    limits: SourceLimits | None = None,
-    network: ClusterNetworkTopology | None = None,
-    as_gangs: bool = False,
-) -> Loaded:
-    """Read files, folders and standard input into a snapshot.
-
-    Parameters
-    ----------
-    paths
-        JSON or YAML files (``.gz`` too), folders, or ``-``; one of them, or several.
-    stdin
-        What ``-`` stands for.
-    limits
-        Bounds against hostile input.
-    network
-        The network's layers, whatever the objects and labels of the dump say.
-    as_gangs
-        Jobs of known kinds (:data:`koordcore.manifests.front_doors.DOORS`) become gangs with the pods that
-        their controllers would make; the warnings say so.
-
-    Raises
-    ------
-    ManifestError
-        With every problem of every file and object; nothing is half loaded.
-    MissingExtraError
-        When YAML is to be read and PyYAML is not installed.
-    """
-    if isinstance(paths, str | Path):
-        paths = [paths]
-    return assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network, as_gangs)
-
-
-def snapshot_from_objects(objects: Iterable[Mapping[str, Json]], *, as_gangs: bool = False) -> Loaded:
-    """Make a snapshot of objects that are parsed already.
-
-    Parameters
-    ----------
-    objects
-        Kubernetes and Koordinator objects in any order; equal sets of objects give equal snapshots.
-    as_gangs
-        As for :func:`load`.
-
-    Raises
-    ------
-    ManifestError
-        With every problem of every object.
-
-    Examples
-    --------
-    >>> loaded = snapshot_from_objects([
-    ...     {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
-    ...      "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}},
-    ...     {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"nodeName": "n1"}},
-    ... ])
-    >>> [str(pod.key) for pod in loaded.snapshot.bound_pods()]
-    ['default/web']
-    """
-    numbered = (SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
-    return assemble(numbered, as_gangs=as_gangs)
-
-
-def assemble(
-    sources: Iterable[Source], network: ClusterNetworkTopology | None = None, as_gangs: bool = False
-) -> Loaded:
-    """Make a snapshot of objects that say where they come from; see :func:`load`."""
-    bundle = Bundle()
-    if as_gangs:
-        sources = with_gangs(sources, bundle.problems, bundle.warnings)
-    for source in sources:
-        if isinstance(source, Problem):
-            bundle.problems.append(source)
-        else:
-            bundle.add(source)
-        if len(bundle.problems) > _MAX_PROBLEMS:
-            where = source.source
-            told = "too many problems; from here on the input was not looked at"
-            bundle.problems.append(Problem("", told, source=where))
-            break
-    else:
-        if network is not None:
-            others = [one for one in bundle.records if not isinstance(one, ClusterNetworkTopology)]
-            bundle.records = [*others, network]
-        return bundle.finish()
-    raise ManifestError(bundle.problems)
 
 
 @attrs.frozen
