@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordcore.cli.tables import working
-from koordcore.errors import ManifestError, ModelError
+from koordcore.errors import ModelError
 from koordcore.manifests import Loaded, load
 from koordcore.manifests.front_doors import DOORS
 from koordcore.model.network import ClusterNetworkTopology, label_layers
@@ -209,18 +209,33 @@ def _nobody_has(network: ClusterNetworkTopology, snapshot: ClusterSnapshot) -> N
                 raise ModelError(f"--layers: no node has the label {label}{hint}")
 
 
-def read_arguments(path: Path) -> Any:
+def read_json(option: str, path: str | Path) -> Any:
+    """Read the file of an option as JSON.
+
+    Raises
+    ------
+    ModelError
+        With the option and the file, when there is none or its text is no JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{option}: {path}: no such file") from None
+    except OSError as error:
+        raise ModelError(f"{option}: {path}: {(error.strerror or str(error)).lower()}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{option}: {path}: not JSON: {error}") from None
+
+
+def read_arguments(option: str, path: Path) -> Any:
     """Read the arguments of a plugin as JSON, without ``apiVersion`` and ``kind``.
 
     Raises
     ------
-    ManifestError
-        When the text is no JSON.
+    ModelError
+        As :func:`read_json` does.
     """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ManifestError.at(str(path), f"not JSON: {error}") from None
+    raw = read_json(option, path)
     if isinstance(raw, dict):
         return {key: one for key, one in raw.items() if key not in ("apiVersion", "kind")}
     return raw
