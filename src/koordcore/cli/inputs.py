@@ -14,6 +14,7 @@ from koordcore.cli.tables import working
 from koordcore.errors import ModelError
 from koordcore.manifests import Loaded, load
 from koordcore.manifests.front_doors import DOORS
+from koordcore.manifests.podless import OPENED_KINDS
 from koordcore.model.network import ClusterNetworkTopology, label_layers
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
@@ -184,18 +185,15 @@ def say_left_out(result: ScheduleResult, *, quiet: bool = False) -> None:
 
 
 def say_podless(arguments: argparse.Namespace, loaded: Loaded) -> None:
-    """Name on standard error the jobs that own nothing in the dump, which ``--as-gangs`` would show.
-
-    A batch Job is left out: mostly it has ended and its pods are gone.
-    """
-    if arguments.quiet or arguments.as_gangs:
+    """Name on standard error the objects that want pods and have none in the dump, in a line or two."""
+    if arguments.quiet:
         return
-    doors = set(DOORS.values())
-    kinds = ((name.partition(".")[0], count) for name, count in loaded.unread.items())
-    found = [f"{count} {kind}" for kind, count in kinds if kind in doors]
-    if found:
-        told = ", ".join(found)
-        print(f"not looked at: {told} without pods (--as-gangs takes them for gangs)", file=sys.stderr)
+    gangs = [(kind.partition(".")[0], n) for kind, n in loaded.podless.items() if kind in OPENED_KINDS]
+    others = [(kind, n) for kind, n in loaded.podless.items() if kind not in OPENED_KINDS]
+    for found, why in ((gangs, "--as-gangs takes them for gangs"), (others, "only pods are placed")):
+        if found:
+            told = ", ".join(f"{number} {kind}" for kind, number in found)
+            print(f"not looked at: {told} without pods ({why})", file=sys.stderr)
 
 
 def _nobody_has(network: ClusterNetworkTopology, snapshot: ClusterSnapshot) -> None:

@@ -35,6 +35,7 @@ from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
 from koordcore.manifests.kueue import KUEUE
 from koordcore.manifests.nameless import named
+from koordcore.manifests.podless import wants_pods, without_pods
 from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
@@ -75,6 +76,8 @@ class Loaded:
         One for each profile of the scheduler configurations, in the order of their names.
     unread
         Objects by kind of those kinds that no plugin reads; they are kept as :class:`RawObject` records.
+    podless
+        Objects by kind that want pods of which the dump has none, so that no plan is about them.
     """
 
     snapshot: ClusterSnapshot
@@ -82,6 +85,7 @@ class Loaded:
     warnings: tuple[Problem, ...] = ()
     counts: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
     unread: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
+    podless: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
 
 
 @attrs.frozen
@@ -111,6 +115,7 @@ class Bundle:
         self.unread: list[tuple[Key, Mapping[str, Json], str]] = []
         self.seen: dict[Key, str] = {}
         self.owners: dict[Key, tuple[Key, ...]] = {}
+        self.wanting: list[Key] = []
 
     def add(self, source: SourceObject) -> None:
         """Take one object."""
@@ -144,6 +149,8 @@ class Bundle:
         except (ManifestError, ModelError) as error:
             reading.note(error, "")
         self._note_owners(reading, raw, key)
+        if (decoder is None or decoder is read_workload) and wants_pods(key, raw):
+            self.wanting.append(key)
         if reading.problems:
             self.problems += map(place.put, dict.fromkeys(reading.problems))
         if reading.warnings:
@@ -257,7 +264,13 @@ class Bundle:
             warnings=tuple(self.warnings),
             counts=dict(sorted(self.counts.items())),
             unread=dict(sorted(unread.items())),
+            podless=dict(sorted(self._podless().items())),
         )
+
+    def _podless(self) -> Counter[str]:
+        owning = {owner for owners in self.owners.values() for owner in owners}
+        pods = ((read.pod.namespace, read.pod.name) for read, _ in self.pods)
+        return Counter(map(_kind, without_pods(self.wanting, owning, pods)))
 
     def _cross_checks(self) -> None:
         pods = [read.pod for read, _ in self.pods]
