@@ -27,7 +27,6 @@ from koordcore.manifests.cross_checks import (
     shown,
     stand_ins,
     topology_remarks,
-    warn_of_quality,
 )
 from koordcore.manifests.device_sync import sync_devices, untold_holders
 from koordcore.manifests.ignored import check_node, check_pod
@@ -35,6 +34,7 @@ from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
 from koordcore.manifests.kueue import KUEUE
 from koordcore.manifests.nameless import named
+from koordcore.manifests.pod_admission import pod_problems
 from koordcore.manifests.podless import wants_pods, without_pods
 from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.volumes import warn_of_volumes
@@ -298,7 +298,7 @@ class Bundle:
             elif pod.node_name is None:
                 pending.append(pod)
                 warn_of_volumes(reading, pod, claims)
-                warn_of_quality(reading, pod)
+                reading.warnings += pod_problems(pod)
             elif pod.node_name in on_node:
                 on_node[pod.node_name].append(pod)
                 if id(pod.requests) not in checked:
