@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Explanation as Explanation,
         explain as explain,
     )
-    from koordcore.manifests.bundle import (
+    from koordcore.manifests.loading import (
         load as load,
         snapshot_from_objects as snapshot_from_objects,
     )
@@ -126,7 +126,7 @@ else:
             "koordcore.descheduling.plans": "plan_cooling plan_room",
             "koordcore.errors": "KoordcoreError ManifestError MissingExtraError ModelError SolverError",
             "koordcore.explaining.pod": "Explanation explain",
-            "koordcore.manifests.bundle": "load snapshot_from_objects",
+            "koordcore.manifests.loading": "load snapshot_from_objects",
             "koordcore.manifests.named_policies": "named_policy",
             "koordcore.manifests.plan_patches": "patches",
             "koordcore.model.affinity": "Affinity Taint Toleration TopologySpreadConstraint",

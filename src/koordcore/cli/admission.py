@@ -12,7 +12,7 @@ from koordcore.colocation.profile import PriorityClassSpec, mutate_pod
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import SourceObject
-from koordcore.manifests.bundle import assemble
+from koordcore.manifests.loading import assemble
 from koordcore.manifests.sources import read_sources
 from koordcore.model.cluster import Namespace, PriorityClass
 from koordcore.model.network import ClusterNetworkTopology

@@ -19,7 +19,7 @@ from koordcore.model.resources import CPU, Resources, make_resources, total
 from koordcore.model.selectors import EVERYTHING, NOTHING, LabelSelector, Requirement
 from koordcore.protocol.fields import Json, as_list, as_mapping
 from koordcore.protocol.quota import IS_ROOT, PROFILE, TREE_ID, QuotaObject
-from koordcore.protocol.quota_webhook import QuotaTopology
+from koordcore.protocol.quota_rules import QuotaTopology
 
 _ROOT_MAX: Final = (2**63 - 1) // 2000
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from koordcore.manifests.bundle import snapshot_from_objects
+from koordcore.manifests.loading import snapshot_from_objects
 from koordcore.manifests.pods import pod_from_manifest
 from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.cluster import PodDisruptionBudget
