@@ -143,8 +143,8 @@ class TreeProblem:
     ``order``, and behind a depth of ``even`` the squares of the members of its domains, bound ones included,
     less the squares of the bound ones alone; how far the used domains stay behind the nearest one of their
     depth, from the nodes up (absent where nothing is near); slots of the used domains, from the nodes up;
-    what the members are worth, negated (absent without ``worth``). Slots of a domain are those of its children,
-    rounded down so that with the bound members they are a multiple.
+    what the members are worth, negated (absent without ``worth``). Slots of a domain are those of its
+    children, rounded down so that with the bound members they are a multiple.
 
     Parameters
     ----------
