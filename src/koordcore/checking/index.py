@@ -239,8 +239,8 @@ class ClusterIndex:
             self._set(self._labelled, pair, holder, sign)
 
     def _queue(self, holder: Holder, pod: Pod, sign: int) -> None:
-        if pod.scheduling_group is not None:
-            self._set(self._marked, ("waits", leaf_of(pod)), holder, sign)
+        for what, name in _memberships(pod):
+            self._set(self._marked, (f"{what} waits", name), holder, sign)
         if pod.nominated_node:
             self._set(self._marked, NOMINATED, holder, sign)
 

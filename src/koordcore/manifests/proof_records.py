@@ -47,6 +47,7 @@ _ARRAYS: Final[Mapping[str, type]] = {
     "slots": np.int64,
     "bound": np.int64,
     "near": np.int64,
+    "worth": np.int64,
     "request": np.int64,
     "free": np.int64,
     "most": np.int64,
@@ -260,13 +261,16 @@ def _problem(value: Json) -> Problem:
     given: dict[str, Any] = {}
     for one in attrs.fields(made):
         if one.name in _ARRAYS:
-            given[one.name] = required(raw, one.name, _array(one.name))
+            read: Read = _array(one.name)
         elif one.name == "rest":
-            given[one.name] = optional(raw, one.name, _linear, None)
+            read = _linear
         else:
-            given[one.name] = required(
-                raw, one.name, _ints if one.name in ("multiples", "order") else _as_whole
-            )
+            read = _ints if one.name in ("multiples", "order", "even") else _as_whole
+        given[one.name] = (
+            required(raw, one.name, read)
+            if one.default is attrs.NOTHING
+            else optional(raw, one.name, read, one.default)
+        )
     return made(**given)
 
 

@@ -140,8 +140,10 @@ class TreeProblem:
     """Equal members to be put on the leaves of a tree, gathered as well as possible.
 
     The objective has these parts, all to be minimised: members placed, negated; domains opened, per depth in
-    ``order``; how far the used domains stay behind the nearest one of their depth, from the nodes up (absent
-    where nothing is near); slots of the used domains, from the nodes up. Slots of a domain are those of its
+    ``order``, and behind a depth of ``even`` the squares of the members of its domains, bound ones included,
+    less the squares of the bound ones alone; how far the used domains stay behind the nearest one of their
+    depth, from the nodes up (absent where nothing is near); slots of the used domains, from the nodes up;
+    what the members are worth, negated (absent without ``worth``). Slots of a domain are those of its
     children, rounded down so that with the bound members they are a multiple.
 
     Parameters
@@ -162,6 +164,10 @@ class TreeProblem:
         Depths in the order in which opened domains count; one with bound members is open already.
     least, size
         Members that must be placed at least, and at most.
+    even
+        Depths over whose domains members lie as evenly as they can.
+    worth
+        What a member is worth on each leaf, shape (leaves,); ``None`` for nothing.
     """
 
     parent: IntVector
@@ -174,6 +180,8 @@ class TreeProblem:
     order: tuple[int, ...]
     least: int
     size: int
+    even: tuple[int, ...] = ()
+    worth: IntVector | None = None
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -379,10 +379,12 @@ class Preemptor:
             anew = attrs.evolve(unbound(pod), name=f"{pod.name}~moved", uid="")
             members.append(assume_nominated(workspace, self._plugins, anew, move.node))
         self._claims.append(Claim(tuple(members), victims, charged))
+        self._plugins.nominated.claimed += members
         self.plans.append(plan)
 
     def release(self) -> None:
         """Take the members off again: they are nominated, not bound."""
+        self._plugins.nominated.claimed.clear()
         for claim in self._claims:
             for pod in claim.members:
                 forget_nominated(self._workspace, self._plugins, pod)
