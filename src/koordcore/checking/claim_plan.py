@@ -19,16 +19,18 @@ from koordcore.checking.claims import ClaimChecker
 from koordcore.checking.extended import claimed_resources, classes_of_resources
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.claims import (
-    AttributeValue,
     ClaimAllocation,
     DeviceClass,
-    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
+)
+from koordcore.model.decisions import Bound, PodDecision, Waiting
+from koordcore.model.device_slices import (
+    AttributeValue,
+    DeviceTaintRule,
     ResourceSlice,
     SliceDevice,
 )
-from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey, PodResourceClaim
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.result import ScheduleResult

@@ -8,8 +8,16 @@ from typing import Final
 import attrs
 
 from koordcore.errors import Problem
-from koordcore.model.claims import POD_GROUPS, DeviceId, DeviceResult, ResourceClaim, ResourceSlice
+from koordcore.model.claims import (
+    POD_GROUPS,
+    DeviceResult,
+    ResourceClaim,
+)
 from koordcore.model.cluster import Namespace
+from koordcore.model.device_slices import (
+    DeviceId,
+    ResourceSlice,
+)
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord

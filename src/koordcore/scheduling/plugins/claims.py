@@ -28,13 +28,15 @@ from koordcore.model.claims import (
     ClaimArgs,
     ClaimSpec,
     DeviceClass,
-    DeviceTaintRule,
     HeldClaim,
     ResourceClaim,
     ResourceClaimTemplate,
-    ResourceSlice,
 )
 from koordcore.model.decisions import PodDecision, Shortfall
+from koordcore.model.device_slices import (
+    DeviceTaintRule,
+    ResourceSlice,
+)
 from koordcore.model.pods import Pod
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger

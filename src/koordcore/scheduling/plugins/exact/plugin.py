@@ -36,10 +36,12 @@ from koordcore.framework.plugin import (
 )
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceObject,
-    DeviceRequest,
     DeviceShortfall,
     SharedTemplates,
 )
