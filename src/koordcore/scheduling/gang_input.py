@@ -279,17 +279,19 @@ class _NodeBinder:
                 yield plugin, found
 
     def _planned(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | None:
-        """Bind all by a choice that a plugin makes for them together."""
-        for plugin, found in self._asked_together(keys):
-            if not found.plan:
-                return None
-            mark = self.workspace.checkpoint()
+        """Bind all by the choices that plugins make for them together, each of what is its own."""
+        asked = list(self._asked_together(keys))
+        if not asked or not all(found.plan for _, found in asked):
+            return None
+        mark = self.workspace.checkpoint()
+        for plugin, found in asked:
             plugin.planned = found.plan
-            bound = self._bind_in([str(key) for key in found.plan])
+        bound = self._bind_in([str(key) for key in asked[0][1].plan])
+        for plugin, _ in asked:
             plugin.planned = {}
-            if isinstance(bound, dict):
-                return bound
-            self.workspace.rollback(mark)
+        if isinstance(bound, dict):
+            return bound
+        self.workspace.rollback(mark)
         return None
 
     def barred(self, keys: Sequence[str], went: int, used: Sequence[int]) -> Barred:

@@ -44,6 +44,7 @@ class ClaimBook:
         claims = snapshot.of(ResourceClaim)
         self.index = ClaimIndex(claims, snapshot.of(ResourceClaimTemplate))
         self._served = served_by_classes(snapshot)
+        self._last: tuple[Pod, PodClaims | ClaimProblem] | None = None
         self.named: Counter[ClaimKey] = Counter()
         waiting = set()
         for pod in snapshot.pending:
@@ -67,6 +68,13 @@ class ClaimBook:
 
     def claims_of(self, pod: Pod) -> PodClaims | ClaimProblem:
         """Find the claims of a pod; the one for its extended resources comes last."""
+        known = self._last
+        if known is None or known[0] is not pod:
+            # A pod is asked about several times on end.
+            known = self._last = pod, self._find(pod)
+        return known[1]
+
+    def _find(self, pod: Pod) -> PodClaims | ClaimProblem:
         found = claims_of_pod(pod, self.index)
         if isinstance(found, ClaimProblem) or not asks_for_served(pod, self._served):
             return found

@@ -7,7 +7,7 @@ devices can be used; one that several pods name is allocated with the first of t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -15,15 +15,16 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
-from koordcore.allocators.claims.results import allocation_of
-from koordcore.allocators.claims.states import Answers
+from koordcore.allocators.claims.results import Choice, allocation_of
+from koordcore.allocators.claims.states import Answers, StateAnswer
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope
+from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import (
     MAX_CONSUMERS,
+    AllocationMode,
     ClaimAllocation,
     ClaimArgs,
     ClaimSpec,
@@ -40,6 +41,7 @@ from koordcore.model.device_slices import (
 from koordcore.model.pods import Pod
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scheduling.plugins.claims_together import ChosenClaims, claims_together, never_together
 from koordcore.scoring.labels import fit_selector
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.claim_records import with_claims
@@ -230,19 +232,21 @@ class DynamicResources(Plugin):
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if not pod.resource_claims and not asks_for_served(pod, self._by_class):
             return None
-        ledger = self.ledger
-        found = ledger.book.claims_of(pod)
+        found = self.ledger.book.claims_of(pod)
         if isinstance(found, ClaimProblem):
             return Refusal(found.reason)
-        wishes: list[_Wish] = []
         for claim in found.claims:
             refusal = self._refusal(pod, claim)
             if refusal is not None:
                 return refusal
+        return tuple(self._wishes(pod))
+
+    def _wishes(self, pod: Pod) -> Iterator[_Wish]:
+        ledger = self.ledger
+        for claim in self._claims(pod):
             key = (claim.namespace, claim.name)
             shared = ledger.book.named[key] > 1 or ledger.allocation(key) is not None
-            wishes.append(key if shared else claim.spec)
-        return tuple(wishes)
+            yield key if shared else claim.spec
 
     def _refusal(self, pod: Pod, claim: ResourceClaim) -> Refusal | None:
         ledger = self.ledger
@@ -267,6 +271,25 @@ class DynamicResources(Plugin):
         found = self.ledger.book.claims_of(pod)
         return () if isinstance(found, ClaimProblem) else found.claims
 
+    def together(self, pods: Sequence[Pod], row: int) -> Together | None:
+        if self.claim_args.mode is AllocationMode.FIRST_FIT:
+            return None
+        return claims_together(self.ledger, [(pod.key, self.split(pod)[0]) for pod in pods], row)
+
+    def never_together(
+        self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
+    ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+        ledger = self.ledger
+        kinds = [self.split(pod)[0] for pod in pods]
+        named = any(isinstance(wish, tuple) for pod in pods for wish in self._wishes(pod))
+        if self.claim_args.mode is AllocationMode.FIRST_FIT or named or not any(kinds):
+            return {}
+        known = {
+            number: never_together(ledger.states, kinds, demand, number)
+            for number in {int(ledger.numbers[row]) for row in rows}
+        }
+        return {row: known[int(ledger.numbers[row])] for row in rows}
+
     def split(self, pod: Pod) -> tuple[tuple[ResourceClaim, ...], tuple[ClaimAllocation, ...]]:
         """Tell a pod's claims that are to be allocated, each once, from what the others are allocated."""
         ledger = self.ledger
@@ -281,17 +304,25 @@ class DynamicResources(Plugin):
                 settled.append(allocation)
         return tuple(unallocated.values()), tuple(settled)
 
+    def _chosen(
+        self, pod: Pod, claims: Sequence[ResourceClaim], answer: StateAnswer
+    ) -> tuple[Choice, ...] | None:
+        """Take what was planned for a pod together with others, or else what it gets alone."""
+        planned: ChosenClaims | None = self.planned.get(pod.key)
+        if planned is not None:
+            return tuple(planned[one.namespace, one.name] for one in claims)
+        return answer if isinstance(answer, tuple) else None
+
     def allocate(self, pod: Pod, row: int, answers: Answers | None) -> Reserved | Shortfall | None:
         """Write down what the claims of a pod get on a node, where it is known that they fit."""
         ledger = self.ledger
         unallocated, _ = self.split(pod)
         given: dict[ClaimKey, ClaimAllocation] = {}
         if unallocated and answers is not None:
-            chosen = answers.at(int(ledger.numbers[row]))
-            if not isinstance(chosen, tuple):
+            chosen = self._chosen(pod, unallocated, answers.at(int(ledger.numbers[row])))
+            if chosen is None:
                 return Shortfall(REASON_CANNOT)
-            shape = ledger.devices.shape[row]
-            shareable = ledger.devices.table(shape).shareable
+            shareable = ledger.devices.table(ledger.devices.shape[row]).shareable
             for claim, choice in zip(unallocated, chosen, strict=True):
                 allocation = allocation_of(
                     ledger.devices.pools[row], shareable, choice, claim, ledger.devices.classes
