@@ -1,4 +1,4 @@
-"""Gangs whose members ask for devices by claims, on nodes where one after another they would find none left."""
+"""Gangs whose members have devices by claims, where one after another they would find none left."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cluster(
         records=[
             *CLASSES.values(),
             *(ResourceClaimTemplate(name=name, spec=spec) for name, spec in TEMPLATES.items()),
-            *(slice for one in slices for slice in one),
+            *(part for one in slices for part in one),
             *claims,
         ],
     )

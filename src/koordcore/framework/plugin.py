@@ -376,6 +376,13 @@ class Plugin:
         """
         return {}
 
+    def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        """Say which pods of a gang have to be on one node, because of what they share.
+
+        ``None``: some share what several nodes may reach, so that it is not known.
+        """
+        return ()
+
     def placed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was bound to a node, of any class, also where ``request_of`` gave ``None``.
 

@@ -38,10 +38,15 @@ from koordcore.model.device_slices import (
     DeviceTaintRule,
     ResourceSlice,
 )
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
-from koordcore.scheduling.plugins.claims_together import ChosenClaims, claims_together, never_together
+from koordcore.scheduling.plugins.claims_together import (
+    ChosenClaims,
+    claims_together,
+    never_together,
+    sharing_one_claim,
+)
 from koordcore.scoring.labels import fit_selector
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.claim_records import with_claims
@@ -289,6 +294,13 @@ class DynamicResources(Plugin):
             for number in {int(ledger.numbers[row]) for row in rows}
         }
         return {row: known[int(ledger.numbers[row])] for row in rows}
+
+    def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        ledger = self.ledger
+        sharing = sharing_one_claim(
+            (pod.key, [(one.namespace, one.name) for one in self.split(pod)[0]]) for pod in pods
+        )
+        return None if sharing and not ledger.devices.local else sharing
 
     def split(self, pod: Pod) -> tuple[tuple[ResourceClaim, ...], tuple[ClaimAllocation, ...]]:
         """Tell a pod's claims that are to be allocated, each once, from what the others are allocated."""

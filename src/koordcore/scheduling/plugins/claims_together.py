@@ -111,3 +111,25 @@ def never_together(
 
 def _within(less: Sequence[int], more: Sequence[int]) -> bool:
     return all(a <= b for a, b in zip(less, more, strict=True))
+
+
+def sharing_one_claim(
+    pods: Iterable[tuple[PodKey, Sequence[ClaimKey]]],
+) -> tuple[frozenset[PodKey], ...]:
+    """Group the pods that name one claim, or are joined by others that do.
+
+    Parameters
+    ----------
+    pods
+        Each with its claims that are not allocated.
+    """
+    group: dict[PodKey, set[PodKey]] = {}
+    first: dict[ClaimKey, PodKey] = {}
+    for pod, claims in pods:
+        group[pod] = {pod}
+        for claim in claims:
+            mine, other = group[pod], group[first.setdefault(claim, pod)]
+            if mine is not other:
+                other |= mine
+                group.update(dict.fromkeys(mine, other))
+    return tuple(frozenset(one) for one in {id(one): one for one in group.values()}.values() if len(one) > 1)
