@@ -8,6 +8,7 @@ import attrs
 
 from benchmarks.claims_data import CLASSES, PROFILES, claim, mig_cards, pairs, request, whole_gpus
 from koordcore import Bound, ClusterSnapshot, Node, Pod, ResourceSlice, ScheduleResult, schedule, verify
+from koordcore.manifests.plan_patches import patches
 from koordcore.model.claims import (
     ClaimRequest,
     ClaimSpec,
@@ -15,7 +16,8 @@ from koordcore.model.claims import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from koordcore.model.pods import PodResourceClaim
+from koordcore.model.pods import PodResourceClaim, SchedulingGroup
+from koordcore.model.scheduling_groups import GroupClaim, SchedulingPodGroup
 
 GANG = "gang.scheduling.koordinator.sh/"
 
@@ -131,3 +133,67 @@ def test_a_claim_that_all_members_share_takes_them_to_one_node() -> None:
     result = legal(small.with_nodes(*nodes))
     assert {one.node for one in result.decisions if isinstance(one, Bound)} == {"b"}
     assert len(result.bound) == 3
+
+
+# -- claims of Kubernetes' own groups -----------------------------------------------------------------------
+
+
+def grouped(entry: PodResourceClaim, count: int, *claims: ResourceClaim, cpus: int = 3) -> ClusterSnapshot:
+    """A PodGroup with one claim, all of whose members are needed; node ``b`` has CPUs for so many of them."""
+    group = SchedulingPodGroup(
+        name="train",
+        uid="uid-train",
+        min_count=count,
+        claims=(GroupClaim(name=entry.name, claim=entry.claim, template=entry.template),),
+    )
+    pods = [
+        Pod(
+            name=f"m{number}",
+            uid=f"uid-{number}",
+            requests={"cpu": 1000},
+            resource_claims=(entry,),
+            scheduling_group=SchedulingGroup("train"),
+        )
+        for number in range(count)
+    ]
+    snapshot = cluster([whole_gpus("a", 1), whole_gpus("b", 1)], pods, *claims)
+    nodes = [
+        attrs.evolve(state.node, allocatable={"cpu": 1000 * (2 if state.name == "a" else cpus), "pods": 9})
+        for state in snapshot.nodes
+    ]
+    return snapshot.with_nodes(*nodes).with_records(group)
+
+
+def test_a_template_of_a_group_gives_one_claim_for_all_members() -> None:
+    result = legal(grouped(PodResourceClaim("c", template="gpu"), 3))
+    assert {one.node for one in result.bound} == {"b"}
+    (name,) = {held.name for one in result.bound for held in one.claims}
+    assert name.startswith("train-c-")
+    assert sorted(one.claims[0].fresh for one in result.bound) == [False, False, True]
+    assert not legal(grouped(PodResourceClaim("c", template="gpu"), 3, cpus=2)).bound
+
+
+def test_a_claim_of_a_group_is_reserved_for_the_group_once() -> None:
+    claim = ResourceClaim(name="shared", uid="u", spec=TEMPLATES["gpu"])
+    result = legal(grouped(PodResourceClaim("c", claim="shared"), 3, claim))
+    written = result.snapshot.find(ResourceClaim, "shared", "default")
+    assert written is not None
+    assert [(one.name, one.resource, one.uid) for one in written.reserved_for] == [
+        ("train", "podgroups", "uid-train")
+    ]
+    sent = [call.body["status"]["reservedFor"] for call in patches(result) if call.claim]
+    assert sent == [
+        [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": "uid-train"}]
+    ] * len(sent)
+    assert sent
+
+
+def test_members_that_take_a_claim_each_where_the_group_has_one_are_not_legal() -> None:
+    snapshot = grouped(PodResourceClaim("c", template="gpu"), 2)
+    result = legal(snapshot)
+    first, second = result.bound
+    forged = attrs.evolve(second, claims=(attrs.evolve(second.claims[0], name="another"),))
+    decisions = tuple(forged if one is second else one for one in result.decisions)
+    assert first.pod != second.pod
+    found = verify(snapshot, attrs.evolve(result, decisions=decisions))
+    assert any("is one claim of group train" in one.message for one in found)

@@ -15,6 +15,7 @@ from koordcore.allocators.claims.cel import (
     device_variable,
 )
 from koordcore.checking.claim_pools import CheckedNode
+from koordcore.checking.claim_records import group_that_shares
 from koordcore.checking.claims import ClaimChecker
 from koordcore.checking.extended import claimed_resources, classes_of_resources
 from koordcore.checking.violation import Violation, ViolationKind
@@ -108,6 +109,9 @@ class _Plan:
 
     def __init__(self, snapshot: ClusterSnapshot, classes: Mapping[str, str]) -> None:
         self._classes = classes
+        self._snapshot = snapshot
+        self._common: dict[tuple[str, str], str] = {}
+        """By group and entry: the claim that its members share."""
         expressions = _Expressions()
         rules = snapshot.of(DeviceTaintRule)
         self._claims = {(one.namespace, one.name): one for one in snapshot.of(ResourceClaim)}
@@ -166,6 +170,11 @@ class _Plan:
                 yield f"{what} is not allocated" if held is None else f"no claim {held.name}"
                 continue
             key = (pod.namespace, held.name)
+            group = group_that_shares(self._snapshot, pod, name) if entry else None
+            if group is not None:
+                common = self._common.setdefault((group.id, name), held.name)
+                if common != held.name:
+                    yield f"entry {name} is one claim of group {group.name}: {common}, not {held.name}"
             selector = held.allocation.node_selector
             if selector is not None and not selector.matches(node.name, node.labels):
                 yield f"the devices of claim {held.name} cannot be used on {node.name}"

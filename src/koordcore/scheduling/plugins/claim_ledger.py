@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeAlias
 
+import attrs
 import numpy as np
 
 from koordcore._arrays import IntVector
@@ -17,6 +18,7 @@ from koordcore.framework.extended_resources import asks_for_served, served_by_cl
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import Pod
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, claims_of_pod
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.snapshot import ClusterSnapshot
@@ -42,7 +44,7 @@ class ClaimBook:
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         claims = snapshot.of(ResourceClaim)
-        self.index = ClaimIndex(claims, snapshot.of(ResourceClaimTemplate))
+        self.index = ClaimIndex(claims, snapshot.of(ResourceClaimTemplate), snapshot.of(SchedulingPodGroup))
         self._served = served_by_classes(snapshot)
         self._last: tuple[Pod, PodClaims | ClaimProblem] | None = None
         self.named: Counter[ClaimKey] = Counter()
@@ -80,10 +82,10 @@ class ClaimBook:
             return found
         known = self.index.extended_of(pod)
         if known is not None:
-            return PodClaims((*found.claims, known), found.planned)
+            return attrs.evolve(found, claims=(*found.claims, known))
         names = [name for name, amount in pod.requests.items() if amount and name in self._served]
         made = extended_claim(pod, names, self._served).claim
-        return PodClaims((*found.claims, made), found.planned | {made.name})
+        return attrs.evolve(found, claims=(*found.claims, made), planned=found.planned | {made.name})
 
     def concerns(self, pod: Pod) -> bool:
         """Tell whether a pod on a node may have devices by claims."""

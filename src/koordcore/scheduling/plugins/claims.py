@@ -39,6 +39,7 @@ from koordcore.model.device_slices import (
     ResourceSlice,
 )
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
 from koordcore.scheduling.plugins.claims_together import (
@@ -202,7 +203,16 @@ class DynamicResources(Plugin):
 
     name = "DynamicResources"
     serves_claims = True
-    reads = frozenset((DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice))
+    reads = frozenset(
+        (
+            DeviceClass,
+            DeviceTaintRule,
+            ResourceClaim,
+            ResourceClaimTemplate,
+            ResourceSlice,
+            SchedulingPodGroup,
+        )
+    )
     arguments = ClaimArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
@@ -227,6 +237,14 @@ class DynamicResources(Plugin):
         self.workspace.drop(ClaimLedger)
         return False
 
+    def concerned(self, changes: ClusterChanges) -> bool:
+        if not super().concerned(changes):
+            return False
+        if not self.reads.intersection(changes.records) <= {SchedulingPodGroup}:
+            return True
+        # The status of groups changes often; what matters are the claims of those that have some.
+        return any(one.claims for one in self.workspace.snapshot.of(SchedulingPodGroup))
+
     @property
     def ledger(self) -> ClaimLedger:
         """Who has which claim, up to date."""
@@ -241,19 +259,22 @@ class DynamicResources(Plugin):
         if isinstance(found, ClaimProblem):
             return Refusal(found.reason)
         for claim in found.claims:
-            refusal = self._refusal(pod, claim)
+            refusal = self._refusal(pod, claim, grouped=claim.name in found.grouped)
             if refusal is not None:
                 return refusal
         return tuple(self._wishes(pod))
 
     def _wishes(self, pod: Pod) -> Iterator[_Wish]:
         ledger = self.ledger
-        for claim in self._claims(pod):
+        found = ledger.book.claims_of(pod)
+        if isinstance(found, ClaimProblem):
+            return
+        for claim in found.claims:
             key = (claim.namespace, claim.name)
-            shared = ledger.book.named[key] > 1 or ledger.allocation(key) is not None
-            yield key if shared else claim.spec
+            shared = ledger.book.named[key] > 1 or claim.name in found.grouped
+            yield key if shared or ledger.allocation(key) is not None else claim.spec
 
-    def _refusal(self, pod: Pod, claim: ResourceClaim) -> Refusal | None:
+    def _refusal(self, pod: Pod, claim: ResourceClaim, *, grouped: bool) -> Refusal | None:
         ledger = self.ledger
         key = (claim.namespace, claim.name)
         if ledger.allocation(key) is None:
@@ -263,8 +284,10 @@ class DynamicResources(Plugin):
                         return Refusal(
                             f"request {request.name}: device class {form.class_name} does not exist"
                         )
-        elif len(claim.reserved_for) + ledger.fresh_users(key) >= MAX_CONSUMERS and all(
-            one.name != pod.name for one in claim.reserved_for
+        elif (
+            not grouped  # one entry stands for all members
+            and len(claim.reserved_for) + ledger.fresh_users(key) >= MAX_CONSUMERS
+            and all(one.name != pod.name for one in claim.reserved_for)
         ):
             return Refusal(f"resource claim {'/'.join(key)} is reserved for {MAX_CONSUMERS} pods already")
         return None
