@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -147,6 +147,21 @@ class ClaimLedger:
     def fresh_users(self, key: ClaimKey) -> int:
         """Tell how many pods on nodes use a claim that is not reserved for them yet."""
         return self._fresh[key]
+
+    def freed_with(self, key: ClaimKey, users: int) -> ClaimAllocation | None:
+        """Give what is free once so many users of a claim have left; ``None`` where it is held still."""
+        if key in self.book.standing or self._users[key] > users:
+            return None
+        return self._used.get(key)
+
+    def number_without(self, row: int, allocations: Sequence[ClaimAllocation]) -> int:
+        """Give the state that a node would be in if some claims were free."""
+        for one in allocations:
+            self._held.add(one, -1)
+        number = self.states.number_of(row, self._held)
+        for one in allocations:
+            self._held.add(one)
+        return number
 
     def update(self) -> None:
         """Take in who came and who left since the last call."""

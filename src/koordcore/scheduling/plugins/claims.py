@@ -42,6 +42,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scheduling.plugins.claims_freed import ways_to_free
 from koordcore.scheduling.plugins.claims_together import (
     ChosenClaims,
     claims_together,
@@ -317,6 +318,16 @@ class DynamicResources(Plugin):
             for number in {int(ledger.numbers[row]) for row in rows}
         }
         return {row: known[int(ledger.numbers[row])] for row in rows}
+
+    def ways(self, pod: Pod, row: int, going: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        ledger = self.ledger
+        unallocated, settled = self.split(pod)
+        if not unallocated or settled or not ledger.devices.local:
+            return None
+        if self.claim_args.mode is AllocationMode.FIRST_FIT:
+            return None
+        answers = ledger.states.answers(unallocated, self.claim_args.mode)
+        return ways_to_free(ledger, answers, row, going)
 
     def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
         ledger = self.ledger
