@@ -15,20 +15,23 @@ from koordcore.allocators.claims.cel import (
     device_variable,
 )
 from koordcore.checking.claim_pools import CheckedNode
+from koordcore.checking.claim_records import group_that_shares
 from koordcore.checking.claims import ClaimChecker
 from koordcore.checking.extended import claimed_resources, classes_of_resources
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.claims import (
-    AttributeValue,
     ClaimAllocation,
     DeviceClass,
-    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
+)
+from koordcore.model.decisions import Bound, PodDecision, Waiting
+from koordcore.model.device_slices import (
+    AttributeValue,
+    DeviceTaintRule,
     ResourceSlice,
     SliceDevice,
 )
-from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey, PodResourceClaim
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.result import ScheduleResult
@@ -106,6 +109,9 @@ class _Plan:
 
     def __init__(self, snapshot: ClusterSnapshot, classes: Mapping[str, str]) -> None:
         self._classes = classes
+        self._snapshot = snapshot
+        self._common: dict[tuple[str, str], str] = {}
+        """By group and entry: the claim that its members share."""
         expressions = _Expressions()
         rules = snapshot.of(DeviceTaintRule)
         self._claims = {(one.namespace, one.name): one for one in snapshot.of(ResourceClaim)}
@@ -164,6 +170,11 @@ class _Plan:
                 yield f"{what} is not allocated" if held is None else f"no claim {held.name}"
                 continue
             key = (pod.namespace, held.name)
+            group = group_that_shares(self._snapshot, pod, name) if entry else None
+            if group is not None:
+                common = self._common.setdefault((group.id, name), held.name)
+                if common != held.name:
+                    yield f"entry {name} is one claim of group {group.name}: {common}, not {held.name}"
             selector = held.allocation.node_selector
             if selector is not None and not selector.matches(node.name, node.labels):
                 yield f"the devices of claim {held.name} cannot be used on {node.name}"

@@ -11,18 +11,20 @@ import attrs
 from koordcore.checking.claim_pools import CheckedNode, Published, SliceBook
 from koordcore.checking.claim_results import check_written
 from koordcore.model.claims import (
-    AttributeKind,
-    AttributeValue,
     ClaimAllocation,
     ClaimRequest,
-    DeviceCapacity,
     DeviceClass,
-    DeviceId,
     DeviceResult,
     DeviceSubRequest,
-    DeviceTaint,
     DeviceToleration,
     ResourceClaim,
+)
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeValue,
+    DeviceCapacity,
+    DeviceId,
+    DeviceTaint,
     ResourceSlice,
     SliceDevice,
 )

@@ -191,6 +191,30 @@ class Plugin:
         """
         return {}
 
+    def ways(self, pod: Pod, row: int, going: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        """List the least sets of pods on a node whose leaving lets this plugin take a pod there.
+
+        Parameters
+        ----------
+        pod, row
+            Who is refused, and where.
+        going
+            Pods on the node that may leave.
+
+        Returns
+        -------
+        tuple of frozenset or None
+            Whoever leaves so that the pod fits contains one of the sets; ``None`` where it is not known.
+        """
+        return None
+
+    def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        """Say which pods of a gang have to be on one node, because of what they share.
+
+        ``None``: some share what several nodes may reach, so that it is not known.
+        """
+        return ()
+
     def placed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was bound to a node, of any class, also where ``request_of`` gave ``None``.
 

@@ -69,12 +69,16 @@ class Conflict:
         Candidates that had left it, shape (V,).
     elsewhere
         A filter had a say that looks at other nodes, too.
+    ways
+        Candidates on the node, in sets: a single member fits there only if one of them has left; ``None``
+        where that is not known.
     """
 
     node: int
     counts: IntVector
     gone: BoolVector
     elsewhere: bool = False
+    ways: tuple[frozenset[int], ...] | None = None
 
 
 @attrs.frozen(eq=False)

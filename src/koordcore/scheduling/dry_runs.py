@@ -141,7 +141,23 @@ class DryRuns:
                     return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
                 placed = place_there(self._workspace, self._plugins, pod, row)
                 if placed is None or (placed.reservation and shape >= len(problem.shapes)):
-                    return Conflict(row, taken[:, row], chosen, elsewhere=scheduling_class.looks_elsewhere)
+                    break
+            else:
+                return None
+        ways = self._ways(problem, pod, row) if len(coming) == 1 else None
+        return Conflict(row, taken[:, row], chosen, scheduling_class.looks_elsewhere, ways)
+
+    def _ways(self, problem: PreemptionProblem, pod: Pod, row: int) -> tuple[frozenset[int], ...] | None:
+        """Ask the plugins who has to leave a node for a pod that is refused there."""
+        here = problem.on_node(row)
+        number = {key_of(problem.candidates.keys[one]): one for one in here[problem.usable[here]].tolist()}
+        with self.without(()):
+            there = self._workspace.pods_on(row)
+            going = [there[key] for key in sorted(number) if key in there]
+            for plugin in self._plugins.plugins:
+                found = plugin.ways(pod, row, going)
+                if found is not None:
+                    return tuple(frozenset(number[key] for key in keys) for keys in found)
         return None
 
     def _coming(

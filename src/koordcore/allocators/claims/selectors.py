@@ -18,7 +18,12 @@ from koordcore.allocators.claims.cel import (
 )
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
 from koordcore.allocators.claims.table import DeviceView, SelectorFault
-from koordcore.model.claims import AttributeKind, AttributeScalar, AttributeValue, SliceDevice
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeScalar,
+    AttributeValue,
+    SliceDevice,
+)
 
 T = TypeVar("T")
 

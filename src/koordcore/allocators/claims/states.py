@@ -7,7 +7,8 @@ out once for all of them: an answer speaks of places, not of names.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from threading import Lock
 from typing import Final, TypeAlias
 
@@ -185,6 +186,14 @@ class ClaimStates:
             self._rooms[number] = found
         return found
 
+    def hold(self, number: int, pods: Sequence[tuple[ResourceClaim, ...]]) -> bool:
+        """Tell whether a state has devices for the claims of several pods, all chosen together."""
+        return self.together(pods).fits(number)
+
+    def together(self, pods: Sequence[tuple[ResourceClaim, ...]]) -> Answers:
+        """Open what is known about several pods whose devices are chosen together."""
+        return self.answers(tuple(chain.from_iterable(pods)), AllocationMode.EXACT)
+
     def answers(
         self, claims: tuple[ResourceClaim, ...], mode: AllocationMode, limits: Limits = DEFAULT_LIMITS
     ) -> Answers:
@@ -262,15 +271,20 @@ class Answers:
         return not self.fits(self._states.empty[self._states.shape_of(number)])
 
     def count(self, number: int, most: int) -> int:
-        """Tell how many such pods fit one after another in a state, up to ``most``."""
+        """Tell how many such pods fit in a state, up to ``most``; in exact mode as many as can be."""
         found = 0
+        place = number
         while found < most:
-            chosen = self.at(number)
+            chosen = self.at(place)
             if not isinstance(chosen, tuple):
                 break
-            after = self._states.after(number, chosen)
-            if after == number:
+            after = self._states.after(place, chosen)
+            if after == place:
                 return most
-            number = after
+            place = after
             found += 1
+        if found and self._mode is AllocationMode.EXACT:
+            # One after another they may have taken what two of them need.
+            while found < most and self._states.hold(number, [self.claims] * (found + 1)):
+                found += 1
         return found

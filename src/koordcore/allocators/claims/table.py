@@ -16,12 +16,14 @@ from koordcore.allocators.claims.capacity import CapacityProblem, consumption
 from koordcore.allocators.claims.features import ClaimFeature
 from koordcore.allocators.claims.pools import NodePools, PoolDevice
 from koordcore.model.claims import (
+    DeviceToleration,
+)
+from koordcore.model.device_slices import (
     AttributeKind,
     AttributeScalar,
     AttributeValue,
     DeviceId,
     DeviceTaint,
-    DeviceToleration,
     SliceDevice,
 )
 

@@ -18,7 +18,13 @@ from koordcore.allocators.device.scoring import score_devices
 from koordcore.allocators.device.state import NodeDevices, TypeUse
 from koordcore.allocators.state_table import StateTable
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
-from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    DeviceAllocation,
+    DeviceShortfall,
+)
 
 _UNASKED = -3
 _UNSCORED = -2

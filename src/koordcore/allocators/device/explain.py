@@ -14,11 +14,13 @@ from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, TypeView, view_of
 from koordcore.allocators.device.wants import wants_of
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
-from koordcore.model.devices import (
+from koordcore.model.device_requests import (
     DeviceRequest,
+    PartitionAllocatePolicy,
+)
+from koordcore.model.devices import (
     DeviceShortfall,
     DeviceType,
-    PartitionAllocatePolicy,
 )
 from koordcore.topology.devices import TopologyScope, bits
 

@@ -17,10 +17,12 @@ from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import Terms
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceHolding,
-    DeviceRequest,
     DeviceShortfall,
     DeviceType,
 )

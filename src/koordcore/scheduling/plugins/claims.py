@@ -7,7 +7,7 @@ devices can be used; one that several pods name is allocated with the first of t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -15,30 +15,41 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
-from koordcore.allocators.claims.results import allocation_of
-from koordcore.allocators.claims.states import Answers
+from koordcore.allocators.claims.results import Choice, allocation_of
+from koordcore.allocators.claims.states import Answers, StateAnswer
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Plugin
+from koordcore.framework.plugin import Plugin, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import (
     MAX_CONSUMERS,
+    AllocationMode,
     ClaimAllocation,
     ClaimArgs,
     ClaimSpec,
     DeviceClass,
-    DeviceTaintRule,
     HeldClaim,
     ResourceClaim,
     ResourceClaimTemplate,
-    ResourceSlice,
 )
 from koordcore.model.decisions import PodDecision, Shortfall
-from koordcore.model.pods import Pod
+from koordcore.model.device_slices import (
+    DeviceTaintRule,
+    ResourceSlice,
+)
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scheduling.plugins.claims_freed import ways_to_free
+from koordcore.scheduling.plugins.claims_together import (
+    ChosenClaims,
+    claims_together,
+    never_together,
+    sharing_one_claim,
+)
 from koordcore.scoring.labels import fit_selector
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.claim_records import with_claims
@@ -194,7 +205,16 @@ class DynamicResources(Plugin):
 
     name = "DynamicResources"
     serves_claims = True
-    reads = frozenset((DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice))
+    reads = frozenset(
+        (
+            DeviceClass,
+            DeviceTaintRule,
+            ResourceClaim,
+            ResourceClaimTemplate,
+            ResourceSlice,
+            SchedulingPodGroup,
+        )
+    )
     arguments = ClaimArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
@@ -219,6 +239,14 @@ class DynamicResources(Plugin):
         self.workspace.drop(ClaimLedger)
         return False
 
+    def concerned(self, changes: ClusterChanges) -> bool:
+        if not super().concerned(changes):
+            return False
+        if not self.reads.intersection(changes.records) <= {SchedulingPodGroup}:
+            return True
+        # The status of groups changes often; what matters are the claims of those that have some.
+        return any(one.claims for one in self.workspace.snapshot.of(SchedulingPodGroup))
+
     @property
     def ledger(self) -> ClaimLedger:
         """Who has which claim, up to date."""
@@ -229,21 +257,26 @@ class DynamicResources(Plugin):
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if not pod.resource_claims and not asks_for_served(pod, self._by_class):
             return None
+        found = self.ledger.book.claims_of(pod)
+        if isinstance(found, ClaimProblem):
+            return Refusal(found.reason)
+        for claim in found.claims:
+            refusal = self._refusal(pod, claim, grouped=claim.name in found.grouped)
+            if refusal is not None:
+                return refusal
+        return tuple(self._wishes(pod))
+
+    def _wishes(self, pod: Pod) -> Iterator[_Wish]:
         ledger = self.ledger
         found = ledger.book.claims_of(pod)
         if isinstance(found, ClaimProblem):
-            return Refusal(found.reason)
-        wishes: list[_Wish] = []
+            return
         for claim in found.claims:
-            refusal = self._refusal(pod, claim)
-            if refusal is not None:
-                return refusal
             key = (claim.namespace, claim.name)
-            shared = ledger.book.named[key] > 1 or ledger.allocation(key) is not None
-            wishes.append(key if shared else claim.spec)
-        return tuple(wishes)
+            shared = ledger.book.named[key] > 1 or claim.name in found.grouped
+            yield key if shared or ledger.allocation(key) is not None else claim.spec
 
-    def _refusal(self, pod: Pod, claim: ResourceClaim) -> Refusal | None:
+    def _refusal(self, pod: Pod, claim: ResourceClaim, *, grouped: bool) -> Refusal | None:
         ledger = self.ledger
         key = (claim.namespace, claim.name)
         if ledger.allocation(key) is None:
@@ -253,8 +286,10 @@ class DynamicResources(Plugin):
                         return Refusal(
                             f"request {request.name}: device class {form.class_name} does not exist"
                         )
-        elif len(claim.reserved_for) + ledger.fresh_users(key) >= MAX_CONSUMERS and all(
-            one.name != pod.name for one in claim.reserved_for
+        elif (
+            not grouped  # one entry stands for all members
+            and len(claim.reserved_for) + ledger.fresh_users(key) >= MAX_CONSUMERS
+            and all(one.name != pod.name for one in claim.reserved_for)
         ):
             return Refusal(f"resource claim {'/'.join(key)} is reserved for {MAX_CONSUMERS} pods already")
         return None
@@ -265,6 +300,42 @@ class DynamicResources(Plugin):
     def _claims(self, pod: Pod) -> tuple[ResourceClaim, ...]:
         found = self.ledger.book.claims_of(pod)
         return () if isinstance(found, ClaimProblem) else found.claims
+
+    def together(self, pods: Sequence[Pod], row: int) -> Together | None:
+        if self.claim_args.mode is AllocationMode.FIRST_FIT:
+            return None
+        return claims_together(self.ledger, [(pod.key, self.split(pod)[0]) for pod in pods], row)
+
+    def never_together(
+        self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
+    ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+        ledger = self.ledger
+        kinds = [self.split(pod)[0] for pod in pods]
+        named = any(isinstance(wish, tuple) for pod in pods for wish in self._wishes(pod))
+        if self.claim_args.mode is AllocationMode.FIRST_FIT or named or not any(kinds):
+            return {}
+        known = {
+            number: never_together(ledger.states, kinds, demand, number)
+            for number in {int(ledger.numbers[row]) for row in rows}
+        }
+        return {row: known[int(ledger.numbers[row])] for row in rows}
+
+    def ways(self, pod: Pod, row: int, going: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        ledger = self.ledger
+        unallocated, settled = self.split(pod)
+        if not unallocated or settled or not ledger.devices.local:
+            return None
+        if self.claim_args.mode is AllocationMode.FIRST_FIT:
+            return None
+        answers = ledger.states.answers(unallocated, self.claim_args.mode)
+        return ways_to_free(ledger, answers, row, going)
+
+    def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        ledger = self.ledger
+        sharing = sharing_one_claim(
+            (pod.key, [(one.namespace, one.name) for one in self.split(pod)[0]]) for pod in pods
+        )
+        return None if sharing and not ledger.devices.local else sharing
 
     def split(self, pod: Pod) -> tuple[tuple[ResourceClaim, ...], tuple[ClaimAllocation, ...]]:
         """Tell a pod's claims that are to be allocated, each once, from what the others are allocated."""
@@ -280,17 +351,25 @@ class DynamicResources(Plugin):
                 settled.append(allocation)
         return tuple(unallocated.values()), tuple(settled)
 
+    def _chosen(
+        self, pod: Pod, claims: Sequence[ResourceClaim], answer: StateAnswer
+    ) -> tuple[Choice, ...] | None:
+        """Take what was planned for a pod together with others, or else what it gets alone."""
+        planned: ChosenClaims | None = self.planned.get(pod.key)
+        if planned is not None:
+            return tuple(planned[one.namespace, one.name] for one in claims)
+        return answer if isinstance(answer, tuple) else None
+
     def allocate(self, pod: Pod, row: int, answers: Answers | None) -> Reserved | Shortfall | None:
         """Write down what the claims of a pod get on a node, where it is known that they fit."""
         ledger = self.ledger
         unallocated, _ = self.split(pod)
         given: dict[ClaimKey, ClaimAllocation] = {}
         if unallocated and answers is not None:
-            chosen = answers.at(int(ledger.numbers[row]))
-            if not isinstance(chosen, tuple):
+            chosen = self._chosen(pod, unallocated, answers.at(int(ledger.numbers[row])))
+            if chosen is None:
                 return Shortfall(REASON_CANNOT)
-            shape = ledger.devices.shape[row]
-            shareable = ledger.devices.table(shape).shareable
+            shareable = ledger.devices.table(ledger.devices.shape[row]).shareable
             for claim, choice in zip(unallocated, chosen, strict=True):
                 allocation = allocation_of(
                     ledger.devices.pools[row], shareable, choice, claim, ledger.devices.classes

@@ -22,7 +22,12 @@ from koordcore.allocators.claims.cel.parser import parse
 from koordcore.allocators.claims.cel.program import generate
 from koordcore.allocators.claims.cel.types import BOOL, INT, SEMVER, STRING, Type
 from koordcore.allocators.claims.cel.values import CelMap, QuantityValue, SemverValue, Value, type_name
-from koordcore.model.claims import AttributeKind, AttributeScalar, AttributeValue, SliceDevice
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeScalar,
+    AttributeValue,
+    SliceDevice,
+)
 from koordcore.model.quantity import NANO
 
 COST_LIMIT: Final = 1_000_000
