@@ -15,6 +15,7 @@ from koordcore.errors import ModelError
 from koordcore.manifests import Loaded, load
 from koordcore.manifests.front_doors import DOORS
 from koordcore.manifests.podless import OPENED_KINDS
+from koordcore.model.kueue import KueueWorkload
 from koordcore.model.network import ClusterNetworkTopology, label_layers
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
@@ -46,7 +47,8 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
         "--as-gangs",
         action="store_true",
         help="take LeaderWorkerSets, JobSets, RayClusters, RayJobs, TrainJobs, PyTorchJobs, MPIJobs and Jobs "
-        "for gangs, with the pods that are still to be made",
+        "for gangs, with the pods that are still to be made; Workloads of Kueue, and jobs in its queues, "
+        "also need their quota",
     )
     parser.add_argument(
         "--admit",
@@ -194,6 +196,16 @@ def say_podless(arguments: argparse.Namespace, loaded: Loaded) -> None:
         if found:
             told = ", ".join(f"{number} {kind}" for kind, number in found)
             print(f"not looked at: {told} without pods ({why})", file=sys.stderr)
+    waiting = sum(one.waits for one in loaded.snapshot.of(KueueWorkload))
+    if waiting:
+        told = f"{waiting} Workloads of Kueue that wait for quota"
+        print(f"not looked at: {told} (--as-gangs decides quota and places together)", file=sys.stderr)
+    doors = set(DOORS.values())
+    kinds = ((name.partition(".")[0], count) for name, count in loaded.unread.items())
+    found = [f"{count} {kind}" for kind, count in kinds if kind in doors]
+    if found:
+        told = ", ".join(found)
+        print(f"not looked at: {told} without pods (--as-gangs takes them for gangs)", file=sys.stderr)
 
 
 def _nobody_has(network: ClusterNetworkTopology, snapshot: ClusterSnapshot) -> None:

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
+    from koordcore.controlplane.admission import (
+        AdmissionPlan as AdmissionPlan,
+        WorkloadDecision as WorkloadDecision,
+        admit_workloads as admit_workloads,
+    )
     from koordcore.controlplane.journal import (
         Batch as Batch,
         is_final as is_final,
@@ -36,6 +41,7 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
+            "koordcore.controlplane.admission": "AdmissionPlan WorkloadDecision admit_workloads",
             "koordcore.controlplane.journal": "Batch is_final",
             "koordcore.controlplane.mirror": "Mirror complete",
             "koordcore.controlplane.overdue": "Overdue",
