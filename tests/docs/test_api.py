@@ -65,4 +65,4 @@ def test_every_promised_name_is_there_and_described() -> None:
             if (inspect.isclass(value) or inspect.isfunction(value)) and not value.__doc__:
                 bare.append(f"{module}.{name}")
     assert bare == []
-    assert len(known) < 400
+    assert len(known) < 410
