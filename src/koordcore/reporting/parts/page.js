@@ -41,7 +41,7 @@ function nodeSide(name) {
   return [h("h2", null, node.n), node.x && h("p", { class: "warn" }, node.x), domainPath(row) && h("p", { class: "dim" }, domainPath(row)),
     node.m !== undefined && h("p", null, text(node.m)), (node.t || []).map((one) => h("p", { class: "dim" }, `taint ${text(one)}`)),
     (node.c || []).length > 0 && [h("h3", null, "Cards"),
-      sums.idle > 0 && sums.vain >= 10 && h("p", { class: "dim" }, `${cardsText(sums.vain)} of ${cardsText(sums.idle)} idle cards in vain: of the pods of this cluster, taken for the work to expect, this part cannot use them here`),
+      sums.idle > 0 && sums.vain >= 10 && h("p", { class: "dim" }, `${cardsText(sums.vain)} of ${cardsText(sums.idle)} idle cards are in vain: if the pods of this cluster are the work to expect, that much could not be used here`),
       [...places].map(([where, cards]) => [where && h("div", { class: "dim" }, where), cards.map((card) =>
         h("div", { class: "slot" }, drawCard(card, { big: true, vain: inVain(row) && !beside(card) }), h("span", null, h("b", null, `${text(card[1])} ${card[0]} `),
           broken(card) ? h("span", { class: "bad" }, "broken or tainted") : usesOf(card).map((use, place) => [place > 0 && ", ", toPod(use[0]), use[1] < WHOLE && ` ${use[1] / 10} %`,
@@ -80,6 +80,7 @@ function draw() {
   if (document.activeElement !== search) search.value = state.q;
   document.getElementById("tabs").replaceChildren(...VIEWS.map(([name, told, , count]) => h("button", { type: "button", role: "tab", id: `tab-${name}`,
     "aria-selected": String(name === state.view), onclick: () => go({ view: name, node: "", pod: "", quota: "" }) }, told, h("small", null, count().toLocaleString("en")))));
+  document.querySelector('#tabs [aria-selected="true"]').scrollIntoView({ block: "nearest", inline: "nearest" });
   const own = Object.keys(EMPTY).filter((name) => !ASIDE.includes(name));
   if (!before || own.some((name) => before[name] !== state[name])) {
     const view = VIEWS.find(([name]) => name === state.view)[2];
