@@ -30,6 +30,7 @@ ROOMS: Mapping[str, str] = {
     "controlplane": "whose turn it is, and what is about to be done",
     "manifests": "objects in, patches out",
     "protocol": "what labels and annotations say",
+    "reporting": "a page to look at",
     "controllers": "what controllers and webhooks do beside the scheduler",
 }
 """Packages in the order of the table of contents, each with the question it answers."""

@@ -107,6 +107,7 @@ if TYPE_CHECKING:
         CompositePodGroup as CompositePodGroup,
         SchedulingPodGroup as SchedulingPodGroup,
     )
+    from koordcore.reporting.page import report as report
     from koordcore.result import ScheduleResult as ScheduleResult
     from koordcore.scheduling.backfilling import (
         backfill as backfill,
@@ -153,6 +154,7 @@ else:
             "koordcore.model.quotas": "ElasticQuota",
             "koordcore.model.reservations": "Reservation",
             "koordcore.model.scheduling_groups": "CompositePodGroup SchedulingPodGroup",
+            "koordcore.reporting.page": "report",
             "koordcore.result": "ScheduleResult",
             "koordcore.scheduling.backfilling": "backfill earliest_start",
             "koordcore.scheduling.cycle": "queue_order",
