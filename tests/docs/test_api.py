@@ -65,5 +65,4 @@ def test_every_promised_name_is_there_and_described() -> None:
             if (inspect.isclass(value) or inspect.isfunction(value)) and not value.__doc__:
                 bare.append(f"{module}.{name}")
     assert bare == []
-    assert len(known) < 420
-    assert len(known) < 410
+    assert len(known) < 460

@@ -200,12 +200,6 @@ def say_podless(arguments: argparse.Namespace, loaded: Loaded) -> None:
     if waiting:
         told = f"{waiting} Workloads of Kueue that wait for quota"
         print(f"not looked at: {told} (--as-gangs decides quota and places together)", file=sys.stderr)
-    doors = set(DOORS.values())
-    kinds = ((name.partition(".")[0], count) for name, count in loaded.unread.items())
-    found = [f"{count} {kind}" for kind, count in kinds if kind in doors]
-    if found:
-        told = ", ".join(found)
-        print(f"not looked at: {told} without pods (--as-gangs takes them for gangs)", file=sys.stderr)
 
 
 def _nobody_has(network: ClusterNetworkTopology, snapshot: ClusterSnapshot) -> None:

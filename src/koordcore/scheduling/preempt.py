@@ -217,8 +217,17 @@ class Preemptor:
         return _nominated(plan)
 
     def _borrowing(self, runs: DryRuns, job: PreemptingJob) -> BoolVector | None:
-        """Tell who may leave for what a job's quotas have lent, once earlier victims have gone."""
-        return runs.reclaimable([pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]])
+        """Tell who may leave for what a job's quotas have lent, once earlier victims have gone.
+
+        What is promised to pods that wait counts against who reclaims, and makes nobody a borrower.
+        """
+        asked = [pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]]
+        whom = runs.reclaimable(asked)
+        if whom is not None and whom.any() and self._plugins.nominated.exist:
+            with self._plugins.nominated.set_aside():
+                holding = runs.reclaimable(asked)
+            whom = None if holding is None else whom & holding
+        return whom
 
     def _running(self, victim: Victim) -> Pod:
         return self._workspace.pods_on(self._workspace.layout.row_of[victim.node])[victim.pod]
