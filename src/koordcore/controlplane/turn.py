@@ -39,6 +39,8 @@ def orders(
 
     Parameters
     ----------
+    result
+        What was decided there.
     snapshot
         The cluster before.
     going

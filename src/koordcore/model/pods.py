@@ -326,6 +326,15 @@ class Pod:
         Claims that it holds are those given; off its node it holds none.
 
         Does what ``attrs.evolve`` does, in an eighth of its time, because the loop binds every pod once.
+
+        Parameters
+        ----------
+        node
+            Name of the node; ``None`` to take the pod off its node.
+        annotations, labels
+            Added to what the pod has.
+        claims
+            What it holds there.
         """
         made = _copy(self, node, None)
         # The empty mapping is told by what it is: asking a frozen one for its length is a call.

@@ -288,6 +288,12 @@ def backfill(
 
     Parameters
     ----------
+    ends
+        When pods that run end, with a zone.
+    now
+        The clock, with a zone.
+    snapshot, policy, limits
+        As in :func:`koordcore.schedule`.
     plan
         From :func:`earliest_start` with the same arguments.
     durations

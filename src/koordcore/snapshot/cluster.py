@@ -219,7 +219,15 @@ class ClusterSnapshot:
         return cast("tuple[R, ...]", found)
 
     def find(self, kind: type[R], name: str, namespace: str = "") -> R | None:
-        """Give one record, or ``None``."""
+        """Give one record, or ``None``.
+
+        Parameters
+        ----------
+        kind
+            Class of the record.
+        name, namespace
+            Its key; records of the cluster as a whole are in the namespace ``""``.
+        """
         if getattr(kind, "kind", None) is not None or getattr(kind, "api_version", None) is not None:
             # Records of several kinds share the type, and so may share a name.
             table: Mapping[tuple[str, str], R] = self.once(_index_of, kind)
@@ -511,6 +519,8 @@ class ClusterSnapshot:
 
         Parameters
         ----------
+        pods, pending
+            Who runs, and who waits.
         records
             Before, as they are here, and after.
         """
