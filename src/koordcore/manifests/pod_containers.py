@@ -16,13 +16,13 @@ from koordcore.manifests._reading import (
     section,
 )
 from koordcore.manifests.aliases import canonical_names
-from koordcore.model.pods import (
+from koordcore.model.containers import (
     DEFAULT_CPU_REQUEST,
     DEFAULT_MEMORY_REQUEST,
     Container,
-    HostPort,
     effective_requests,
 )
+from koordcore.model.pods import HostPort
 from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources, maximum
 from koordcore.protocol.fields import (
     Json,
