@@ -52,8 +52,9 @@ def hardware(name: str = "n1", mask: str = "fff", vendor: str = "GenuineIntel") 
     }
 
 
-def runs(name: str, qos: str = "", on: str = "n1", **notes: Any) -> Object:
-    texts = {key: text if isinstance(text, str) else json.dumps(text) for key, text in notes.items()}
+def runs(name: str, qos: str = "", on: str = "n1", notes: Object | None = None) -> Object:
+    said = (notes or {}).items()
+    texts = {key: text if isinstance(text, str) else json.dumps(text) for key, text in said}
     labels = {LABEL: qos} if qos else {}
     cpu = container(requests={"cpu": "1"}, limits={"cpu": "1"})
     made = pod(
@@ -95,8 +96,8 @@ def test_a_pod_s_own_wish_has_a_group_of_its_own() -> None:
         node("n1", ROOM),
         hardware(),
         config(),
-        runs("own", "LS", **{RESCTRL: llc, CPU_QOS: {"enable": True, "groupIdentity": 2}}),
-        runs("off", "LS", **{CPU_QOS: {"enable": False}}),
+        runs("own", "LS", notes={RESCTRL: llc, CPU_QOS: {"enable": True, "groupIdentity": 2}}),
+        runs("off", "LS", notes={CPU_QOS: {"enable": False}}),
     )
     assert (found["own"].group, found["own"].schemata) == ("koordlet-uid-own", "L3:0=fc0;1=fc0;\n")
     assert (found["own"].identity, found["off"].identity) == (2, 0)
@@ -122,11 +123,11 @@ def test_what_is_not_known_or_cannot_be_read_is_said() -> None:
     (blind,) = settings(node("n1", ROOM), config(), runs("p", "BE")).values()
     assert (blind.identity, blind.schemata) == (-1, "")
     assert blind.problems == ("the node does not say what its caches are (NodeResourceTopology n1)",)
-    wrong = runs("p", "LS", **{CPU_QOS: {"groupIdentity": 7}, RESCTRL: "{"})
+    wrong = runs("p", "LS", notes={CPU_QOS: {"groupIdentity": 7}, RESCTRL: "{"})
     (found,) = settings(node("n1", ROOM), hardware(), config(), wrong).values()
     assert found.identity is None
     assert [CPU_QOS in found.problems[0], RESCTRL in found.problems[1]] == [True, True]
-    narrow = runs("p", "LS", **{RESCTRL: {"llc": {"schemata": {"range": [99, 100]}}}})
+    narrow = runs("p", "LS", notes={RESCTRL: {"llc": {"schemata": {"range": [99, 100]}}}})
     (none,) = settings(node("n1", ROOM), hardware(), narrow).values()
     assert none.problems == ("no valid line comes of it: the caches stay as they are",)
 
