@@ -9,7 +9,16 @@ from koordcore.checking.gang_parts import check_parts
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, Waiting
-from koordcore.model.gangs import Gang, GangMode, GatherRule, MatchPolicy, NetworkTopologySpec, PodGroup
+from koordcore.model.gangs import (
+    DEFAULT_ARGS,
+    CoschedulingArgs,
+    Gang,
+    GangMode,
+    GatherRule,
+    MatchPolicy,
+    NetworkTopologySpec,
+    PodGroup,
+)
 from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, gang_name, parse_gang_pod
@@ -30,7 +39,8 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             name = gang_name(pod.labels, pod.annotations)
             if name:
                 members[f"{pod.namespace}/{name}"].append(pod)
-    gangs, tree = gang_configs(snapshot.of(PodGroup), members), None
+    args = result.policy.args_of("Coscheduling", CoschedulingArgs)
+    gangs, tree = gang_configs(snapshot.of(PodGroup), members, args), None
     if any(gang.topology_spec is not None or gang.sub_groups is not None for gang in gangs.values()):
         tree = _tree(snapshot)
     if tree is not None:
@@ -60,15 +70,23 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
 
 
-def gang_configs(groups: Iterable[PodGroup], members: Mapping[str, list[Pod]]) -> dict[str, Gang]:
+def gang_configs(
+    groups: Iterable[PodGroup],
+    members: Mapping[str, list[Pod]],
+    args: CoschedulingArgs = DEFAULT_ARGS,
+) -> dict[str, Gang]:
     """Say how gangs are meant, by id: as their PodGroups say, or else one of the members."""
-    gangs = {group.id: gang_from_pod_group(group).gang for group in groups}
+    gangs = {group.id: gang_from_pod_group(group, args).gang for group in groups}
     for gang_id, pods in members.items():
         # Without a PodGroup the first member, by age and name, says how the gang is meant.
         ordered = sorted(pods, key=lambda pod: (pod.created is None, pod.created, pod.key))
         for pod in () if gang_id in gangs else ordered:
             config = parse_gang_pod(
-                namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
+                namespace=pod.namespace,
+                name=pod.name,
+                labels=pod.labels,
+                annotations=pod.annotations,
+                args=args,
             ).pod.config
             if config is not None:
                 gangs[gang_id] = config
