@@ -285,7 +285,7 @@ def test_kinds_that_are_no_gangs_are_named_without_the_flag(
 ) -> None:
     """A Job of another group is none that ``--as-gangs`` takes."""
     dump = tmp_path / "d.json"
-    spec: dict[str, Any] = {"template": {"spec": {"containers": []}}}
+    spec: Object = {"template": {"spec": {"containers": []}}}
     made = [
         {"apiVersion": api, "kind": kind, "metadata": {"name": kind.lower()}, "spec": spec}
         for api, kind in (

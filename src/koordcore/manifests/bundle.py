@@ -52,8 +52,8 @@ from koordcore.snapshot import ClusterSnapshot
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
 """API group and kind to decoder; objects of other kinds are kept as they are, and counted."""
 
-READ_AS_TEXT: Final = frozenset({("", "Service")})
-"""Kinds without a record of their own that plugins read out of the kept text."""
+READ_AS_TEXT: Final = frozenset({("", "Service"), ("slo.koordinator.sh", "NodeSLO")})
+"""Kinds without a record of their own that are read out of the kept text."""
 _NAMESPACED: Final = frozenset({("", "Service"), ("", "ConfigMap"), ("", "PersistentVolumeClaim")})
 """Kinds without a decoder that live in ``default`` when they name no namespace."""
 _GROUP_OF: Final = {kind: group for group, kind in DECODERS}

@@ -20,6 +20,7 @@ from koordcore.protocol.fields import Json, field, load_json, show
 from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, LABEL_POD_GROUP, gang_name
 from koordcore.protocol.networks import network_of
 from koordcore.protocol.quota import PARENT, QUOTA_NAME, TREE_ID, QuotaObject, quota_pod_of
+from koordcore.protocol.quota_rules import QuotaTopology
 from koordcore.protocol.quota_webhook import check_tree, open_topology, refuse_pod, resolve_quota
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS, parse_sub_groups
 from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER, NetworkTopology
@@ -188,7 +189,7 @@ def quota_remarks(quotas: Sequence[QuotaObject], pods: Iterable[Pod]) -> Iterato
         if first is not quota:
             told = f"a quota of this name is in namespace {first.namespace} too; names tell quotas apart"
             yield _key(quota), Problem("metadata.name", told)
-    topology = open_topology([attrs.evolve(one, labels=_filled(one, named)) for one in named.values()])
+    topology = filled_topology(named)
     for quota, message in check_tree(topology):
         yield _key(quota), Problem("", f"the webhook refuses it: {message}")
     for pod in pods:
@@ -201,6 +202,11 @@ def quota_remarks(quotas: Sequence[QuotaObject], pods: Iterable[Pod]) -> Iterato
         refused = refuse_pod(topology, asked)
         if refused is not None:
             yield key, Problem("", f"the webhook refuses it: {refused.message}")
+
+
+def filled_topology(named: Mapping[str, QuotaObject]) -> QuotaTopology:
+    """Take quotas in by name, each with the tree that the webhook fills in where it names none."""
+    return open_topology([attrs.evolve(one, labels=_filled(one, named)) for one in named.values()])
 
 
 def _key(quota: QuotaObject) -> Key:
