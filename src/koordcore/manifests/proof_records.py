@@ -12,6 +12,7 @@ from koordcore.errors import ManifestError
 from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.proofs import (
     Branch,
+    CoolingProblem,
     EvictionEvidence,
     EvictionProblem,
     Evidence,
@@ -58,8 +59,18 @@ _ARRAYS: Final[Mapping[str, type]] = {
     "amounts": np.int64,
     "slack": np.int64,
     "breakable": np.bool_,
+    "restart": np.int64,
+    "excess": np.int64,
+    "share": np.int64,
+    "host": np.int64,
+    "cost": np.int64,
 }
-_MATRICES: Final = ("free", "amounts")
+_MATRICES: Final = ("free", "amounts", "excess", "share")
+_KINDS: Final[Mapping[str, type[TreeProblem | EvictionProblem | CoolingProblem]]] = {
+    "Tree": TreeProblem,
+    "Eviction": EvictionProblem,
+    "Cooling": CoolingProblem,
+}
 
 Read: TypeAlias = Callable[[Json], Any]
 
@@ -111,7 +122,7 @@ def _problem_record(problem: Problem) -> dict[str, Any]:
                 "rows": [attrs.asdict(row) for row in problem.rows],
                 "stages": [attrs.asdict(stage) for stage in problem.stages],
             }
-        case TreeProblem() | EvictionProblem():
+        case TreeProblem() | EvictionProblem() | CoolingProblem():
             fields = {one.name: getattr(problem, one.name) for one in attrs.fields(type(problem))}
             rest = fields.pop("rest", None)
             record = {"kind": type(problem).__name__.removesuffix("Problem")}
@@ -255,9 +266,9 @@ def _problem(value: Json) -> Problem:
     kind = required(raw, "kind", as_str)
     if kind == "Linear":
         return _linear(raw)
-    if kind not in ("Tree", "Eviction"):
-        raise ManifestError.at("kind", f'expected Linear, Tree or Eviction, got "{kind}"')
-    made: type[TreeProblem] | type[EvictionProblem] = TreeProblem if kind == "Tree" else EvictionProblem
+    if kind not in _KINDS:
+        raise ManifestError.at("kind", f'expected Linear, {", ".join(_KINDS)}, got "{kind}"')
+    made = _KINDS[kind]
     given: dict[str, Any] = {}
     for one in attrs.fields(made):
         if one.name in _ARRAYS:

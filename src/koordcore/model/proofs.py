@@ -214,6 +214,8 @@ class EvictionProblem:
     rest
         What is left to choose once the highest priority is known to be needed, where counting does not say
         more; over the same objective.
+    restart
+        What restarting each pod costs, shape (V,); ``None`` for nothing.
     """
 
     request: IntVector
@@ -228,7 +230,35 @@ class EvictionProblem:
     slack: IntVector
     breakable: BoolVector
     rest: LinearProblem | None = None
+    restart: IntVector | None = None
 
 
-Problem: TypeAlias = LinearProblem | TreeProblem | EvictionProblem
+@attrs.frozen(eq=False, kw_only=True)
+class CoolingProblem:
+    """Hosts that use too much, and pods that may leave them.
+
+    The objective has these parts, all to be minimised: hosts that stay hot; what exceeds their limits then,
+    in permille of their shares, each resource of a host rounded up; pods that move; what moving them costs.
+    Where the pods go is left out, so that this is a bound.
+
+    Parameters
+    ----------
+    excess
+        What each host uses beyond its limits, shape (R, H); not positive where it does not.
+    share
+        What the permille are taken of, shape (R, H); at least 1.
+    host, cost
+        Of every pod that may leave, shape (V,). Costs are not negative.
+    amounts
+        What each of them uses, shape (R, V).
+    """
+
+    excess: IntMatrix
+    share: IntMatrix
+    host: IntVector
+    cost: IntVector
+    amounts: IntMatrix
+
+
+Problem: TypeAlias = LinearProblem | TreeProblem | EvictionProblem | CoolingProblem
 """What a proof is about."""

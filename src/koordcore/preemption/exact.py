@@ -62,12 +62,15 @@ class ExactAnswer:
         Row of the node to which each of them moves, -1 for none, shape (V,).
     certificate
         Over the fields of the damage.
+    first
+        It was the cheapest of all plans: no dry run refused another one before.
     """
 
     counts: IntMatrix
     chosen: BoolVector
     moves: IntVector
     certificate: Certificate
+    first: bool = False
 
 
 class _Model:
