@@ -51,7 +51,7 @@ def with_evidence(
     asked = eviction_problem(problem, domains, Members.MINIMUM)
     leaving = EvictionEvidence(tuple(np.flatnonzero(answer.chosen).tolist()))
     proof = Certificate.make_proven(certificate.objective, asked, leaving)
-    if _counted(problem, domains, certificate.objective) or _plain(problem, answer):
+    if _counted(problem, domains, certificate.objective) or _plain(problem, domains, answer):
         return proof
     if len(problem.candidates) <= _EVIDENT and check_certificate(asked, proof).accepted:
         return proof
@@ -61,10 +61,13 @@ def with_evidence(
     return certify_plan(problem, scope, answer, limits)
 
 
-def _plain(problem: PreemptionProblem, answer: ExactAnswer) -> bool:
+def _plain(problem: PreemptionProblem, domains: Domains, answer: ExactAnswer) -> bool:
     """Tell whether trying everybody on every node, and amounts alone, comes to the same answer soon."""
     violations, highest, _, pods, *_, moves = answer.certificate.objective
     if violations or moves or not answer.first or problem.pools or len(problem.budgets):
+        return False
+    # Where amounts would do with less, something else was in the way, before any dry run.
+    if holding(problem, slots_up_to(problem, highest - 1), domains, Members.MINIMUM).any():
         return False
     table, slack = problem.candidates, problem.jobs.slack
     usable = np.flatnonzero(usable_up_to(problem, highest))
