@@ -145,9 +145,9 @@ def _become(node: ast.AST, other: ast.AST) -> Callable[[], None]:
     return change
 
 
-def mutated(path: Path, place: int) -> str:
+def mutated(text: str, place: int) -> str:
     """Give a file with one of its places changed."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = ast.parse(text)
     for number, (_, _, change) in enumerate(places(tree)):
         if number == place:
             change()
@@ -155,21 +155,36 @@ def mutated(path: Path, place: int) -> str:
     raise IndexError(place)
 
 
-def mutants(package: str, only: Sequence[str]) -> list[Mutant]:
-    """List all mutants of a package's files."""
+def mutants(shadow: Path, package: str, only: Sequence[str]) -> list[Mutant]:
+    """List all mutants of a package's files, by their paths in a copy of the sources."""
     found = []
-    for path in sorted((SOURCE / "koordcore" / package).rglob("*.py")):
+    for file in sorted((shadow / "koordcore" / package).rglob("*.py")):
+        path = file.relative_to(shadow)
         if only and not any(part in str(path) for part in only):
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        found += [Mutant(str(path), place, line, what) for place, (line, what, _) in enumerate(places(tree))]
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        begins = _statements(tree)
+        found += [
+            Mutant(str(path), place, line, what, begins.get(line, line))
+            for place, (line, what, _) in enumerate(places(tree))
+        ]
     return found
+
+
+def _statements(tree: ast.Module) -> dict[int, int]:
+    """Tell for every line on which line the innermost statement around it begins."""
+    begins: dict[int, int] = {}
+    for node in ast.walk(tree):  # outer ones first
+        if isinstance(node, ast.stmt):
+            begins |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), node.lineno)
+    return begins
 
 
 class _Tracer:
     """A plugin of pytest: which test runs which lines below a folder."""
 
-    def __init__(self, below: Path) -> None:
+    def __init__(self, root: Path, below: Path) -> None:
+        self._root = root.resolve()
         self.lines: dict[tuple[str, int], set[str]] = defaultdict(set)
         self.size: Counter[str] = Counter()
         self._below, self._test, self._seen = str(below.resolve()), "", set[tuple[CodeType, int]]()
@@ -182,7 +197,7 @@ class _Tracer:
         yield
         sys.settrace(None)
         for code, line in self._seen:
-            self.lines[os.path.relpath(code.co_filename), line].add(self._test)
+            self.lines[os.path.relpath(code.co_filename, self._root), line].add(self._test)
         self.size[self._test] = len(self._seen)
 
     def _call(self, frame: FrameType, event: str, argument: object) -> Any:
@@ -196,13 +211,14 @@ class _Tracer:
         return self._line
 
 
-def traced(package: str, tests: Sequence[str]) -> _Tracer:
+def traced(shadow: Path, package: str, tests: Sequence[str]) -> _Tracer:
     """Run the tests once, in a process of their own, and say what they ran."""
     import pickle
 
-    tracer = _Tracer(SOURCE / "koordcore" / package)
+    tracer = _Tracer(shadow, shadow / "koordcore" / package)
     reader, writer = os.pipe()
     if os.fork() == 0:
+        _look_at(shadow)
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[tracer])
         with os.fdopen(writer, "wb") as out:
@@ -217,9 +233,9 @@ def traced(package: str, tests: Sequence[str]) -> _Tracer:
 
 def killed(mutant: Mutant, tests: Sequence[str], shadow: Path) -> str:
     """Run tests on a mutant in a forked process: "killed", "survived" or "timeout"."""
-    target = shadow / Path(mutant.path).relative_to(SOURCE)
+    target = shadow / mutant.path
     before = target.read_text(encoding="utf-8")
-    target.write_text(mutated(Path(mutant.path), mutant.place), encoding="utf-8")
+    target.write_text(mutated(before, mutant.place), encoding="utf-8")
     try:
         child = os.fork()
         if child == 0:
@@ -238,9 +254,14 @@ def killed(mutant: Mutant, tests: Sequence[str], shadow: Path) -> str:
         target.write_text(before, encoding="utf-8")
 
 
-def _run_tests(tests: Sequence[str], shadow: Path) -> None:
+def _look_at(shadow: Path) -> None:
+    """Have the library imported from a copy."""
     sys.path[:] = [str(shadow), *(one for one in sys.path if Path(one).resolve() != SOURCE.resolve())]
     sys.dont_write_bytecode = True
+
+
+def _run_tests(tests: Sequence[str], shadow: Path) -> None:
+    _look_at(shadow)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -262,14 +283,15 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0, help="go on behind so many of the sample")
     parser.add_argument("--minutes", type=float, default=4)
     asked = parser.parse_args()
-    every = mutants(asked.package, asked.files)
+    shadow = Path(tempfile.mkdtemp())
+    # What is edited meanwhile makes no difference.
+    shutil.copytree(SOURCE, shadow, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    every = mutants(shadow, asked.package, asked.files)
     chosen = random.Random(asked.seed).sample(every, min(asked.sample, len(every)))[asked.skip :]
     start = time.monotonic()
-    seen = traced(asked.package, asked.tests)
+    seen = traced(shadow, asked.package, asked.tests)
     say(f"{len(every)} mutants, {len(seen.size)} tests traced in {time.monotonic() - start:.0f} s")
     _warm()
-    shadow = Path(tempfile.mkdtemp())
-    shutil.copytree(SOURCE, shadow, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     counts: Counter[str] = Counter()
     try:
         for mutant in chosen:

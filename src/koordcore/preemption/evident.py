@@ -19,8 +19,9 @@ from koordcore.preemption.bounds import (
     usable_up_to,
     widest_slots,
 )
-from koordcore.preemption.exact import ExactAnswer, Scope, certify_plan
+from koordcore.preemption.exact import ExactAnswer, certify_plan
 from koordcore.preemption.problem import Domains, PreemptionProblem
+from koordcore.preemption.victim_program import Scope
 
 _EVIDENT: Final = 200
 """Candidates up to which the program is written down for the sake of evidence."""
