@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore.model.proofs import CoolingProblem, EvictionProblem
+from koordcore.model.proofs import CoolingProblem, EvictionProblem, VacatingProblem
 
 BoolVector: TypeAlias = NDArray[np.bool_]
 IntVector: TypeAlias = NDArray[np.int64]
@@ -48,6 +48,46 @@ def cheapest_cover(units: Sequence[Sequence[Option]], lack: tuple[int, ...], mos
     return best if best < most else None
 
 
+def _fewest(
+    gives: Sequence[tuple[int, ...]], costs: Sequence[int], lack: Sequence[int]
+) -> tuple[int, int] | None:
+    """Give how many have to leave at least, and what so many cost at least; None where all are too few."""
+    if any(need > sum(column) for need, column in zip(lack, zip(*gives, strict=True), strict=False)):
+        return None
+    units = [[((1 << _PART) + cost, given)] for given, cost in zip(gives, costs, strict=True)]
+    needed = tuple(max(0, amount) for amount in lack)
+    for count in range(len(units) + 1):
+        found = cheapest_cover(units, needed, (count + 1) << _PART)
+        if found is not None:
+            return found >> _PART, found % (1 << _PART)
+    return None
+
+
+def least_vacating(problem: VacatingProblem) -> tuple[int, int, int]:
+    """Bound every plan: slots that are missing, pods that move, and again, as each costs 1 at least."""
+    best = problem.count, 0
+    for block in sorted({*problem.home.tolist()} - {-1}):
+        reached = {0: 0}
+        for host in np.flatnonzero(problem.home == block).tolist():
+            own = np.flatnonzero(problem.host == host)
+            gives = [tuple(column) for column in problem.amounts[:, own].T.tolist()]
+            curve = []
+            for slots in range(1, min(problem.count, int(problem.most[host])) + 1):
+                found = _fewest(
+                    gives, [0] * len(gives), (slots * problem.request - problem.free[:, host]).tolist()
+                )
+                if found is None:
+                    break
+                curve.append(found[0])
+            for slots, moves in sorted(reached.items(), reverse=True):
+                for more, price in enumerate(curve, 1):
+                    to = min(problem.count, slots + more)
+                    reached[to] = min(reached.get(to, moves + price), moves + price)
+        most = max(reached)
+        best = min(best, (problem.count - most, reached[most]))
+    return *best, best[1]
+
+
 def least_cooling(problem: CoolingProblem) -> tuple[int, int, int, int]:
     """Bound every plan: hosts that stay hot, their permille above the limits, pods that move, their cost."""
     stuck = over = moves = cost = 0
@@ -65,15 +105,9 @@ def least_cooling(problem: CoolingProblem) -> tuple[int, int, int, int]:
                 over += permille
                 # What rounding up does not show needs not go.
                 lack[number] -= permille * share // 1000
-        units = [
-            [((1 << _PART) + int(problem.cost[one]), given)] for one, given in zip(own, gives, strict=True)
-        ]
-        needed = tuple(max(0, amount) for amount in lack)
-        for count in range(len(own) + 1):
-            found = cheapest_cover(units, needed, (count + 1) << _PART)
-            if found is not None:
-                moves, cost = moves + (found >> _PART), cost + found % (1 << _PART)
-                break
+        found = _fewest(gives, problem.cost[own].tolist(), lack)
+        assert found is not None  # all of them are enough
+        moves, cost = moves + found[0], cost + found[1]
     return stuck, over, moves, cost
 
 

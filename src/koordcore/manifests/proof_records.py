@@ -24,6 +24,7 @@ from koordcore.model.proofs import (
     Problem,
     ProofTree,
     TreeProblem,
+    VacatingProblem,
 )
 from koordcore.protocol.fields import (
     Json,
@@ -66,10 +67,11 @@ _ARRAYS: Final[Mapping[str, type]] = {
     "cost": np.int64,
 }
 _MATRICES: Final = ("free", "amounts", "excess", "share")
-_KINDS: Final[Mapping[str, type[TreeProblem | EvictionProblem | CoolingProblem]]] = {
+_KINDS: Final[Mapping[str, type[TreeProblem | EvictionProblem | CoolingProblem | VacatingProblem]]] = {
     "Tree": TreeProblem,
     "Eviction": EvictionProblem,
     "Cooling": CoolingProblem,
+    "Vacating": VacatingProblem,
 }
 
 Read: TypeAlias = Callable[[Json], Any]
@@ -122,7 +124,7 @@ def _problem_record(problem: Problem) -> dict[str, Any]:
                 "rows": [attrs.asdict(row) for row in problem.rows],
                 "stages": [attrs.asdict(stage) for stage in problem.stages],
             }
-        case TreeProblem() | EvictionProblem() | CoolingProblem():
+        case TreeProblem() | EvictionProblem() | CoolingProblem() | VacatingProblem():
             fields = {one.name: getattr(problem, one.name) for one in attrs.fields(type(problem))}
             rest = fields.pop("rest", None)
             record = {"kind": type(problem).__name__.removesuffix("Problem")}

@@ -260,5 +260,35 @@ class CoolingProblem:
     amounts: IntMatrix
 
 
-Problem: TypeAlias = LinearProblem | TreeProblem | EvictionProblem | CoolingProblem
+@attrs.frozen(eq=False, kw_only=True)
+class VacatingProblem:
+    """Slots to be made free on the hosts of one block, and pods that may leave them.
+
+    The objective has these parts, all to be minimised: slots that are missing; pods that move; what moving
+    them costs, which is at least 1 for each. Where the pods go is left out, so that this is a bound.
+
+    Parameters
+    ----------
+    request, count
+        What a slot takes, shape (R,), and how many are wanted.
+    free
+        What is free on every host, shape (R, H); may be negative.
+    most, home
+        Slots that each host may have, and its block, -1 for none, shape (H,).
+    host
+        Of every pod that may leave, shape (V,).
+    amounts
+        What each of them gives back, shape (R, V).
+    """
+
+    request: IntVector
+    count: int
+    free: IntMatrix
+    most: IntVector
+    home: IntVector
+    host: IntVector
+    amounts: IntMatrix
+
+
+Problem: TypeAlias = LinearProblem | TreeProblem | EvictionProblem | CoolingProblem | VacatingProblem
 """What a proof is about."""
