@@ -52,7 +52,7 @@ def _fewest(
     gives: Sequence[tuple[int, ...]], costs: Sequence[int], lack: Sequence[int]
 ) -> tuple[int, int] | None:
     """Give how many have to leave at least, and what so many cost at least; None where all are too few."""
-    if any(need > sum(column) for need, column in zip(lack, zip(*gives, strict=True), strict=False)):
+    if any(need > sum(given[at] for given in gives) for at, need in enumerate(lack)):
         return None
     units = [[((1 << _PART) + cost, given)] for given, cost in zip(gives, costs, strict=True)]
     needed = tuple(max(0, amount) for amount in lack)
@@ -91,13 +91,16 @@ def least_vacating(problem: VacatingProblem) -> tuple[int, int, int]:
 def least_cooling(problem: CoolingProblem) -> tuple[int, int, int, int]:
     """Bound every plan: hosts that stay hot, their permille above the limits, pods that move, their cost."""
     stuck = over = moves = cost = 0
+    if (
+        problem.share.min(initial=1) < 1
+        or min(problem.cost.min(initial=0), problem.amounts.min(initial=0)) < 0
+    ):
+        raise ValueError("shares are at least 1, costs and amounts not negative")
     for host in range(problem.excess.shape[1]):
         own = np.flatnonzero(problem.host == host).tolist()
         gives = [tuple(problem.amounts[:, one].tolist()) for one in own]
         lack = problem.excess[:, host].tolist()
-        left = [
-            need - sum(column) for need, column in zip(lack, zip(*gives, strict=True), strict=True)
-        ] or lack
+        left = [need - sum(given[at] for given in gives) for at, need in enumerate(lack)]
         if max(left, default=0) > 0:
             stuck += 1
             for number, (amount, share) in enumerate(zip(left, problem.share[:, host].tolist(), strict=True)):
@@ -123,6 +126,8 @@ def cheapest_node(
     known
         Jobs, pods, priorities, restarts.
     """
+    if problem.amounts.min(initial=0) < 0 or _restarts(problem).min(initial=0) < 0:
+        raise ValueError("amounts and restarts are not negative")
     asked = np.flatnonzero(problem.request > 0)
     whole = _costs_of_jobs(problem)
     candidates = np.flatnonzero(usable)
