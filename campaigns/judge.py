@@ -17,13 +17,12 @@ from campaigns.meaning import (
     cpus_in,
     gang_of,
     matches,
-    plain,
     ports_of,
     requests_of,
     selected,
     tolerates,
 )
-from koordcore import Bound, Nominated, ScheduleResult, Unschedulable, Waiting
+from koordcore import Bound, Nominated, ScheduleResult, Waiting
 
 __all__ = ["Judge"]
 
@@ -399,41 +398,6 @@ class Judge:
             floor = min(least.get(name, 0), least.get(name, 0) * max(0, room) // promised)
             if used[name] <= floor:
                 yield f"quota {name} gives back and uses {used[name]}m cpu of {floor}m promised"
-
-    # -- what was refused in vain ---------------------------------------------------------------------------
-
-    def refused_in_vain(self) -> Iterator[str]:
-        """Plain pods that found no place although a node has one by all that is said about them.
-
-        Only for pods of which all is known here: no cards, CPUs, quota, gang or neighbours, and in a world
-        without reservations, nominated pods and load.
-        """
-        shy = ("Reservation", "NodeMetric", "ElasticQuota")
-        if any(self.of[kind] for kind in shy) or any(
-            one.get("status", {}).get("nominatedNodeName") or gang_of(one) for one in self.of["Pod"]
-        ):
-            return
-        if any(one["spec"].get("affinity", {}).get("podAntiAffinity") for one in self.of["Pod"]):
-            return
-        if any(isinstance(one, Nominated) for one in self.result.decisions):
-            return
-        for decision in self.result.decisions:
-            pod = self.waiting.get(str(decision.pod))
-            if not isinstance(decision, Unschedulable) or pod is None or not plain(pod):
-                continue
-            for name in self.nodes:
-                if not self._refuses(pod, name):
-                    yield f"{decision.pod} is refused ({decision.message}), and {name} could take it"
-
-    def _refuses(self, pod: Object, name: str) -> bool:
-        if any(self.refusals(pod, name)) or self.of["NodeResourceTopology"]:
-            return True
-        offered, used = self.allocatable(name), self.used(name, self.after, (pod,))
-        asked = requests_of(pod)
-        if any(used.get(key, 0) > offered.get(key, 0) for key in _AMOUNTS if asked.get(key, 0)):
-            return True
-        here = {port for place in self.after if place.node == name for port in ports_of(place.pod)}
-        return bool(here & set(ports_of(pod)))
 
 
 def _partition(who: str, device: Object, minors: list[int], percent: int) -> Iterator[str]:

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from koordcore._vector import Vector
 from koordcore.checking.groups import leaf_of
+from koordcore.checking.holders import holder_key, holder_of, identity_of, used_by
 from koordcore.checking.quota_sums import QuotaSums
-from koordcore.checking.reservations import holder_key, holder_of, identity_of, used_by
 from koordcore.model.affinity import PodAffinityTerm
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import Node, NodeState

@@ -16,6 +16,7 @@ import attrs
 
 from koordcore.checking.gangs import gang_configs
 from koordcore.checking.groups import leaf_of
+from koordcore.checking.holders import holder_key, holder_of, used_by
 from koordcore.checking.index import (
     ACTING,
     HOLDING,
@@ -28,7 +29,6 @@ from koordcore.checking.index import (
 )
 from koordcore.checking.near import near
 from koordcore.checking.quota_sums import NOBODY, Elsewhere
-from koordcore.checking.reservations import holder_key, holder_of, used_by
 from koordcore.model.claims import (
     DeviceClass,
     ResourceClaim,

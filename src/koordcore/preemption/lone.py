@@ -25,7 +25,10 @@ from koordcore.preemption.node_victims import (
     Wanted,
     cheapest_victims,
 )
+from koordcore.preemption.exact import solve_exact
+from koordcore.preemption.node_victims import Cost, StepsExceeded, Wanted, cheapest_victims
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
+from koordcore.preemption.victim_program import Scope
 
 Offers: TypeAlias = Callable[[IntVector], BoolVector]
 """Tells which of some nodes would take the member if everybody had left them; a yes may be wrong."""
