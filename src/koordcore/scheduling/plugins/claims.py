@@ -20,7 +20,7 @@ from koordcore.allocators.claims.states import Answers, StateAnswer
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope, Together
+from koordcore.framework.plugin import Countable, Evaluator, Plugin, Refusal, Reserved, Scope, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import (
     MAX_CONSUMERS,
@@ -42,7 +42,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
-from koordcore.scheduling.plugins.claims_freed import ways_to_free
+from koordcore.scheduling.plugins.claims_freed import count_claims, ways_to_free
 from koordcore.scheduling.plugins.claims_together import (
     ChosenClaims,
     claims_together,
@@ -319,15 +319,31 @@ class DynamicResources(Plugin):
         }
         return {row: known[int(ledger.numbers[row])] for row in rows}
 
-    def ways(self, pod: Pod, row: int, going: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+    def ways(
+        self, pods: Sequence[Pod], row: int, going: Sequence[Pod]
+    ) -> tuple[frozenset[PodKey], ...] | None:
+        claims = self._countable(pods)
+        if claims is None:
+            return None
+        answers = self.ledger.states.together(claims)
+        return ways_to_free(self.ledger, answers, row, going)
+
+    def countable(self, pods: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Countable | None:
+        claims = self._countable(pods)
+        return None if claims is None else count_claims(self.ledger, claims, running)
+
+    def _countable(self, pods: Sequence[Pod]) -> list[tuple[ResourceClaim, ...]] | None:
+        """Give the claims of pods, where all are to be allocated for one of them on one node."""
         ledger = self.ledger
-        unallocated, settled = self.split(pod)
-        if not unallocated or settled or not ledger.devices.local:
+        if self.claim_args.mode is AllocationMode.FIRST_FIT or not ledger.devices.local:
             return None
-        if self.claim_args.mode is AllocationMode.FIRST_FIT:
-            return None
-        answers = ledger.states.answers(unallocated, self.claim_args.mode)
-        return ways_to_free(ledger, answers, row, going)
+        found = []
+        for pod in pods:
+            unallocated, settled = self.split(pod)
+            if settled or any(not isinstance(wish, ClaimSpec) for wish in self._wishes(pod)):
+                return None
+            found.append(unallocated)
+        return found if any(found) else None
 
     def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
         ledger = self.ledger
