@@ -10,8 +10,8 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
 from koordcore.allocators.claims.states import Answers
+from koordcore.framework.evaluator import Evaluator, Reserved, Scope
 from koordcore.framework.node_view import Loan, Loans, NodeView
-from koordcore.framework.plugin import Evaluator, Reserved, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import ClaimAllocation, ClaimArgs, ClaimSpec, ResourceClaim
 from koordcore.model.decisions import Shortfall

@@ -15,8 +15,9 @@ from koordcore.allocators.claims.outcome import ClaimError
 from koordcore.allocators.claims.results import Choice, allocation_of
 from koordcore.allocators.claims.states import Answers, StateAnswer
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
-from koordcore.framework.plugin import Countable, Evaluator, Plugin, Refusal, Reserved, Together
+from koordcore.framework.plugin import Countable, Plugin, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import (
     MAX_CONSUMERS,
