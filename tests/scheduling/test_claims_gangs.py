@@ -34,6 +34,8 @@ def either(*forms: DeviceSubRequest) -> ClaimSpec:
 
 TEMPLATES = {
     "gpu": claim("c", [request("gpu", "gpu")]).spec,
+    "two": claim("c", [request("gpu", "gpu", 2)]).spec,
+    "eight": claim("c", [request("gpu", "gpu", 8)]).spec,
     "pair": pairs(1).spec,
     "card-or-1g": either(DeviceSubRequest(class_name="gpu"), *partition("1g.10gb").forms),
     **{profile.replace(".", "-"): claim("c", [partition(profile)]).spec for profile in PROFILES},

@@ -70,8 +70,10 @@ class Conflict:
     elsewhere
         A filter had a say that looks at other nodes, too.
     ways
-        Candidates on the node, in sets: a single member fits there only if one of them has left; ``None``
+        Candidates on the node, in sets: those members fit there only if one of the sets has left; ``None``
         where that is not known.
+    others
+        The same of other nodes that were asked as well.
     """
 
     node: int
@@ -79,6 +81,7 @@ class Conflict:
     gone: BoolVector
     elsewhere: bool = False
     ways: tuple[frozenset[int], ...] | None = None
+    others: tuple[Conflict, ...] = ()
 
 
 @attrs.frozen(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 
 import attrs
@@ -22,6 +23,7 @@ from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving
 from koordcore.preemption.written import deal_members
 from koordcore.scheduling.eviction_budget import EvictionBudget
+from koordcore.scheduling.freeing import Freeing, key_of
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound
 
@@ -31,11 +33,6 @@ def leaving_of(problem: PreemptionProblem, chosen: BoolVector) -> list[Leaving]:
     ones = np.flatnonzero(chosen)
     keys, rows = problem.candidates.keys, problem.candidates.node[ones].tolist()
     return [(key_of(keys[one]), row) for one, row in zip(ones.tolist(), rows, strict=True)]
-
-
-def key_of(text: str) -> PodKey:
-    """Read ``namespace/name``."""
-    return PodKey(*text.split("/", 1))
 
 
 @attrs.frozen(eq=False)
@@ -144,21 +141,15 @@ class DryRuns:
                     break
             else:
                 return None
-        ways = self._ways(problem, pod, row) if len(coming) == 1 else None
-        return Conflict(row, taken[:, row], chosen, scheduling_class.looks_elsewhere, ways)
+        conflict = Conflict(row, taken[:, row], chosen, scheduling_class.looks_elsewhere)
+        if shape >= len(problem.shapes) or (moves >= 0).any():
+            return conflict
+        together = [one for one, _, at in coming[: coming.index((pod, shape, row)) + 1] if at == row]
+        return self._freeing.explained(problem, conflict, together)
 
-    def _ways(self, problem: PreemptionProblem, pod: Pod, row: int) -> tuple[frozenset[int], ...] | None:
-        """Ask the plugins who has to leave a node for a pod that is refused there."""
-        here = problem.on_node(row)
-        number = {key_of(problem.candidates.keys[one]): one for one in here[problem.usable[here]].tolist()}
-        with self.without(()):
-            there = self._workspace.pods_on(row)
-            going = [there[key] for key in sorted(number) if key in there]
-            for plugin in self._plugins.plugins:
-                found = plugin.ways(pod, row, going)
-                if found is not None:
-                    return tuple(frozenset(number[key] for key in keys) for keys in found)
-        return None
+    @cached_property
+    def _freeing(self) -> Freeing:
+        return Freeing(self._workspace, self._plugins, self._members, lambda: self.without(()))
 
     def _coming(
         self, problem: PreemptionProblem, counts: IntMatrix, moves: IntVector

@@ -36,6 +36,7 @@ from koordcore.preemption.running import Leaving, amounts_of
 from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
 from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of
+from koordcore.scheduling.freeing import with_amounts
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
 from koordcore.scheduling.network_trees import network_tree
@@ -192,6 +193,9 @@ class Preemptor:
         problem = asked if aimed is None else aimed(asked, runs)
         if problem is None:
             return None
+        if self._rules.relocation is Relocation.NEVER:
+            with runs.without(()):
+                problem = with_amounts(self._workspace, self._plugins, problem, pods)
         alone = is_lone(problem)
         if alone:
             problem = _with_present(problem, runs.fits_now(trigger))

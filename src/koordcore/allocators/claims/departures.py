@@ -93,12 +93,17 @@ def departures(
         return None
     able: list[frozenset[int]] = []
     tried: set[frozenset[int]] = set()
+    looked: set[frozenset[tuple[_Need, int]]] = set()
     for wishes in product(*question.requests):
         for places in product(*map(_ways, wishes)):
             lacking = _lacking(now, table, wishes, places)
-            if lacking is None or any(one <= _holders(lacking, holdings) for one in able):
+            key = frozenset((lacking or {}).items())
+            if lacking is None or key in looked:
                 continue
-            for one in _covers(lacking, holdings, frozenset()):
+            looked.add(key)
+            if any(one <= _holders(lacking, holdings) for one in able):
+                continue
+            for one in _covers(lacking, holdings, frozenset(), frozenset()):
                 if one not in tried and not any(less <= one for less in able):
                     tried.add(one)
                     able += [one] if fits(one) else []
@@ -184,20 +189,20 @@ def _holders(lacking: Mapping[_Need, int], holdings: Sequence[Holding]) -> froze
 
 
 def _covers(
-    lacking: Mapping[_Need, int], holdings: Sequence[Holding], gone: frozenset[int]
+    lacking: Mapping[_Need, int],
+    holdings: Sequence[Holding],
+    gone: frozenset[int],
+    staying: frozenset[int],
 ) -> Iterator[frozenset[int]]:
-    """Give sets of holders that make up for what is lacking, every least one among them."""
-    short = next(
-        (
-            need
-            for need, amount in sorted(lacking.items())
-            if sum(holdings[one].get(need, 0) for one in gone) < amount
-        ),
-        None,
-    )
-    if short is None:
+    """Give sets of holders that make up for what is lacking, every least one among them, each once."""
+    for need, amount in lacking.items():
+        short = amount - sum(holdings[one].get(need, 0) for one in gone)
+        if short > 0:
+            break
+    else:
         yield gone
         return
     for number, held in enumerate(holdings):
-        if number not in gone and held.get(short):
-            yield from _covers(lacking, holdings, gone | {number})
+        if number not in gone and number not in staying and held.get(need):
+            yield from _covers(lacking, holdings, gone | {number}, staying)
+            staying |= {number}

@@ -83,6 +83,8 @@ class _State:
     shared: tuple[int, ...]
     consumed: Mapping[int, Mapping[str, int]]
     elsewhere: tuple[PoolDevice, ...]
+    beside: int = 0
+    """Devices that are not to be had and hold nothing."""
 
 
 class ClaimStates:
@@ -144,6 +146,7 @@ class ClaimStates:
                 (place, tuple(sorted(amounts.items()))) for place, amounts in sorted(state.consumed.items())
             ),
             tuple(one.id for one in state.elsewhere),
+            state.beside,
         )
         number = self._numbers.get(key)
         if number is None:
@@ -172,6 +175,11 @@ class ClaimStates:
                 consumed.setdefault(taken.device, Counter()).update(taken.form.amounts[taken.device])
         return self._number(attrs.evolve(state, held=whole, shared=tuple(sorted(shared)), consumed=consumed))
 
+    def only(self, number: int, places: int) -> int:
+        """Give the number of the state in which others than some devices are not to be had."""
+        state = self._states[number]
+        return self._number(attrs.evolve(state, beside=self.devices.table(state.shape).everything & ~places))
+
     def shape_of(self, number: int) -> int:
         """Give the shape of the nodes in a state."""
         return self._states[number].shape
@@ -183,6 +191,8 @@ class ClaimStates:
             state = self._states[number]
             table = self.devices.table(state.shape)
             found = make_room(table, state.held, state.shared, state.consumed, state.elsewhere)
+            if state.beside:
+                found = attrs.evolve(found, barred=found.barred | state.beside)
             self._rooms[number] = found
         return found
 

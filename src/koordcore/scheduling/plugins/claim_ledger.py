@@ -163,6 +163,19 @@ class ClaimLedger:
             self._held.add(one)
         return number
 
+    def number_within(self, row: int, allocations: Sequence[ClaimAllocation]) -> int:
+        """Give the state in which a node would have nothing but what some claims hold."""
+        places = self.devices.places(row)
+        own = sum(
+            {
+                1 << places[one.driver, one.pool][one.device]
+                for allocation in allocations
+                for one in allocation.results
+                if one.device in places.get((one.driver, one.pool), {})
+            }
+        )
+        return self.states.only(self.number_without(row, allocations), own)
+
     def update(self) -> None:
         """Take in who came and who left since the last call."""
         changes = self._changes.unread()
