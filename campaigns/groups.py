@@ -7,13 +7,20 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from campaigns.case import Case, Failure, Figures
-from tests.property import test_group_flow_laws, test_group_preemption_laws, test_kueue_laws
+from tests.property import (
+    test_group_flow_laws,
+    test_group_preemption_laws,
+    test_kueue_laws,
+    test_victim_unit_laws,
+)
 
 __all__ = ["Groups"]
 
 _LAWS: Final[dict[str, Callable[[int], None]]] = {
     "starts": test_group_flow_laws.agrees,
     "cheapest": test_group_preemption_laws.agrees,
+    "units": test_victim_unit_laws.agrees_on_units,
+    "trees": test_victim_unit_laws.agrees_on_trees,
     "queues": test_kueue_laws.agrees,
 }
 
