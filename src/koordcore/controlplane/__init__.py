@@ -13,6 +13,10 @@ if TYPE_CHECKING:
         WorkloadDecision as WorkloadDecision,
         admit_workloads as admit_workloads,
     )
+    from koordcore.controlplane.admission_review import (
+        PlacedWorkload as PlacedWorkload,
+        review_admitted as review_admitted,
+    )
     from koordcore.controlplane.journal import (
         Batch as Batch,
         is_final as is_final,
@@ -42,6 +46,7 @@ else:
         __name__,
         {
             "koordcore.controlplane.admission": "AdmissionPlan WorkloadDecision admit_workloads",
+            "koordcore.controlplane.admission_review": "PlacedWorkload review_admitted",
             "koordcore.controlplane.journal": "Batch is_final",
             "koordcore.controlplane.mirror": "Mirror complete",
             "koordcore.controlplane.overdue": "Overdue",
