@@ -10,14 +10,17 @@ import pytest
 from koordcore.cli import main
 from tests.cli.test_front_doors import JOB, JOB_SET, LWS, MPI, RAY, RUNTIME, TORCH, TRAIN, placed, planned
 from tests.manifests.kueue_builders import (
+    GPU,
     RACK,
     TOPOLOGY,
     Object,
+    admitted,
     flavor,
     local,
     node,
     pod_set,
     queue,
+    running,
     template,
     workload,
 )
@@ -128,3 +131,33 @@ def test_the_table_names_flavors_and_what_is_missing(
     assert "ClusterQueue team: 40 nvidia.com/gpu of flavor a100 asked, 32 of 64 used" in told
     assert main(["schedule", str(dump), "--as-gangs", "--record", str(tmp_path / "r")]) == 2
     assert "cannot be written down" in capsys.readouterr().err
+
+
+def test_compare_shows_where_kueues_rule_is_worse(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Quota alone takes the first flavor, whose racks are too full; and what runs lies in two racks."""
+    spare = [node(f"h{number}", "s0", "h100") for number in range(4)]
+    busy = [running(f"busy{number}", f"a{number}", 4) for number in (0, 3, 6)]
+    names = {"annotations": {"kueue.x-k8s.io/workload": "runs"}, "labels": {"kueue.x-k8s.io/podset": "main"}}
+    pods = [running(f"runs{number}", where, 4) for number, where in enumerate(("a0", "a3"))]
+    for one in pods:
+        one["metadata"] |= names
+    runs = workload("runs", pod_set("main", 2, 4, preferred=RACK))
+    runs = admitted(runs, "team", {GPU: "a100"}, 8)
+    quotas = queue("team", {"a100": 99, "h100": 32})
+    wide = workload("wide", pod_set("main", 3, 8, required=RACK), hour=1)
+    queues = [flavor("a100"), flavor("h100"), TOPOLOGY, quotas, local("q", "team")]
+    objects = [*NODES, *spare, *busy, *pods, runs, *queues, wide]
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert main(["compare", str(dump), "--as-gangs", "-q", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["kueue"]
+    (pair,) = found["workloads"]
+    assert (pair["here"]["admitted"], pair["byKueuesRule"]["admitted"]) == (True, False)
+    assert pair["here"]["flavors"] == {f"main/{GPU}": "h100"}
+    (lies,) = found["admitted"]
+    assert lies["now"] == {RACK: 2, "node": 2}
+    assert lies["best"] == {RACK: 1, "node": 1}
+    assert main(["compare", str(dump), "--as-gangs", "-q"]) == 0
+    told = capsys.readouterr().out
+    assert "whole Workloads: 0 by Kueue's rule (flavors by quota alone), 1 here" in told
+    assert "1 of 1 lie in more domains than they need" in told

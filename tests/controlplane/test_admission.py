@@ -170,8 +170,33 @@ def test_a_node_without_a_label_of_the_topology_is_in_no_domain() -> None:
     objects = [node("bare", ""), queue("team", {"a100": 64}), local("q", "team")]
     asking = planned(*objects, node("a0", "r0", cards=1), workload("w", pod_set("main", 1, 8, required=RACK)))
     assert not about(asking, "w").admitted
-    plain = planned(*objects, node("a0", "r0", cards=1), workload("w", pod_set("main", 1, 8)))
-    assert about(plain, "w").admitted
+    anyone = workload("w", pod_set("main", 1, 8))
+    assert not about(planned(*objects, node("a0", "r0", cards=1), anyone), "w").admitted
+    plain = [made("ResourceFlavor", "flat", {}), queue("other", {"flat": 64}), local("p", "other")]
+    flat = planned(*objects[:1], *plain, workload("w", pod_set("main", 1, 8), into="p"))
+    assert about(flat, "w").admitted
+
+
+def test_a_flavor_with_a_topology_is_for_those_who_ask_unless_all_flavors_have_one() -> None:
+    flat = made("ResourceFlavor", "flat", {"nodeLabels": {"gpu": "h100"}})
+    objects = [*NODES, flat, queue("team", {"a100": 64, "flat": 64}), local("q", "team")]
+    found = about(planned(*objects, workload("w", pod_set("main", 1, 8))), "w")
+    assert found.flavors[f"main/{GPU}"] == "flat"
+    asking = about(planned(*objects, workload("w", pod_set("main", 1, 8, unconstrained=True))), "w")
+    assert asking.flavors[f"main/{GPU}"] == "a100"
+
+
+def test_quota_alone_starts_parts_of_a_workload_where_no_topology_is_asked_for() -> None:
+    flat = made("ResourceFlavor", "flat", {})
+    objects = [flat, queue("team", {"flat": 64}), local("q", "team")]
+    objects += [node("a0", "r0"), node("a1", "r0", cards=4)]
+    objects += [workload("w", pod_set("main", 2, 8)), workload("v", pod_set("main", 1, 8), hour=1)]
+    ours, theirs = planned(*objects), planned(*objects, by_quota_alone=True)
+    assert (about(ours, "w").admitted, about(ours, "v").admitted) == (False, True)
+    found = about(theirs, "w")
+    assert (found.admitted, found.pods, found.asked) == (True, 1, 2)
+    assert found.reason == "1 of its pods find no nodes, and its quota is used"
+    assert about(theirs, "v").pods == 0
 
 
 def test_the_order_of_a_queue() -> None:

@@ -52,7 +52,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.description = "Say why a pod goes where it goes, why not elsewhere, and what would help."
     parser.epilog = EPILOG
     parser.add_argument(
-        "pod", metavar="POD", help="namespace/name, a name that is unambiguous, or a job such as job/train"
+        "pod",
+        metavar="POD",
+        help="namespace/name, a name that is unambiguous, or a job or group "
+        "such as job/train or podgroup/ml/train",
     )
     add_paths(parser)
     add_policy(parser)

@@ -245,8 +245,13 @@ def read_arguments(option: str, path: Path) -> Any:
     return raw
 
 
+_GROUPS: Final = ("podgroup", "compositepodgroup", "gang")
+
+
 def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
-    """Find a member of a job such as ``job/train`` or ``jobset/ml/train``, one that waits first.
+    """Find a member of a job such as ``job/train``, or of a group such as ``podgroup/ml/train``.
+
+    One that waits comes first.
 
     Returns
     -------
@@ -259,6 +264,8 @@ def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
         When there is no pod of such a job.
     """
     kind, _, name = text.partition("/")
+    if kind.lower() in _GROUPS and name and snapshot.pod(PodKey(kind, name)) is None:
+        return _of_group(snapshot, kind, name)
     known = DOORS.get(kind.lower())
     if known is None or not name or snapshot.pod(PodKey(kind, name)) is not None:
         return None
@@ -268,6 +275,20 @@ def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
         if owned and space in ("", pod.namespace):
             return pod
     raise ModelError(f"no pod of {known} {name} in the dump")
+
+
+def _of_group(snapshot: ClusterSnapshot, kind: str, name: str) -> Pod:
+    """Give the first waiting member of a gang or group."""
+    # Who asks about one pod does not pay for the table of all gangs.
+    from koordcore.explaining.groups import waiting_jobs
+
+    found = waiting_jobs(snapshot, name)
+    if not found:
+        raise ModelError(f"no {kind} {name} with waiting pods in the dump")
+    if len(found) > 1:
+        names = ", ".join(job.name for job in found)
+        raise ModelError(f"several {kind}s are called {name}: {names}; write {kind}/namespace/name")
+    return found[0].pods[0]
 
 
 def find_pod(snapshot: ClusterSnapshot, text: str) -> Pod:

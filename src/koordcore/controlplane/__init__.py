@@ -14,6 +14,10 @@ if TYPE_CHECKING:
         admit_workloads as admit_workloads,
     )
     from koordcore.controlplane.feed import Feed as Feed
+    from koordcore.controlplane.admission_review import (
+        PlacedWorkload as PlacedWorkload,
+        review_admitted as review_admitted,
+    )
     from koordcore.controlplane.journal import (
         Batch as Batch,
         is_final as is_final,
@@ -62,6 +66,7 @@ else:
         {
             "koordcore.controlplane.admission": "AdmissionPlan WorkloadDecision admit_workloads",
             "koordcore.controlplane.feed": "Feed",
+            "koordcore.controlplane.admission_review": "PlacedWorkload review_admitted",
             "koordcore.controlplane.journal": "Batch is_final",
             "koordcore.controlplane.loop": "ControlLoop LoopSettings Turn",
             "koordcore.controlplane.mirror": "Mirror complete",

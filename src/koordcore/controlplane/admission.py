@@ -15,7 +15,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.controlplane.flavors import FlavorChoice, Flavors
-from koordcore.controlplane.workload_pods import admitted_pods, pod_set_of, workload_of
+from koordcore.controlplane.workload_pods import admitted_pods, pod_set_of, without_gang, workload_of
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import JobPlan, PodDecision, Waiting
@@ -54,7 +54,7 @@ class WorkloadDecision:
     borrows
         It uses quota of its cohort's.
     reason
-        Why it waits; empty where it is admitted.
+        Why it waits; where it is admitted by quota alone, what of it cannot start; else empty.
     passed_over
         Why flavors before those that it got were not taken, in their order.
     """
@@ -336,17 +336,26 @@ class _Admission:
         group, made = admitted_pods(pods, workload, choice, self._flavors.topologies)
         result = self._scheduled(self._cluster.with_records(group), made, None)
         bound = [one.pod for one in result.bound]
-        if not bound:
-            return result.jobs[0] if result.jobs else None
+        told = ""
         taken = dict.fromkeys(counts, 0)
         for pod in made:
             taken[pod_set_of(pod, workload)] += pod.key in bound
+        if not bound:
+            if not self._by_quota_alone or any(one.levels for one in self._given_topologies(choice)):
+                return result.jobs[0] if result.jobs else None
+            # Without a topology the reference asks nobody for nodes: pods are made, and start one by one.
+            made = [without_gang(pod) for pod in made]
+            result = self._scheduled(self._cluster, made, None)
+            bound = [one.pod for one in result.bound]
+            told = f"{len(made) - len(bound)} of its pods find no nodes, and its quota is used"
+            taken = dict(counts)
         amounts = choice.amounts(entry.asked, taken)
         borrows = self._ledger.borrows(entry.queue.name, amounts)
         self._ledger = self._ledger.with_usage(workload.key, entry.queue.name, amounts)
         self._cluster = result.snapshot
         self._results.append(result)
-        self._groups.append(group)
+        if not told:
+            self._groups.append(group)
         self._changed[workload.key] = tuple(made)
         flavors = {
             f"{name}/{resource}": flavor
@@ -361,7 +370,12 @@ class _Admission:
             asked=len(entry.pods),
             flavors=immutabledict(flavors),
             borrows=borrows,
+            reason=told,
         )
+
+    def _given_topologies(self, choice: FlavorChoice) -> list[KueueTopology]:
+        names = {one.topology for given in choice.pod_sets.values() for one in given.flavors}
+        return [one for name, one in self._flavors.topologies.items() if name in names]
 
     def _scheduled(
         self, cluster: ClusterSnapshot, pods: Iterable[Pod], preempt: PreemptionRules | None

@@ -113,12 +113,14 @@ class Flavors:
         for one in members:
             for name in sorted(asked[one.name] - covered):
                 return f"{one.name}: ClusterQueue {queue.name} has no {name}"
+        named = [quota.flavor for group in queue.groups for quota in group.flavors]
+        whole = all(name in self.flavors and self.flavors[name].topology for name in named)
         lists: list[list[tuple[tuple[str, ...], ResourceFlavor]]] = []
         for group in queue.groups:
             wanted = {name for names in asked.values() for name in names}
             if not wanted & set(group.resources) and PODS not in group.resources:
                 continue
-            found = list(self._in_group(group.resources, group.flavors, members, pods))
+            found = list(self._in_group(group.resources, group.flavors, members, pods, whole))
             fitting = [one for one in found if not isinstance(one, str)]
             if not fitting:
                 return "; ".join(one for one in found if isinstance(one, str)) or "its queue has no flavor"
@@ -148,18 +150,22 @@ class Flavors:
         quotas: Sequence[FlavorQuota],
         members: Sequence[PodSet],
         pods: Mapping[str, Pod],
+        whole: bool,
     ) -> Iterator[tuple[tuple[str, ...], ResourceFlavor] | str]:
         for quota in quotas:
             flavor = self.flavors.get(quota.flavor)
             if flavor is None:
                 yield f"there is no ResourceFlavor {quota.flavor}"
                 continue
-            whys = (self._refused(flavor, one, pods[one.name]) for one in members)
+            whys = (self._refused(flavor, one, pods[one.name], whole) for one in members)
             why = next(filter(None, whys), "")
             yield why or (resources, flavor)
 
-    def _refused(self, flavor: ResourceFlavor, one: PodSet, pod: Pod) -> str:
-        """Say why a pod set cannot take a flavor; empty where it can."""
+    def _refused(self, flavor: ResourceFlavor, one: PodSet, pod: Pod, whole: bool) -> str:
+        """Say why a pod set cannot take a flavor; empty where it can.
+
+        ``whole`` says that all flavors of the queue have a topology: then nobody has to ask for one.
+        """
         allowed = (*pod.tolerations, *flavor.tolerations)
         for taint in flavor.taints:
             if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not tolerated(taint, allowed):
@@ -175,6 +181,8 @@ class Flavors:
                 return f"flavor {flavor.name} has no topology level {level}, which {one.name} names"
         if one.topology.unconstrained and topology is None:
             return f"flavor {flavor.name} has no topology, which {one.name} asks for"
+        if topology is not None and not (any(wanted) or one.topology.unconstrained) and not whole:
+            return f"flavor {flavor.name} is for pod sets with a topology request, and {one.name} has none"
         return ""
 
 

@@ -19,7 +19,7 @@ from koordcore.protocol.gang import LABEL_POD_GROUP
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS, LABEL_SUB_GROUP
 from koordcore.topology.network import NODE_LAYER
 
-_HOSTNAME: Final = "kubernetes.io/hostname"
+HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 def pod_set_of(pod: Pod, workload: KueueWorkload) -> str:
@@ -57,18 +57,18 @@ def admitted_pods(
     for pod in pods:
         name = pod_set_of(pod, workload)
         given = choice.pod_sets[name]
-        pod_set = next(one for one in workload.pod_sets if one.name == name)
-        made.append(_admitted(pod, workload, given, _levels(given, topologies), _asks(pod_set), parts[name]))
+        made.append(_admitted(pod, workload, given, _levels(given, topologies), parts[name]))
     return _gang(workload, choice, topologies), made
+
+
+def without_gang(pod: Pod) -> Pod:
+    """Take a pod out of its gang."""
+    gone = (LABEL_POD_GROUP, LABEL_SUB_GROUP)
+    return attrs.evolve(pod, labels={key: text for key, text in pod.labels.items() if key not in gone})
 
 
 def _part_name(one: PodSet) -> str:
     return f"group-{one.topology.group}" if one.topology.group else one.name
-
-
-def _asks(one: PodSet) -> bool:
-    wish = one.topology
-    return bool(wish.required or wish.preferred or wish.slice_level or wish.unconstrained)
 
 
 def _levels(given: PodSetFlavors, topologies: Mapping[str, KueueTopology]) -> tuple[str, ...]:
@@ -82,12 +82,11 @@ def _admitted(
     workload: KueueWorkload,
     given: PodSetFlavors,
     levels: Sequence[str],
-    asks: bool,
     part: str,
 ) -> Pod:
     extra = [one for flavor in given.flavors for one in flavor.tolerations if one not in pod.tolerations]
     # A node without a level's label is in no domain of the topology.
-    known = [level for level in levels if asks and level != _HOSTNAME]
+    known = [level for level in levels if level != HOSTNAME]
     return attrs.evolve(
         pod,
         labels={**pod.labels, LABEL_POD_GROUP: workload.name, LABEL_SUB_GROUP: part},
@@ -162,4 +161,4 @@ def _demands(one: PodSet) -> tuple[GatherRule, ...]:
 
 
 def _layer(level: str) -> str:
-    return NODE_LAYER if level == _HOSTNAME else level
+    return NODE_LAYER if level == HOSTNAME else level

@@ -16,11 +16,8 @@ from koordcore.protocol.fields import (
     as_bool,
     as_int,
     as_labels,
-    as_list,
     as_mapping,
     as_str,
-    as_strings,
-    collect,
     list_of,
     optional,
     required,
@@ -119,38 +116,7 @@ def _assignment(raw: Json) -> PodSetAssignment:
         name=optional(entry, "name", as_str, "main"),
         flavors=optional(entry, "flavors", as_labels, {}),
         usage=optional(entry, "resourceUsage", lambda one: parse_resources(as_mapping(one)), NO_RESOURCES),
-        domains=optional(entry, "topologyAssignment", _domains, {}),
     )
-
-
-def _domains(raw: Json) -> dict[str, int]:
-    """Count pods by domain, in the form of ``v1beta1`` (domains) or ``v1beta2`` (slices)."""
-    entry = as_mapping(raw)
-    found: dict[str, int] = {}
-    for one in map(as_mapping, as_list(entry.get("domains") or [])):
-        name = "/".join(required(one, "values", as_strings))
-        found[name] = found.get(name, 0) + required(one, "count", _count)
-    for one in map(as_mapping, as_list(entry.get("slices") or [])):
-        number = required(one, "domainCount", _count)
-        levels = [
-            _values(level, number) for level in map(as_mapping, as_list(one.get("valuesPerLevel") or []))
-        ]
-        same = optional(one, "universalPodCount", _count, 0)
-        counts = optional(one, "podCounts", lambda each: collect(_count, as_list(each)), (same,) * number)
-        for place, count in zip(range(number), counts, strict=False):
-            name = "/".join(level[place] for level in levels)
-            found[name] = found.get(name, 0) + count
-    return found
-
-
-def _values(level: Mapping[str, Json], number: int) -> tuple[str, ...]:
-    if level.get("universalValue") is not None:
-        return (as_str(level["universalValue"]),) * number
-    roots = required(level, "roots", as_strings)
-    if len(roots) != number:
-        raise ManifestError.at("roots", f"{len(roots)} of {number} domains")
-    prefix, suffix = optional(level, "prefix", as_str, ""), optional(level, "suffix", as_str, "")
-    return tuple(f"{prefix}{root}{suffix}" for root in roots)
 
 
 def _reclaimed(raw: Json) -> tuple[str, int]:

@@ -204,14 +204,11 @@ class PodSetAssignment:
         By resource.
     usage
         Of all its pods together.
-    domains
-        Pods by domain of its topology assignment, the domain as its values joined by ``/``.
     """
 
     name: str
     flavors: immutabledict[str, str] = attrs.field(default=_NO_TEXTS, converter=frozen_texts)
     usage: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    domains: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
 
     __attrs_post_init__ = check_fields
 
