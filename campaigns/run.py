@@ -26,8 +26,7 @@ from campaigns.shrink import shrunk
 __all__ = ["CAMPAIGNS", "FAILED", "case_of", "check_case", "main", "stored_failures"]
 
 CAMPAIGNS: Final[dict[str, Campaign]] = {
-    one.name: one for one in (Manifests(), Plans(), Crowds(), Api(), Laws(), Proofs())
-    one.name: one for one in (Manifests(), Plans(), Api(), Laws(), Proofs(), Groups())
+    one.name: one for one in (Manifests(), Plans(), Crowds(), Api(), Laws(), Proofs(), Groups())
 }
 FAILED: Final = Path(__file__).with_name("failed.jsonl")
 """What once failed: one shrunk case a line, with the seed that it came from."""

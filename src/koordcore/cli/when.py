@@ -7,11 +7,9 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from koordcore.cli.inputs import add_now, add_paths, find_pod, load_paths, read_now, say_podless
+from koordcore.cli.inputs import add_now, add_paths, find_member, find_pod, load_paths, read_now, say_podless
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.queue_starts import place_lines, place_of, place_record, queue_record, show_queue
-from koordcore.cli.inputs import add_now, add_paths, find_member, find_pod, load_paths, read_now
-from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.queues import decide, in_queue, said
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.controlplane.workload_pods import workload_of
@@ -52,15 +50,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
     parser.description = (
         "Say when a pod or a gang can start at the earliest, who is before it in the queue and when its turn "
-        "brings it a place, and what may run before."
+        "brings it a place, and what may run before. POD|GANG is namespace/name of a pod or gang that "
+        "waits, or a job or group such as job/train or podgroup/ml/train."
     )
     parser.epilog = EPILOG
-    parser.add_argument(
-        "name",
-        metavar="POD|GANG",
-        help="namespace/name of a pod or gang that waits, or a job or group "
-        "such as job/train or podgroup/ml/train",
-    )
     add_paths(parser)
     parser.usage = (
         "%(prog)s [-h] [options] POD|GANG PATH [PATH ...]\n       %(prog)s --all [options] PATH [PATH ...]"
@@ -79,19 +72,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer for one pod or gang, or for the whole queue; 1 when there is no start."""
     name = "" if arguments.all else _first_of(arguments)
+    arguments.as_gangs = arguments.as_gangs or name.partition("/")[0].lower() in DOORS
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
     say_podless(arguments, loaded)
-    """Answer for one pod or gang; 1 when there is no start."""
-    arguments.as_gangs = arguments.as_gangs or arguments.name.partition("/")[0].lower() in DOORS
-    snapshot = load_paths(arguments).snapshot
     now = read_now(arguments) or _newest_start(snapshot)
     policy = read_policy(arguments)
-    if in_queue(snapshot, pods[0]):
-        decided = decide(snapshot, policy, now, as_gangs=True)
-        told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
-        print(f"{said(told)}\nquota that others give back later is not foreseen")
-        return 0 if told.admitted else 1
     ends, durations = _expectations(snapshot)
     if arguments.all:
         with working("serving the queue"):
@@ -104,6 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
         return 0 if all(unit.start is not None for unit in units) else 1
     pods = _asked(snapshot, name)
+    if in_queue(snapshot, pods[0]):
+        decided = decide(snapshot, policy, now, as_gangs=True)
+        told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
+        print(f"{said(told)}\nquota that others give back later is not foreseen")
+        return 0 if told.admitted else 1
     with working("looking ahead"):
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
         between = None

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
         WorkloadDecision as WorkloadDecision,
         admit_workloads as admit_workloads,
     )
-    from koordcore.controlplane.feed import Feed as Feed
     from koordcore.controlplane.admission_review import (
         PlacedWorkload as PlacedWorkload,
         review_admitted as review_admitted,
     )
+    from koordcore.controlplane.feed import Feed as Feed
     from koordcore.controlplane.journal import (
         Batch as Batch,
         is_final as is_final,

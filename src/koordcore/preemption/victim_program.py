@@ -6,7 +6,7 @@ either kept at its minimum or leaves whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 import attrs
