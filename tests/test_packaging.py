@@ -63,11 +63,13 @@ def run(wheel: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_the_wheel_holds_only_the_package(wheel: Path) -> None:
-    """Every file is a module of koordcore, a part of its page, its type marker or metadata; none is missing."""
+    """Every file is a module of koordcore, a part of its page, a type marker or metadata; none is missing."""
     shipped = {str(one.relative_to(wheel)) for one in wheel.rglob("*") if one.is_file()}
     package = {one for one in shipped if ".dist-info/" not in one}
     source = {str(one.relative_to(ROOT / "src")) for one in (ROOT / "src" / "koordcore").rglob("*.py")}
-    parts = {str(one.relative_to(ROOT / "src")) for one in (ROOT / "src").glob("koordcore/reporting/parts/*.*")}
+    parts = {
+        str(one.relative_to(ROOT / "src")) for one in (ROOT / "src").glob("koordcore/reporting/parts/*.*")
+    }
     assert package == source | parts | {"koordcore/py.typed"}
     assert {one.split("/")[1] for one in shipped - package} <= {
         "METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses"

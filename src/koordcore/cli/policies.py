@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from koordcore.cli.own_policies import own_policy
 from koordcore.errors import ModelError
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests import load
@@ -126,11 +127,10 @@ def _names(source: str, name: str) -> Iterator[str]:
 def _known(name: str) -> Policy | None:
     if name in POLICY_NAMES:
         return named_policy(name)
-    if name not in tuple(PolicyName):
+    meant = name if name in tuple(PolicyName) else own_policy(name)
+    if meant is None:
         return None
-    share = PluginSetting(
-        name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=PolicyName(name))
-    )
+    share = PluginSetting(name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=meant))
     return named_policy("stock").with_plugin(share)
 
 
