@@ -63,7 +63,7 @@ def run(wheel: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_the_wheel_holds_only_the_package(wheel: Path) -> None:
-    """Every file is a module of koordcore, a part of its page, a type marker or metadata; none is missing."""
+    """Every file is a module of koordcore, a part of its page, its type marker or metadata; none missing."""
     shipped = {str(one.relative_to(wheel)) for one in wheel.rglob("*") if one.is_file()}
     package = {one for one in shipped if ".dist-info/" not in one}
     source = {str(one.relative_to(ROOT / "src")) for one in (ROOT / "src" / "koordcore").rglob("*.py")}

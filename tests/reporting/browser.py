@@ -21,7 +21,9 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; apt-get install chromium")
 
 
-def opened(page: str, folder: Path, *, at: str = "", then: str = "", width: int = 1280) -> str:
+def opened(
+    page: str, folder: Path, *, at: str = "", then: str = "", width: int = 1280, lazily: bool = False
+) -> str:
     """Open a page in a frame of a width, run a script in it, and give the elements of the page afterwards.
 
     Parameters
@@ -30,8 +32,13 @@ def opened(page: str, folder: Path, *, at: str = "", then: str = "", width: int 
         What stands behind the ``#`` of the address.
     then
         The script; ``say(value)`` makes a value the page's title.
+    lazily
+        Long lists are drawn when they come into view, which takes frames of a browser that has time for
+        them; without it, all at once.
     """
     assert CHROMIUM is not None
+    if not lazily:
+        page = page.replace("<head>", "<head><script>delete window.IntersectionObserver;</script>", 1)
     script = (
         f"<script>const say = (told) => {{ document.title = JSON.stringify(told); }};{then}</script></body>"
     )

@@ -10,7 +10,7 @@ import attrs
 from koordcore.allocators.device import NodeDevices
 from koordcore.errors import ModelError
 from koordcore.explaining.claimed_devices import CardView, HeldDevice, pool_views
-from koordcore.model.claims import ResourceSlice
+from koordcore.model.device_slices import ResourceSlice
 from koordcore.model.devices import AMD_GPU, DCU_GPU, NVIDIA_GPU, Device, DeviceObject, DeviceType
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
