@@ -9,7 +9,16 @@ from koordcore.checking.gang_parts import check_parts
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, Waiting
-from koordcore.model.gangs import Gang, GangMode, GatherRule, MatchPolicy, NetworkTopologySpec, PodGroup
+from koordcore.model.gangs import (
+    DEFAULT_ARGS,
+    CoschedulingArgs,
+    Gang,
+    GangMode,
+    GatherRule,
+    MatchPolicy,
+    NetworkTopologySpec,
+    PodGroup,
+)
 from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, gang_name, parse_gang_pod
@@ -30,7 +39,8 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             name = gang_name(pod.labels, pod.annotations)
             if name:
                 members[f"{pod.namespace}/{name}"].append(pod)
-    gangs, tree = gang_configs(snapshot.of(PodGroup), _everybody(result.snapshot)), None
+    args = result.policy.args_of("Coscheduling", CoschedulingArgs)
+    gangs, tree = gang_configs(snapshot.of(PodGroup), _everybody(result.snapshot), args), None
     if any(gang.topology_spec is not None or gang.sub_groups is not None for gang in gangs.values()):
         tree = _tree(snapshot)
     if tree is not None:
@@ -60,15 +70,21 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
 
 
-def gang_configs(groups: Iterable[PodGroup], pods: Iterable[Pod]) -> dict[str, Gang]:
+def gang_configs(
+    groups: Iterable[PodGroup], pods: Iterable[Pod], args: CoschedulingArgs = DEFAULT_ARGS
+) -> dict[str, Gang]:
     """Say how gangs are meant, by id: as their PodGroups say, else their first member by key."""
-    gangs = {group.id: gang_from_pod_group(group).gang for group in groups}
+    gangs = {group.id: gang_from_pod_group(group, args).gang for group in groups}
     named = ((pod, gang_name(pod.labels, pod.annotations)) for pod in pods)
     members = sorted(((pod.key, f"{pod.namespace}/{name}", pod) for pod, name in named if name), key=_first)
     for _, gang_id, pod in members:
         if gang_id not in gangs:
             config = parse_gang_pod(
-                namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
+                namespace=pod.namespace,
+                name=pod.name,
+                labels=pod.labels,
+                annotations=pod.annotations,
+                args=args,
             ).pod.config
             if config is not None:
                 gangs[gang_id] = config

@@ -150,7 +150,9 @@ def _check_placed(old: Reservation, new: Reservation, decision: Bound) -> Iterat
         yield _wrong(old.name, old.problem)
     if not (new.available or _used_up(new)) or new.status.node_name != decision.node:
         yield _wrong(old.name, f"is not available on {decision.node}, as decided")
-    same = attrs.evolve(new, status=old.status, annotations=old.annotations)
+    same = attrs.evolve(new, status=old.status, annotations=old.annotations, claims=old.claims)
+    if new.claims != decision.claims:
+        yield _wrong(old.name, "its claims are not as decided")
     if same != old or any(new.annotations.get(key) != text for key, text in decision.annotations.items()):
         yield _wrong(old.name, "changed in what no decision is about")
 

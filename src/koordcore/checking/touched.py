@@ -31,12 +31,14 @@ from koordcore.checking.near import near
 from koordcore.checking.quota_sums import NOBODY, Elsewhere
 from koordcore.model.claims import (
     DeviceClass,
-    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
-    ResourceSlice,
 )
 from koordcore.model.decisions import Bound, Nominated, Waiting
+from koordcore.model.device_slices import (
+    DeviceTaintRule,
+    ResourceSlice,
+)
 from koordcore.model.devices import DeviceObject
 from koordcore.model.gangs import PodGroup
 from koordcore.model.metrics import NodeMetric

@@ -58,6 +58,7 @@ class NominatedPods:
         self._row: dict[PodKey, int] = {}
         self.claimed: list[Pod] = []
         """Pods that were nominated in this call, as they are counted on their nodes."""
+        self._held: list[Pod] = []
         row_of = workspace.layout.row_of
         for pod in sorted(pods, key=attrgetter("key")):
             row = row_of.get(pod.nominated_node or "")
@@ -149,12 +150,26 @@ class NominatedPods:
     @contextmanager
     def _assumed(self, pods: list[Pod]) -> Iterator[None]:
         kept, self._on = self._on, {}
-        held = [
+        self._held = [
             assume_nominated(self._workspace, self._plugins, pod, str(pod.nominated_node)) for pod in pods
         ]
         try:
             yield
         finally:
-            for pod in reversed(held):
+            for pod in reversed(self._held):
                 forget_nominated(self._workspace, self._plugins, pod)
-            self._on = kept
+            self._on, self._held = kept, []
+
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Within :meth:`assumed`, count nobody who does not run: nobody owes what he does not hold."""
+        held, self._held = self._held, []
+        for pod in reversed(held):
+            forget_nominated(self._workspace, self._plugins, pod)
+        try:
+            yield
+        finally:
+            self._held = [
+                assume_nominated(self._workspace, self._plugins, pod.at(None), str(pod.node_name))
+                for pod in held
+            ]

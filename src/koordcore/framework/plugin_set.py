@@ -326,6 +326,11 @@ class PluginSet:
             self.workspace, pod, parts, ground, change, self._groups, self._remarking, source
         )
 
+    @property
+    def prefers(self) -> bool:
+        """Some plugin of this very profile may know of nodes to try first."""
+        return bool(self._preferring)
+
     def preferred(self, pod: Pod) -> Sequence[int]:
         """Give rows of nodes that some plugin wants tried first."""
         own = self.of(pod)

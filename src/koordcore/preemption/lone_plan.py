@@ -59,7 +59,9 @@ class _Trials:
             return False
         here = self._search.everybody(row)
         self._search.refuse(row, here.intersection(ones))
-        if row not in self._looked_at:
+        if conflict.ways is not None:
+            self._search.only(row, conflict.ways)
+        elif row not in self._looked_at:
             self._looked_at.add(row)
             self._look_at(row, ones)
         self._search.work_out(row)

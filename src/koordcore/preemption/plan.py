@@ -204,7 +204,7 @@ def _at_depth(
         # cheapest, and if what others do elsewhere makes no difference to its node.
         several = int(np.count_nonzero(answer.counts.sum(axis=0))) > 1
         doubtful = doubtful or not answer.certificate.proven or (conflict.elsewhere and several)
-        conflicts.append(conflict)
+        conflicts += [conflict, *(one for one in conflict.others if one not in conflicts)]
     return CertificateStatus.HEURISTIC
 
 

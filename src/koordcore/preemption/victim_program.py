@@ -6,7 +6,7 @@ either kept at its minimum or leaves whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 import attrs
@@ -347,8 +347,8 @@ class VictimProgram:
         """More members than fitted, or as many with somebody else gone as well."""
         program = self.program
         for conflict in self.scope.conflicts:
-            more = []
-            for unit in self.units:
+            more = [] if conflict.ways is None else self._one_of(conflict.ways)
+            for unit in self.units if conflict.ways is None else ():
                 here = [
                     one
                     for one in unit.ones
@@ -378,9 +378,28 @@ class VictimProgram:
                 full.append((short, 1))
             program.require([*full, *more], at_least=1)
 
+    def _one_of(self, ways: Iterable[frozenset[int]]) -> list[tuple[int, int]]:
+        """Give a variable for each of some sets, which says that all of it has left."""
+        unit_of = {one: unit for unit in self.units for one in unit.ones}
+        found = []
+        for way in ways:
+            # On a node with a conflict every candidate is a unit of its own, or leaves with its gang.
+            units = {unit_of[one].variable for one in way if one in unit_of}
+            if any(one not in unit_of for one in way):
+                continue
+            gone = self.following(self.program.boolean(), _all_of(sorted(units)))
+            for variable in sorted(units):
+                self.program.require([(variable, 1), (gone, -1)], at_least=0)
+            found.append((gone, 1))
+        return found
+
 
 def _total(terms: Sequence[tuple[int, int]], values: list[int]) -> int:
     return sum(values[variable] * coefficient for variable, coefficient in terms)
+
+
+def _all_of(variables: Sequence[int]) -> Callable[[list[int]], int]:
+    return lambda values: int(all(values[one] >= 1 for one in variables))
 
 
 def above(terms: Sequence[tuple[int, int]], limit: int) -> Callable[[list[int]], int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from koordcore.model.decisions import Nominated, Victim
 from koordcore.model.pods import Pod
 from koordcore.model.preemption import PreemptionPlan
-from koordcore.scheduling.dry_runs import key_of
+from koordcore.scheduling.freeing import key_of
 
 
 def counted_on(plan: PreemptionPlan, leaving: Sequence[Pod]) -> tuple[Victim, ...]:

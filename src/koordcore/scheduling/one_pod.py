@@ -62,8 +62,9 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
 
 def _choose(workspace: Workspace, plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Choice:
     """Choose the best node; a nomination, a sample or a hint narrows the choice, a hint before any score."""
-    hints, sample = plugins.preferred(pod), plugins.of(pod).sample
-    plain = not plugins.nominated.concern(pod) and not plugins.nominated.may_mislead(scheduling_class)
+    own, nominated = plugins.of(pod), plugins.nominated
+    hints, sample = own.preferred(pod) if own.prefers else (), own.sample
+    plain = not nominated.concern(pod) and not nominated.may_mislead(scheduling_class)
     if plain and not (hints or pod.nominated_node) and sample.whole:
         return scheduling_class.best()
     every = feasible_nodes(plugins, scheduling_class, pod)

@@ -36,6 +36,7 @@ from koordcore.preemption.running import Leaving, amounts_of
 from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
 from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of
+from koordcore.scheduling.freeing import with_amounts
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
 from koordcore.scheduling.network_trees import network_tree
@@ -192,6 +193,9 @@ class Preemptor:
         problem = asked if aimed is None else aimed(asked, runs)
         if problem is None:
             return None
+        if self._rules.relocation is Relocation.NEVER:
+            with runs.without(()):
+                problem = with_amounts(self._workspace, self._plugins, problem, pods)
         alone = is_lone(problem)
         if alone:
             problem = _with_present(problem, runs.fits_now(trigger))
@@ -218,8 +222,17 @@ class Preemptor:
         return nominated_by(plan)
 
     def _borrowing(self, runs: DryRuns, job: PreemptingJob) -> BoolVector | None:
-        """Tell who may leave for what a job's quotas have lent, once earlier victims have gone."""
-        return runs.reclaimable([pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]])
+        """Tell who may leave for what a job's quotas have lent, once earlier victims have gone.
+
+        What is promised to pods that wait counts against who reclaims, and makes nobody a borrower.
+        """
+        asked = [pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]]
+        whom = runs.reclaimable(asked)
+        if whom is not None and whom.any() and self._plugins.nominated.exist:
+            with self._plugins.nominated.set_aside():
+                holding = runs.reclaimable(asked)
+            whom = None if holding is None else whom & holding
+        return whom
 
     def _running(self, victim: Victim) -> Pod:
         return self._workspace.pods_on(self._workspace.layout.row_of[victim.node])[victim.pod]
