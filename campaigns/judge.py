@@ -340,6 +340,7 @@ class Judge:
             if times > 1:
                 yield f"{key} is a victim {times} times"
         least: dict[str, int] = {}
+        returned = self._returned()
         for plan in self.result.preemptions:
             asking = [self.pods[key]["spec"].get("priority", 0) for key in plan.nominations]
             least |= {str(v.pod): min(asking, default=0) for v in plan.victims}
@@ -352,7 +353,7 @@ class Judge:
                 if place is None or place.node != victim.node:
                     yield f"{victim.pod} is no pod on {victim.node}"
                     continue
-                if place.pod["spec"].get("priority", 0) >= least.get(
+                if str(victim.pod) not in returned and place.pod["spec"].get("priority", 0) >= least.get(
                     str(victim.pod), mine["spec"]["priority"]
                 ):
                     yield f"{victim.pod} leaves for {one.pod}, which is not more important"
@@ -372,6 +373,26 @@ class Judge:
                 amount, most = used.get(key, 0), offered.get(key, 0)
                 if amount > most:
                     yield f"{name}: {amount} {key} once the victims have gone, {most} allocatable"
+
+    def _returned(self) -> set[str]:
+        """Victims whose quotas have borrowed: importance does not protect what a quota lends."""
+        spent: dict[str, Counter[str]] = defaultdict(Counter)
+        for place in self.before:
+            spent[place.pod["metadata"].get("labels", {}).get(f"{_QUOTA}name", "")].update(
+                requests_of(place.pod)
+            )
+        floors = {one["metadata"]["name"]: one["spec"].get("min", {}) for one in self.of["ElasticQuota"]}
+        beyond = {
+            name
+            for name, floor in floors.items()
+            if any(amount > parsed(floor.get(key, 0)) for key, amount in spent[name].items())
+        }
+        return {
+            str(victim.pod)
+            for plan in self.result.preemptions
+            for victim in plan.victims
+            if {*plan.borrowers} & beyond
+        }
 
     # -- what was refused in vain ---------------------------------------------------------------------------
 

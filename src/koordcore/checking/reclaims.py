@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums
+from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums, charged
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import PreemptionPlan
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
-from koordcore.model.resources import total
+from koordcore.model.resources import NO_RESOURCES, Resources, total
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -83,14 +83,25 @@ class _Turns:
         for pod in members:
             coming.count(pod)
         wanted = {name for pod in members for name, amount in pod.requests.items() if amount}
+        # A quota counts what its max names, and promises nothing of anything else.
+        governed = {
+            name
+            for pod in members
+            for name, amount in charged(pod).items()
+            if amount and name in self._max(pod)
+        }
         for name in sorted(coming.whole.keys() & self._quotas.keys()):
-            for resource in sorted(wanted):
+            for resource in sorted(governed):
                 after = self._used(name, resource) + coming.whole[name][resource]
                 bound = self._quotas[name].min.get(resource, 0)
                 if coming.whole[name][resource] and after > bound and not self._guaranteed:
                     told = f"reclaims for {plan.job} and would use {after} of {resource}, {bound} promised"
                     yield Violation(ViolationKind.VICTIM, name, told)
         yield from self._check_victims(plan, set(coming.whole), wanted)
+
+    def _max(self, pod: Pod) -> Resources:
+        quota = self._quotas.get(self._sums.chain(pod)[0])
+        return NO_RESOURCES if quota is None else quota.max
 
     def _check_victims(self, plan: PreemptionPlan, mine: set[str], wanted: set[str]) -> Iterator[Violation]:
         units: dict[str, dict[str, list[Pod]]] = defaultdict(lambda: defaultdict(list))
