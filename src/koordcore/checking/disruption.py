@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from koordcore.checking.victims import gang_minimums
+from koordcore.checking.gangs import gang_minimums
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.migration import PodMigrationJob

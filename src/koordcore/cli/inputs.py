@@ -15,6 +15,7 @@ from koordcore.errors import ModelError
 from koordcore.manifests import Loaded, load
 from koordcore.manifests.front_doors import DOORS
 from koordcore.manifests.podless import OPENED_KINDS
+from koordcore.model.kueue import KueueWorkload
 from koordcore.model.network import ClusterNetworkTopology, label_layers
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
@@ -46,7 +47,8 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
         "--as-gangs",
         action="store_true",
         help="take LeaderWorkerSets, JobSets, RayClusters, RayJobs, TrainJobs, PyTorchJobs, MPIJobs and Jobs "
-        "for gangs, with the pods that are still to be made",
+        "for gangs, with the pods that are still to be made; Workloads of Kueue, and jobs in its queues, "
+        "also need their quota",
     )
     parser.add_argument(
         "--admit",
@@ -194,6 +196,10 @@ def say_podless(arguments: argparse.Namespace, loaded: Loaded) -> None:
         if found:
             told = ", ".join(f"{number} {kind}" for kind, number in found)
             print(f"not looked at: {told} without pods ({why})", file=sys.stderr)
+    waiting = sum(one.waits for one in loaded.snapshot.of(KueueWorkload))
+    if waiting:
+        told = f"{waiting} Workloads of Kueue that wait for quota"
+        print(f"not looked at: {told} (--as-gangs decides quota and places together)", file=sys.stderr)
 
 
 def _nobody_has(network: ClusterNetworkTopology, snapshot: ClusterSnapshot) -> None:
@@ -239,8 +245,13 @@ def read_arguments(option: str, path: Path) -> Any:
     return raw
 
 
+_GROUPS: Final = ("podgroup", "compositepodgroup", "gang")
+
+
 def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
-    """Find a member of a job such as ``job/train`` or ``jobset/ml/train``, one that waits first.
+    """Find a member of a job such as ``job/train``, or of a group such as ``podgroup/ml/train``.
+
+    One that waits comes first.
 
     Returns
     -------
@@ -253,6 +264,8 @@ def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
         When there is no pod of such a job.
     """
     kind, _, name = text.partition("/")
+    if kind.lower() in _GROUPS and name and snapshot.pod(PodKey(kind, name)) is None:
+        return _of_group(snapshot, kind, name)
     known = DOORS.get(kind.lower())
     if known is None or not name or snapshot.pod(PodKey(kind, name)) is not None:
         return None
@@ -262,6 +275,20 @@ def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
         if owned and space in ("", pod.namespace):
             return pod
     raise ModelError(f"no pod of {known} {name} in the dump")
+
+
+def _of_group(snapshot: ClusterSnapshot, kind: str, name: str) -> Pod:
+    """Give the first waiting member of a gang or group."""
+    # Who asks about one pod does not pay for the table of all gangs.
+    from koordcore.explaining.groups import waiting_jobs
+
+    found = waiting_jobs(snapshot, name)
+    if not found:
+        raise ModelError(f"no {kind} {name} with waiting pods in the dump")
+    if len(found) > 1:
+        names = ", ".join(job.name for job in found)
+        raise ModelError(f"several {kind}s are called {name}: {names}; write {kind}/namespace/name")
+    return found[0].pods[0]
 
 
 def find_pod(snapshot: ClusterSnapshot, text: str) -> Pod:

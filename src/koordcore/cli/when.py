@@ -7,17 +7,20 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from koordcore.cli.inputs import add_now, add_paths, find_pod, load_paths, read_now, say_podless
+from koordcore.cli.inputs import add_now, add_paths, find_member, find_pod, load_paths, read_now, say_podless
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.queue_starts import place_lines, place_of, place_record, queue_record, show_queue
+from koordcore.cli.queues import decide, in_queue, said
 from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ManifestError, ModelError
+from koordcore.explaining.groups import job_of, waiting_jobs
 from koordcore.manifests.encode import pod_manifest
+from koordcore.manifests.front_doors import DOORS
 from koordcore.model.durations import format_duration
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END, expected_duration, expected_end
-from koordcore.protocol.gang import gang_name
 from koordcore.scheduling.backfilling import (
     BackfillPlan,
     EarliestStart,
@@ -36,6 +39,7 @@ A pod that says neither stays for ever.
 
 examples:
   koordcore when default/trainer-0 cluster.yaml
+  koordcore when jobset/train cluster.yaml train.yaml
   koordcore when default/big-gang cluster.yaml --now 2026-11-21T12:00:00Z -o json
   koordcore when --all cluster.yaml             everybody who waits, in the order of the queue
   koordcore when default/big-gang cluster.yaml -o reservations > held.json  # to apply once the room is there
@@ -46,7 +50,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
     parser.description = (
         "Say when a pod or a gang can start at the earliest, who is before it in the queue and when its turn "
-        "brings it a place, and what may run before."
+        "brings it a place, and what may run before. POD|GANG is namespace/name of a pod or gang that "
+        "waits, or a job or group such as job/train or podgroup/ml/train."
     )
     parser.epilog = EPILOG
     add_paths(parser)
@@ -67,6 +72,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer for one pod or gang, or for the whole queue; 1 when there is no start."""
     name = "" if arguments.all else _first_of(arguments)
+    arguments.as_gangs = arguments.as_gangs or name.partition("/")[0].lower() in DOORS
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
     say_podless(arguments, loaded)
@@ -84,6 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
         return 0 if all(unit.start is not None for unit in units) else 1
     pods = _asked(snapshot, name)
+    if in_queue(snapshot, pods[0]):
+        decided = decide(snapshot, policy, now, as_gangs=True)
+        told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
+        print(f"{said(told)}\nquota that others give back later is not foreseen")
+        return 0 if told.admitted else 1
     with working("looking ahead"):
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
         between = None
@@ -127,22 +138,17 @@ def _newest_start(snapshot: ClusterSnapshot) -> datetime:
 
 
 def _asked(snapshot: ClusterSnapshot, name: str) -> list[Pod]:
-    """Give the pending members of the gang of that name, else the pod of that name."""
-    namespace, _, short = name.rpartition("/")
-    members = [
-        pod
-        for pod in snapshot.pending
-        if gang_name(pod.labels, pod.annotations) == short and namespace in ("", pod.namespace)
-    ]
-    if len({pod.namespace for pod in members}) > 1:
-        raise ModelError(f"several namespaces have a gang {short}; say which")
-    if members:
-        return members
-    pod = find_pod(snapshot, name)
+    """Give the pending members of the gang, group or job of that name, else the pod of that name."""
+    jobs = waiting_jobs(snapshot, name)
+    if len(jobs) > 1:
+        raise ModelError(f"several gangs are called {name}: {', '.join(job.name for job in jobs)}")
+    if jobs:
+        return list(jobs[0].pods)
+    pod = find_member(snapshot, name) or find_pod(snapshot, name)
     if pod.key in snapshot.location:
         raise ModelError(f"pod {pod.key} runs already, on {snapshot.location[pod.key]}")
-    gang = gang_name(pod.labels, pod.annotations)
-    return _asked(snapshot, f"{pod.namespace}/{gang}") if gang else [pod]
+    job = job_of(snapshot, pod)
+    return [pod] if job is None else list(job.pods)
 
 
 def _expectations(snapshot: ClusterSnapshot) -> tuple[dict[PodKey, datetime], dict[PodKey, timedelta]]:

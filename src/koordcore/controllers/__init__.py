@@ -75,13 +75,13 @@ if TYPE_CHECKING:
         adapt_to_plugin as adapt_to_plugin,
         lock_blocks as lock_blocks,
     )
-    from koordcore.protocol.gang import format_pod_group_status as format_pod_group_status
     from koordcore.protocol.network_topology import format_detail_status as format_detail_status
     from koordcore.protocol.normalization import (
         cpu_basic_info_of as cpu_basic_info_of,
         format_amplification as format_amplification,
         format_raw_allocatable as format_raw_allocatable,
     )
+    from koordcore.protocol.pod_group import format_pod_group_status as format_pod_group_status
     from koordcore.protocol.pod_qos import (
         cpu_qos_of as cpu_qos_of,
         parse_resource_qos as parse_resource_qos,
@@ -139,7 +139,7 @@ else:
             "koordcore.colocation.zones": "update_zones",
             "koordcore.descheduling.migration.arbitrate": "arbitrate",
             "koordcore.descheduling.migration.limits": "LimiterState",
-            "koordcore.protocol.gang": "format_pod_group_status",
+            "koordcore.protocol.pod_group": "format_pod_group_status",
             "koordcore.protocol.network_topology": "format_detail_status",
             "koordcore.protocol.normalization": (
                 "cpu_basic_info_of format_amplification format_raw_allocatable"

@@ -12,8 +12,8 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.gang import gang_name
-from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
+from koordcore.quota.device_classes import quota_reader
 from koordcore.scheduling.gang_groups import gang_state
 from koordcore.snapshot import ClusterSnapshot
 
@@ -55,7 +55,7 @@ class Overdue:
             return going
         plan = plan_revoke(
             cluster_ledger(snapshot, policy=self._quotas),
-            map(quota_pod_of, snapshot.bound_pods()),
+            map(quota_reader(snapshot), snapshot.bound_pods()),
             self._monitors,
             now=int(now * _SECOND),
         )

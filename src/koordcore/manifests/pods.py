@@ -31,7 +31,11 @@ from koordcore.manifests.pod_containers import (
 )
 from koordcore.manifests.pod_references import read_resource_claims, read_scheduling_group
 from koordcore.model.cluster import PriorityClass
-from koordcore.model.pods import Pod, PodPhase, PreemptionPolicy
+from koordcore.model.pods import (
+    Pod,
+    PodPhase,
+    PreemptionPolicy,
+)
 from koordcore.protocol.fields import (
     Json,
     as_bool,

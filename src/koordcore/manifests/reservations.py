@@ -8,6 +8,7 @@ from typing import Final
 from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading, as_resources, as_time, choice, read_metadata, section
 from koordcore.manifests.aliases import canonical_names
+from koordcore.manifests.held_claims import read_held_claims
 from koordcore.manifests.pods import read_pod
 from koordcore.model.affinity import TaintEffect
 from koordcore.model.durations import HOUR
@@ -36,6 +37,7 @@ from koordcore.protocol.fields import (
     optional,
 )
 from koordcore.protocol.reservation import (
+    HELD_CLAIMS,
     RESIZE_ALLOCATABLE,
     RESTRICTED_OPTIONS,
     resized_allocatable,
@@ -108,6 +110,7 @@ def read_reservation(reading: Reading, raw: Mapping[str, Json]) -> Reservation:
         uid=meta.uid,
         labels=meta.labels,
         annotations=meta.annotations,
+        claims=reading.take(meta.annotations, HELD_CLAIMS, "metadata.annotations", read_held_claims, ()),
         template=template,
         template_priority=priority,
         owners=owners,

@@ -149,6 +149,12 @@ def update_quota(
 
     Parameters
     ----------
+    topology
+        The quotas.
+    old, new
+        The quota before and after.
+    policy
+        What the webhook is set to.
     pods
         All pods of the cluster; a leaf that has pods cannot become a parent.
     """
@@ -196,7 +202,17 @@ def _same_shape(old: QuotaObject, new: QuotaObject) -> bool:
 def delete_quota(
     topology: QuotaTopology, name: str, *, pods: Iterable[QuotaPod] = ()
 ) -> QuotaTopology | Refused:
-    """Check the deletion of a quota; built-in ones stay, and so do those with children or labelled pods."""
+    """Check the deletion of a quota; built-in ones stay, and so do those with children or labelled pods.
+
+    Parameters
+    ----------
+    topology
+        The quotas.
+    name
+        Which one.
+    pods
+        All pods of the cluster.
+    """
     if name in BUILTIN_QUOTAS:
         return Refused(f"can not delete quotaGroup :{name}")
     quota = topology.quotas.get(name)
@@ -271,7 +287,19 @@ def refuse_pod_update(
     preemptible_label: tuple[str, str],
     policy: WebhookPolicy = DEFAULT_POLICY,
 ) -> Refused | None:
-    """Refuse a change of a pod: of its ``preemptible`` label (old and new text), or into an inner quota."""
+    """Refuse a change of a pod: of its ``preemptible`` label (old and new text), or into an inner quota.
+
+    Parameters
+    ----------
+    topology
+        The quotas.
+    pod
+        After the change.
+    preemptible_label
+        Texts of its label before and after.
+    policy
+        What the webhook is set to.
+    """
     if preemptible_label[0] != preemptible_label[1]:
         return Refused("Preemptible label is forbidden modify now.")
     return refuse_pod(topology, pod, policy=policy)

@@ -70,6 +70,8 @@ def reconcile_profile(
 
     Parameters
     ----------
+    profile
+        The profile as it stands.
     nodes
         All nodes. Cordoned, unready and terminating ones count.
     existing_labels
@@ -128,6 +130,10 @@ def tree_profile(
 
     Parameters
     ----------
+    topology
+        The quotas.
+    profiles
+        All of the cluster.
     quota
         What the pod's label names; empty for none.
     namespace

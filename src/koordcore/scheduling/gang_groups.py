@@ -307,11 +307,13 @@ class JobTable:
                     yield job
             elif not gang:
                 yield pod
-            elif self._alone(f"{pod.namespace}/{gang}"):
-                self._repairing[pod.key] = f"{pod.namespace}/{gang}"
-                by_gang[f"{pod.namespace}/{gang}"].remove(pod)
+            elif (gang_id := f"{pod.namespace}/{gang}") in taken:
+                continue
+            elif self._alone(gang_id):
+                self._repairing[pod.key] = gang_id
+                by_gang[gang_id].remove(pod)
                 yield pod
-            elif (gang_id := f"{pod.namespace}/{gang}") not in taken:
+            else:
                 job = self._job(gang_id, pod, by_gang)
                 taken.update(job.members)
                 # Another gang may list this one, which does not list it: nobody has two turns.

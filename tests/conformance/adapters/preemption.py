@@ -529,7 +529,7 @@ def cost(case: Case) -> Any:
     if not wanted <= set(candidates.keys):
         return {"allowed": False}
     problem = PreemptionProblem(
-        nodes=layout.names,
+        nodes=tuple(layout.names),
         free=layout.allocatable,
         shapes=(),
         roles=(),
