@@ -87,16 +87,17 @@ def _placement(terms: Terms, places: Sequence[tuple[int, int]], problem: TreePro
     for node, count in places:
         counts[node] += count
     nodes, left_out = deal(tree, demand, places, total=int(counts.sum()))
+    totals, scored = tree.sum_up(counts), terms.scored(counts)
     return GangPlacement(
         nodes=nodes,
         left_out=left_out,
         # The problem knows nothing of scores and evenness: only the planner has proven anything about them.
         certificate=Certificate.make_proven(
-            (*terms.evaluate(counts), *terms.scored(counts)),
-            None if terms.scored(counts) or demand.units or terms.even else problem,
+            (*terms.evaluate(counts, totals), *scored),
+            None if scored or demand.units or terms.even else problem,
         ),
         objective_layers=tuple(tree.layers[depth - 1] for depth in terms.order),
-        domains=domains_used(tree, counts),
+        domains=domains_used(tree, counts, totals),
     )
 
 
