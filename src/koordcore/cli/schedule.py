@@ -136,10 +136,22 @@ def run(arguments: argparse.Namespace) -> int:
     say_podless(arguments, loaded)
     if arguments.output == "patches":
         print_patches(result, now)
+        if arguments.lend:
+            _print_settings(result)
     else:
         PRINTERS[arguments.output](decided, arguments.limit)
     left = any(not one.admitted for one in decided.workloads)
     return 1 if left or any(isinstance(one, Unschedulable) for one in result.decisions) else 0
+
+
+def _print_settings(result: ScheduleResult) -> None:
+    """Print what the agents of their nodes set for the pods that were placed."""
+    from koordcore.colocation.agent import pod_settings
+
+    placed = {one.pod: one.node for one in result.bound}
+    for one in pod_settings(result.snapshot, set(placed.values())):
+        if one.pod in placed:
+            print(json.dumps(one.record()))
 
 
 def print_json(decided: Decided, limit: int) -> None:

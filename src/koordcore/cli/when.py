@@ -1,13 +1,15 @@
-"""``koordcore when``: the earliest start of a pod or a gang, and what may run before."""
+"""``koordcore when``: the earliest start of a pod or gang, its place in the queue, what may run before."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from koordcore.cli.inputs import add_now, add_paths, find_member, find_pod, load_paths, read_now
+from koordcore.cli.inputs import add_now, add_paths, find_member, find_pod, load_paths, read_now, say_podless
 from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.queue_starts import place_lines, place_of, place_record, queue_record, show_queue
 from koordcore.cli.queues import decide, in_queue, said
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.controlplane.workload_pods import workload_of
@@ -27,6 +29,7 @@ from koordcore.scheduling.backfilling import (
     earliest_start,
     future_reservations,
 )
+from koordcore.scheduling.serving import queue_starts, queue_units
 from koordcore.snapshot import ClusterSnapshot
 
 EPILOG = f"""\
@@ -38,21 +41,28 @@ examples:
   koordcore when default/trainer-0 cluster.yaml
   koordcore when jobset/train cluster.yaml train.yaml
   koordcore when default/big-gang cluster.yaml --now 2026-11-21T12:00:00Z -o json
+  koordcore when --all cluster.yaml             everybody who waits, in the order of the queue
   koordcore when default/big-gang cluster.yaml -o reservations > held.json  # to apply once the room is there
 """
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser.description = "Say when a pod or a gang can start at the earliest, and what may run before."
-    parser.epilog = EPILOG
-    parser.add_argument(
-        "name",
-        metavar="POD|GANG",
-        help="namespace/name of a pod or gang that waits, or a job or group "
-        "such as job/train or podgroup/ml/train",
+    parser.description = (
+        "Say when a pod or a gang can start at the earliest, who is before it in the queue and when its turn "
+        "brings it a place, and what may run before. POD|GANG is namespace/name of a pod or gang that "
+        "waits, or a job or group such as job/train or podgroup/ml/train."
     )
+    parser.epilog = EPILOG
     add_paths(parser)
+    parser.usage = (
+        "%(prog)s [-h] [options] POD|GANG PATH [PATH ...]\n       %(prog)s --all [options] PATH [PATH ...]"
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="everybody who waits instead of one POD|GANG: the queue served whenever a running pod leaves",
+    )
     add_policy(parser)
     add_now(parser, "the newest start of a running pod")
     parser.add_argument("-o", "--output", choices=("table", "json", "reservations"), default="table")
@@ -60,32 +70,63 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Answer for one pod or gang; 1 when there is no start."""
-    arguments.as_gangs = arguments.as_gangs or arguments.name.partition("/")[0].lower() in DOORS
-    snapshot = load_paths(arguments).snapshot
+    """Answer for one pod or gang, or for the whole queue; 1 when there is no start."""
+    name = "" if arguments.all else _first_of(arguments)
+    arguments.as_gangs = arguments.as_gangs or name.partition("/")[0].lower() in DOORS
+    loaded = load_paths(arguments)
+    snapshot = loaded.snapshot
+    say_podless(arguments, loaded)
     now = read_now(arguments) or _newest_start(snapshot)
-    pods = _asked(snapshot, arguments.name)
     policy = read_policy(arguments)
+    ends, durations = _expectations(snapshot)
+    if arguments.all:
+        with working("serving the queue"):
+            units = queue_starts(snapshot, ends, durations, now=now, policy=policy)
+        if arguments.output == "table":
+            show_queue(units, now)
+        elif arguments.output == "json":
+            print(json.dumps(queue_record(units), indent=2))
+        else:
+            raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
+        return 0 if all(unit.start is not None for unit in units) else 1
+    pods = _asked(snapshot, name)
     if in_queue(snapshot, pods[0]):
         decided = decide(snapshot, policy, now, as_gangs=True)
         told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
         print(f"{said(told)}\nquota that others give back later is not foreseen")
         return 0 if told.admitted else 1
-    ends, durations = _expectations(snapshot)
     with working("looking ahead"):
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
         between = None
         if isinstance(plan, EarliestStart) and plan.start > now:
             between = backfill(snapshot, plan, ends, durations, now=now, policy=policy)
+        place = place_of(queue_units(snapshot, policy), pods)
+        start, message = plan.start if isinstance(plan, EarliestStart) else None, ""
+        if place is not None and len(place.units) > 1 and arguments.output != "reservations":
+            served = queue_starts(snapshot, ends, durations, now=now, policy=policy, until=place.unit.name)[
+                place.index
+            ]
+            start, message = served.start, served.message
     if arguments.output == "reservations":
         made = () if isinstance(plan, NoStart) else future_reservations(plan)
         items = [_reservation_manifest(one) for one in made]
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2))
     elif arguments.output == "json":
-        print(json.dumps(_record(plan, between), indent=2))
+        queue = place_record(place, start, message)
+        print(json.dumps({**_record(plan, between), "queue": queue}, indent=2))
     else:
-        _print(arguments.name, plan, between, now)
+        earliest = plan.start if isinstance(plan, EarliestStart) else None
+        _print(name, plan, between, now, place_lines(place, start, message, now=now, earliest=earliest))
     return 0 if isinstance(plan, EarliestStart) else 1
+
+
+def _first_of(arguments: argparse.Namespace) -> str:
+    """Take the name off the positional arguments, which argparse gives as one list."""
+    name, *paths = arguments.paths
+    if not paths:
+        raise ModelError(f"expected POD|GANG and PATH, got {name} alone; --all is about the whole queue")
+    arguments.paths = paths
+    return str(name)
 
 
 def _newest_start(snapshot: ClusterSnapshot) -> datetime:
@@ -177,17 +218,26 @@ def _reservation_manifest(one: Reservation) -> dict[str, object]:
     }
 
 
-def _print(name: str, plan: EarliestStart | NoStart, between: BackfillPlan | None, now: datetime) -> None:
+def _print(
+    name: str,
+    plan: EarliestStart | NoStart,
+    between: BackfillPlan | None,
+    now: datetime,
+    queue: Sequence[str],
+) -> None:
     if isinstance(plan, NoStart):
         print(f"{name}: no start is in sight, even when everybody whose end is known has left")
         print(f"  {plan.message}")
+        print("\n".join(queue))
         return
     if plan.start == now:
-        print(f"{name}: can start now")
+        print(f"{name}: can start now" + (" where the others keep waiting" if len(queue) > 1 else ""))
     else:
         print(f"{name}: starts at {plan.start.isoformat()}, in {plan.start - now}")
         print(f"  at {plan.too_early and plan.too_early.isoformat()} it does not fit yet")
         print(f"  waits for {', '.join(map(str, plan.waits_for))}")
+    for line in queue:
+        print(line)
     rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
     columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
     show(Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows))

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
         needs_status_sync as needs_status_sync,
         prepare_node as prepare_node,
         run_cycle as run_cycle,
-        update_zones as update_zones,
     )
+    from koordcore.colocation.zones import update_zones as update_zones
     from koordcore.descheduling.migration.arbitrate import arbitrate as arbitrate
     from koordcore.descheduling.migration.limits import LimiterState as LimiterState
     from koordcore.protocol.device_amounts import device_resources as device_resources
@@ -135,9 +135,8 @@ else:
             "koordcore.colocation.resctrl": (
                 "class_schemata new_tasks parse_mask pod_bandwidth pod_group pod_schemata resctrl_group"
             ),
-            "koordcore.colocation.sync": (
-                "needs_meta_sync needs_status_sync prepare_node run_cycle update_zones"
-            ),
+            "koordcore.colocation.sync": "needs_meta_sync needs_status_sync prepare_node run_cycle",
+            "koordcore.colocation.zones": "update_zones",
             "koordcore.descheduling.migration.arbitrate": "arbitrate",
             "koordcore.descheduling.migration.limits": "LimiterState",
             "koordcore.protocol.pod_group": "format_pod_group_status",

@@ -303,6 +303,12 @@ def backfill(
 
     Parameters
     ----------
+    ends
+        When pods that run end, with a zone.
+    now
+        The clock, with a zone.
+    snapshot, policy, limits
+        As in :func:`koordcore.schedule`.
     plan
         From :func:`earliest_start` with the same arguments.
     durations
@@ -314,7 +320,9 @@ def backfill(
     held_back: list[PodKey] = []
     without_room: list[PodKey] = []
     waiting = queue_order(pod for pod in snapshot.pending if pod.key not in planned)
-    turns = [(turn,) if isinstance(turn, Pod) else turn.pods for turn in JobTable(snapshot).turns(waiting)]
+    turns = [
+        (turn,) if isinstance(turn, Pod) else turn.pods for turn in JobTable(snapshot, policy).turns(waiting)
+    ]
     for pods in turns:
         spans = [durations.get(pod.key) for pod in pods]
         end = None if None in spans else now + max(one for one in spans if one is not None)
