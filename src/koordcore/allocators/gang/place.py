@@ -91,7 +91,9 @@ def _placement(terms: Terms, places: Sequence[tuple[int, int]], problem: TreePro
     return GangPlacement(
         nodes=nodes,
         left_out=left_out,
-        certificate=Certificate.make_proven((*terms.evaluate(counts, totals), *terms.scored(counts)), problem),
+        certificate=Certificate.make_proven(
+            (*terms.evaluate(counts, totals), *terms.scored(counts)), problem
+        ),
         objective_layers=tuple(tree.layers[depth - 1] for depth in terms.order),
         domains=domains_used(tree, counts, totals),
     )
