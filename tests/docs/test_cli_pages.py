@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 from koordcore.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "docs"))
-
-import _cli  # noqa: E402 - found by the line above
+sys.path.append(str(ROOT / "docs"))
+_cli = importlib.import_module("_cli")
+sys.path.remove(str(ROOT / "docs"))
 
 
 @pytest.fixture(scope="module")
