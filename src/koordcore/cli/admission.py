@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from koordcore.colocation.profile import PriorityClassSpec, mutate_pod
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests import Loaded
-from koordcore.manifests._raw import SourceObject
+from koordcore.manifests._raw import Source, SourceObject
 from koordcore.manifests.bundle import assemble
-from koordcore.manifests.sources import read_sources
 from koordcore.model.cluster import Namespace, PriorityClass
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.quotas import ElasticQuota, QuotaProfile
@@ -27,13 +25,15 @@ _PERCENTS: Final = 100
 
 
 def load_admitted(
-    paths: Sequence[str], network: ClusterNetworkTopology | None = None, *, as_gangs: bool = False
+    found: Iterable[Source], network: ClusterNetworkTopology | None = None, *, as_gangs: bool = False
 ) -> tuple[Loaded, list[str]]:
     """Load a dump after its ClusterColocationProfiles and ElasticQuotaProfiles were applied.
 
     Parameters
     ----------
-    paths, network, as_gangs
+    found
+        What the dump holds.
+    network, as_gangs
         As for :func:`koordcore.manifests.load`.
 
     Returns
@@ -51,7 +51,7 @@ def load_admitted(
     Profiles change pods that wait for a node, as the webhook does when a pod is created. Where a profile
     applies to a percentage of pods, a pod's name decides, so that the same dump gives the same answer.
     """
-    read = list(read_sources(paths, stdin=sys.stdin))
+    read = list(found)
     problems = [one for one in read if isinstance(one, Problem)]
     if problems:
         raise ManifestError(problems)

@@ -10,20 +10,22 @@ from typing import Final
 
 import attrs
 
+from koordcore.cli.finding import find_subject
 from koordcore.cli.inputs import (
     add_lend,
     add_now,
     add_paths,
     as_of,
-    find_member,
-    find_pod,
     lent,
     load_paths,
     read_now,
 )
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.plan_tables import describe_requests, short_amount
 from koordcore.cli.policies import add_policy, read_policy
-from koordcore.cli.schedule import describe_requests, short_amount
-from koordcore.cli.tables import Column, Table, Tone, amount, show
+from koordcore.cli.selection import add_selection
+from koordcore.cli.tables import amount, show
 from koordcore.explaining import Explanation, NodeVerdict, explain
 from koordcore.explaining.groups import explain_group
 from koordcore.explaining.post_filter import failure_event
@@ -37,11 +39,11 @@ from koordcore.snapshot import ClusterSnapshot
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EPILOG: Final = """\
 examples:
-  koordcore explain default/trainer-0 cluster.yaml
-  koordcore explain trainer-0 cluster.yaml --nodes 50
-  koordcore explain jobset/train cluster.yaml train.yaml      what would become of it if it were submitted
-  koordcore explain trainer-0 cluster.yaml --event
-  koordcore explain trainer-0 cluster.yaml -o object     as a ScheduleExplanation, for its whole job
+  koordcore explain default/urgent-1 cluster.yaml
+  koordcore explain pretrain cluster.yaml --nodes 50
+  koordcore explain jobset/train cluster.yaml train.yaml   before it is submitted
+  koordcore explain report cluster.yaml --event
+  koordcore explain pretrain-0 cluster.yaml -o object   as a ScheduleExplanation
 """
 
 
@@ -63,7 +65,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "eviction helps; takes a while in a large cluster",
     )
     parser.add_argument("--nodes", type=int, default=10, metavar="N", help="how many nodes to show (10)")
-    parser.add_argument("-o", "--output", choices=("table", "json", "object"), default="table")
+    add_output(parser, "object")
+    add_selection(parser)
     parser.set_defaults(run=run)
 
 
@@ -71,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain one pod; 1 when no node can take it."""
     arguments.as_gangs = arguments.as_gangs or arguments.pod.partition("/")[0].lower() in DOORS
     snapshot, now = lent(arguments, as_of(arguments, load_paths(arguments).snapshot)), read_now(arguments)
-    pod = find_member(snapshot, arguments.pod) or find_pod(snapshot, arguments.pod)
+    subject = find_subject(snapshot, arguments.pod, arguments.namespace or "")
+    pod = subject.pods[0]
     policy = read_policy(arguments)
     if arguments.output == "object":
         answer = schedule_explanation(snapshot, pod, now=now or _moment(snapshot), policy=policy)
@@ -80,8 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     explanation = explain(snapshot, pod, policy=policy, now=now)
     asked = arguments.event and explanation.best is None and pod.node_name is None
     event = failure_event(snapshot, pod, policy=policy, now=now) if asked else ""
-    if arguments.output == "json":
-        print(json.dumps(_record(explanation) | ({"event": event} if event else {}), indent=2))
+    if for_programs(arguments):
+        print_record(arguments, _record(explanation) | ({"event": event} if event else {}))
     else:
         print_explanation(snapshot, pod, explanation, arguments.nodes)
         waits = pod.node_name is None and snapshot.pod(pod.key) is not None

@@ -6,12 +6,12 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
 import attrs
 
+from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests import load
@@ -136,11 +136,8 @@ def _known(name: str) -> Policy | None:
 
 def _profiles(path: str, *, quiet: bool) -> dict[str, Policy]:
     if path != "-" and not Path(path).exists():
-        near = get_close_matches(path, KNOWN_POLICIES, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ModelError(
-            f"--policy: {path}: no such file or folder, and none of {', '.join(POLICY_NAMES)}{hint}"
-        )
+        told = f"--policy: {path}: no such file or folder, and none of {', '.join(POLICY_NAMES)}"
+        raise ModelError(f"{told}{near(path, KNOWN_POLICIES)}")
     loaded = load([path], sys.stdin)
     for warning in () if quiet else loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.tables import say, show
 from koordcore.errors import ManifestError, Problem
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.policy_args import write_args
@@ -25,8 +27,8 @@ from koordcore.model.policy import PluginSetting, Policy
 EPILOG: Final = """\
 examples:
   koordcore policy scheduler-config.yaml
-  koordcore policy scheduler-config.yaml -o config     the same, written out without defaults
-  koordcore policy scheduler-config.yaml -o json       findings for programs
+  koordcore policy scheduler-config.yaml -o config   written out, no defaults
+  koordcore policy scheduler-config.yaml -o json     findings for programs
 """
 
 
@@ -35,7 +37,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.description = "Say what a KubeSchedulerConfiguration means here, and what is odd about it."
     parser.epilog = EPILOG
     parser.add_argument("file", metavar="FILE", help="a KubeSchedulerConfiguration, or - for standard input")
-    parser.add_argument("-o", "--output", choices=("table", "json", "config"), default="table")
+    add_output(parser, "config")
     parser.set_defaults(run=run)
 
 
@@ -49,17 +51,21 @@ def run(arguments: argparse.Namespace) -> int:
             json.dumps(configuration_manifest(*(one.policy(known_plugins()) for one in profiles)), indent=2)
         )
         return 0
-    if arguments.output == "json":
+    if for_programs(arguments):
         record = [{"profile": one.profile, "plugin": one.plugin, "message": one.message} for one in findings]
-        print(json.dumps(record, indent=2))
+        print_record(arguments, record)
         return 1 if findings else 0
-    for profile in profiles:
-        show(_table(profile))
+    tables = [_table(profile) for profile in profiles]
     if findings:
         rows = [(one.profile, one.plugin, one.message) for one in findings]
-        columns = (Column("PROFILE", tone=Tone.NAME), Column("PLUGIN"), Column("FINDING", tone=Tone.BAD))
-        show(Table(title="Findings", columns=columns, rows=rows))
-    print(f"{len(profiles)} profiles · {len(findings)} findings")
+        columns = (
+            Column("PROFILE", tone=Tone.NAME),
+            Column("PLUGIN"),
+            Column("FINDING", tone=Tone.BAD, text=True),
+        )
+        tables.append(Table(title="Findings", columns=columns, rows=rows))
+    show(*tables)
+    say(f"{len(profiles)} profiles · {len(findings)} findings")
     return 1 if findings else 0
 
 
@@ -91,7 +97,7 @@ def _table(profile: SchedulerProfile) -> Table:
             Column("FEATURE", tone=Tone.NAME),
             Column("FILTERS"),
             Column("WEIGHT", number=True),
-            Column("ARGUMENTS", tone=Tone.DIM),
+            Column("ARGUMENTS", tone=Tone.DIM, text=True, rank=1),
         ),
         rows=[_row(one) for one in policy.plugins],
         note=_left_out(profile),

@@ -6,9 +6,12 @@ import argparse
 import json
 from datetime import datetime, timedelta
 
-from koordcore.cli.inputs import add_now, add_paths, find_pod, load_paths, read_now
+from koordcore.cli.finding import find_pod
+from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now
+from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.policies import add_policy, read_policy
-from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.cli.progress import working
+from koordcore.cli.tables import show
 from koordcore.errors import ManifestError, ModelError
 from koordcore.manifests.encode import pod_manifest
 from koordcore.model.durations import format_duration
@@ -27,14 +30,15 @@ from koordcore.scheduling.backfilling import (
 from koordcore.snapshot import ClusterSnapshot
 
 EPILOG = f"""\
-Running pods say when they will be gone with the annotation {EXPECTED_END} (an RFC 3339 time) or, counted from
-their start, {EXPECTED_DURATION} (such as 1h30m); pods that wait say with the latter how long they will run.
-A pod that says neither stays for ever.
+Running pods say when they will be gone with the annotation
+{EXPECTED_END} (an RFC 3339 time) or, counted from their start,
+{EXPECTED_DURATION} (such as 1h30m); pods that wait say with the latter
+how long they will run. A pod that says neither stays for ever.
 
 examples:
-  koordcore when default/trainer-0 cluster.yaml
-  koordcore when default/big-gang cluster.yaml --now 2026-11-21T12:00:00Z -o json
-  koordcore when default/big-gang cluster.yaml -o reservations > held.json  # to apply once the room is there
+  koordcore when default/urgent-1 cluster.yaml
+  koordcore when default/pretrain cluster.yaml --now 2026-11-01T10:00:00Z
+  koordcore when default/pretrain cluster.yaml -o reservations > held.json
 """
 
 

@@ -7,6 +7,7 @@ import attrs
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
+from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.group_tree import GroupTree
@@ -135,3 +136,9 @@ def explain_group(
         return (*states, f"{plan.placed} of {plan.members} would start now{f' ({used})' if used else ''}")
     told = [plan.message, *([plan.detail] if plan.detail not in plan.message else [])]
     return (*states, "cannot start now", *told)
+
+
+def turn_order(snapshot: ClusterSnapshot, policy: Policy = Policy()) -> tuple[Pod, ...]:
+    """Give the pods that wait in the order in which they take their turns, gangs together."""
+    turns = JobTable(snapshot, policy).turns(queue_order(snapshot.pending))
+    return tuple(pod for turn in turns for pod in (turn.pods if isinstance(turn, Job) else (turn,)))
