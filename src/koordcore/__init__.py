@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         PodDisruptionBudget as PodDisruptionBudget,
         PriorityClass as PriorityClass,
     )
+    from koordcore.model.containers import Container as Container
     from koordcore.model.decisions import (
         Bound as Bound,
         JobPlan as JobPlan,
@@ -85,12 +86,7 @@ if TYPE_CHECKING:
         NodeState as NodeState,
     )
     from koordcore.model.numa import NodeResourceTopology as NodeResourceTopology
-    from koordcore.model.pods import (
-        Container as Container,
-        Pod as Pod,
-        PodKey as PodKey,
-        SchedulingGroup as SchedulingGroup,
-    )
+    from koordcore.model.pods import Pod as Pod, PodKey as PodKey, SchedulingGroup as SchedulingGroup
     from koordcore.model.policy import (
         GangTurns as GangTurns,
         PluginSetting as PluginSetting,
@@ -147,7 +143,8 @@ else:
             "koordcore.model.network": "ClusterNetworkTopology",
             "koordcore.model.nodes": "Node NodeState",
             "koordcore.model.numa": "NodeResourceTopology",
-            "koordcore.model.pods": "Container Pod PodKey SchedulingGroup",
+            "koordcore.model.containers": "Container",
+            "koordcore.model.pods": "Pod PodKey SchedulingGroup",
             "koordcore.model.policy": "GangTurns PluginSetting Policy",
             "koordcore.model.preemption": "Gather Members PreemptionPlan PreemptionRules Relocation",
             "koordcore.model.quotas": "ElasticQuota",

@@ -19,9 +19,10 @@ from koordcore.model.claims import (
     ResourceSlice,
     SliceDevice,
 )
+from koordcore.model.containers import Container
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.nodes import Node
-from koordcore.model.pods import Container, Pod
+from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator

@@ -16,7 +16,7 @@ from koordcore.checking.moves import verify_moves
 from koordcore.checking.violation import Violation
 from koordcore.descheduling.budgets import migrating_groups, move_groups
 from koordcore.descheduling.moves import Allows, Group
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, tolerated
 from koordcore.model.certificates import Certificate

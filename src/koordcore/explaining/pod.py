@@ -11,14 +11,14 @@ from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
 from koordcore.errors import ModelError
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, NotOurs, PodDecision, Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.policy import Policy
+from koordcore.model.policy import DEFAULT_POLICY, Policy
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.arguments import check_arguments
 from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
@@ -155,7 +155,7 @@ def explain(
         taken = source.decision(asked.key)
         found = explain(_alone(source.snapshot, asked), asked.at(None), policy=policy, now=now, limits=limits)
         return attrs.evolve(found, bound_to=asked.node_name, decision=taken or found.decision)
-    policy = Policy() if policy is None else policy
+    policy = DEFAULT_POLICY if policy is None else policy
     check_arguments(source, policy)
     asked = _find(source, pod)
     bound_to = source.location.get(asked.key)

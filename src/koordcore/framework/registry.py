@@ -110,6 +110,18 @@ def plugin_kinds(policy: Policy) -> tuple[type[Plugin], ...]:
     return tuple(dict.fromkeys(found))
 
 
+def kinds_with(policy: Policy, hook: str) -> tuple[type[Plugin], ...]:
+    """Give the classes of a policy's plugins that have a class method of their own, such as ``waiting``.
+
+    Raises
+    ------
+    ModelError
+        When a profile names a plugin that does not exist.
+    """
+    default = getattr(Plugin, hook).__func__
+    return tuple(kind for kind in plugin_kinds(policy) if getattr(kind, hook).__func__ is not default)
+
+
 def _checked(name: str, found: object) -> type[Plugin]:
     if isinstance(found, type) and issubclass(found, Plugin):
         return found

@@ -23,16 +23,13 @@ from koordcore.manifests._reading import (
 from koordcore.manifests.aliases import canonical_names
 from koordcore.manifests.pod_references import read_resource_claims, read_scheduling_group
 from koordcore.model.cluster import PriorityClass
-from koordcore.model.pods import (
+from koordcore.model.containers import (
     DEFAULT_CPU_REQUEST,
     DEFAULT_MEMORY_REQUEST,
     Container,
-    HostPort,
-    Pod,
-    PodPhase,
-    PreemptionPolicy,
     effective_requests,
 )
+from koordcore.model.pods import HostPort, Pod, PodPhase, PreemptionPolicy
 from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources, maximum
 from koordcore.protocol.fields import (
     Json,

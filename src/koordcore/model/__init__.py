@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         PodDisruptionBudget as PodDisruptionBudget,
         PriorityClass as PriorityClass,
     )
+    from koordcore.model.containers import Container as Container
     from koordcore.model.decisions import (
         Bound as Bound,
         JobPlan as JobPlan,
@@ -84,7 +85,6 @@ if TYPE_CHECKING:
         NUMATopologyPolicy as NUMATopologyPolicy,
     )
     from koordcore.model.pods import (
-        Container as Container,
         OwnerReference as OwnerReference,
         Pod as Pod,
         PodKey as PodKey,
@@ -178,7 +178,8 @@ else:
             "koordcore.model.numa": (
                 "CPUBindPolicy NUMAArgs NUMANodeResource NUMATopologyPolicy NodeResourceTopology"
             ),
-            "koordcore.model.pods": "Container OwnerReference Pod PodKey PreemptionPolicy SchedulingGroup",
+            "koordcore.model.containers": "Container",
+            "koordcore.model.pods": "OwnerReference Pod PodKey PreemptionPolicy SchedulingGroup",
             "koordcore.model.policy": (
                 "FitArgs FitPlusArgs GangTurns InterPodArgs NodeAffinityArgs PluginSetting Policy "
                 "ScarceArgs ScoringStrategy SpreadArgs"

@@ -437,3 +437,6 @@ class Policy:
     def without_plugin(self, name: str) -> Policy:
         """Leave a plugin out."""
         return attrs.evolve(self, plugins=tuple(one for one in self.plugins if one.name != name))
+
+
+DEFAULT_POLICY: Final = Policy()

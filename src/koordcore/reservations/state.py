@@ -12,14 +12,8 @@ from typing import Final
 import attrs
 
 from koordcore.errors import ManifestError
-from koordcore.model.pods import (
-    DEFAULT_CPU_REQUEST,
-    DEFAULT_MEMORY_REQUEST,
-    Container,
-    HostPort,
-    Pod,
-    PodPhase,
-)
+from koordcore.model.containers import DEFAULT_CPU_REQUEST, DEFAULT_MEMORY_REQUEST, Container
+from koordcore.model.pods import HostPort, Pod, PodPhase
 from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.model.resources import (
     CPU,

@@ -10,8 +10,9 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.nominated import assume_nominated, forget_nominated
-from koordcore.framework.plugin import Plugin, Refusal
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace

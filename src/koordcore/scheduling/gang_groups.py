@@ -29,7 +29,7 @@ from koordcore.model.gangs import (
     split_specs,
 )
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.policy import Policy
+from koordcore.model.policy import DEFAULT_POLICY, Policy
 from koordcore.model.scheduling_groups import leaf_id
 from koordcore.protocol.gang import (
     WAITS_AT_PERMIT,
@@ -267,7 +267,7 @@ class JobTable:
 
     def __init__(self, snapshot: ClusterSnapshot, policy: Policy | None = None) -> None:
         self._snapshot = snapshot
-        self._policy = Policy() if policy is None else policy
+        self._policy = DEFAULT_POLICY if policy is None else policy
         self._state: GangState = snapshot.once(gang_state)
         self._nodes: dict[str, list[str]] = {}
         if self._state.gangs:

@@ -16,7 +16,8 @@ import numpy as np
 
 from koordcore._arrays import IntMatrix, IntVector
 from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
-from koordcore.framework.plugin import Plugin, Refusal, Together
+from koordcore.framework.evaluator import Refusal
+from koordcore.framework.plugin import Plugin, Together
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import FREE, Workspace

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import Choice

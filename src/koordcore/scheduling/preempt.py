@@ -15,8 +15,8 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntMatrix
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.nominated import assume_nominated, forget_nominated
-from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace

@@ -18,9 +18,10 @@ from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
 from koordcore.allocators.claims.results import allocation_of
 from koordcore.allocators.claims.states import Answers
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import (
     MAX_CONSUMERS,

@@ -18,8 +18,9 @@ from koordcore._arrays import AMOUNT_LIMIT, BoolVector, IntVector, Rows
 from koordcore.allocators.device import NodeDevices, device_request_of
 from koordcore.errors import ModelError
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, DeviceRequest, DeviceType
@@ -282,6 +283,7 @@ class GpuShare(Plugin):
     """Cards and shares of cards, placed by a policy; the arguments are :class:`GpuShareArgs`."""
 
     name = "GpuShare"
+    by_template = True
     arguments = GpuShareArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from koordcore.framework.cluster_changes import ClusterChanges
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal
+from koordcore.framework.evaluator import Evaluator, Refusal
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
