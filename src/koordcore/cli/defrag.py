@@ -196,7 +196,9 @@ def _check_names(wanted: Wanted, snapshot: ClusterSnapshot) -> None:
 
 def _hint(name: str, known: Collection[str]) -> str:
     """Find what somebody may have meant who leaves the domain out, or misspells a name."""
-    short = [one for one in sorted(known) if one.rpartition("/")[2] == name]
+    short = [one for one in known if one.rpartition("/")[2] == name]
+    # A device plugin's name says how many; Koordinator's own name says how many hundredths.
+    short.sort(key=lambda one: (one.startswith("koordinator.sh/"), one))
     return f"; did you mean {short[0]}?" if short else near(name, known)
 
 

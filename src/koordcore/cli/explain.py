@@ -29,7 +29,7 @@ from koordcore.cli.tables import say, show
 from koordcore.cli.useful_moves import with_moves
 from koordcore.explaining import Explanation, explain
 from koordcore.explaining.advice import advise
-from koordcore.explaining.groups import explain_group
+from koordcore.explaining.groups import job_states
 from koordcore.explaining.post_filter import failure_event
 from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.manifests.front_doors import DOORS
@@ -119,8 +119,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 0 if advice.settled else 1
     say_head(snapshot, pod, subject, advice)
     if len(advice.members) > 1:
-        for line in explain_group(snapshot, pod, policy=policy)[:1]:
-            say(f"  {line}")
+        for one in job_states(snapshot, pod, policy):
+            where = f", in {one.where}" if one.where else ""
+            counts = f"at least {one.least}, {one.running} run, {one.waiting} wait"
+            say(f"  {'  ' * one.level}{one.name}: {counts}{where}")
     say_advice(advice)
     tables = explanation_tables(explanation, arguments.nodes)
     if len(advice.members) > 1:

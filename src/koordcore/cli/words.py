@@ -23,7 +23,9 @@ def near(word: str, known: Iterable[str]) -> str:
     >>> near("shedule", ["schedule", "verify"]), near("x", ["schedule"])
     ('; did you mean schedule?', '')
     """
-    found = get_close_matches(word, sorted(set(known)), 1)
+    names = sorted(set(known))
+    found = [one for one in names if one.startswith(word)] if len(word) > 2 else []
+    found = found or get_close_matches(word, names, 1)
     return f"; did you mean {found[0]}?" if found else ""
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.scheduling.cycle import queue_order
-from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import key_domains
@@ -99,43 +97,12 @@ def _where(snapshot: ClusterSnapshot, key: str, nodes: list[str]) -> str:
     return key if domain < 0 else f"{key}={domains.names[domain]}"
 
 
-def explain_group(
-    snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy(), limits: Limits = DEFAULT_LIMITS
-) -> tuple[str, ...]:
-    """Say in a few lines what becomes of the gang or group that a waiting pod belongs to.
-
-    Parameters
-    ----------
-    snapshot
-        The cluster, the pod among its pending ones.
-    pod
-        Whom to look at.
-    policy, limits
-        As for :func:`koordcore.schedule`.
-
-    Returns
-    -------
-    tuple of str
-        Empty for a pod that goes alone.
-    """
+def job_states(snapshot: ClusterSnapshot, pod: Pod, policy: Policy = Policy()) -> tuple[GroupState, ...]:
+    """Describe the gang or group that a waiting pod belongs to; empty for a pod that goes alone."""
     for turn in JobTable(snapshot, policy).turns(snapshot.pending):
         if isinstance(turn, Job) and any(one.key == pod.key for one in turn.pods):
-            break
-    else:
-        return ()
-    states = [
-        f"{'  ' * one.level}{one.name}: at least {one.least}, {one.running} run, {one.waiting} wait"
-        f"{f', in {one.where}' if one.where else ''}"
-        for one in _states(snapshot, turn)
-    ]
-    if turn.stopped:
-        return (*states, turn.refusal or turn.waits_for)
-    (plan, *_) = schedule(snapshot, turn.pods, policy=policy, limits=limits).jobs
-    if plan.placed:
-        used = ", ".join(f"{number} {layer}" for layer, number in plan.domains.items())
-        return (*states, f"{plan.placed} of {plan.members} would start now{f' ({used})' if used else ''}")
-    told = [plan.message, *([plan.detail] if plan.detail not in plan.message else [])]
-    return (*states, "cannot start now", *told)
+            return tuple(_states(snapshot, turn))
+    return ()
 
 
 def turn_order(snapshot: ClusterSnapshot, policy: Policy = Policy()) -> tuple[Pod, ...]:
