@@ -82,8 +82,9 @@ def explanation_tables(explanation: Explanation, most: int) -> list[Table]:
     """Give the nodes that fit, with their scores, and those that do not, those that refuse alike in a row."""
     if explanation.refusal:
         return []
-    fitting = [one for one in explanation.verdicts if one.fits]
-    refusing = [one for one in explanation.verdicts if not one.fits]
+    names = set(explanation.fitting)
+    fitting = [one for one in explanation.verdicts if one.node in names]
+    refusing = [one for one in explanation.verdicts if one.node not in names]
     tables = [_fitting_table(fitting, most)] if fitting else []
     return [*tables, _refusing_table(refusing, most)] if refusing else tables
 

@@ -222,12 +222,7 @@ def _select(asked: Attempts) -> Iterator[Remedy]:
     labels = sorted({pair for pod in asked.members for pair in pod.node_selector.items()})
     affine = any(pod.affinity is not None and pod.affinity.node is not None for pod in asked.members)
     for key, value in labels:
-        changed = [
-            attrs.evolve(
-                pod, node_selector={one: held for one, held in pod.node_selector.items() if one != key}
-            )
-            for pod in asked.members
-        ]
+        changed = [_without_label(pod, key) for pod in asked.members]
         found = asked.fits(members=changed)
         if found:
             node = min(found.values())
