@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from koordcore.cli import live, main, output
+from koordcore.cli import live, main
 from koordcore.cli.layout import Column, Table, Tone, fitted, lines_of
 from koordcore.cli.live import read_live
 from koordcore.cli.progress import working
@@ -178,7 +178,7 @@ def test_watching_shows_it_again_until_ctrl_c(
         if len(slept) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(output.time, "sleep", sleep)
+    monkeypatch.setattr("koordcore.cli.output.time.sleep", sleep)
     code, out, _ = run(capsys, "quota", EXAMPLE, "--watch", "3")
     assert (code, slept, out.count("Quotas")) == (130, [3.0, 3.0], 2)
     code, _, err = run(capsys, "quota", "-", "--watch")

@@ -43,6 +43,46 @@ def test_who_is_before_it_in_the_queue_is_named() -> None:
     assert advice(snapshot, "b0").settled
 
 
+def test_room_that_is_kept_for_a_nominated_pod_is_named() -> None:
+    low = attrs.evolve(pod("hi", priority=9, nominated_node="n1"))
+    snapshot = ClusterSnapshot(nodes=[node("n1"), node("n2", unschedulable=True)], pending=[low, pod("lo")])
+    found = advise(snapshot, schedule(snapshot, [snapshot.pending[1]]), "default/lo")
+    (ahead,) = found.ahead
+    assert (str(ahead.pod), ahead.node, ahead.nominated) == ("default/hi", "n1", True)
+    assert advice(snapshot, "hi").summary == ("goes to n1 in its turn, the node that it is nominated for",)
+
+
+def test_a_quota_that_is_used_up_is_told_apart_from_room() -> None:
+    """Two pods of the quota run; the third would fit on the node."""
+    room = {"cpu": "64", "pods": "110"}
+    quota = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "q", "namespace": "default"},
+        "spec": {"min": {"cpu": "2"}, "max": {"cpu": "2"}},
+    }
+    label = "quota.scheduling.koordinator.sh/name"
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": room}},
+        quota,
+    ]
+    objects += [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{one}", "labels": {label: "q"}},
+            "spec": {
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+                **({"nodeName": "n"} if one < 2 else {}),
+            },
+        }
+        for one in range(3)
+    ]
+    told = helps(advice(snapshot_from_objects(objects).snapshot, "p2"))
+    assert told[RemedyKind.QUOTA].startswith("only its quota is in the way")
+    assert RemedyKind.GROW not in told
+
+
 def gang(members: int, least: int, nodes: int) -> ClusterSnapshot:
     label = "pod-group.scheduling.sigs.k8s.io"
     room = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}

@@ -117,16 +117,17 @@ def run(arguments: argparse.Namespace) -> int:
         extra = {"event": event} if event else {}
         print_record(arguments, _record(explanation) | {"advice": advice_record(advice)} | extra)
         return 0 if advice.settled else 1
-    say_head(snapshot, pod, subject, advice)
+    say_head(pod, subject, advice)
     if len(advice.members) > 1:
         for one in job_states(snapshot, pod, policy):
             where = f", in {one.where}" if one.where else ""
             counts = f"at least {one.least}, {one.running} run, {one.waiting} wait"
             say(f"  {'  ' * one.level}{one.name}: {counts}{where}")
-    say_advice(advice)
+    together = advice.members if len(advice.members) > 1 else tuple(one.key for one in subject.pods)
+    say_advice(advice, str(pod.key) if len(together) > len(advice.members) else "")
     tables = explanation_tables(explanation, arguments.nodes)
-    if len(advice.members) > 1:
-        tables.insert(0, members_table(result, advice, arguments.nodes))
+    if len(together) > 1:
+        tables.insert(0, members_table(result, together, arguments.nodes))
     show(*tables)
     _say_details(explanation)
     if event:
@@ -153,7 +154,8 @@ def _running(
     if for_programs(arguments):
         print_record(arguments, _record(explanation))
     else:
-        say_head(snapshot, pod, subject, None)
+        say_head(pod, subject, None)
+        say("")
         show(*explanation_tables(explanation, arguments.nodes))
         _say_details(explanation)
     return 0 if explanation.best is not None else 1
@@ -168,7 +170,9 @@ def _event(
 ) -> str:
     if not arguments.event or explanation.best is not None:
         return ""
-    return failure_event(snapshot, pod, policy=policy, now=read_now(arguments))
+    # Only Koordinator's own profile has several plugins that evict.
+    once = policy.plugin("Coscheduling") is None
+    return failure_event(snapshot, pod, policy=policy, now=read_now(arguments), once=once)
 
 
 def _say_details(explanation: Explanation) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from koordcore.cli.finding import Subject
@@ -10,16 +10,15 @@ from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.plan_tables import counted, cut, describe_requests
 from koordcore.cli.tables import amount, say, show
 from koordcore.explaining import Explanation, NodeVerdict
-from koordcore.explaining.advice import Advice
+from koordcore.explaining.advice import Advice, Ahead
 from koordcore.model.decisions import Bound, Shortfall
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
-from koordcore.snapshot import ClusterSnapshot
 
 _NODES: Final = 4
 
 
-def say_head(snapshot: ClusterSnapshot, pod: Pod, subject: Subject, advice: Advice | None) -> None:
+def say_head(pod: Pod, subject: Subject, advice: Advice | None) -> None:
     """Say who is asked about, where it is in the queue, and what it asks for."""
     if advice is None:
         say(f"{pod.key}: bound to {pod.node_name}, priority {pod.priority}, judged as if it were not there")
@@ -31,16 +30,21 @@ def say_head(snapshot: ClusterSnapshot, pod: Pod, subject: Subject, advice: Advi
     say(f"  {each} for {describe_requests(pod)}")
     if pod.gated:
         say(f"  gated by {', '.join(pod.gates)}")
-    del snapshot
 
 
-def say_advice(advice: Advice) -> None:
-    """Say what becomes of it, what can never be, and show what would help."""
+def say_advice(advice: Advice, about: str = "") -> None:
+    """Say what becomes of it, what can never be, and show what would help.
+
+    Parameters
+    ----------
+    about
+        The pod that this is about, where more are asked about.
+    """
     for line in advice.summary:
-        say(line)
+        say(f"{about} {line}" if about else line)
     if advice.ahead:
         ahead = ", ".join(
-            f"{one.pod} (priority {one.priority}) takes {one.node}" for one in advice.ahead[:_NODES]
+            f"{one.pod} (priority {one.priority}) {_takes(one)} {one.node}" for one in advice.ahead[:_NODES]
         )
         more = f" and {len(advice.ahead) - _NODES} more theirs" if len(advice.ahead) > _NODES else ""
         say(f"fits now, but before it in the queue {ahead}{more}")
@@ -63,10 +67,10 @@ def say_advice(advice: Advice) -> None:
         say("")
 
 
-def members_table(result: ScheduleResult, advice: Advice, most: int) -> Table:
+def members_table(result: ScheduleResult, members: Sequence[PodKey], most: int) -> Table:
     """Say of each member where it goes."""
     rows = []
-    for key in advice.members:
+    for key in members:
         decision = result.decision(key)
         gets = ", ".join(decision.notes) if isinstance(decision, Bound) else ""
         rows.append((str(key), decision.node if isinstance(decision, Bound) else "–", gets))
@@ -76,6 +80,10 @@ def members_table(result: ScheduleResult, advice: Advice, most: int) -> Table:
         Column("GETS", text=True, rank=1),
     )
     return cut(Table(title="Members", columns=columns, rows=rows), most)
+
+
+def _takes(one: Ahead) -> str:
+    return "is nominated for" if one.nominated else "takes"
 
 
 def explanation_tables(explanation: Explanation, most: int) -> list[Table]:

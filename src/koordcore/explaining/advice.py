@@ -29,11 +29,18 @@ _TRIES = 64
 
 @attrs.frozen(kw_only=True)
 class Ahead:
-    """Somebody who takes a node before, on which the pods would go if they were alone."""
+    """Somebody who takes a node before, on which the pods would go if they were alone.
+
+    Parameters
+    ----------
+    nominated
+        It does not run there yet: its room is kept for it.
+    """
 
     pod: PodKey
     node: str
     priority: int
+    nominated: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -112,7 +119,7 @@ def advise(
     least = 1 if job is None else max(1, sum(gang.min_available for gang in job.gangs.values()))
     attempts = Attempts(at_turn, members, min(least, len(members)), result.policy, now, limits)
     settled = bool(attempts.places(_only(result, own)))
-    told = _told(result, job, decisions)
+    told = _told(result, job, asked, decisions)
     advice = Advice(
         members=tuple(one.key for one in members),
         place=place,
@@ -182,11 +189,15 @@ def _out_of_turn(decisions: Sequence[PodDecision], job: Job | None) -> bool:
     return (job is not None and job.stopped) or all(isinstance(one, NotOurs | Waiting) for one in decisions)
 
 
-def _told(result: ScheduleResult, job: Job | None, decisions: Sequence[PodDecision]) -> tuple[str, ...]:
+def _told(
+    result: ScheduleResult, job: Job | None, asked: Pod, decisions: Sequence[PodDecision]
+) -> tuple[str, ...]:
     if job is not None:
         return _job_told(result, job)
     (decision,) = decisions
     match decision:
+        case Bound() as bound if asked.nominated_node == bound.node:
+            return (f"goes to {bound.node} in its turn, the node that it is nominated for",)
         case Bound() as bound:
             why = f", the best of {bound.feasible} that can take it" if bound.feasible > 1 else ""
             only = ", the only node that can take it" if bound.feasible == 1 else ""
@@ -226,18 +237,27 @@ def _job_told(result: ScheduleResult, job: Job) -> tuple[str, ...]:
 def _ahead(asked: Attempts, snapshot: ClusterSnapshot, before: Sequence[PodDecision]) -> tuple[Ahead, ...]:
     """Name the fewest before them without whom they would fit; empty where that does not help."""
     waiting = {one.key: one for one in snapshot.pending}
-    placed = [one for one in before if isinstance(one, Bound) and one.pod in waiting]
+    placed = [
+        Ahead(pod=one.pod, node=one.node, priority=waiting[one.pod].priority)
+        for one in before
+        if isinstance(one, Bound) and one.pod in waiting
+    ]
+    own, there = {one.key for one in asked.members}, {one.pod for one in placed}
+    placed += [
+        Ahead(pod=one.key, node=one.nominated_node, priority=one.priority, nominated=True)
+        for one in snapshot.pending
+        if one.nominated_node and one.key not in own and one.key not in there
+    ]
 
-    def fits_without(gone: Sequence[Bound]) -> bool:
+    def fits_without(gone: Sequence[Ahead]) -> bool:
         return bool(asked.fits(snapshot=asked.snapshot.forget(*(one.pod for one in gone))))
 
     if not placed or not fits_without(placed):
         return ()
-    blocking = _fewest(placed, fits_without)
-    return tuple(Ahead(pod=one.pod, node=one.node, priority=waiting[one.pod].priority) for one in blocking)
+    return tuple(_fewest(placed, fits_without))
 
 
-def _fewest(placed: list[Bound], enough: Callable[[Sequence[Bound]], bool]) -> list[Bound]:
+def _fewest(placed: list[Ahead], enough: Callable[[Sequence[Ahead]], bool]) -> list[Ahead]:
     """Leave out whoever is not needed, the first of the queue first, in ever smaller pieces."""
     needed, size, tries = placed, max(1, len(placed) // 2), 0
     while tries < _TRIES:
@@ -265,7 +285,5 @@ def _quota(asked: Attempts) -> list[Remedy]:
     if not found or asked.fits():
         return []
     node = min(found.values())
-    text = (
-        f"nothing but its quota is in the way; with more max, or once others of the quota end, it fits {node}"
-    )
-    return [Remedy(kind=RemedyKind.QUOTA, text=text, paste="koordcore quota")]
+    text = f"only its quota is in the way: with more max, or once others of the quota end, it fits {node}"
+    return [Remedy(kind=RemedyKind.QUOTA, text=text)]

@@ -24,6 +24,7 @@ _MODELS: Final = (
     "cloud.google.com/gke-accelerator",
     "k8s.amazonaws.com/accelerator",
     "amd.com/gpu.product-name",
+    "node.kubernetes.io/instance-type",
 )
 """Labels that name the model of a node's cards, the first one found counts."""
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
