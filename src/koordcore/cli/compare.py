@@ -15,9 +15,11 @@ from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import KNOWN_POLICIES, read_policies
 from koordcore.cli.progress import working
+from koordcore.cli.queues import compare_queues, comparison_record, comparison_tables
 from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import say, show
 from koordcore.model.decisions import Unschedulable
+from koordcore.model.kueue import KueueWorkload
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.scoring.gpu_share import CARD
@@ -31,6 +33,7 @@ examples:
   koordcore compare cluster.yaml             stock Kubernetes and Koordinator
   koordcore compare cluster.yaml --policy default --policy spread
   koordcore compare cluster.yaml --policy bestfit --policy fgd -o json
+  koordcore compare cluster.yaml --as-gangs  Kueue's own rule beside ours
 """
 
 
@@ -63,7 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
     selection = selection_of(arguments)
     policies = read_policies(arguments.policy or (), quiet=arguments.quiet)
     snapshot, now = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
+    queues = None
     with working(f"placing {len(snapshot.pending)} pods under {len(policies)} policies"):
+        if arguments.as_gangs and snapshot.has(KueueWorkload):
+            queues = compare_queues(snapshot, next(iter(policies.values())), now)
+            # The policies are asked about the pods as their admission makes them.
+            snapshot = queues.ours.before
         found = compare_policies(snapshot, policies, now=now)
         violations = [(one.name, what) for one in found.outcomes for what in verify(snapshot, one.result)]
     for name, violation in violations:
@@ -76,8 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
         shown = (one for one in found.elsewhere if one.pod in pods and selection.pod(pods[one.pod]))
         found = attrs.evolve(found, elsewhere=tuple(shown))
     if for_programs(arguments):
-        print_record(arguments, _record(found))
+        told = {} if queues is None else {"kueue": comparison_record(queues)}
+        print_record(arguments, _record(found) | told)
     else:
+        for table in () if queues is None else comparison_tables(queues):
+            show(table)
         _print_tables(found, arguments.limit)
     return 0
 

@@ -12,9 +12,9 @@ import attrs
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.placing import place
 from koordcore.cli.plan_tables import cut
 from koordcore.cli.policies import add_policy, read_policy
-from koordcore.cli.schedule import place
 from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import say, show
 from koordcore.errors import ModelError

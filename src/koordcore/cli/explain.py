@@ -21,12 +21,14 @@ from koordcore.cli.explain_tables import (
 from koordcore.cli.finding import Subject, find_subject
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
 from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.placing import place
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
-from koordcore.cli.schedule import place
+from koordcore.cli.queues import decide, in_queue, said
 from koordcore.cli.selection import add_selection
 from koordcore.cli.tables import say, show
 from koordcore.cli.useful_moves import with_moves
+from koordcore.controlplane.workload_pods import workload_of
 from koordcore.explaining import Explanation, explain
 from koordcore.explaining.advice import advise
 from koordcore.explaining.groups import job_states
@@ -65,7 +67,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "pod",
         metavar="NAME",
-        help="a pod, gang or workload, as name or namespace/name, or a job such as job/train",
+        help="a pod, gang or workload, as name or namespace/name, or a job or group such as job/train or "
+        "podgroup/ml/train",
     )
     add_paths(parser)
     add_policy(parser)
@@ -99,6 +102,13 @@ def run(arguments: argparse.Namespace) -> int:
     snapshot, now = lent(arguments, as_of(arguments, load_paths(arguments).snapshot)), read_now(arguments)
     subject = find_subject(snapshot, arguments.pod, arguments.namespace or "")
     pod, policy = subject.pods[0], read_policy(arguments)
+    queued = ""
+    if in_queue(snapshot, pod):
+        decided = decide(snapshot, policy, now, as_gangs=True)
+        queued = said(next(one for one in decided.workloads if one.workload == workload_of(pod)))
+        snapshot = decided.before
+        subject = attrs.evolve(subject, pods=tuple(snapshot.pod(one.key) or one for one in subject.pods))
+        pod = subject.pods[0]
     if arguments.output == "object":
         answer = schedule_explanation(snapshot, pod, now=now or _moment(snapshot), policy=policy)
         print(json.dumps(answer, indent=2))
@@ -117,6 +127,8 @@ def run(arguments: argparse.Namespace) -> int:
         extra = {"event": event} if event else {}
         print_record(arguments, _record(explanation) | {"advice": advice_record(advice)} | extra)
         return 0 if advice.settled else 1
+    if queued:
+        say(queued)
     say_head(pod, subject, advice)
     if len(advice.members) > 1:
         for one in job_states(snapshot, pod, policy):

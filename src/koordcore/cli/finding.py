@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from koordcore.cli.words import near
 from koordcore.errors import ModelError
+from koordcore.explaining.groups import waiting_jobs
 from koordcore.explaining.workloads import workload_of
 from koordcore.manifests.front_doors import DOORS
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import gang_name
 from koordcore.snapshot import ClusterSnapshot
+
+_GROUPS: Final = ("podgroup", "compositepodgroup", "gang")
 
 
 @attrs.frozen
@@ -40,7 +45,7 @@ def find_subject(snapshot: ClusterSnapshot, text: str, namespace: str = "") -> S
     ModelError
         When there is nothing of that name, or more than one.
     """
-    job = _job(snapshot, text)
+    job = _job(snapshot, text) or _group(snapshot, text)
     if job is not None:
         return job
     space, _, name = text.rpartition("/")
@@ -113,6 +118,20 @@ def _job(snapshot: ClusterSnapshot, text: str) -> Subject | None:
     if not pods:
         raise ModelError(f"no pod of {known} {name} in the dump")
     return Subject("job", f"{known} {pods[0].namespace}/{name}", tuple(pods))
+
+
+def _group(snapshot: ClusterSnapshot, text: str) -> Subject | None:
+    """Find the waiting members of a group such as ``podgroup/ml/train``; None where it names no kind."""
+    kind, _, name = text.partition("/")
+    if kind.lower() not in _GROUPS or not name or snapshot.pod(PodKey(kind, name)) is not None:
+        return None
+    found = waiting_jobs(snapshot, name)
+    if not found:
+        raise ModelError(f"no {kind} {name} with waiting pods in the dump")
+    if len(found) > 1:
+        names = ", ".join(job.name for job in found)
+        raise ModelError(f"several {kind}s are called {name}: {names}; write {kind}/namespace/name")
+    return Subject(kind, found[0].name, found[0].pods)
 
 
 def _hint(snapshot: ClusterSnapshot, text: str) -> str:

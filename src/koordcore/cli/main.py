@@ -25,6 +25,7 @@ VERBS: Final = {
     "verify": "check a plan against a dump",
     "when": "say when a pod or a gang can start, and what may run before",
     "inspect": "show what a dump holds: nodes, cards, who waits",
+    "report": "write a page to look at: cards, queue, gangs, quotas, plans",
     "quota": "show the quota tree and who lends to whom",
     "topology": "show the network tree and what is free in it",
     "colocation": "show what every node can lend to batch and mid pods",

@@ -14,6 +14,8 @@ from koordcore.cli.terminal import raw
 from koordcore.errors import ModelError
 
 TABLE, WIDE, NAME, JSON, YAML = "table", "wide", "name", "json", "yaml"
+CONFIG: Final = "config"
+"""What `koordcore policy` can print, too."""
 FORMS: Final = (TABLE, WIDE, NAME, JSON, YAML)
 
 

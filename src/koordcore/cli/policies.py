@@ -68,7 +68,7 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
 
 
 def _read(arguments: argparse.Namespace) -> Policy:
-    known = Policy() if arguments.policy is None else _known(arguments.policy)
+    known = Policy() if arguments.policy is None else known_policy(arguments.policy)
     if known is None:
         quiet: bool = arguments.quiet
         chosen = _chosen(arguments, _profiles(arguments.policy, quiet=quiet))
@@ -105,7 +105,7 @@ def read_policies(sources: Sequence[str], *, quiet: bool = False) -> dict[str, P
     found: dict[str, Policy] = {}
     for source in sources or ("stock", "koordinator"):
         profiles = (
-            {source: known} if (known := _known(source)) is not None else _profiles(source, quiet=quiet)
+            {source: known} if (known := known_policy(source)) is not None else _profiles(source, quiet=quiet)
         )
         if not profiles:
             raise ModelError(f"--policy: there is no KubeSchedulerConfiguration in {source}")
@@ -123,7 +123,8 @@ def _names(source: str, name: str) -> Iterator[str]:
     yield from (f"{Path(source).stem}:{name}#{number}" for number in itertools.count(2))
 
 
-def _known(name: str) -> Policy | None:
+def known_policy(name: str) -> Policy | None:
+    """Give a policy that needs no file; ``None`` where nobody knows the name."""
     if name in POLICY_NAMES:
         return named_policy(name)
     if name not in tuple(PolicyName):
@@ -134,10 +135,15 @@ def _known(name: str) -> Policy | None:
     return named_policy("stock").with_plugin(share)
 
 
+def no_such_policy(text: str) -> str:
+    """Say that there is neither a file nor a policy of that name, with the nearest name."""
+    told = f"{text}: no such file or folder, and none of {', '.join(POLICY_NAMES)}"
+    return f"{told}{near(text, KNOWN_POLICIES)}"
+
+
 def _profiles(path: str, *, quiet: bool) -> dict[str, Policy]:
     if path != "-" and not Path(path).exists():
-        told = f"--policy: {path}: no such file or folder, and none of {', '.join(POLICY_NAMES)}"
-        raise ModelError(f"{told}{near(path, KNOWN_POLICIES)}")
+        raise ModelError(f"--policy: {no_such_policy(path)}")
     loaded = load([path], sys.stdin)
     for warning in () if quiet else loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)

@@ -21,7 +21,7 @@ from koordcore.errors import ModelError
 from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.quota import QuotaLedger, cluster_ledger, explain_runtime, format_waterfall, quota_table
-from koordcore.quota.explain import QuotaRow
+from koordcore.quota.table import QuotaRow
 
 _PLUGIN: Final = "ElasticQuota"
 _QUESTIONS: Final = ("revoke", "reclaim")

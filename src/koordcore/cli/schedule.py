@@ -25,22 +25,21 @@ from koordcore.cli.inputs import (
     say_podless,
 )
 from koordcore.cli.output import add_output, for_programs, print_record
-from koordcore.cli.plan_tables import Rows, print_tables
+from koordcore.cli.plan_tables import Rows, cut, print_tables
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
+from koordcore.cli.queues import Decided, decide, workload_record, workloads_table
 from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.tables import show
 from koordcore.errors import ModelError
 from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
 from koordcore.manifests.records import result_record
-from koordcore.model.certificates import DEFAULT_LIMITS
 from koordcore.model.decisions import Unschedulable
-from koordcore.model.policy import GangTurns, Policy
+from koordcore.model.policy import GangTurns
 from koordcore.model.preemption import PreemptionRules, Relocation
 from koordcore.result import ScheduleResult
-from koordcore.scheduling.cycle import open_cycle
 from koordcore.simulate.record import write_record
-from koordcore.snapshot import ClusterSnapshot
 
 EPILOG: Final = """\
 examples:
@@ -121,14 +120,18 @@ def run(arguments: argparse.Namespace) -> int:
     snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)
     relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
-    result = place(snapshot, policy, now, rules)
+    decided = decide(snapshot, policy, now, rules, as_gangs=arguments.as_gangs)
+    result = decided.result
     with working("verifying the plan"):
-        violations = verify(snapshot, result)
+        violations = verify(decided.before, result)
     if violations:
         # The library promises that this cannot happen; if it does, nobody should act on the plan.
         for violation in violations:
             print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)
         return 1
+    if arguments.record and decided.workloads:
+        print("koordcore: --record: a call with Workloads of Kueue cannot be written down", file=sys.stderr)
+        return 2
     if arguments.record:
         record = write_record(snapshot, None, result, policy=policy, now=now, preempt=rules)
         arguments.record.write_text(record, encoding="utf-8")
@@ -139,25 +142,34 @@ def run(arguments: argparse.Namespace) -> int:
     say_podless(arguments, loaded)
     if arguments.output == "patches":
         print_patches(result, now)
+        if arguments.lend:
+            _print_settings(result)
     elif for_programs(arguments):
-        print_record(arguments, result_record(result))
+        print_record(arguments, _record(decided))
     else:
+        if decided.workloads:
+            show(cut(workloads_table(decided.workloads), arguments.limit))
         expand = arguments.expand or arguments.output == "name"
         print_tables(result, Rows(arguments.limit, expand, selection))
-    return 1 if any(isinstance(one, Unschedulable) for one in result.decisions) else 0
+    left = any(not one.admitted for one in decided.workloads)
+    return 1 if left or any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 
 
-def place(
-    snapshot: ClusterSnapshot, policy: Policy, now: datetime | None, rules: PreemptionRules | None = None
-) -> ScheduleResult:
-    """Do what :func:`koordcore.schedule` does, and tell a terminal how far it is."""
-    what = f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"
-    with working(what, len(snapshot.pending)) as step:
-        cycle = open_cycle(snapshot, None, policy, now, DEFAULT_LIMITS, rules)
-        for _ in cycle.turns():
-            cycle.decide()
-            step(len(cycle.decisions))
-        return cycle.finish()
+def _print_settings(result: ScheduleResult) -> None:
+    """Print what the agents of their nodes set for the pods that were placed."""
+    from koordcore.colocation.agent import pod_settings
+
+    placed = {one.pod: one.node for one in result.bound}
+    for one in pod_settings(result.snapshot, set(placed.values())):
+        if one.pod in placed:
+            print(json.dumps(one.record()))
+
+
+def _record(decided: Decided) -> dict[str, object]:
+    record = result_record(decided.result)
+    return record | (
+        {"workloads": [workload_record(one) for one in decided.workloads]} if decided.workloads else {}
+    )
 
 
 def print_patches(result: ScheduleResult, now: datetime | None = None) -> None:

@@ -20,6 +20,7 @@ from koordcore.cli.progress import working
 from koordcore.cli.tables import show
 from koordcore.errors import ModelError
 from koordcore.manifests import load
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.scheduling.plugins.gpu_share import demand_of
 from koordcore.scoring.fragmentation import workload_mix
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
@@ -132,7 +133,7 @@ def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
 def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     """Let the pending pods of a dump arrive when they were created."""
     snapshot = load([arguments.folder]).snapshot
-    nodes, events = nodes_of(snapshot), arrivals_of(snapshot.pending)
+    nodes, events = nodes_of(snapshot), arrivals_of(snapshot.pending, snapshot.of(SchedulingPodGroup))
     mix = workload_mix([demand_of(pod) for pod in (*snapshot.bound_pods(), *snapshot.pending)])
     results = []
     for name in _policies(arguments):

@@ -81,6 +81,8 @@ class Moving(Generic[P]):
 
     Parameters
     ----------
+    snapshot
+        The cluster that it was made for.
     problem
         Hosts, movable pods and limits that the planner saw.
     plan
@@ -89,6 +91,7 @@ class Moving(Generic[P]):
         What each pod gets at its target; the plan is not to be carried out where something is refused.
     """
 
+    snapshot: ClusterSnapshot = attrs.field(repr=False)
     problem: MoveProblem
     plan: P
     checked: CheckedMoves
@@ -259,4 +262,4 @@ def confirmed(
     done, checked = checked_plan(
         snapshot, with_places, policy=rules.policy, args=rules.migration, limits=rules.limits
     )
-    return Moving(problem, done, checked)
+    return Moving(snapshot, problem, done, checked)

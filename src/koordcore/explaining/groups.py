@@ -97,12 +97,40 @@ def _where(snapshot: ClusterSnapshot, key: str, nodes: list[str]) -> str:
     return key if domain < 0 else f"{key}={domains.names[domain]}"
 
 
-def job_states(snapshot: ClusterSnapshot, pod: Pod, policy: Policy = Policy()) -> tuple[GroupState, ...]:
-    """Describe the gang or group that a waiting pod belongs to; empty for a pod that goes alone."""
+def job_of(snapshot: ClusterSnapshot, pod: Pod, policy: Policy = Policy()) -> Job | None:
+    """Give the gang or group that a waiting pod is decided with; ``None`` for a pod that goes alone."""
     for turn in JobTable(snapshot, policy).turns(snapshot.pending):
         if isinstance(turn, Job) and any(one.key == pod.key for one in turn.pods):
-            return tuple(_states(snapshot, turn))
-    return ()
+            return turn
+    return None
+
+
+def job_states(snapshot: ClusterSnapshot, pod: Pod, policy: Policy = Policy()) -> tuple[GroupState, ...]:
+    """Describe the gang or group that a waiting pod belongs to; empty for a pod that goes alone."""
+    job = job_of(snapshot, pod, policy)
+    return () if job is None else tuple(_states(snapshot, job))
+
+
+def waiting_jobs(snapshot: ClusterSnapshot, name: str) -> tuple[Job, ...]:
+    """Find the gangs and groups of a name that have members waiting, in queue order.
+
+    Parameters
+    ----------
+    name
+        Of a gang, a PodGroup or a group above it: ``namespace/name``, or the name alone.
+    """
+    found = []
+    for turn in JobTable(snapshot).turns(snapshot.pending):
+        if isinstance(turn, Job):
+            ids = {*turn.gangs, *(() if turn.tree is None else _ids(turn.tree))}
+            known = {one.rpartition(":")[2] for one in ids}
+            if name in known or ("/" not in name and any(one.rpartition("/")[2] == name for one in known)):
+                found.append(turn)
+    return tuple(found)
+
+
+def _ids(tree: GroupTree) -> tuple[str, ...]:
+    return (tree.id, *(each for child in tree.children for each in _ids(child)))
 
 
 def turn_order(snapshot: ClusterSnapshot, policy: Policy = Policy()) -> tuple[Pod, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 from immutabledict import immutabledict
@@ -17,6 +17,8 @@ from koordcore.model.device_policy import DevicePolicy, ScoringStrategy as Devic
 from koordcore.model.feature_gates import POLICY_GATES, args_under
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.resources import CPU, MEMORY
+
+T = TypeVar("T")
 
 MAX_SCORE: Final = 100
 
@@ -421,6 +423,11 @@ class Policy:
     def plugin(self, name: str) -> PluginSetting | None:
         """Give one plugin's setting, or ``None``."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
+
+    def args_of(self, name: str, kind: type[T]) -> T:
+        """Give the arguments of one plugin; those of ``kind()`` where it has none of that class."""
+        setting = self.plugin(name)
+        return setting.args if setting is not None and isinstance(setting.args, kind) else kind()
 
     def filters(self, name: str) -> bool:
         """Tell whether a plugin of that name filters nodes."""

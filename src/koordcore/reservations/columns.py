@@ -273,7 +273,7 @@ def standing(snapshot: ClusterSnapshot) -> Standing:
     """Work out how the reservations of a snapshot with holders stand."""
     layout = snapshot.layout
     known = [one for one in snapshot.of(Reservation) if not one.over]
-    acting = [pod for pods in snapshot.node_values(operating_pods) for pod in pods]
+    acting = [pod for pods in filter(None, snapshot.node_values(operating_pods)) for pod in pods]
     users = used_reservations(snapshot.bound_pods()) if known or acting else {}
     states = [reservation_state(one, owners_of(one, users)) for one in known]
     if acting:

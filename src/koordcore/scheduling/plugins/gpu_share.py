@@ -23,7 +23,14 @@ from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
-from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, DeviceRequest, DeviceType
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    GPU_CORE,
+    GPU_MEMORY_RATIO,
+    DeviceType,
+)
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, MEMORY
