@@ -29,7 +29,7 @@ from koordcore.scoring.gpu_share import GpuDemand
 from koordcore.simulate.cluster import arrivals_of, nodes_of
 from koordcore.simulate.engine import replay
 from koordcore.simulate.events import Refused
-from koordcore.simulate.plots import PlotKind, check_target, plot
+from koordcore.simulate.plots import PlotKind, plot
 from koordcore.simulate.reader import TraceFolder, read_text
 from koordcore.simulate.record import is_record, replay_record
 from koordcore.simulate.report import Summary, csv_text, json_text, summaries
@@ -101,8 +101,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay, print, draw; 1 when a run was given up or a recorded call comes out differently."""
     need_picture(arguments.plot)
-    if arguments.plot:
-        check_target(arguments.plot)
     if arguments.folder.is_file():
         text = read_text(arguments.folder)
         if is_record(text):
