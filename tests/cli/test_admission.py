@@ -56,10 +56,12 @@ def test_a_colocation_profile_makes_batch_pods(tmp_path: Path, capsys: pytest.Ca
     )
     dump = written(tmp_path / "d.json", node("n1", room), COLOCATION, CLASS, spark)
     assert main(["schedule", dump]) == 0  # as it is written, it takes four cores of prod's
-    capsys.readouterr()
+    told = "warning: ClusterColocationProfile batch is not applied to 1 waiting pod (--admit)"
+    assert told in capsys.readouterr().err
     assert main(["schedule", dump, "--admit"]) == 1
     out = capsys.readouterr()
     assert "admitted: ClusterColocationProfile batch applied to 1 pod" in out.err
+    assert "not applied" not in out.err
     assert "batch-cpu" in out.out
 
 

@@ -57,13 +57,15 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             together = [pod for name in specs for pod in members.get(name, ())]
             # What the gangs say decides whether a network is needed, not what is left of it for each check.
             known = [spec for spec in specs.values() if spec is not None]
-            if known:
+            started = any(before[0][name] for name in gang.group)
+            if known and (tree is not None or not started or any(spec.binds for spec in known)):
                 there = tree or _bare(together, known)
                 yield from _check_gather(there, gang.id, _shared(specs), together, new)
             if gang.topology_spec is not None:
                 own, pods = _unshared(gang.topology_spec, _shared(specs)), members[gang_id]
                 there = tree or _bare(pods, [gang.topology_spec])
-                yield from _check_gather(there, gang.id, own, pods, new)
+                if there is not None or not started or gang.topology_spec.binds:
+                    yield from _check_gather(there, gang.id, own, pods, new)
             if gang.sub_groups is not None:
                 yield from check_parts(snapshot, gang, members[gang_id], new, tree)
         if gang.mode is GangMode.STRICT and {pod.key for pod in members[gang_id]} & held:

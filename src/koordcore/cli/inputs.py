@@ -97,6 +97,11 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
     if not arguments.quiet:
         for warning in loaded.warnings:
             print(f"warning: {warning}", file=sys.stderr)
+        if not arguments.admit and loaded.counts.get("ClusterColocationProfile"):
+            from koordcore.cli.admission import unapplied  # only who has profiles pays for their rules
+
+            for line in unapplied(loaded.snapshot):
+                print(f"warning: {line}", file=sys.stderr)
     return loaded
 
 

@@ -198,9 +198,14 @@ def _matches(
     profile: ColocationProfile, pod: Mapping[str, Json], namespaces: Mapping[str, Mapping[str, str]]
 ) -> bool:
     namespace = str(_part(pod, "metadata").get("namespace") or "")
-    return _selects(profile.namespace_selector, namespaces.get(namespace)) and _selects(
-        profile.selector, _labels(pod)
-    )
+    return chooses(profile, namespaces.get(namespace), _labels(pod))
+
+
+def chooses(
+    profile: ColocationProfile, namespace: Mapping[str, str] | None, labels: Mapping[str, str]
+) -> bool:
+    """Tell whether a profile is about pods with such labels, in a namespace with such (``None``: unknown)."""
+    return _selects(profile.namespace_selector, namespace) and _selects(profile.selector, labels)
 
 
 def _percent(profile: ColocationProfile) -> int:

@@ -108,6 +108,11 @@ class NetworkTopologySpec:
         """The rules speak of more than nodes, or there are none and any network counts."""
         return any(rule.layer != _NODE_LAYER for rule in self.gather_strategy) or not self.gather_strategy
 
+    @property
+    def binds(self) -> bool:
+        """Some rule is a constraint, so that no member may be placed where the network is not known."""
+        return any(rule.must or rule.pod_count_multiple > 1 for rule in self.gather_strategy)
+
     def rule(self, layer: str) -> GatherRule | None:
         """Give the rule for a layer: of several a strict one, else the first."""
         found = [rule for rule in self.gather_strategy if rule.layer == layer]

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.allocators.gang.cycle import before_pre_filter
+from koordcore.allocators.gang.cycle import NO_TOPOLOGY, before_pre_filter
 from koordcore.allocators.gang.group_table import GroupTable, group_table
 from koordcore.allocators.gang.members import running_members
 from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt, worth_requeue
@@ -371,5 +371,8 @@ class JobTable:
             return "" if ready >= least else f"{ready} of at least {least} gangs have members enough"
         wanted = any(_needs_network(gang) for gang in gangs.values())
         known = not wanted or self._snapshot.once(network_tree) is not None
+        specs = [gang.topology_spec for gang in gangs.values() if gang.topology_spec is not None]
+        if not known and any(spec.binds for spec in specs):
+            return NO_TOPOLOGY  # also to members of a gang that has started
         step = before_pre_filter(self._state, gang_pod(first, self._args), topology_known=known)
         return "" if step.code is Code.SUCCESS else step.message
