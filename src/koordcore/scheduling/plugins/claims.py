@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
-from koordcore.allocators.claims.results import allocation_of
-from koordcore.allocators.claims.states import Answers
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
@@ -38,17 +36,21 @@ from koordcore.model.claims import (
 from koordcore.model.decisions import PodDecision, Shortfall
 from koordcore.model.pods import Pod
 from koordcore.protocol.claims import ClaimProblem
-from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
 from koordcore.scoring.labels import fit_selector
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.claim_records import with_claims
+
+if TYPE_CHECKING:
+    # What allocates claims is read for the first pod that has some.
+    from koordcore.allocators.claims.states import Answers
+    from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
 
 REASON_CANNOT: Final = "cannot allocate all claims"
 REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
 _BEST_PLACE: Final = 8
 """What the first alternative of a request scores; each later one a point less."""
 
-_Wish: TypeAlias = ClaimSpec | ClaimKey
+_Wish: TypeAlias = "ClaimSpec | ClaimKey"
 """What tells the claims of pod classes apart: what is asked for, or the name where others may name it."""
 
 
@@ -200,6 +202,7 @@ class DynamicResources(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self.claim_args = args if isinstance(args, ClaimArgs) else ClaimArgs()
+        self._asked = False
         # It is made anew where nodes or classes change.
         self._by_class = served_by_classes(workspace.snapshot)
 
@@ -216,12 +219,18 @@ class DynamicResources(Plugin):
     def follow(self, changes: ClusterChanges) -> bool:
         if super().follow(changes):
             return True
-        self.workspace.drop(ClaimLedger)
+        if self._asked:
+            from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
+
+            self.workspace.drop(ClaimLedger)
         return False
 
     @property
     def ledger(self) -> ClaimLedger:
         """Who has which claim, up to date."""
+        from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
+
+        self._asked = True
         ledger = self.workspace.once(ClaimLedger)
         ledger.update()
         return ledger
@@ -286,6 +295,8 @@ class DynamicResources(Plugin):
         unallocated, _ = self.split(pod)
         given: dict[ClaimKey, ClaimAllocation] = {}
         if unallocated and answers is not None:
+            from koordcore.allocators.claims.results import allocation_of
+
             chosen = answers.at(int(ledger.numbers[row]))
             if not isinstance(chosen, tuple):
                 return Shortfall(REASON_CANNOT)

@@ -134,6 +134,7 @@ class LoadAware(Plugin):
     name = "LoadAwareScheduling"
     helped_by = ROOM | {"NodeMetric"}
     reads = frozenset((NodeMetric,))
+    by_template = True
     arguments = LoadAwareArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
