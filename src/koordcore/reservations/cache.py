@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
+from typing import Final
 
 import attrs
 
@@ -38,6 +40,7 @@ from koordcore.reservations.columns import (
     standing_again,
     with_holders,
 )
+from koordcore.reservations.known import known_reservations
 from koordcore.reservations.match import judge_match
 from koordcore.reservations.state import (
     ReservationState,
@@ -49,6 +52,8 @@ from koordcore.reservations.state import (
 from koordcore.scoring.labels import fit_own_terms
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.cluster import changed_on
+
+_NAMES: Final = attrgetter("namespace", "name")
 
 __all__ = [
     "ReservationLedger",
@@ -100,7 +105,8 @@ def without_holders(
     touched = [after.state_at(row) for row in every if after.state_at(row) is not held.state_at(row)]
     pods = {state.name: tuple(pod for pod in state.pods if not is_reserve_pod(pod)) for state in touched}
     placed = {one.pod: one for one in decided if isinstance(one, Bound | Nominated)}
-    known = {one.name: one for one in before.of(Reservation) if one.pending and one.pod_key in placed}
+    waiting = known_reservations(before).waiting
+    known = {one.name: one for one in sorted((waiting[key] for key in placed if key in waiting), key=_NAMES)}
     changed = {}
     for name, one in known.items():
         decision = placed[one.pod_key]

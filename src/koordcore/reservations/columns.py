@@ -23,6 +23,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
 from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
 from koordcore.protocol.reservation import OPERATING_MODE, is_reserve_pod, reservation_order
+from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import (
     ReservationState,
     operating_state,
@@ -92,11 +93,10 @@ def held_again(
     touched = {name for old, new in changes for name in (old.status.node_name, new.status.node_name)}
     touched &= snapshot.layout.row_of.keys()
     touched.update(snapshot.nodes[row].name for row in snapshot.changed_rows(nodes))
-    there: dict[str, list[Pod]] = {name: [] for name in touched}
-    for one in snapshot.of(Reservation) if touched else ():
-        if one.status.node_name in there and one.active:
-            there[one.status.node_name].append(reserve_pod(one))
-    pods = {name: (*snapshot.node(name).pods, *holders) for name, holders in sorted(there.items())}
+    on = known_reservations(snapshot).on
+    pods = {
+        name: (*snapshot.node(name).pods, *map(reserve_pod, on.get(name, ()))) for name in sorted(touched)
+    }
     return held.with_pods(pods, snapshot.pending, snapshot.changed_records(records))
 
 

@@ -271,10 +271,12 @@ class JobTable:
         self._state: GangState = snapshot.once(gang_state)
         self._nodes: dict[str, list[str]] = {}
         if self._state.gangs:
-            for pod in snapshot.bound_pods():
+            for pod in running_members(snapshot):
                 gang = gang_name(pod.labels, pod.annotations)
                 if gang:
                     self._nodes.setdefault(f"{pod.namespace}/{gang}", []).append(str(pod.node_name))
+            for names in self._nodes.values():
+                names.sort()
         self._repairing: dict[PodKey, str] = {}
         self._ended = Counter(gang_id_of(pod) for pod in ended_members(snapshot))
 

@@ -155,19 +155,29 @@ class ClusterSnapshot:
         """Static columns."""
         from koordcore._arrays import compile_layout  # brings numpy, here and below
 
-        return compile_layout(self.nodes)
+        known, place = self._past.get(compile_layout, (None, self.place))
+        if known is None or not _covers(known, place, self.place):
+            known = compile_layout(self.nodes)
+        self._past[compile_layout] = (known, self.place)
+        return known
 
     @cached_property
     def columns(self) -> ClusterColumns:
         """Dynamic columns."""
         from koordcore._arrays import compile_columns
 
-        known, place = self._columns_before
-        alike = known is not None and _alike(known.layout, self.layout)
-        rows = changed_on(place, self.place) if alike else None
-        if known is None or rows is None:
-            return compile_columns(self.layout, self.nodes)
-        return _columns_with(known, self.layout, self._nodes, rows)
+        found: ClusterColumns | None = None
+        # Those that were carried along, and those that were last made on this line.
+        for known, place in (self._columns_before, self._past.get(compile_columns, (None, self.place))):
+            rows = None
+            if known is not None and found is None and _alike(known.layout, self.layout):
+                rows = changed_on(place, self.place)
+            if rows is not None and len(rows) * _SHARE <= len(self._nodes) + _SHARE:
+                found = _columns_with(known, self.layout, self._nodes, rows)
+        if found is None:
+            found = compile_columns(self.layout, self._nodes)
+        self._past[compile_columns] = (found, self.place)
+        return found
 
     @cached_property
     def _columns_before(self) -> tuple[ClusterColumns | None, Place]:
@@ -211,10 +221,7 @@ class ClusterSnapshot:
         found = self._by_type.get(kind)
         if found is None:
             first, last = self._span(kind)
-            if last - first == len(self._records):
-                ones: Iterable[ClusterRecord] = self._records
-            else:
-                ones = (self._records[place] for place in range(first, last))
+            ones = self._records[first:last]
             found = self._by_type[kind] = tuple(one for one in ones if type(one) is kind)
         return cast("tuple[R, ...]", found)
 
@@ -784,6 +791,20 @@ def changed_on(start: Place, end: Place) -> list[int] | None:
     if path is None or any(delta.moves for delta in path):
         return None
     return sorted({row for delta in path for row, _, _ in delta.nodes})
+
+
+def _covers(layout: ClusterLayout, start: Place, end: Place) -> bool:
+    """Tell whether a layout of one place is one of another: the same nodes, and resources that it counts."""
+    path = start.path(end)
+    if path is None or any(delta.moves for delta in path):
+        return False
+    states = {row: after for delta in path for row, _, after in delta.nodes if after is not None}
+    return all(state.node is layout.nodes[row] for row, state in states.items()) and not any(
+        name not in layout.index and counted(name)
+        for state in states.values()
+        for pod in state.pods
+        for name in pod.requests
+    )
 
 
 def _alike(one: ClusterLayout | None, other: ClusterLayout) -> bool:
