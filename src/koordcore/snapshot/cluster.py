@@ -155,6 +155,7 @@ class ClusterSnapshot:
         """Static columns."""
         from koordcore._arrays import compile_layout  # brings numpy, here and below
 
+        known: ClusterLayout | None
         known, place = self._past.get(compile_layout, (None, self.place))
         if known is None or not _covers(known, place, self.place):
             known = compile_layout(self.nodes)
