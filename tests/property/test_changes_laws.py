@@ -24,6 +24,7 @@ from koordcore.snapshot import (
     RecordRemoved,
     RecordReplaced,
 )
+from koordcore.snapshot.following import node_values
 from koordcore.snapshot.node_values import per_node
 from tests.property.strategies import clusters, nodes, pods
 
@@ -64,7 +65,7 @@ def same(snapshot: ClusterSnapshot) -> None:
         assert np.array_equal(snapshot.columns.requested[at], fresh.columns.requested[there])
         assert np.array_equal(snapshot.columns.scored[at], fresh.columns.scored[there])
     for build in (measured, everything):
-        assert snapshot.node_values(build) == fresh.node_values(build)
+        assert node_values(snapshot, build) == node_values(fresh, build)
 
 
 @st.composite

@@ -14,6 +14,7 @@ from koordcore.errors import MissingExtraError, ModelError
 from koordcore.explaining.network import DomainRow, domain_rows, jobs_by_node
 from koordcore.scheduling.network_trees import known_network
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
 EPILOG: Final = """\
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     tree, rows = found
     shown = [row for row in rows if arguments.nodes or row.layer != NODE_LAYER]
-    source = snapshot.once(known_network)
+    source = once(snapshot, known_network)
     show(attrs.evolve(topology_table(shown), note=f"from {source.source}" if source is not None else ""))
     for problem in tree.problems:
         print(f"  label defect: {problem}")

@@ -17,6 +17,7 @@ from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_records, changed_states, derived
 
 _DEFAULT_POLICY = QuotaPolicy()
 
@@ -44,7 +45,7 @@ def cluster_ledger(
         When the parents of quotas form a cycle.
     """
     opened = _Opened(policy)
-    ledger = snapshot.derived(opened, opened.again, replaced=True).ledger
+    ledger = derived(snapshot, opened, opened.again, replaced=True).ledger
     for each in reservations:
         ledger = ledger.track(each)
     return ledger
@@ -82,11 +83,11 @@ class _Opened:
         snapshot: ClusterSnapshot,
     ) -> _Open:
         """Count who came and who left; other quotas are another tree."""
-        if any(isinstance(old or new, ElasticQuota) for old, new in snapshot.changed_records(records)):
+        if any(isinstance(old or new, ElasticQuota) for old, new in changed_records(snapshot, records)):
             return self(snapshot)
         ledger, offers = value.ledger, []
         before, after = list(value.pending), list(snapshot.pending)
-        for old, new in snapshot.changed_states(nodes):
+        for old, new in changed_states(snapshot, nodes):
             before += () if old is None else old.pods
             after += () if new is None else new.pods
             offered = tuple(NO_RESOURCES if one is None else one.node.allocatable for one in (old, new))

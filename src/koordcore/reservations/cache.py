@@ -51,7 +51,8 @@ from koordcore.reservations.state import (
 )
 from koordcore.scoring.labels import fit_own_terms
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.cluster import changed_on
+from koordcore.snapshot.following import changed_on, derived, once, state_at
+from koordcore.snapshot.forking import with_pods
 
 _NAMES: Final = attrgetter("namespace", "name")
 
@@ -74,7 +75,7 @@ def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
     ModelError
         When one of them has the key of another or of a pod.
     """
-    snapshot.once(check_stand_ins)
+    once(snapshot, check_stand_ins)
     return [reserve_pod(one) for one in snapshot.of(Reservation) if one.pending]
 
 
@@ -98,11 +99,11 @@ def without_holders(
     """
     if not before.of(Reservation):
         return after
-    held = before.once(with_holders)
+    held = once(before, with_holders)
     decided = tuple(decisions)
     rows = changed_on(held.place, after.place)
     every = range(len(after.layout.names)) if rows is None else rows
-    touched = [after.state_at(row) for row in every if after.state_at(row) is not held.state_at(row)]
+    touched = [state_at(after, row) for row in every if state_at(after, row) is not state_at(held, row)]
     pods = {state.name: tuple(pod for pod in state.pods if not is_reserve_pod(pod)) for state in touched}
     placed = {one.pod: one for one in decided if isinstance(one, Bound | Nominated)}
     waiting = known_reservations(before).waiting
@@ -124,7 +125,7 @@ def without_holders(
         changed[one.name] = one
     records = [(before.find(Reservation, name), one) for name, one in changed.items()]
     pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
-    return before.with_pods(pods, pending, records)
+    return with_pods(before, pods, pending, records)
 
 
 class ReservationLedger:
@@ -149,7 +150,7 @@ class ReservationLedger:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._operating = workspace.values(operating_pods)
-        before = workspace.snapshot.derived(standing, standing_again)
+        before = derived(workspace.snapshot, standing, standing_again)
         self.states = list(before.states)
         self.holders = list(before.holders)
         self.number_of = before.number_of

@@ -12,6 +12,7 @@ from koordcore.model.pods import PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_records, derived
 
 _NAMES: Final = attrgetter("namespace", "name")
 
@@ -33,7 +34,7 @@ class KnownReservations(NamedTuple):
 
 def known_reservations(snapshot: ClusterSnapshot) -> KnownReservations:
     """Give the reservations of a snapshot by node and key."""
-    return snapshot.derived(_known, _known_again, replaced=True)
+    return derived(snapshot, _known, _known_again, replaced=True)
 
 
 def _known(snapshot: ClusterSnapshot) -> KnownReservations:
@@ -54,7 +55,7 @@ def _known_again(
     snapshot: ClusterSnapshot,
 ) -> KnownReservations:
     del nodes
-    changes = snapshot.changed_records(records)
+    changes = changed_records(snapshot, records)
     gone = [old for old, _ in changes if isinstance(old, Reservation)]
     come = [new for _, new in changes if isinstance(new, Reservation)]
     if not gone and not come:

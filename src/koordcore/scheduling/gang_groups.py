@@ -43,6 +43,7 @@ from koordcore.protocol.sub_groups import Part, split_members
 from koordcore.scheduling.group_tree import GroupTree, tree_of
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 NOBODY: Final[immutabledict[str, int]] = immutabledict()
 NO_UIDS: Final[immutabledict[str, str]] = immutabledict()
@@ -268,7 +269,7 @@ class JobTable:
     def __init__(self, snapshot: ClusterSnapshot, policy: Policy | None = None) -> None:
         self._snapshot = snapshot
         self._policy = DEFAULT_POLICY if policy is None else policy
-        self._state: GangState = snapshot.once(gang_state)
+        self._state: GangState = once(snapshot, gang_state)
         self._nodes: dict[str, list[str]] = {}
         if self._state.gangs:
             for pod in running_members(snapshot):
@@ -319,7 +320,7 @@ class JobTable:
     @property
     def groups(self) -> GroupTable:
         """Kubernetes' own groups."""
-        return self._snapshot.once(group_table)
+        return once(self._snapshot, group_table)
 
     def _group_job(self, first: Pod, gang: str, asked: Mapping[str, list[Pod]]) -> Job:
         """Make the job of a tree of Kubernetes' own groups; of the pod's leaf where the tree has a gap."""
@@ -406,7 +407,7 @@ class JobTable:
     def _job(self, gang_id: str, first: Pod, by_gang: Mapping[str, list[Pod]]) -> Job:
         record = self._state.gangs.get(gang_id)
         gangs = (self._group(record) if record is not None else {}) or {gang_id: Gang(id=gang_id)}
-        tree = self._snapshot.once(network_tree) if any(map(_gathered, gangs.values())) else None
+        tree = once(self._snapshot, network_tree) if any(map(_gathered, gangs.values())) else None
         if tree is not None:
             gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
         members = {name: tuple(by_gang.get(name, ())) for name in sorted(gangs)}
@@ -444,6 +445,6 @@ class JobTable:
             ready = sum(worth_requeue(self._state.gangs[name]) for name in gangs if name in self._state.gangs)
             return "" if ready >= least else f"{ready} of at least {least} gangs have members enough"
         wanted = any(_needs_network(gang) for gang in gangs.values())
-        known = not wanted or self._snapshot.once(network_tree) is not None
+        known = not wanted or once(self._snapshot, network_tree) is not None
         step = before_pre_filter(self._state, _gang_pod(first), topology_known=known)
         return "" if step.code is Code.SUCCESS else step.message

@@ -10,6 +10,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.networks import Network, network_of
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_records, changed_states, derived
 from koordcore.topology.network import NetworkTopology
 
 _DECLARING: Final = (ClusterNetworkTopology, KueueTopology, ResourceFlavor)
@@ -39,7 +40,7 @@ def known_network(snapshot: ClusterSnapshot) -> Network | None:
 
 def network_tree(snapshot: ClusterSnapshot) -> NetworkTopology | None:
     """Give the network's tree of all nodes; ``None`` without a network."""
-    known = snapshot.derived(known_network, _known_again, replaced=True)
+    known = derived(snapshot, known_network, _known_again, replaced=True)
     return None if known is None else known.tree
 
 
@@ -50,9 +51,9 @@ def _known_again(
     snapshot: ClusterSnapshot,
 ) -> Network | None:
     """Read it anew where labels changed, nodes came or went, or somebody declares something else."""
-    told = (before or after for before, after in snapshot.changed_records(records))
+    told = (before or after for before, after in changed_records(snapshot, records))
     same = not any(isinstance(one, _DECLARING) for one in told) and all(
         before is not None and after is not None and before.node.labels == after.node.labels
-        for before, after in snapshot.changed_states(nodes)
+        for before, after in changed_states(snapshot, nodes)
     )
     return known if same else known_network(snapshot)

@@ -54,6 +54,7 @@ from koordcore.reservations.preallocation import (
 from koordcore.scheduling.plugins.holder import HolderEvaluator, WaitingReservation
 from koordcore.scheduling.plugins.reservation_evaluator import ReservationEvaluator, Wanted
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 
 class ReservationPlugin(Plugin):
@@ -77,7 +78,7 @@ class ReservationPlugin(Plugin):
 
     @classmethod
     def opened(cls, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        return snapshot.once(with_holders) if snapshot.has(Reservation) else snapshot
+        return once(snapshot, with_holders) if snapshot.has(Reservation) else snapshot
 
     @classmethod
     def closed(

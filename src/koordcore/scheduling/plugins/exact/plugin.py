@@ -52,6 +52,7 @@ from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
 from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_states, derived
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
 
@@ -413,7 +414,7 @@ class _Told:
 
 def anything_told(snapshot: ClusterSnapshot) -> bool:
     """Tell whether any node of a cluster says something that NodeNUMAResource must heed."""
-    labelled = snapshot.derived(_labelled, _labelled_again, replaced=True)
+    labelled = derived(snapshot, _labelled, _labelled_again, replaced=True)
     return snapshot.has(NodeResourceTopology) or bool(labelled)
 
 
@@ -434,7 +435,7 @@ def _labelled_again(
 ) -> frozenset[str]:
     """Look only at the nodes that changed."""
     del records
-    changed = [(old, new) for old, new in snapshot.changed_states(nodes) if not _same_node(old, new)]
+    changed = [(old, new) for old, new in changed_states(snapshot, nodes) if not _same_node(old, new)]
     if not changed:
         return value
     gone = {old.name for old, _ in changed if old is not None}
