@@ -85,6 +85,8 @@ class Vector(Sequence[T_co]):
         return (*self._chunks[begin][at:], *whole, *self._chunks[end][: behind + 1])
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, tuple):
+            return tuple(self) == other
         if not isinstance(other, Vector) or self._number != other._number:
             return False
         if self._starts == other._starts:

@@ -133,7 +133,7 @@ def test_a_spliced_sequence_is_the_list_that_was_spliced(
         plain = [fresh.get(row, item) for row, item in enumerate(after)]
         vector = vector.spliced(edits, fresh)
         assert [*vector] == plain == [vector[row] for row in range(len(plain))]
-        assert vector == Vector(plain)
+        assert vector == Vector(plain) == tuple(plain) == vector
         first, last = data.draw(st.integers(0, 500)), data.draw(st.integers(0, 500))
         assert vector[first:last] == tuple(plain[first:last])
         if plain:
