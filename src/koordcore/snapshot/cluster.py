@@ -39,7 +39,7 @@ from koordcore.snapshot.changes import (
     RecordReplaced,
     record_key,
 )
-from koordcore.snapshot.following import NodeValueBuilder, once
+from koordcore.snapshot.following import once
 from koordcore.snapshot.forking import drawn
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class ClusterSnapshot:
         return {}
 
     @cached_property
-    def _node_memo(self) -> dict[NodeValueBuilder, Vector[Any]]:
+    def _node_memo(self) -> dict[Any, Vector[Any]]:
         return {}
 
     # -- forking ---------------------------------------------------------------------------------------
