@@ -232,3 +232,25 @@ def test_rules_are_told_apart_by_their_names() -> None:
         QuotaPolicy(checks=(no_small, no_small))
     with pytest.raises(ModelError, match="with a name"):
         QuotaPolicy(checks=(lambda ledger, quota, pod: "",))
+
+
+def test_nobody_borrows_by_what_is_only_promised_to_a_pod_that_waits() -> None:
+    """``big`` waits for room on n2 and holds none of it: its quota runs within its min, and keeps its pod."""
+    big = work("big", 50, "first", priority=1000)
+    big["status"]["nominatedNodeName"] = "n2"
+    room = {"cpu": "100", "memory": "9Gi", "pods": "99"}
+    snapshot = cluster(
+        *(node(name, room) for name in ("n2", "n3")),
+        quota("first", 25, 100),
+        quota("second", 25, 100),
+        work("small", 25, "first", on="n1"),
+        *(
+            work(f"other{number}", cpu, "none", on=f"n{number}", priority=2000)
+            for number, cpu in ((1, 65), (2, 90), (3, 95))
+        ),
+        big,
+        work("late", 25, "second"),
+    )
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    assert evictions(result) == {}

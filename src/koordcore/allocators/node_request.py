@@ -6,7 +6,7 @@ import attrs
 
 from koordcore.allocators.numa_request import CPURequest
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
-from koordcore.model.devices import DeviceRequest
+from koordcore.model.device_requests import DeviceRequest
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
-from koordcore._arrays import IntVector
+from koordcore._arrays import IntMatrix, IntVector
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
@@ -44,6 +44,25 @@ class Together:
 
     plan: Mapping[PodKey, Any]
     rows: IntVector
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Countable:
+    """Amounts that nodes have beside resources; none of them says more than is so.
+
+    Parameters
+    ----------
+    requests
+        What one pod of each kind needs at least, shape (K, pods).
+    free
+        What nodes have left at most, shape (K, N).
+    gives
+        What running pods give back at most, shape (K, running).
+    """
+
+    requests: IntMatrix
+    free: IntMatrix
+    gives: IntMatrix
 
 
 class Plugin:
@@ -190,6 +209,46 @@ class Plugin:
             By row, proven: so many of each kind, or more, do not fit. A node may be left out.
         """
         return {}
+
+    def ways(
+        self, pods: Sequence[Pod], row: int, going: Sequence[Pod]
+    ) -> tuple[frozenset[PodKey], ...] | None:
+        """List the least sets of pods on a node whose leaving lets this plugin take others there.
+
+        Parameters
+        ----------
+        pods, row
+            Who is refused, together, and where.
+        going
+            Pods on the node that may leave.
+
+        Returns
+        -------
+        tuple of frozenset or None
+            Whoever leaves so that they fit contains one of the sets; ``None`` where it is not known.
+        """
+        return None
+
+    def countable(self, pods: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Countable | None:
+        """Say in amounts what pods ask of nodes beside resources, and what running pods hold of it.
+
+        For who plans evictions: what is lacking by these amounts is lacking, whatever else has to hold.
+
+        Parameters
+        ----------
+        pods
+            One of each kind.
+        running
+            Pods that may leave, with the rows of their nodes.
+        """
+        return None
+
+    def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        """Say which pods of a gang have to be on one node, because of what they share.
+
+        ``None``: some share what several nodes may reach, so that it is not known.
+        """
+        return ()
 
     def placed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was bound to a node, of any class, also where ``request_of`` gave ``None``.

@@ -10,6 +10,7 @@ import attrs
 
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin import Plugin
+from koordcore.model.containers import Container
 from koordcore.model.pods import Pod
 
 RequestKey: TypeAlias = tuple[Hashable, ...]
@@ -17,10 +18,22 @@ RequestKey: TypeAlias = tuple[Hashable, ...]
 
 _OWN: Final = frozenset({"name", "uid", "created", "key"})
 """What pods out of one template differ in."""
+_CONTAINERS: Final = frozenset({"containers", "init_containers"})
 _MOST: Final = 4096
 """Templates that are remembered; then all are forgotten."""
 
-_template_of: Final = attrgetter(*(field.name for field in attrs.fields(Pod) if field.name not in _OWN))
+_of_pod: Final = attrgetter(
+    *(field.name for field in attrs.fields(Pod) if field.name not in _OWN | _CONTAINERS)
+)
+_of_container: Final = attrgetter(*(field.name for field in attrs.fields(Container)))
+
+
+def _template_of(pod: Pod) -> tuple[Hashable, ...]:
+    """Give what a pod says but for what is its own, in tuples: they are equal at a glance where parts are."""
+    containers = tuple(map(_of_container, pod.containers))
+    if not pod.init_containers:
+        return (*_of_pod(pod), containers)
+    return (*_of_pod(pod), containers, tuple(map(_of_container, pod.init_containers)))
 
 
 class RequestReader:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         DeviceClass as DeviceClass,
         ResourceClaim as ResourceClaim,
         ResourceClaimTemplate as ResourceClaimTemplate,
-        ResourceSlice as ResourceSlice,
     )
     from koordcore.model.cluster import (
         Namespace as Namespace,
@@ -52,6 +51,9 @@ if TYPE_CHECKING:
         Waiting as Waiting,
     )
     from koordcore.model.device_policy import DevicePolicy as DevicePolicy
+    from koordcore.model.device_slices import (
+        ResourceSlice as ResourceSlice,
+    )
     from koordcore.model.devices import (
         Device as Device,
         DeviceAllocation as DeviceAllocation,
@@ -158,15 +160,14 @@ else:
                 "UnsatisfiableAction WeightedPodAffinityTerm"
             ),
             "koordcore.model.certificates": "Certificate CertificateStatus Limits",
-            "koordcore.model.claims": (
-                "ClaimArgs ClaimSpec DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice"
-            ),
+            "koordcore.model.claims": "ClaimArgs ClaimSpec DeviceClass ResourceClaim ResourceClaimTemplate",
             "koordcore.model.cluster": "Namespace PodDisruptionBudget PriorityClass",
             "koordcore.model.decisions": (
                 "Bound JobPlan NearMiss Nominated NotOurs PodDecision Rejection "
                 "Shortfall Unschedulable Victim Waiting"
             ),
             "koordcore.model.device_policy": "DevicePolicy",
+            "koordcore.model.device_slices": "ResourceSlice",
             "koordcore.model.devices": "Device DeviceAllocation DeviceInventory DeviceType",
             "koordcore.model.gangs": (
                 "CoschedulingArgs Gang GatherRule GatherStrategy MatchPolicy NetworkTopologySpec PodGroup"

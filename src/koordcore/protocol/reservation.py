@@ -48,6 +48,9 @@ PRIORITY: Final = "koordinator.sh/priority"
 NOMINATED_NODE: Final = "koordcore.io/nominated-node"
 """Node of which a reservation that waits has had pods leave; a pod has a field of its status for that."""
 
+HELD_CLAIMS: Final = "koordcore.io/held-claims"
+"""What a reservation's claims were allocated: no ResourceClaim exists for them, since no pod does."""
+
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable")
 
 

@@ -267,6 +267,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
         created=reservation.created,
         deleted=reservation.deleted,
         phase=phase,
+        held_claims=reservation.claims,
     )
     granted = reservation.status.allocatable
     if not reservation.available or granted is None or granted == reservation.requests:

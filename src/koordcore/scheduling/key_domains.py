@@ -59,6 +59,16 @@ class KeyDomains:
         total: IntVector = np.add.reduceat(per_node[order], starts[:-1])
         return total
 
+    def whole(self, name: str, allocatable: IntVector) -> IntVector:
+        """Sum what the nodes offer of a resource over every domain; it is worked out once."""
+        if name not in self._whole:
+            self._whole[name] = self.sums(allocatable)
+        return self._whole[name]
+
+    @cached_property
+    def _whole(self) -> dict[str, IntVector]:
+        return {}
+
     @cached_property
     def rows(self) -> tuple[IntVector, ...]:
         """Rows of the nodes of each domain."""

@@ -19,6 +19,7 @@ import attrs
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._line import Line, Place, RecordPair
 from koordcore._names import Names
+from koordcore._notebook import html_table
 from koordcore._table import Table
 from koordcore._vector import Vector
 from koordcore.errors import ModelError
@@ -114,15 +115,19 @@ class ClusterSnapshot:
                 raise ModelError(f"pod {pod.key} is bound to {pod.node_name} and cannot be pending")
         _unique([pod.key for pod in self.pending], "pending pod")
 
-    def __getattr__(self, name: str) -> Any:
-        # A snapshot that comes of another one writes its tuples out when somebody asks for them.
-        if name == "nodes":
-            object.__setattr__(self, name, tuple(self._nodes))
-        elif name == "records":
-            object.__setattr__(self, name, tuple(self._records))
-        else:
-            raise AttributeError(f"'ClusterSnapshot' object has no attribute {name!r}", name=name, obj=self)
-        return object.__getattribute__(self, name)
+    if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            # A snapshot that comes of another one writes its tuples out when somebody asks for them.
+            if name == "nodes":
+                object.__setattr__(self, name, tuple(self._nodes))
+            elif name == "records":
+                object.__setattr__(self, name, tuple(self._records))
+            else:
+                raise AttributeError(
+                    f"'ClusterSnapshot' object has no attribute {name!r}", name=name, obj=self
+                )
+            return object.__getattribute__(self, name)
 
     def __repr__(self) -> str:
         """Count what there is; the tuples say it all."""
@@ -130,6 +135,23 @@ class ClusterSnapshot:
         kinds = Counter(type(one).__name__ for one in self.records)
         records = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
         return f"<ClusterSnapshot: {len(self.nodes)} nodes, {pods}{records}>"
+
+    def _repr_html_(self) -> str:
+        """Show the nodes in a notebook."""
+        return html_table(repr(self)[1:-1], self.table())
+
+    def table(self) -> dict[str, Any]:
+        """Give the nodes as columns by name, as pandas, polars and pyarrow take them.
+
+        Returns
+        -------
+        dict
+            ``node``, ``ready``, ``cordoned``, ``running`` (how many pods); and two arrays of every
+            resource that anybody has or asks for: what is allocatable (``cpu``), and ``cpu requested``.
+        """
+        from koordcore.snapshot.tables import node_table  # who looks at no table does not load it
+
+        return node_table(self)
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -202,7 +224,15 @@ class ClusterSnapshot:
         return cast("tuple[R, ...]", found)
 
     def find(self, kind: type[R], name: str, namespace: str = "") -> R | None:
-        """Give one record, or ``None``."""
+        """Give one record, or ``None``.
+
+        Parameters
+        ----------
+        kind
+            Class of the record.
+        name, namespace
+            Its key; records of the cluster as a whole are in the namespace ``""``.
+        """
         if getattr(kind, "kind", None) is not None or getattr(kind, "api_version", None) is not None:
             # Records of several kinds share the type, and so may share a name.
             table: Mapping[tuple[str, str], R] = once(self, _index_of, kind)

@@ -24,13 +24,15 @@ from koordcore.allocators.device.view import view_of
 from koordcore.allocators.device.wants import planned_types, wants_of
 from koordcore.errors import ManifestError
 from koordcore.model.containers import Container
+from koordcore.model.device_requests import (
+    DeviceRequest,
+    PartitionAllocatePolicy,
+)
 from koordcore.model.devices import (
     DeviceAllocation,
-    DeviceRequest,
     DeviceShortfall,
     DeviceType,
     GPUPartition,
-    PartitionAllocatePolicy,
     StatusCode,
 )
 from koordcore.model.pods import Pod

@@ -222,6 +222,8 @@ def gathering_problem(terms: Terms, slots: IntVector) -> TreeProblem:
         order=terms.order,
         least=demand.least,
         size=demand.size,
+        even=tuple(depth for depth in terms.order if depth in terms.even),
+        worth=terms.scores if len(terms.scores) else None,
     )
 
 

@@ -13,9 +13,9 @@ from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
-from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import QuotaRefusal, admit
 from koordcore.quota.cluster import cluster_ledger
+from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 from koordcore.quota.reclaim import borrowers, entitled_to_reclaim
@@ -77,7 +77,7 @@ class QuotaPlugin(Plugin):
     def request_of(self, pod: Pod) -> Hashable | None:
         if not self._active:
             return None
-        asked = quota_pod_of(pod)
+        asked = self._read(pod)
         quota = self.ledger.resolve(asked)
         if quota is not None and self._policy.checks:
             return asked  # rules of one's own may look at all of it
@@ -85,11 +85,11 @@ class QuotaPlugin(Plugin):
         return None if quota is None else (quota, tuple(asked.request.items()), asked.preemptible)
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return QuotaEvaluator(self, quota_pod_of(pod))
+        return QuotaEvaluator(self, self._read(pod))
 
     def remarks(self, pod: Pod, row: int) -> tuple[str, ...]:
         """Name who has borrowed what a pod within its quota's min lacks."""
-        asked = quota_pod_of(pod)
+        asked = self._read(pod)
         quota = self.ledger.resolve(asked) if self._active else None
         if quota is None or entitled_to_reclaim(self.ledger, asked):
             return ()
@@ -100,11 +100,11 @@ class QuotaPlugin(Plugin):
         return (f"within the min of quota {quota}; beyond theirs: {told}",) if told else ()
 
     def placed(self, pod: Pod, row: int) -> None:
-        self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)
+        self._change(self.ledger.assume(self._tracked(pod)) if self._active else self.ledger)
 
     def removed(self, pod: Pod, row: int) -> None:
         # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
-        self._change(self.ledger.untrack(quota_pod_of(pod)) if self._active else self.ledger)
+        self._change(self.ledger.untrack(self._read(pod)) if self._active else self.ledger)
 
     def budget(self) -> EvictionBudget | None:
         if not self._active:
@@ -115,16 +115,16 @@ class QuotaPlugin(Plugin):
         return QuotaBudget(self.ledger, self.workspace.snapshot)
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:
-        again = quota_pod_of(pod) if charged else _tracked(pod)
+        again = self._read(pod) if charged else self._tracked(pod)
         self._change(self.ledger.track(again) if self._active else self.ledger)
 
     def promised(self, pod: Pod, row: int) -> None:
         """Count a pod that is nominated as if it ran."""
-        self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)
+        self._change(self.ledger.assume(self._tracked(pod)) if self._active else self.ledger)
 
     def withdrawn(self, pod: Pod, row: int) -> None:
         """Take a promise back; the pod still asks."""
-        self._change(self.ledger.forget(_tracked(pod)) if self._active else self.ledger)
+        self._change(self.ledger.forget(self._tracked(pod)) if self._active else self.ledger)
 
     def _change(self, ledger: QuotaLedger) -> None:
         before, self.ledger = self.ledger, ledger
@@ -135,6 +135,8 @@ class QuotaPlugin(Plugin):
         if ledger is not before:
             self.workspace.log(undo)
 
+    def _read(self, pod: Pod) -> QuotaPod:
+        return quota_reader(self.workspace.snapshot)(pod)
 
-def _tracked(pod: Pod) -> QuotaPod:
-    return attrs.evolve(quota_pod_of(pod), node="")
+    def _tracked(self, pod: Pod) -> QuotaPod:
+        return attrs.evolve(self._read(pod), node="")

@@ -8,7 +8,7 @@ reclaimed from in turn (:mod:`koordcore.quota.reclaim`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
 from koordcore.preemption.running import RunningPods, running_on
 from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.preempt import importance
 from koordcore.quota.reclaim import borrows, entitled_to_reclaim
@@ -32,7 +33,8 @@ def reclaimable(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequenc
         Over :func:`~koordcore.preemption.running.running_on`; ``None`` where the pods may not reclaim. Any
         part of them may leave together: each time the quota is still beyond its floor.
     """
-    asked = [quota_pod_of(pod) for pod in members]
+    read = quota_reader(snapshot)
+    asked = [read(pod) for pod in members]
     after = ledger
     for pod in asked:
         if entitled_to_reclaim(after, pod):
@@ -47,7 +49,7 @@ def reclaimable(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequenc
         if name is None or name in BUILTIN_QUOTAS or name in mine:
             continue
         found |= running.evictable & ~running.leaving & (running.team == team)
-    return _beyond_floors(running, found, ledger, asked, wanted)
+    return _beyond_floors(running, found, ledger, asked, wanted, read)
 
 
 def _beyond_floors(
@@ -56,13 +58,14 @@ def _beyond_floors(
     ledger: QuotaLedger,
     asked: Sequence[QuotaPod],
     wanted: Sequence[str],
+    read: Callable[[Pod], QuotaPod],
 ) -> BoolVector:
     """Keep those who leave while their quota is beyond its floor; of a gang all or nobody."""
     units: dict[int, list[int]] = {}
     for one in np.flatnonzero(listed).tolist():
         gang = int(running.gang[one])
         units.setdefault(gang if gang >= 0 else -2 - one, []).append(one)
-    pods = {one: quota_pod_of(running.pods[one]) for ones in units.values() for one in ones}
+    pods = {one: read(running.pods[one]) for ones in units.values() for one in ones}
     order = sorted(units.values(), key=lambda ones: min(importance(pods[one]) for one in ones), reverse=True)
     kept = np.zeros_like(listed)
     for ones in order:

@@ -29,10 +29,12 @@ from koordcore.framework.plugin import JointPlugin, Plugin, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceObject,
-    DeviceRequest,
     DeviceShortfall,
     SharedResourceTemplates,
     SharedTemplates,

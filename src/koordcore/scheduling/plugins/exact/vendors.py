@@ -12,7 +12,13 @@ from koordcore.allocators.device.shape import DeviceShape
 from koordcore.allocators.device.wants import fill_memory
 from koordcore.errors import ModelError
 from koordcore.model.device_policy import DevicePolicy
-from koordcore.model.devices import GPU_MEMORY, DeviceRequest, DeviceType
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    GPU_MEMORY,
+    DeviceType,
+)
 from koordcore.model.pods import PodKey
 from koordcore.protocol.device_plugins import LOCKS, adapts, lock_blocks, plugin_refusal
 from koordcore.scheduling.plugins.exact.locks import locking_rows
