@@ -14,8 +14,9 @@ from typing import ClassVar
 from benchmarks.devices_data import request as cards_of, states as device_states
 from koordcore.allocators.cpu_wish import CPUWish
 from koordcore.allocators.cpuset import available_cpus, take_cpus
-from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest
+from koordcore.allocators.node import NodeAllocation, NodeOffer
 from koordcore.allocators.node_batch import NodeVerdicts, node_table
+from koordcore.allocators.node_request import NodeRequest
 from koordcore.allocators.numa import NodeAmounts, NUMAAllocation
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMANode, NUMAState

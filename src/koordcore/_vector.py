@@ -58,7 +58,8 @@ class Vector(Sequence[T_co]):
 
     def __getitem__(self, place: int | slice) -> T_co | tuple[T_co, ...]:
         if isinstance(place, slice):
-            return tuple(self)[place]
+            first, last, step = place.indices(self._number)
+            return self._between(first, max(first, last)) if step == 1 else tuple(self)[place]
         if place < 0:
             place += self._number
         if self._starts is None:
@@ -73,7 +74,19 @@ class Vector(Sequence[T_co]):
         chunk = bisect_right(self._starts, place) - 1
         return chunk, place - self._starts[chunk]
 
+    def _between(self, first: int, last: int) -> tuple[T_co, ...]:
+        """Give the items from one place up to another one, which is not among them."""
+        if first == last:
+            return ()
+        (begin, at), (end, behind) = self._find(first), self._find(last - 1)
+        if begin == end:
+            return self._chunks[begin][at : behind + 1]
+        whole = chain.from_iterable(self._chunks[begin + 1 : end])
+        return (*self._chunks[begin][at:], *whole, *self._chunks[end][: behind + 1])
+
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, tuple):
+            return tuple(self) == other
         if not isinstance(other, Vector) or self._number != other._number:
             return False
         if self._starts == other._starts:

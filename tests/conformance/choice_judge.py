@@ -23,6 +23,7 @@ from koordcore.reservations.cache import with_holders
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.plugins.exact import numa_state
+from koordcore.snapshot.following import once
 from koordcore.topology.cpu import parse_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
 from tests.conformance.cycles import DEVICES, STATUS, USED, Scene
@@ -199,7 +200,7 @@ def better_numa_nodes(scene: Scene, ours: Bound, other: Bound) -> str:
     if len(mine) < len(theirs):
         return f"5: NUMA nodes {mine} before {theirs}"
     asked = cpu_request_of(scene.pod)
-    state = numa_state(scene.snapshot.once(with_holders), scene.snapshot.once(with_holders).node(ours.node))
+    state = numa_state(once(scene.snapshot, with_holders), once(scene.snapshot, with_holders).node(ours.node))
     demand = demand_on(asked, state.node) if isinstance(asked, CPURequest) else None
     if not isinstance(demand, CPUDemand) or ours.reservation or other.reservation:
         return ""

@@ -16,6 +16,7 @@ from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.plugins.exact import numa_state
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 from koordcore.topology.numa import NUMATopologyPolicy
 from tests.conformance.choice_judge import no_devices, nominated_refuse, policy_on
 from tests.conformance.core import difference
@@ -87,8 +88,8 @@ def truly_full(scene: Scene, node: str, verdict: FilterVerdict) -> str:
 
 def found_late(scene: Scene, node: str) -> str:
     """Say why a node is refused that the reference lets pass its filter only to refuse it at Reserve."""
-    state = scene.snapshot.once(with_holders).node(node)
-    known = numa_state(scene.snapshot.once(with_holders), state)
+    state = once(scene.snapshot, with_holders).node(node)
+    known = numa_state(once(scene.snapshot, with_holders), state)
     asked = cpu_request_of(scene.pod)
     demand = demand_on(asked, known.node) if isinstance(asked, CPURequest) else None
     if not isinstance(demand, CPUDemand) or demand.policy in HELD:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from koordcore.allocators.node import NodeArgs, NodeOffer, NodeRequest
+from koordcore.allocators.node import NodeOffer
 from koordcore.allocators.node_batch import NodeVerdicts, node_table
+from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa import (
     NodeAmounts,
     NUMAAllocation,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest
+from koordcore.allocators.node import NodeAllocation, NodeOffer
 from koordcore.allocators.node_batch import NodeVerdicts, node_table
+from koordcore.allocators.node_request import NodeRequest
 from koordcore.allocators.numa import (
     NodeAmounts,
     NUMAAllocation,

@@ -11,8 +11,9 @@ import pytest
 from immutabledict import immutabledict
 
 from koordcore.allocators.device import NodeDevices, allocate_devices, device_request_of, node_devices
-from koordcore.allocators.node import DeviceProvider, NodeAllocation, NodeOffer, NodeRequest, fit_node
+from koordcore.allocators.node import DeviceProvider, NodeAllocation, NodeOffer, fit_node
 from koordcore.allocators.node_batch import NodeVerdicts, node_table
+from koordcore.allocators.node_request import NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMANode, NUMAState
 from koordcore.model.device_requests import (

@@ -24,6 +24,7 @@ from koordcore.snapshot import (
     RecordRemoved,
     RecordReplaced,
 )
+from koordcore.snapshot.following import node_values
 from koordcore.snapshot.node_values import per_node
 from tests.property.strategies import clusters, nodes, pods
 
@@ -55,8 +56,8 @@ def same(snapshot: ClusterSnapshot) -> None:
     for one in fresh.of(NodeMetric):
         assert snapshot.find(NodeMetric, one.name) is one
     layout, other = snapshot.layout, fresh.layout
-    assert [*layout.names] == [*other.names]
-    assert dict(layout.row_of) == dict(other.row_of)
+    assert layout.names == other.names
+    assert layout.row_of == other.row_of
     assert layout.nodes == other.nodes
     for name in other.resources:
         at, there = layout.index[name], other.index[name]
@@ -64,7 +65,7 @@ def same(snapshot: ClusterSnapshot) -> None:
         assert np.array_equal(snapshot.columns.requested[at], fresh.columns.requested[there])
         assert np.array_equal(snapshot.columns.scored[at], fresh.columns.scored[there])
     for build in (measured, everything):
-        assert snapshot.node_values(build) == fresh.node_values(build)
+        assert node_values(snapshot, build) == node_values(fresh, build)
 
 
 @st.composite

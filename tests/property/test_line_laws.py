@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from hypothesis import given, strategies as st
 
-from koordcore import Bound, ClusterSnapshot, Policy, schedule
+from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, schedule
 from koordcore._line import KEPT, Delta, Line, Place
+from koordcore._moved_rows import moved_rows
+from koordcore._names import Names
 from koordcore._table import Table
+from koordcore._vector import Splice, Vector
+from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import PluginSetting
+from koordcore.scheduling.network_trees import network_tree
+from koordcore.snapshot import NodeAdded, NodeRemoved, NodeReplaced, RecordReplaced
+from koordcore.topology.network import NODE_LAYER, LayerSpec
 from tests.property.strategies import clusters, pods
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -98,6 +106,103 @@ def test_a_table_in_parts_is_a_table(changes: list[tuple[set[int], dict[int, int
         assert dict(table) == plain
         assert len(table) == len(plain)
         assert all((key in table) == (key in plain) and table.get(key) == plain.get(key) for key in range(6))
+
+
+splices = st.tuples(
+    st.integers(0, 400), st.sampled_from((0, 0, 1, 1, 3, 90)), st.sampled_from((0, 1, 2, 150))
+)
+
+
+@given(st.integers(0, 300), st.lists(st.lists(splices, max_size=11), max_size=4), st.data())
+def test_a_spliced_sequence_is_the_list_that_was_spliced(
+    number: int, steps: list[list[tuple[int, int, int]]], data: st.DataObject
+) -> None:
+    """Items taken out and put in anywhere; what it came of stays as it was, and arrays move alike."""
+    plain: list[int] = list(range(1, number + 1))
+    vector, start, array = Vector(plain), Vector(plain), np.array([plain, plain], np.int64)
+    for step in steps:
+        edits, after = [], list(plain)
+        for at, gone, come in step:
+            edit = Splice(min(at, len(after)), min(gone, len(after) - min(at, len(after))), come)
+            after[edit.at : edit.at + edit.gone] = [0] * come
+            edits.append(edit)
+        array = moved_rows(array, edits)
+        assert array[1].tolist() == after
+        fresh = {row: 1000 + row for row, item in enumerate(after) if not item}
+        array[:, list(fresh)] = list(fresh.values())
+        plain = [fresh.get(row, item) for row, item in enumerate(after)]
+        vector = vector.spliced(edits, fresh)
+        assert [*vector] == plain == [vector[row] for row in range(len(plain))]
+        assert vector == Vector(plain) == tuple(plain) == vector
+        first, last = data.draw(st.integers(0, 500)), data.draw(st.integers(0, 500))
+        assert vector[first:last] == tuple(plain[first:last])
+        if plain:
+            row = data.draw(st.integers(0, len(plain) - 1))
+            other = vector.changed({row: -1})
+            assert vector.apart(other) == ([plain[row]], [-1]) == Vector(plain).apart(other)
+    assert start == Vector(range(1, number + 1))
+
+
+@given(st.sets(st.integers(0, 999), max_size=300), st.sets(st.integers(0, 999), max_size=9))
+def test_names_in_order_are_a_mapping(there: set[int], asked: set[int]) -> None:
+    """Each name to its place; a name that is not there would stand where it belongs."""
+    plain = sorted(f"n{number:03}" for number in there)
+    gone = plain[::7]
+    edits = [Splice(plain.index(name), 1, 0) for name in reversed(gone)]
+    left = [name for name in plain if name not in gone]
+    for names, known in ((Names.of(plain), plain), (Names.of(plain).spliced(edits, {}), left)):
+        assert dict(names) == {name: row for row, name in enumerate(known)}
+        for name in (f"n{number:03}" for number in asked):
+            assert names.place(name) == sum(one < name for one in known)
+            assert (name in names) == (name in known)
+            assert names.get(name, -1) == (known.index(name) if name in known else -1)
+
+
+def test_snapshots_share_what_one_of_them_had_compiled() -> None:
+    """Nobody asked the common ancestor; what one of its children compiled serves the other."""
+    room = {"cpu": 1000, "pods": 9}
+    start = ClusterSnapshot(nodes=[Node(name=f"n{number}", allocatable=room) for number in range(9)])
+    one = start.with_pending(Pod(name="p"))
+    assert one.layout.names
+    other = start.with_pending(Pod(name="q"))
+    assert other.layout is one.layout
+    grown = start.assume(Pod(name="r", node_name="n1", requests={"example.com/new": 1}))
+    assert "example.com/new" in grown.layout.index
+    same(grown)
+    assert one.columns is other.columns
+    same(start.assume(Pod(name="s", node_name="n2", requests={"cpu": 10})))
+
+
+def test_the_network_follows_labels_and_nodes() -> None:
+    """A node that joins, leaves or says something else stands where a tree that is read anew has it."""
+    zones = "topology.kubernetes.io/zone"
+
+    def declared(label: str) -> ClusterNetworkTopology:
+        layers = (LayerSpec("zone", (label,)), LayerSpec(NODE_LAYER, (), "zone"))
+        return ClusterNetworkTopology(name="default", layers=layers)
+
+    def read(snapshot: ClusterSnapshot) -> object:
+        tree = network_tree(snapshot)
+        return None if tree is None else (tree.names, tree.parent.tolist())
+
+    snapshot = ClusterSnapshot(
+        nodes=[Node(name=f"n{number}", labels={zones: f"z{number % 2}"}) for number in range(4)],
+        records=[declared(zones)],
+    )
+    seen = [read(snapshot)]
+    steps: tuple[Callable[[ClusterSnapshot], ClusterSnapshot], ...] = (
+        lambda one: one.apply(NodeReplaced(Node(name="n1", labels={zones: "z0"}))),
+        lambda one: one.apply(NodeAdded(Node(name="m", labels={zones: "z9"}))),
+        lambda one: one.assume(Pod(name="p", node_name="n0")),
+        lambda one: one.apply(NodeRemoved("n2")),
+        lambda one: one.apply(RecordReplaced(declared("rack"))),
+    )
+    for step in steps:
+        snapshot = step(snapshot)
+        seen.append(read(snapshot))
+        assert seen[-1] == read(anew(snapshot))
+    assert seen[2] == seen[3]
+    assert len({repr(one) for one in seen}) == 5
 
 
 def test_what_was_learnt_is_used_and_not_needed() -> None:

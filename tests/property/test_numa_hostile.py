@@ -7,8 +7,9 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from koordcore.allocators.node import NodeOffer, NodeRequest
+from koordcore.allocators.node import NodeOffer
 from koordcore.allocators.node_batch import NodeVerdicts, node_table
+from koordcore.allocators.node_request import NodeRequest
 from koordcore.allocators.numa import NodeAmounts
 from koordcore.allocators.numa_request import CPURequest, parse_cpu_request
 from koordcore.allocators.numa_state import NUMAState, allocation_of, numa_node_of

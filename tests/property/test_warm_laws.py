@@ -12,6 +12,8 @@ from koordcore.framework import warm as warm_states
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.policy import PluginSetting
+from koordcore.reservations.known import known_reservations
+from koordcore.scheduling.plugins import load
 from tests.property.living_worlds import START, happenings, waiting_pods, worlds
 
 SHIPPED = koordinator_policy(known_plugins())
@@ -26,7 +28,7 @@ def anew(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 def walk(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
     """Go a random way with forks; every call says what one without a past says."""
     # Small worlds would be built anew where more than a quarter of the nodes changed.
-    with patch.object(warm_states, "_SHARE", 0):
+    with patch.object(warm_states, "_SHARE", 0), patch.object(load, "_FEW", 0):
         _walk(snapshot, data)
 
 
@@ -55,6 +57,7 @@ def _walk(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
             assert warm.decisions == cold.decisions
             assert warm == cold
             now = warm.snapshot
+        assert known_reservations(now) == known_reservations(anew(now))
         known.append(now)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeOffer, NodeRequest, fit_node
+from koordcore.allocators.node import NodeAllocation, NodeOffer, fit_node
+from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa import NO_AMOUNTS, NodeAmounts, NUMAAllocation, allocate_numa, score_given
 from koordcore.allocators.numa_align import (
     PLAIN_ROOM,

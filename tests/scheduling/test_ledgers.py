@@ -9,6 +9,7 @@ from benchmarks.bench_flow import gpu_objects, gpu_pods, numa_objects
 from koordcore import ClusterSnapshot, Pod, Unschedulable, schedule, verify
 from koordcore.manifests import snapshot_from_objects
 from koordcore.scheduling.plugins.exact import device_state, numa_state
+from koordcore.snapshot.following import node_values
 
 WISH = "scheduling.koordinator.sh/resource-spec"
 
@@ -46,7 +47,7 @@ def test_devices_in_hand_are_those_on_the_pods() -> None:
     assert verify(snapshot.with_pending(*pods), result) == ()
     assert len(result.bound) < len(pods)
     fresh = read_again(result.snapshot)
-    assert result.snapshot.node_values(device_state) == fresh.node_values(device_state)
+    assert node_values(result.snapshot, device_state) == node_values(fresh, device_state)
     assert schedule(result.snapshot).decisions == schedule(fresh).decisions
 
 
@@ -63,7 +64,7 @@ def test_cpus_in_hand_are_those_on_the_pods(policy: str) -> None:
     assert len(result.bound) < len(pods)
     fresh = read_again(result.snapshot)
     for kept, read in zip(
-        result.snapshot.node_values(numa_state), fresh.node_values(numa_state), strict=True
+        node_values(result.snapshot, numa_state), node_values(fresh, numa_state), strict=True
     ):
         assert kept == read
         by_uid = {one.uid: one for one in read.allocations}
@@ -73,11 +74,11 @@ def test_cpus_in_hand_are_those_on_the_pods(policy: str) -> None:
 def test_a_fork_that_changes_no_node_shares_what_is_known_of_them() -> None:
     """Pods that come to the queue do not make anybody read the nodes again."""
     snapshot = snapshot_from_objects(gpu_objects(2)).snapshot
-    states = snapshot.with_pending(Pod(name="p")).node_values(device_state)
-    assert all(one is two for one, two in zip(snapshot.node_values(device_state), states, strict=True))
+    states = node_values(snapshot.with_pending(Pod(name="p")), device_state)
+    assert all(one is two for one, two in zip(node_values(snapshot, device_state), states, strict=True))
     moved = snapshot.assume(attrs.evolve(Pod(name="p"), node_name="gpu-00000"))
-    assert moved.node_values(device_state)[1] is states[1]
-    assert moved.node_values(device_state)[0] is not states[0]
+    assert node_values(moved, device_state)[1] is states[1]
+    assert node_values(moved, device_state)[0] is not states[0]
 
 
 def test_a_reason_is_counted_once_whether_or_not_a_node_has_a_policy() -> None:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from koordcore.allocators.node import (
         NodeAllocation as NodeAllocation,
         NodeOffer as NodeOffer,
-        NodeRequest as NodeRequest,
         fit_node as fit_node,
     )
+    from koordcore.allocators.node_request import NodeRequest as NodeRequest
     from koordcore.allocators.numa_request import (
         CPURequest as CPURequest,
         parse_cpu_request as parse_cpu_request,
@@ -56,7 +56,8 @@ else:
             "koordcore.allocators.device.state": "node_devices",
             "koordcore.allocators.gang.demand": "GangDemand GangPlacement GangShortfall Member Role Shape",
             "koordcore.allocators.gang.planner": "place_gang",
-            "koordcore.allocators.node": "NodeAllocation NodeOffer NodeRequest fit_node",
+            "koordcore.allocators.node": "NodeAllocation NodeOffer fit_node",
+            "koordcore.allocators.node_request": "NodeRequest",
             "koordcore.allocators.numa_request": "CPURequest parse_cpu_request",
             "koordcore.allocators.numa_state": "NUMANode NUMAState",
         },

@@ -24,6 +24,7 @@ from koordcore.allocators.device import (
 )
 from koordcore.allocators.device.allocate import refusal_of
 from koordcore.allocators.device.answers import DeviceAnswers
+from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa import (
     NO_AMOUNTS,
     NodeAmounts,
@@ -47,7 +48,7 @@ from koordcore.model.devices import (
     DeviceShortfall,
     DeviceType,
 )
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
+from koordcore.model.numa import NUMAArgs
 from koordcore.protocol.device import DEVICE_ALLOCATED, format_allocation
 from koordcore.protocol.numa import (
     ANNOTATION_RESOURCE_SPEC,
@@ -61,22 +62,6 @@ from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy
 
 _SAME_CARDS: Final = 500
 """Score of NUMA nodes that give the very cards that the whole node would give, as upstream has it."""
-
-
-@attrs.frozen(kw_only=True)
-class NodeArgs:
-    """Arguments of everybody in the policy who has a say in what a pod gets of a node.
-
-    Parameters
-    ----------
-    numa
-        Of NodeNUMAResource: how NUMA nodes and CPUs are ranked.
-    devices
-        Of DeviceShare: how devices are ranked, and whether NUMA nodes bind them.
-    """
-
-    numa: NUMAArgs = DEFAULT_NUMA_ARGS
-    devices: DevicePolicy = DEFAULT_DEVICE_POLICY
 
 
 DEFAULT_NODE_ARGS: Final = NodeArgs()
@@ -114,22 +99,6 @@ class NodeOffer:
     def state(self) -> Hashable:
         """Equal for nodes that offer the same on the same terms, whoever holds what is held there."""
         return self.numa, None if self.devices is None else self.devices.signature
-
-
-@attrs.frozen(kw_only=True, cache_hash=True)
-class NodeRequest:
-    """What a pod asks of a node beyond plain amounts.
-
-    Parameters
-    ----------
-    cpu
-        CPUs and NUMA nodes; ``None`` for a pod that requests nothing.
-    devices
-        Devices; ``None`` for none.
-    """
-
-    cpu: CPURequest | None = None
-    devices: DeviceRequest | None = None
 
 
 @attrs.frozen(kw_only=True)

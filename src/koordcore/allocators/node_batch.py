@@ -15,24 +15,23 @@ from koordcore.allocators.node import (
     DEFAULT_NODE_ARGS,
     DeviceProvider,
     NodeAllocation,
-    NodeArgs,
     NodeOffer,
-    NodeRequest,
     fit_node,
     same_on,
 )
+from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa import (
     AMPLIFIED,
     NodeAmounts,
     before_numa,
     score_given,
 )
-from koordcore.allocators.numa_align import has_room, is_scalar, pod_request
+from koordcore.allocators.numa_align import has_room, pod_request
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.state_table import StateTable
 from koordcore.model.policy import ScoringStrategy
 from koordcore.model.quantity import INT64_MAX
-from koordcore.model.resources import CPU, NO_RESOURCES, make_resources
+from koordcore.model.resources import CPU, NO_RESOURCES, is_scalar, make_resources
 from koordcore.protocol.numa import NO_STATUS
 from koordcore.protocol.numa_nodes import amplify
 from koordcore.scoring.resources import Capacity, least_percent, most_percent, weighted_mean

@@ -17,7 +17,7 @@ from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState
 from koordcore.model.decisions import Shortfall
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
 from koordcore.model.policy import ScoringStrategy
-from koordcore.model.resources import CPU
+from koordcore.model.resources import CPU, is_scalar
 from koordcore.protocol.numa_nodes import amplify
 from koordcore.topology.numa import (
     NUMAExclusive,
@@ -437,8 +437,3 @@ def score_amounts(
             total += weight * (0 if used > room else (room - used) * 100 // room)
         weight_sum += weight
     return total // weight_sum if weight_sum else 0
-
-
-def is_scalar(name: str) -> bool:
-    """Tell whether a resource is neither CPU, memory nor storage."""
-    return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))

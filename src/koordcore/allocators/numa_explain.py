@@ -13,11 +13,10 @@ from koordcore.allocators.node import (
     DEFAULT_NODE_ARGS,
     DeviceProvider,
     NodeAllocation,
-    NodeArgs,
     NodeOffer,
-    NodeRequest,
     fit_node,
 )
+from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa_fit import offer_of
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMAState

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from koordcore.allocators.numa_state import NUMANode
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import found_in
@@ -42,6 +41,9 @@ from koordcore.protocol.qos import (
     qos_class_of,
 )
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
+
+if TYPE_CHECKING:
+    from koordcore.allocators.numa_state import NUMANode
 
 _NOT_INTEGER: Final = "the requested CPUs must be integer"
 _POLICY_MISMATCH: Final = "node(s) NUMA Topology policy not match"

@@ -20,6 +20,7 @@ from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import shared
 
 LEAVES_FOR_OTHERS: Final = "PreemptionByScheduler"
 _INDEX: Final = "checking"
@@ -69,7 +70,7 @@ def check_touched(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Vi
     known = index.to(result.snapshot)
     small = touched(index, result, known)
     found = check_result(
-        small.before, small.result, everywhere=result.snapshot.shared[0], elsewhere=small.elsewhere
+        small.before, small.result, everywhere=shared(result.snapshot)[0], elsewhere=small.elsewhere
     )
     index.follow(result.snapshot, known)  # from there a control plane goes on
     result.snapshot.place.line.pool.put(_INDEX, index)

@@ -27,6 +27,7 @@ from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGr
 from koordcore.protocol.gang import gang_name
 from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import shared
 
 T = TypeVar("T")
 Holder: TypeAlias = "Pod | Reservation"
@@ -156,9 +157,9 @@ class ClusterIndex:
     def to(self, snapshot: ClusterSnapshot) -> Differences:
         """Tell how a snapshot differs from the last one: nodes, pending pods, records."""
         return Differences(
-            difference(self._nodes, snapshot.shared[0]),
+            difference(self._nodes, shared(snapshot)[0]),
             difference(self._pending, snapshot.pending),
-            difference(self._records, snapshot.shared[1]),
+            difference(self._records, shared(snapshot)[1]),
         )
 
     # -- following -------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ class ClusterIndex:
             self._replace(before.pop(state.name, None), state)
         for state in before.values():
             self._replace(state, None)
-        self._nodes, self._records = snapshot.shared
+        self._nodes, self._records = shared(snapshot)
         lost, new = pending
         for pod in lost:
             del self.waiting[pod.key]

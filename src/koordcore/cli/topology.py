@@ -19,6 +19,7 @@ from koordcore.errors import MissingExtraError, ModelError
 from koordcore.explaining.network import DomainRow, domain_rows, jobs_by_node
 from koordcore.scheduling.network_trees import known_network
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
 EPILOG: Final = """\
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     tree, rows = found
     shown = _shown(snapshot, rows, selection, nodes=arguments.nodes)
-    known = snapshot.once(known_network)
+    known = once(snapshot, known_network)
     source = f"from {known.source}" if known is not None else ""
     if for_programs(arguments):
         problems = [str(problem) for problem in tree.problems]

@@ -47,6 +47,7 @@ from koordcore.protocol.normalization import ANNOTATION_NORMALIZATION_RATIO
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import qos_class_of
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import node_values
 from koordcore.snapshot.node_values import per_node
 
 _CONFIG_MAP: Final = ("koordinator-system", "slo-controller-config")
@@ -150,7 +151,7 @@ def node_load_of(snapshot: ClusterSnapshot, state: NodeState) -> NodeLoad:
 
 def cluster_loads(snapshot: ClusterSnapshot) -> tuple[NodeLoad, ...]:
     """Give every node of a snapshot as overcommit sees it, by name."""
-    return tuple(snapshot.node_values(node_load_of))
+    return tuple(node_values(snapshot, node_load_of))
 
 
 @attrs.frozen(kw_only=True)

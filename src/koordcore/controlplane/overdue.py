@@ -16,6 +16,7 @@ from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
 from koordcore.quota.device_classes import quota_reader
 from koordcore.scheduling.gang_states import gang_state
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once, shared
 
 _SECOND = 10**9
 
@@ -66,7 +67,7 @@ class Overdue:
 
     def _gangs_changed(self, snapshot: ClusterSnapshot) -> bool:
         """Tell whether a member or a PodGroup has come, left or changed since the last look."""
-        before, self._seen = self._seen, snapshot.shared
+        before, self._seen = self._seen, shared(snapshot)
         if before is None or any(len(old) != len(new) for old, new in zip(before, self._seen, strict=True)):
             return True
         records = (one for some in before[1].apart(self._seen[1]) for one in some)
@@ -93,7 +94,7 @@ def half_gangs(snapshot: ClusterSnapshot) -> dict[str, list[Pod]]:
             started[f"{pod.namespace}/{name}"] += 1
             if not pod.finished:
                 running[f"{pod.namespace}/{name}"].append(pod)
-    gangs = {name: record.gang for name, record in snapshot.once(gang_state, DEFAULT_ARGS).gangs.items()}
+    gangs = {name: record.gang for name, record in once(snapshot, gang_state, DEFAULT_ARGS).gangs.items()}
     half: dict[str, list[Pod]] = {}
     for name in sorted(running.keys() & gangs.keys()):
         group = gangs[name].group

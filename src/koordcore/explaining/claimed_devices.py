@@ -31,6 +31,7 @@ from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
 from koordcore.model.quantity import NANO
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 _MOST_STEPS: Final = 2000
 _NAMING: Final = ("profile", "type")
@@ -176,12 +177,12 @@ def _in_use(snapshot: ClusterSnapshot) -> DevicesInUse:
 
 def node_room(snapshot: ClusterSnapshot, state: NodeState) -> Room:
     """What is left of the devices that a node can use."""
-    return snapshot.once(_node_room, state.name)
+    return once(snapshot, _node_room, state.name)
 
 
 def _node_room(snapshot: ClusterSnapshot, name: str) -> Room:
-    pools = gather_pools(snapshot.once(_index), NodeView(name, snapshot.node(name).node.labels))
-    return room_of(DeviceTable(pools, snapshot.once(_compiler)), snapshot.once(_in_use))
+    pools = gather_pools(once(snapshot, _index), NodeView(name, snapshot.node(name).node.labels))
+    return room_of(DeviceTable(pools, once(snapshot, _compiler)), once(snapshot, _in_use))
 
 
 def broken_pools(snapshot: ClusterSnapshot) -> tuple[PoolView, ...]:
@@ -204,7 +205,7 @@ def _broken(pool: Pool) -> PoolView:
 def pool_views(snapshot: ClusterSnapshot, state: NodeState) -> tuple[PoolView, ...]:
     """The pools that a node sees, with who holds their devices and what still fits."""
     room = node_room(snapshot, state)
-    holders = snapshot.once(_holders)
+    holders = once(snapshot, _holders)
     return tuple(_pool_view(room, pool, holders) for pool in room.table.pools.pools)
 
 

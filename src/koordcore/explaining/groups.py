@@ -11,6 +11,7 @@ from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import key_domains
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 
 @attrs.frozen(kw_only=True)
@@ -90,7 +91,7 @@ def _of_tree(
 
 
 def _where(snapshot: ClusterSnapshot, key: str, nodes: list[str]) -> str:
-    domains = snapshot.once(key_domains, key)
+    domains = once(snapshot, key_domains, key)
     domain = domains.of_running(nodes)
     if isinstance(domain, str):
         return f"{key}: {domain}"

@@ -12,6 +12,7 @@ from koordcore.protocol.gang import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 from koordcore.topology.network import NetworkTopology
 
 
@@ -58,7 +59,7 @@ def jobs_by_node(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
 
 def used_domains(result: ScheduleResult) -> dict[str, dict[str, list[str]]]:
     """Name the domains above the nodes in which each job's members were placed, by job and layer."""
-    tree = result.snapshot.once(network_tree)
+    tree = once(result.snapshot, network_tree)
     if tree is None or not result.jobs:
         return {}
     plans = {gang: plan.job for plan in result.jobs for gang in plan.job.split(",")}
@@ -78,7 +79,7 @@ def used_domains(result: ScheduleResult) -> dict[str, dict[str, list[str]]]:
 
 def domain_rows(snapshot: ClusterSnapshot) -> tuple[NetworkTopology, tuple[DomainRow, ...]] | None:
     """Describe every domain, each parent before its children; ``None`` without a network topology."""
-    tree = snapshot.once(network_tree)
+    tree = once(snapshot, network_tree)
     if tree is None:
         return None
     pods = {state.name: len(state.pods) for state in snapshot.nodes}

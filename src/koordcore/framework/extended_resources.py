@@ -12,11 +12,12 @@ from koordcore.model.claims import DeviceClass
 from koordcore.model.pods import Pod
 from koordcore.protocol.extended_resources import classes_by_resource
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 
 def served_by_classes(snapshot: ClusterSnapshot) -> immutabledict[str, str]:
     """Give the class of each resource that only device classes serve."""
-    return snapshot.once(_served)
+    return once(snapshot, _served)
 
 
 def _served(snapshot: ClusterSnapshot) -> immutabledict[str, str]:

@@ -20,6 +20,8 @@ from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import node_values, state_at
+from koordcore.snapshot.forking import hand_columns, with_states
 from koordcore.snapshot.node_values import concerned
 
 REQUESTED: Final = 0
@@ -141,7 +143,7 @@ class Workspace:
         """Give the pods that hold room on a node now."""
         pods = self._pods.get(row)
         if pods is None:
-            pods = self._pods[row] = {pod.key: pod for pod in self.snapshot.state_at(row).pods}
+            pods = self._pods[row] = {pod.key: pod for pod in state_at(self.snapshot, row).pods}
         return pods
 
     def once(self, make: Callable[[Workspace], T]) -> T:
@@ -157,7 +159,7 @@ class Workspace:
         """
         values = self._values.get(build)
         if values is None:
-            values = self._values[build] = list(self.snapshot.node_values(build))
+            values = self._values[build] = list(node_values(self.snapshot, build))
             # Who came and left in this call before anybody asked.
             rows = self._changed()
             for row in rows:
@@ -349,11 +351,11 @@ class Workspace:
         pending = self.snapshot.pending
         if any(pod.key in self._bound for pod in pending):
             pending = tuple(pod for pod in pending if pod.key not in self._bound)
-        end = self.snapshot.with_states({row: self.state_of(row) for row in rows}, pending)
+        end = with_states(self.snapshot, {row: self.state_of(row) for row in rows}, pending)
         if self._grows():
             return end
         object.__setattr__(end, "layout", self.layout)
-        self.snapshot.hand_columns(end)
+        hand_columns(self.snapshot, end)
         object.__setattr__(end, "_node_memo", self._memo())
         self.snapshot = end
         self.stands = len(self.journal)
@@ -437,14 +439,14 @@ class Workspace:
         for build, values in self._values.items():
             names = concerned(build, records)
             if names is None:
-                for row, value in enumerate(snapshot.node_values(build)):
+                for row, value in enumerate(node_values(snapshot, build)):
                     if value is not values[row]:
                         self._set(values, row, value)
                 continue
             row_of = self.layout.row_of
             rows = {*changes.states, *(row_of[name] for name in names if name in row_of)}
             for row in sorted(rows):
-                self._set(values, row, build(snapshot, snapshot.state_at(row)))
+                self._set(values, row, build(snapshot, state_at(snapshot, row)))
 
     def made(self, make: Callable[[Workspace], Any]) -> bool:
         """Tell whether anybody has asked :meth:`once` for it."""

@@ -141,3 +141,8 @@ def total(parts: Iterable[Mapping[str, int]]) -> Resources:
 def fits(request: Mapping[str, int], free: Mapping[str, int]) -> bool:
     """Tell whether every positive amount asked for is there."""
     return all(amount <= free.get(name, 0) for name, amount in request.items() if amount > 0)
+
+
+def is_scalar(name: str) -> bool:
+    """Tell whether a resource is neither CPU, memory nor storage."""
+    return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))

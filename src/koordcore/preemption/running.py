@@ -21,6 +21,7 @@ from koordcore.protocol.gang import gang_name
 from koordcore.protocol.preemption import is_protected
 from koordcore.protocol.quota import quota_label
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_records, changed_rows, derived, once
 
 _FEW: Final = 4
 """Where more than a quarter of the nodes changed, making all columns anew is no slower."""
@@ -122,7 +123,7 @@ def running_pods(
 
 def running_on(snapshot: ClusterSnapshot) -> RunningPods:
     """Give the columns of a snapshot; they follow its changes."""
-    return snapshot.derived(_running, _running_again)
+    return derived(snapshot, _running, _running_again)
 
 
 def _running(snapshot: ClusterSnapshot) -> RunningPods:
@@ -130,7 +131,7 @@ def _running(snapshot: ClusterSnapshot) -> RunningPods:
 
 
 def _groups(snapshot: ClusterSnapshot) -> GroupTable | None:
-    groups = snapshot.once(group_table)
+    groups = once(snapshot, group_table)
     return groups if groups.nodes else None
 
 
@@ -142,9 +143,9 @@ def _running_again(
 ) -> RunningPods:
     """Make the columns of the changed nodes anew."""
     groups = _groups(snapshot)
-    changed = snapshot.changed_rows(nodes)
+    changed = changed_rows(snapshot, nodes)
     # What groups say of their members is part of the columns.
-    regrouped = snapshot.changed_records(records) and (groups is not None or value.grouped)
+    regrouped = changed_records(snapshot, records) and (groups is not None or value.grouped)
     if regrouped or len(changed) * _FEW > len(nodes):
         return _running(snapshot)
     if not changed:

@@ -18,6 +18,7 @@ from koordcore.quota.device_classes import counted_classes, devices_offered, quo
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_records, changed_states, derived
 
 _DEFAULT_POLICY = QuotaPolicy()
 
@@ -49,7 +50,7 @@ def cluster_ledger(
         When the parents of quotas form a cycle.
     """
     opened = _Opened(policy)
-    ledger = snapshot.derived(opened, opened.again, replaced=True).ledger
+    ledger = derived(snapshot, opened, opened.again, replaced=True).ledger
     for each in reservations:
         ledger = ledger.track(each)
     return ledger
@@ -87,13 +88,13 @@ class _Opened:
         snapshot: ClusterSnapshot,
     ) -> _Open:
         """Count who came and who left; other quotas are another tree."""
-        changed = [type(old or new) for old, new in snapshot.changed_records(records)]
+        changed = [type(old or new) for old, new in changed_records(snapshot, records)]
         if ElasticQuota in changed or (ResourceClaimTemplate in changed and counted_classes(snapshot)):
             return self(snapshot)
         ledger, offers = value.ledger, []
         read = quota_reader(snapshot)
         before, after = list(value.pending), list(snapshot.pending)
-        for old, new in snapshot.changed_states(nodes):
+        for old, new in changed_states(snapshot, nodes):
             before += () if old is None else old.pods
             after += () if new is None else new.pods
             offered = tuple(NO_RESOURCES if one is None else one.node.allocatable for one in (old, new))

@@ -25,6 +25,7 @@ from koordcore.model.quotas import ElasticQuota, QuotaPod
 from koordcore.model.resources import make_resources
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 DEVICES_OF_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
 """End of the resource name under which quotas count the devices of a class."""
@@ -60,7 +61,7 @@ def counted_classes(snapshot: ClusterSnapshot) -> frozenset[str]:
 
 def quota_reader(snapshot: ClusterSnapshot) -> Callable[[Pod], QuotaPod]:
     """Give what reads of a pod what quotas need, with the devices that its claims ask for."""
-    classes = snapshot.once(counted_classes)
+    classes = once(snapshot, counted_classes)
     if not classes:
         return quota_pod_of
     return _WithDevices(snapshot, classes).read

@@ -9,7 +9,7 @@ number of quotas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
@@ -121,6 +121,31 @@ class _Families(Generic[T]):
         return _Families(tuple(chunks))
 
 
+class _Siblings(NamedTuple):
+    """What a tree says of one sibling group, by resource; the pods do not change it.
+
+    Parameters
+    ----------
+    lends
+        By sibling.
+    least, weight
+        By resource and sibling: what each has in any case, and what it counts for.
+    """
+
+    lends: Sequence[bool]
+    least: Sequence[Sequence[int]]
+    weight: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, tree: QuotaTree, group: int) -> _Siblings:
+        members, width = tree.groups[group], range(len(tree.resources))
+        return cls(
+            [tree.lends[row] for row in members],
+            [[tree.min[row][k] for row in members] for k in width],
+            [[tree.weight[row][k] for row in members] for k in width],
+        )
+
+
 @attrs.define(eq=False)
 class _Memo:
     """Results that all states derived from one another share.
@@ -131,6 +156,7 @@ class _Memo:
 
     shares: dict[int, tuple[tuple[_Need, ...], Vector, tuple[bool, ...], Shares]] = attrs.Factory(dict)
     arrays: tuple[TreeArrays | None] | None = None
+    siblings: dict[int, _Siblings] = attrs.Factory(dict)
 
 
 @attrs.frozen(eq=False)
@@ -176,7 +202,10 @@ class TreeState:
         kept = self.memo.shares.get(group)
         if kept is not None and kept[0] is needs and kept[1] == amounts and kept[2] == present:
             return kept[3]
-        shares = divide(tree, group, needs, Pool(amounts, present), self.policy)
+        siblings = self.memo.siblings.get(group)
+        if siblings is None:
+            siblings = self.memo.siblings[group] = _Siblings.of(tree, group)
+        shares = _divide(tree, group, siblings, needs, Pool(amounts, present), self.policy)
         self.memo.shares[group] = (needs, amounts, present, shares)
         return shares
 
@@ -351,44 +380,48 @@ def roll_up(tree: QuotaTree, policy: QuotaPolicy, own: Mapping[int, Sums], pool:
     return TreeState(tree, policy, _Families.of(families), _Families.of(needs), pool, _Memo())
 
 
-def divide(tree: QuotaTree, group: int, needs: Sequence[_Need], pool: Pool, policy: QuotaPolicy) -> Shares:
+def _divide(
+    tree: QuotaTree,
+    group: int,
+    siblings: _Siblings,
+    needs: Sequence[_Need],
+    pool: Pool,
+    policy: QuotaPolicy,
+) -> Shares:
     """Scale the mins of one sibling group and share out what its parent has, resource by resource.
 
     Parameters
     ----------
     tree, policy
         The quotas in rows, and how they are counted.
-    group
-        Number of the siblings.
+    group, siblings
+        Number of the siblings, and what the tree says of them.
     needs
         What each of them asks for, in their order.
     pool
         What the parent has.
     """
-    members = tree.groups[group]
-    guarantee = policy.guarantee_usage
-    lends = [tree.lends[row] for row in members]
+    lends, members = siblings.lends, tree.groups[group]
+    nothing = [()] * len(tree.resources)  # of nobody
+    limits = list(zip(*(limit for limit, _ in needs), strict=True)) or nothing
+    guarantees = list(zip(*(least for _, least in needs), strict=True)) or nothing
     scaled_columns: list[Sequence[int]] = []
     runtime_columns: list[Sequence[int]] = []
     shared: list[int] = []
-    floors_of: list[list[int]] = []
-    needs_of: list[list[int]] = []
-    weights_of: list[list[int]] = []
+    floors_of: list[Sequence[int]] = []
+    needs_of: list[Sequence[int]] = []
+    weights_of: list[Sequence[int]] = []
     for k in range(len(tree.resources)):
-        promised = [tree.min[row][k] for row in members]
+        promised = siblings.least[k]
         scaled = promised
         if policy.enable_min_quota_scale and pool.present[k]:
             scaled = scale_min(pool.amounts[k], promised)
         scaled_columns.append(scaled)
         if tree.handled[group][k]:
             shared.append(k)
-            floors_of.append(
-                [max(low, guaranteed[k]) for low, (_, guaranteed) in zip(scaled, needs, strict=True)]
-                if guarantee
-                else scaled
-            )
-            needs_of.append([limit[k] for limit, _ in needs])
-            weights_of.append([tree.weight[row][k] for row in members])
+            floors_of.append(list(map(max, scaled, guarantees[k])) if policy.guarantee_usage else scaled)
+            needs_of.append(limits[k])
+            weights_of.append(siblings.weight[k])
     amounts = [pool.amounts[k] for k in shared]
     if len(members) >= VECTOR_WORTHWHILE:
         shared_out = share_out_columns(amounts, floors_of, needs_of, weights_of, lends)
@@ -397,9 +430,8 @@ def divide(tree: QuotaTree, group: int, needs: Sequence[_Need], pool: Pool, poli
             share_out(amount, floors, needs, weights, lends)
             for amount, floors, needs, weights in zip(amounts, floors_of, needs_of, weights_of, strict=True)
         ]
-    nothing = [0] * len(members)
     by_column = dict(zip(shared, shared_out, strict=True))
-    runtime_columns = [by_column.get(k, nothing) for k in range(len(tree.resources))]
+    runtime_columns = [by_column.get(k, [0] * len(members)) for k in range(len(tree.resources))]
     return Shares(_by_place(scaled_columns, len(members)), _by_place(runtime_columns, len(members)))
 
 

@@ -24,6 +24,7 @@ from koordcore.result import ScheduleResult
 from koordcore.scheduling.network_trees import known_network, network_tree
 from koordcore.scoring.fragmentation import FragmentationMeasure
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 _MODELS: Final = (GPU_MODEL, "nvidia.com/gpu.product", "alibabacloud.com/gpu-card-model")
 
@@ -145,8 +146,8 @@ class PageData:
         }
 
     def _network(self) -> dict[str, Any] | None:
-        tree = self.snapshot.once(network_tree)
-        known = self.snapshot.once(known_network)
+        tree = once(self.snapshot, network_tree)
+        known = once(self.snapshot, known_network)
         if tree is None or known is None:
             return None
         first = tree.first_node

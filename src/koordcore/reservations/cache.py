@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
+from typing import Final
 
 import attrs
 
@@ -38,6 +40,7 @@ from koordcore.reservations.columns import (
     standing_again,
     with_holders,
 )
+from koordcore.reservations.known import known_reservations
 from koordcore.reservations.match import judge_match
 from koordcore.reservations.state import (
     ReservationState,
@@ -48,7 +51,10 @@ from koordcore.reservations.state import (
 )
 from koordcore.scoring.labels import fit_own_terms
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.cluster import changed_on
+from koordcore.snapshot.following import changed_on, derived, once, state_at
+from koordcore.snapshot.forking import with_pods
+
+_NAMES: Final = attrgetter("namespace", "name")
 
 __all__ = [
     "ReservationLedger",
@@ -69,7 +75,7 @@ def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
     ModelError
         When one of them has the key of another or of a pod.
     """
-    snapshot.once(check_stand_ins)
+    once(snapshot, check_stand_ins)
     return [reserve_pod(one) for one in snapshot.of(Reservation) if one.pending]
 
 
@@ -93,14 +99,15 @@ def without_holders(
     """
     if not before.of(Reservation):
         return after
-    held = before.once(with_holders)
+    held = once(before, with_holders)
     decided = tuple(decisions)
     rows = changed_on(held.place, after.place)
     every = range(len(after.layout.names)) if rows is None else rows
-    touched = [after.state_at(row) for row in every if after.state_at(row) is not held.state_at(row)]
+    touched = [state_at(after, row) for row in every if state_at(after, row) is not state_at(held, row)]
     pods = {state.name: tuple(pod for pod in state.pods if not is_reserve_pod(pod)) for state in touched}
     placed = {one.pod: one for one in decided if isinstance(one, Bound | Nominated)}
-    known = {one.name: one for one in before.of(Reservation) if one.pending and one.pod_key in placed}
+    waiting = known_reservations(before).waiting
+    known = {one.name: one for one in sorted((waiting[key] for key in placed if key in waiting), key=_NAMES)}
     changed = {}
     for name, one in known.items():
         decision = placed[one.pod_key]
@@ -118,7 +125,7 @@ def without_holders(
         changed[one.name] = one
     records = [(before.find(Reservation, name), one) for name, one in changed.items()]
     pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
-    return before.with_pods(pods, pending, records)
+    return with_pods(before, pods, pending, records)
 
 
 class ReservationLedger:
@@ -143,7 +150,7 @@ class ReservationLedger:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._operating = workspace.values(operating_pods)
-        before = workspace.snapshot.derived(standing, standing_again)
+        before = derived(workspace.snapshot, standing, standing_again)
         self.states = list(before.states)
         self.holders = list(before.holders)
         self.number_of = before.number_of

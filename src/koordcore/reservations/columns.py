@@ -23,6 +23,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
 from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
 from koordcore.protocol.reservation import OPERATING_MODE, is_reserve_pod, reservation_order
+from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import (
     ReservationState,
     operating_state,
@@ -32,6 +33,8 @@ from koordcore.reservations.state import (
     used_reservations,
 )
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_records, changed_rows, derived, node_values, once
+from koordcore.snapshot.forking import with_pods
 from koordcore.snapshot.node_values import per_node
 
 UNLIMITED: Final = 2**62
@@ -45,7 +48,7 @@ NOTHING: Final[Back] = ({}, {})
 
 def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """Put a pod on its node for every reservation that holds room there."""
-    return snapshot.derived(_held, held_again) if snapshot.of(Reservation) else snapshot
+    return derived(snapshot, _held, held_again) if snapshot.of(Reservation) else snapshot
 
 
 def check_stand_ins(snapshot: ClusterSnapshot) -> None:
@@ -70,7 +73,7 @@ def check_stand_ins(snapshot: ClusterSnapshot) -> None:
 
 
 def _held(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    snapshot.once(check_stand_ins)
+    once(snapshot, check_stand_ins)
     holders = [
         reserve_pod(one)
         for one in snapshot.of(Reservation)
@@ -91,13 +94,12 @@ def held_again(
         return _held(snapshot)
     touched = {name for old, new in changes for name in (old.status.node_name, new.status.node_name)}
     touched &= snapshot.layout.row_of.keys()
-    touched.update(snapshot.nodes[row].name for row in snapshot.changed_rows(nodes))
-    there: dict[str, list[Pod]] = {name: [] for name in touched}
-    for one in snapshot.of(Reservation) if touched else ():
-        if one.status.node_name in there and one.active:
-            there[one.status.node_name].append(reserve_pod(one))
-    pods = {name: (*snapshot.node(name).pods, *holders) for name, holders in sorted(there.items())}
-    return held.with_pods(pods, snapshot.pending, snapshot.changed_records(records))
+    touched.update(snapshot.nodes[row].name for row in changed_rows(snapshot, nodes))
+    on = known_reservations(snapshot).on
+    pods = {
+        name: (*snapshot.node(name).pods, *map(reserve_pod, on.get(name, ()))) for name in sorted(touched)
+    }
+    return with_pods(held, pods, snapshot.pending, changed_records(snapshot, records))
 
 
 def _changes(
@@ -105,7 +107,7 @@ def _changes(
 ) -> list[tuple[Reservation, Reservation]] | None:
     """Give the reservations that are not the same objects; ``None`` where some came or went."""
     found = []
-    for old, new in snapshot.changed_records(records):
+    for old, new in changed_records(snapshot, records):
         if isinstance(old, Reservation) and isinstance(new, Reservation):
             found.append((old, new))
         elif isinstance(old or new, Reservation):
@@ -273,7 +275,7 @@ def standing(snapshot: ClusterSnapshot) -> Standing:
     """Work out how the reservations of a snapshot with holders stand."""
     layout = snapshot.layout
     known = [one for one in snapshot.of(Reservation) if not one.over]
-    acting = [pod for pods in filter(None, snapshot.node_values(operating_pods)) for pod in pods]
+    acting = [pod for pods in filter(None, node_values(snapshot, operating_pods)) for pod in pods]
     users = used_reservations(snapshot.bound_pods()) if known or acting else {}
     states = [reservation_state(one, owners_of(one, users)) for one in known]
     if acting:
@@ -354,7 +356,7 @@ def standing_again(
             return standing(snapshot)
         states[number] = reservation_state(new)
         anew.add(number)
-    for at in snapshot.changed_rows(nodes):
+    for at in changed_rows(snapshot, nodes):
         here = before.by_row.get(at, ())
         acting = [states[number].pod for number in here if states[number].pod is not None]
         if sorted(acting, key=_key) != sorted(operating_pods(snapshot, snapshot.nodes[at]), key=_key):

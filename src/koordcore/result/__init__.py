@@ -17,6 +17,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionPlan
 from koordcore.protocol.preemption import PREEMPTED_REASON
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.forking import with_pods
 
 if TYPE_CHECKING:
     from koordcore.result.left_out import LeftOut
@@ -113,7 +114,7 @@ def with_victims_told(snapshot: ClusterSnapshot, plans: Iterable[PreemptionPlan]
         name: tuple(_told(pod, job_of) if pod.key in job_of else pod for pod in snapshot.node(name).pods)
         for name in sorted(nodes)
     }
-    return snapshot.with_pods(pods, snapshot.pending)
+    return with_pods(snapshot, pods, snapshot.pending)
 
 
 def _told(pod: Pod, job_of: Mapping[PodKey, str]) -> Pod:

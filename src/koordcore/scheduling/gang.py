@@ -34,6 +34,7 @@ from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import Outcome, finish, give_up, kept, marked, plan_of, waiting
 from koordcore.scheduling.permit_wait import wait_ends
 from koordcore.scheduling.planned import Planned, plan_and_bind
+from koordcore.snapshot.following import once
 from koordcore.topology.network import NetworkTopology
 
 _OVER: Final = 'gang "{}" was not complete in time: it could keep its places{}'
@@ -59,7 +60,7 @@ def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
     if job.tree is not None:
         return place_groups(workspace, plugins, job, job.tree, limits)
     spec = job.spec
-    tree = workspace.snapshot.once(network_tree) if spec is not None or job.parts else None
+    tree = once(workspace.snapshot, network_tree) if spec is not None or job.parts else None
     nominated = _as_nominated(workspace, plugins, job)
     if nominated is not None:
         return kept(job, marked(workspace, job, nominated))

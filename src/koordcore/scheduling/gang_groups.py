@@ -39,6 +39,7 @@ from koordcore.scheduling.gang_states import ended_members, gang_pod, gang_state
 from koordcore.scheduling.group_tree import GroupTree, tree_of
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 NOBODY: Final[immutabledict[str, int]] = immutabledict()
 NO_UIDS: Final[immutabledict[str, str]] = immutabledict()
@@ -194,13 +195,15 @@ class JobTable:
         self._snapshot = snapshot
         self._policy = DEFAULT_POLICY if policy is None else policy
         self._args = self._policy.args_of(CoschedulingArgs)
-        self._state: GangState = snapshot.once(gang_state, self._args)
+        self._state: GangState = once(snapshot, gang_state, self._args)
         self._nodes: dict[str, list[str]] = {}
         if self._state.gangs:
-            for pod in snapshot.bound_pods():
+            for pod in running_members(snapshot):
                 gang = gang_name(pod.labels, pod.annotations)
                 if gang:
                     self._nodes.setdefault(f"{pod.namespace}/{gang}", []).append(str(pod.node_name))
+            for names in self._nodes.values():
+                names.sort()
         self._repairing: dict[PodKey, str] = {}
         self._ended = Counter(gang_id_of(pod) for pod in ended_members(snapshot))
 
@@ -245,7 +248,7 @@ class JobTable:
     @property
     def groups(self) -> GroupTable:
         """Kubernetes' own groups."""
-        return self._snapshot.once(group_table)
+        return once(self._snapshot, group_table)
 
     def _group_job(self, first: Pod, gang: str, asked: Mapping[str, list[Pod]]) -> Job:
         """Make the job of a tree of Kubernetes' own groups; of the pod's leaf where the tree has a gap."""
@@ -332,7 +335,7 @@ class JobTable:
     def _job(self, gang_id: str, first: Pod, by_gang: Mapping[str, list[Pod]]) -> Job:
         record = self._state.gangs.get(gang_id)
         gangs = (self._group(record) if record is not None else {}) or {gang_id: Gang(id=gang_id)}
-        tree = self._snapshot.once(network_tree) if any(map(_gathered, gangs.values())) else None
+        tree = once(self._snapshot, network_tree) if any(map(_gathered, gangs.values())) else None
         if tree is not None:
             gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
         members = {name: tuple(by_gang.get(name, ())) for name in sorted(gangs)}
@@ -370,7 +373,7 @@ class JobTable:
             ready = sum(worth_requeue(self._state.gangs[name]) for name in gangs if name in self._state.gangs)
             return "" if ready >= least else f"{ready} of at least {least} gangs have members enough"
         wanted = any(_needs_network(gang) for gang in gangs.values())
-        known = not wanted or self._snapshot.once(network_tree) is not None
+        known = not wanted or once(self._snapshot, network_tree) is not None
         specs = [gang.topology_spec for gang in gangs.values() if gang.topology_spec is not None]
         if not known and any(spec.binds for spec in specs):
             return NO_TOPOLOGY  # also to members of a gang that has started

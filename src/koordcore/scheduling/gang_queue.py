@@ -36,6 +36,7 @@ from koordcore.scheduling.gang_input import Outline, bind_plan, demand_of, offer
 from koordcore.scheduling.group_plans import flat_tree
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.outcomes import finish, marked
+from koordcore.snapshot.following import once
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
 Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
@@ -73,7 +74,7 @@ class JointTurns:
         self._limits = limits
         self._settled: dict[str, Outcome] = {}
         self.plans: list[JointPlan] = []
-        tree = workspace.snapshot.once(network_tree)
+        tree = once(workspace.snapshot, network_tree)
         self._tree = flat_tree(workspace) if tree is None else tree
         self._trees = {"": self._tree}
         self._whole = len(self._tree.nodes) == len(workspace.layout.names)

@@ -33,6 +33,7 @@ from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import Outcome, give_up, plan_of, weakened
 from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
 _ANYWHERE: Final = NetworkTopologySpec()
@@ -135,7 +136,7 @@ class Groups:
         return len({self.plugins.key_of(pod) for pod in self.job.pods}) == 1
 
     def _domains(self, key: str) -> KeyDomains:
-        return self.workspace.snapshot.once(key_domains, key)
+        return once(self.workspace.snapshot, key_domains, key)
 
     def _running(self, group: GroupTree) -> list[str]:
         return [node for leaf in group.leaves for node in self.job.bound[leaf.id]]
@@ -428,7 +429,7 @@ def _fewest(group: GroupTree, job: Job) -> int:
 
 def flat_tree(workspace: Workspace) -> NetworkTopology:
     """Give the tree of a cluster without a network: all nodes under the root."""
-    return workspace.snapshot.once(_flat_tree)
+    return once(workspace.snapshot, _flat_tree)
 
 
 def _flat_tree(snapshot: ClusterSnapshot) -> NetworkTopology:

@@ -49,6 +49,9 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
     refused = scheduling_class.refuse()
     if refused is not None:
         return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
+    known = _refused_before(plugins, scheduling_class, pod)
+    if known is not None:
+        return known
     choice = _choose(workspace, plugins, scheduling_class, pod)
     if not choice.feasible:
         return refused_by_nodes(plugins, scheduling_class, pod)
@@ -126,12 +129,19 @@ def _together(parts: Sequence[Unschedulable]) -> Unschedulable:
     return attrs.evolve(parts[0], rejections=rejections, nearest=nearest)
 
 
+def _refused_before(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable | None:
+    """Give how every node refused another pod of the class, if nobody has come or left since."""
+    known = plugins.refused.get(scheduling_class)
+    if known is None or known[0] != len(plugins.workspace.journal) or plugins.nominated.concern(pod):
+        return None
+    return refused_likewise(known[1], pod.key)
+
+
 def _refused_alike(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
     """Count why every node refused; while nobody comes or leaves, it is the same for all pods of a class."""
-    at, known = len(plugins.workspace.journal), plugins.refused.get(scheduling_class)
-    if known is None or known[0] != at:
-        known = plugins.refused[scheduling_class] = at, scheduling_class.failure(pod)
-    return refused_likewise(known[1], pod.key)
+    failure = scheduling_class.failure(pod)
+    plugins.refused[scheduling_class] = len(plugins.workspace.journal), failure
+    return refused_likewise(failure, pod.key)
 
 
 def place_there(

@@ -43,6 +43,7 @@ from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
+from koordcore.snapshot.following import once
 
 
 class Preemptor:
@@ -347,7 +348,7 @@ class Preemptor:
             minimums=self._minimums,
             own=frozenset(holders),
             gone=gone,
-            tree=workspace.snapshot.once(network_tree),
+            tree=once(workspace.snapshot, network_tree),
             spec=spec,
             bound=bound,
             wanted={pod.key: self._wanted(pod) for pods, _ in pending.values() for pod in pods},

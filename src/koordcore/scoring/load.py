@@ -29,6 +29,7 @@ from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.times import moment_of
 from koordcore.scoring.load_estimates import NO_REPORT, Estimate, Estimator, LoadRequest, change_of, expected
 from koordcore.scoring.load_nodes import NO_LIMIT, NodeLoads
+from koordcore.scoring.load_score import LoadScore
 from koordcore.snapshot import ClusterSnapshot
 
 REASON_EXPIRED: Final = "node(s) nodeMetric expired"
@@ -84,11 +85,7 @@ class LoadState:
         self._nodes = NodeLoads(nodes, [metrics.get(node.name) for node in nodes], args)
         self._name_parts(np.zeros((_PARTS, len(self.names), len(nodes)), np.int64))
         self.prod_usage += self._nodes.system
-        self._weights = [args.resource_weights.get(name, 0) for name in self.names]
-        self._columns = [
-            column for column, weight in enumerate(self._weights) if weight or args.dominant_resource_weight
-        ]
-        self._even = len({self._weights[column] for column in self._columns}) == 1
+        self._score = LoadScore(args)
         self._set_clock()
         self._update_all()
         self.reasons = (
@@ -418,26 +415,9 @@ class LoadState:
 
         A node without a fresh metric scores 0.
         """
-        args = self.args
-        weight = sum(self._weights) + args.dominant_resource_weight
         scorable = self._clock[SCORABLE, rows]
-        if weight <= 0:
-            return np.zeros(scorable.shape, np.int64)
-        # More used than there is scores 0; so does a node that lacks the resource, where nothing is left.
-        scores = self._left[int(request.prod)][:, rows] - request.estimate
-        np.maximum(scores, 0, out=scores)
-        scores *= 100
-        scores //= self._nodes.divisor[:, rows]
-        if len(self._columns) != len(scores):
-            scores = scores[self._columns]
-        if self._even and not args.dominant_resource_weight:
-            mean: IntVector = np.add.reduce(scores) // len(scores) * scorable
-            return mean
-        weights = np.array([self._weights[column] for column in self._columns], np.int64)
-        total = np.add.reduce(scores * weights[:, None])
-        if args.dominant_resource_weight:
-            total += np.minimum(np.minimum.reduce(scores), 100) * args.dominant_resource_weight
-        score: IntVector = total // weight * scorable
+        left, divisor = self._left[int(request.prod)][:, rows], self._nodes.divisor[:, rows]
+        score: IntVector = self._score.of(left - request.estimate, divisor) * scorable
         return score
 
     def shortfalls(self, request: LoadRequest, row: int) -> tuple[Shortfall, ...]:

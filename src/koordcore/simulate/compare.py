@@ -30,6 +30,7 @@ from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.scoring.gpu_share import GpuDemand
 from koordcore.simulate.cluster import ClusterFragmentation, fragmentation_of
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 _ZONE: Final = "zone"
 _NODE: Final = "node"
@@ -240,7 +241,7 @@ def _domains(end: ClusterSnapshot, bound: Iterable[Bound]) -> dict[str, int]:
     zones = {state.name: state.node.labels.get(ZONE_LABEL, "") for state in end.nodes}
     if any(zones.values()):
         found[_ZONE] = len({zones[node] for node in used if zones[node]})
-    tree = end.once(network_tree)
+    tree = once(end, network_tree)
     if tree is not None:
         counts = np.array([name in used for name in tree.nodes], np.int64)
         found |= _layer_names(domains_used(tree, counts))

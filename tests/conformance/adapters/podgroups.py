@@ -15,6 +15,7 @@ from koordcore.manifests.group_patches import group_conditions
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.pods import Pod
 from koordcore.model.scheduling_groups import leaf_id
+from koordcore.snapshot.following import once
 from tests.conformance import Case, Verdict, subject
 
 _CYCLES = 12
@@ -200,7 +201,7 @@ class Judge:
 
     def _priorities(self, pods: Any) -> list[int]:
         """Priorities from the highest down; the group's counts where there is one."""
-        table = self.start.once(group_table)
+        table = once(self.start, group_table)
         found = []
         for pod in pods:
             above = table.chain(leaf_id(pod)) if pod.scheduling_group is not None else ()

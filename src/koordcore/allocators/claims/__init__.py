@@ -6,46 +6,68 @@
 an error that names the object that is wrong.
 """
 
-from koordcore.allocators.claims.allocate import allocate_claims, choose_devices
-from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
-from koordcore.allocators.claims.outcome import (
-    ClaimError,
-    ClaimErrorKind,
-    ClaimOutcome,
-    ClaimsAllocated,
-    ClaimShortfall,
-    ClaimsRefused,
-)
-from koordcore.allocators.claims.pools import NodePools, NodeView, SliceIndex, gather_pools, with_taint_rules
-from koordcore.allocators.claims.room import Room, room_of
-from koordcore.allocators.claims.selectors import CelCompiler
-from koordcore.allocators.claims.state import DevicesInUse, devices_in_use
-from koordcore.allocators.claims.table import DeviceTable, DeviceView, SelectorFault
-from koordcore.model.claims import AllocationMode
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ALL_FEATURES",
-    "AllocationMode",
-    "CelCompiler",
-    "ClaimError",
-    "ClaimErrorKind",
-    "ClaimFeature",
-    "ClaimOutcome",
-    "ClaimShortfall",
-    "ClaimsAllocated",
-    "ClaimsRefused",
-    "DeviceTable",
-    "DeviceView",
-    "DevicesInUse",
-    "NodePools",
-    "NodeView",
-    "Room",
-    "SelectorFault",
-    "SliceIndex",
-    "allocate_claims",
-    "choose_devices",
-    "devices_in_use",
-    "gather_pools",
-    "room_of",
-    "with_taint_rules",
-]
+from koordcore._face import read_late
+
+if TYPE_CHECKING:
+    from koordcore.allocators.claims.allocate import (
+        allocate_claims as allocate_claims,
+        choose_devices as choose_devices,
+    )
+    from koordcore.allocators.claims.features import (
+        ALL_FEATURES as ALL_FEATURES,
+        ClaimFeature as ClaimFeature,
+    )
+    from koordcore.allocators.claims.outcome import (
+        ClaimError as ClaimError,
+        ClaimErrorKind as ClaimErrorKind,
+        ClaimOutcome as ClaimOutcome,
+        ClaimsAllocated as ClaimsAllocated,
+        ClaimShortfall as ClaimShortfall,
+        ClaimsRefused as ClaimsRefused,
+    )
+    from koordcore.allocators.claims.pools import (
+        NodePools as NodePools,
+        NodeView as NodeView,
+        SliceIndex as SliceIndex,
+        gather_pools as gather_pools,
+        with_taint_rules as with_taint_rules,
+    )
+    from koordcore.allocators.claims.room import (
+        Room as Room,
+        room_of as room_of,
+    )
+    from koordcore.allocators.claims.selectors import (
+        CelCompiler as CelCompiler,
+    )
+    from koordcore.allocators.claims.state import (
+        DevicesInUse as DevicesInUse,
+        devices_in_use as devices_in_use,
+    )
+    from koordcore.allocators.claims.table import (
+        DeviceTable as DeviceTable,
+        DeviceView as DeviceView,
+        SelectorFault as SelectorFault,
+    )
+    from koordcore.model.claims import (
+        AllocationMode as AllocationMode,
+    )
+
+# Inner names, each read with its module: whoever needs one of them is not to wait for all.
+__all__, __getattr__, __dir__ = read_late(
+    __name__,
+    {
+        "koordcore.allocators.claims.allocate": "allocate_claims choose_devices",
+        "koordcore.allocators.claims.features": "ALL_FEATURES ClaimFeature",
+        "koordcore.allocators.claims.outcome": (
+            "ClaimError ClaimErrorKind ClaimOutcome ClaimsAllocated ClaimShortfall ClaimsRefused"
+        ),
+        "koordcore.allocators.claims.pools": ("NodePools NodeView SliceIndex gather_pools with_taint_rules"),
+        "koordcore.allocators.claims.room": "Room room_of",
+        "koordcore.allocators.claims.selectors": "CelCompiler",
+        "koordcore.allocators.claims.state": "DevicesInUse devices_in_use",
+        "koordcore.allocators.claims.table": "DeviceTable DeviceView SelectorFault",
+        "koordcore.model.claims": "AllocationMode",
+    },
+)

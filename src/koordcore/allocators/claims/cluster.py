@@ -38,6 +38,7 @@ from koordcore.model.device_slices import (
 from koordcore.model.nodes import NodeState
 from koordcore.model.records import ClusterRecord
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_records, derived
 
 _Reads: TypeAlias = frozenset[tuple[str | None, str]] | None
 """Domain (``None`` for the driver's) and name of attributes that somebody reads; ``None`` for all."""
@@ -206,7 +207,7 @@ def _derived_footprints(texts: Iterable[str]) -> Iterator[Footprint | None]:
 
 def cluster_devices(snapshot: ClusterSnapshot) -> ClusterDevices:
     """Give the devices of a cluster, made once and kept while nodes and what is published stay the same."""
-    return snapshot.derived(_build, _again)
+    return derived(snapshot, _build, _again)
 
 
 def _build(snapshot: ClusterSnapshot) -> ClusterDevices:
@@ -222,7 +223,7 @@ def _again(
     known: ClusterDevices,
     snapshot: ClusterSnapshot,
 ) -> ClusterDevices:
-    if snapshot.changed_records(records) and not _reads_alike(records, snapshot):
+    if changed_records(snapshot, records) and not _reads_alike(records, snapshot):
         return ClusterDevices(snapshot)
     same = all(old.node is new.node for old, new in zip(nodes, snapshot.nodes, strict=True))
     return known if same else ClusterDevices(snapshot)

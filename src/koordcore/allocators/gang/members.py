@@ -11,6 +11,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.gang import gang_name
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_states, derived
 
 
 def belongs(pod: Pod) -> bool:
@@ -20,7 +21,7 @@ def belongs(pod: Pod) -> bool:
 
 def running_members(snapshot: ClusterSnapshot) -> Iterable[Pod]:
     """Give the members that hold room on a node, by node and key; only nodes that have some are looked at."""
-    return chain.from_iterable(snapshot.derived(_running, _running_again, replaced=True).values())
+    return chain.from_iterable(derived(snapshot, _running, _running_again, replaced=True).values())
 
 
 def _running(snapshot: ClusterSnapshot) -> dict[str, tuple[Pod, ...]]:
@@ -36,7 +37,7 @@ def _running_again(
     snapshot: ClusterSnapshot,
 ) -> dict[str, tuple[Pod, ...]]:
     del records
-    changed = snapshot.changed_states(nodes)
+    changed = changed_states(snapshot, nodes)
     found = dict(value) if changed else value
     for before, after in changed:
         if before is not None:

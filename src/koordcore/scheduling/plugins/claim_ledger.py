@@ -22,6 +22,7 @@ from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, claims_of_pod
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 ClaimKey: TypeAlias = tuple[str, str]
 """Namespace and name of a claim."""
@@ -118,7 +119,7 @@ class ClaimLedger:
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        self.book: ClaimBook = workspace.snapshot.once(_book)
+        self.book: ClaimBook = once(workspace.snapshot, _book)
         self.devices = cluster_devices(workspace.snapshot)
         self.states = claim_states(self.devices)
         self._held = DevicesHeld(self.devices.features)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from koordcore.allocators.claims.outcome import ClaimError
-from koordcore.allocators.claims.results import Choice, allocation_of
-from koordcore.allocators.claims.states import Answers, StateAnswer
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
@@ -38,17 +36,16 @@ from koordcore.model.device_slices import (
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimProblem
-from koordcore.scheduling.plugins.claim_evaluator import REASON_CANNOT, ClaimEvaluator, Wish
-from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
-from koordcore.scheduling.plugins.claims_freed import count_claims, ways_to_free
-from koordcore.scheduling.plugins.claims_together import (
-    ChosenClaims,
-    claims_together,
-    never_together,
-    sharing_one_claim,
-)
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.claim_records import with_claims
+
+if TYPE_CHECKING:
+    # What allocates claims is read for the first pod that has some.
+    from koordcore.allocators.claims.results import Choice
+    from koordcore.allocators.claims.states import Answers, StateAnswer
+    from koordcore.scheduling.plugins.claim_evaluator import Wish
+    from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+    from koordcore.scheduling.plugins.claims_together import ChosenClaims
 
 
 class DynamicResources(Plugin):
@@ -71,6 +68,7 @@ class DynamicResources(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self.claim_args = args if isinstance(args, ClaimArgs) else ClaimArgs()
+        self._asked = False
         # It is made anew where nodes or classes change.
         self._by_class = served_by_classes(workspace.snapshot)
 
@@ -87,7 +85,10 @@ class DynamicResources(Plugin):
     def follow(self, changes: ClusterChanges) -> bool:
         if super().follow(changes):
             return True
-        self.workspace.drop(ClaimLedger)
+        if self._asked:
+            from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
+
+            self.workspace.drop(ClaimLedger)
         return False
 
     def concerned(self, changes: ClusterChanges) -> bool:
@@ -101,6 +102,9 @@ class DynamicResources(Plugin):
     @property
     def ledger(self) -> ClaimLedger:
         """Who has which claim, up to date."""
+        from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
+
+        self._asked = True
         ledger = self.workspace.once(ClaimLedger)
         ledger.update()
         return ledger
@@ -146,6 +150,8 @@ class DynamicResources(Plugin):
         return None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        from koordcore.scheduling.plugins.claim_evaluator import ClaimEvaluator
+
         return ClaimEvaluator(self, pod, request)
 
     def _claims(self, pod: Pod) -> tuple[ResourceClaim, ...]:
@@ -155,11 +161,15 @@ class DynamicResources(Plugin):
     def together(self, pods: Sequence[Pod], row: int) -> Together | None:
         if self.claim_args.mode is AllocationMode.FIRST_FIT:
             return None
+        from koordcore.scheduling.plugins.claims_together import claims_together
+
         return claims_together(self.ledger, [(pod.key, self.split(pod)[0]) for pod in pods], row)
 
     def never_together(
         self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
     ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+        from koordcore.scheduling.plugins.claims_together import never_together
+
         ledger = self.ledger
         kinds = [self.split(pod)[0] for pod in pods]
         named = any(isinstance(wish, tuple) for pod in pods for wish in self._wishes(pod))
@@ -177,10 +187,14 @@ class DynamicResources(Plugin):
         claims = self._countable(pods)
         if claims is None:
             return None
+        from koordcore.scheduling.plugins.claims_freed import ways_to_free
+
         answers = self.ledger.states.together(claims)
         return ways_to_free(self.ledger, answers, row, going)
 
     def countable(self, pods: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Countable | None:
+        from koordcore.scheduling.plugins.claims_freed import count_claims
+
         claims = self._countable(pods)
         return None if claims is None else count_claims(self.ledger, claims, running)
 
@@ -198,6 +212,8 @@ class DynamicResources(Plugin):
         return found if any(found) else None
 
     def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        from koordcore.scheduling.plugins.claims_together import sharing_one_claim
+
         ledger = self.ledger
         sharing = sharing_one_claim(
             (pod.key, [(one.namespace, one.name) for one in self.split(pod)[0]]) for pod in pods
@@ -243,6 +259,9 @@ class DynamicResources(Plugin):
         unallocated, _ = self.split(pod)
         given: dict[ClaimKey, ClaimAllocation] = {}
         if unallocated and answers is not None:
+            from koordcore.allocators.claims.results import allocation_of
+            from koordcore.scheduling.plugins.claim_evaluator import REASON_CANNOT
+
             chosen = self._chosen(pod, unallocated, answers.at(number))
             if chosen is None:
                 return Shortfall(REASON_CANNOT)

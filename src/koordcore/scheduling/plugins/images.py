@@ -15,11 +15,12 @@ from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
 from koordcore.scoring.images import ImageIndex, pod_images, score_images
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_states, derived
 
 
 def image_index(snapshot: ClusterSnapshot) -> ImageIndex:
     """Index the images of a snapshot's nodes, once for a line of snapshots."""
-    return snapshot.derived(_index, _index_again, replaced=True)
+    return derived(snapshot, _index, _index_again, replaced=True)
 
 
 def _index(snapshot: ClusterSnapshot) -> ImageIndex:
@@ -31,7 +32,7 @@ def _index_again(
 ) -> ImageIndex:
     """Look only at nodes whose images are others."""
     del records
-    states = snapshot.changed_states(nodes)
+    states = changed_states(snapshot, nodes)
     pairs = [(None if old is None else old.node, None if new is None else new.node) for old, new in states]
     changed = [(old, new) for old, new in pairs if (old and old.images) != (new and new.images)]
     return value.changed(changed) if changed else value

@@ -39,6 +39,7 @@ from koordcore.scoring.interpod import (
     interpod_request,
     normalise_interpod,
 )
+from koordcore.snapshot.following import once
 
 
 class InterPodEvaluator(Evaluator):
@@ -61,7 +62,7 @@ class InterPodEvaluator(Evaluator):
     def _parts(self) -> tuple[InterPodFilter, InterPodScore]:
         # Made at the first question: only then is it known who counts as gone for the class.
         groups = self._neighbours.now()
-        namespaces = Namespaces(self._workspace.snapshot.once(namespace_labels))
+        namespaces = Namespaces(once(self._workspace.snapshot, namespace_labels))
         return (
             InterPodFilter(groups, namespaces, self._request),
             InterPodScore(groups, namespaces, self._request, self._args),
@@ -129,7 +130,7 @@ class InterPodAffinity(Plugin):
         return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
-        waiting = self.workspace.snapshot.once(nominated_with_terms)
+        waiting = once(self.workspace.snapshot, nominated_with_terms)
         asked = bool(waiting) or with_terms(pod)
         if not asked and not affine(self.workspace):
             return None

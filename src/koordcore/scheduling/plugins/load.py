@@ -25,6 +25,7 @@ from koordcore.model.records import ClusterRecord
 from koordcore.protocol.times import moment_of
 from koordcore.scoring.load import LoadState
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_records, changed_states, derived, moves_since, state_at
 
 _FEW: Final = 4
 """Where more than a quarter of the nodes changed, compiling anew is no slower."""
@@ -57,16 +58,16 @@ class _Compiled:
         snapshot: ClusterSnapshot,
     ) -> LoadState:
         """Make the rows of nodes anew that changed since, or whose metrics did."""
-        states = snapshot.changed_states(nodes)
+        states = changed_states(snapshot, nodes)
         row_of = snapshot.layout.row_of
-        ones = (before or after for before, after in snapshot.changed_records(records))
+        ones = (before or after for before, after in changed_records(snapshot, records))
         changed = {row_of[after.name] for _, after in states if after is not None}
         changed.update(row_of[one.node] for one in ones if isinstance(one, NodeMetric) and one.node in row_of)
         if len(changed) * _FEW > len(nodes):
             return self(snapshot)
         if not changed and not states:
             return value
-        moves = snapshot.moves_since(nodes)
+        moves = moves_since(snapshot, nodes)
         came = [row_of[after.name] for before, after in states if before is None and after is not None]
         state = value.moved(moves, came) if moves else value.fork()
         renew(state, snapshot, sorted(changed))
@@ -75,7 +76,7 @@ class _Compiled:
 
 def renew(state: LoadState, snapshot: ClusterSnapshot, rows: Sequence[int]) -> None:
     """Make the load of some nodes anew, from what a snapshot says of them."""
-    states = [snapshot.state_at(row) for row in rows]
+    states = [state_at(snapshot, row) for row in rows]
     found = ((one.name, snapshot.find(NodeMetric, one.name)) for one in states)
     metrics = {name: metric for name, metric in found if metric is not None}
     state.renew(rows, [one.node for one in states], metrics, [one.pods for one in states])
@@ -87,7 +88,7 @@ def load_state(snapshot: ClusterSnapshot, args: LoadAwareArgs, now: int) -> Load
     It is compiled once; later calls, for snapshots that come of this one as well, look at what changed.
     """
     compiled = _Compiled(args)
-    state = snapshot.derived(compiled, compiled.again, replaced=True).at(now)
+    state = derived(snapshot, compiled, compiled.again, replaced=True).at(now)
     return LoadState.of_snapshot(snapshot, args, now) if state is None else state
 
 
@@ -134,6 +135,7 @@ class LoadAware(Plugin):
     name = "LoadAwareScheduling"
     helped_by = ROOM | {"NodeMetric"}
     reads = frozenset((NodeMetric,))
+    by_template = True
     arguments = LoadAwareArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:

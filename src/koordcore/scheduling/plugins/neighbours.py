@@ -14,6 +14,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.scoring.groups import PodGroups
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_states, derived
 
 
 def _start(workspace: Workspace) -> PodGroups:
@@ -72,7 +73,7 @@ def _terms_again(
 ) -> bool:
     """Look only at nodes that changed; where there were terms, that there may be some is good enough."""
     del records
-    changed = snapshot.changed_states(nodes)
+    changed = changed_states(snapshot, nodes)
     return value or any(after is not None and has_terms(after) for _, after in changed)
 
 
@@ -95,7 +96,7 @@ class _Terms:
     """Whether anybody has terms towards other pods; once true it stays so."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.any = workspace.snapshot.derived(_terms, _terms_again, replaced=True)
+        self.any = derived(workspace.snapshot, _terms, _terms_again, replaced=True)
         self.changes = ChangeReader(workspace.journal, behind=True)
 
 

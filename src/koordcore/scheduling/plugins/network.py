@@ -31,6 +31,7 @@ from koordcore.protocol.hints import (
 )
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.selector_counts import SelectorCounts
+from koordcore.snapshot.following import once
 
 
 class NearnessEvaluator(Evaluator):
@@ -50,7 +51,7 @@ class NearnessEvaluator(Evaluator):
         workspace = self._plugin.workspace
         names = workspace.layout.names
         candidates = [names[row] for row in np.flatnonzero(feasible).tolist()]
-        tree = workspace.snapshot.once(network_tree)
+        tree = once(workspace.snapshot, network_tree)
         scores = nearness_scores(
             nearness_positions(
                 tree, candidates, self._plugin.workspace.once(SelectorCounts).of(self._selector)

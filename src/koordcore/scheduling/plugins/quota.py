@@ -20,6 +20,7 @@ from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 from koordcore.quota.reclaim import borrowers, entitled_to_reclaim
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 if TYPE_CHECKING:
     from koordcore.scheduling.eviction_budget import EvictionBudget
@@ -61,7 +62,7 @@ class QuotaPlugin(Plugin):
         self._active = snapshot.has(ElasticQuota)
         self._policy = args or QuotaPolicy()
         self.ledger = (
-            snapshot.once(snapshot_ledger, self._policy)
+            once(snapshot, snapshot_ledger, self._policy)
             if self._active
             else open_ledger((), total={}, policy=self._policy)
         )
@@ -70,7 +71,7 @@ class QuotaPlugin(Plugin):
         if self._active != self.workspace.snapshot.has(ElasticQuota):
             return False
         if self._active:  # who waits asks for quota, too
-            self.ledger = self.workspace.snapshot.once(snapshot_ledger, self._policy)
+            self.ledger = once(self.workspace.snapshot, snapshot_ledger, self._policy)
         return True
 
     def request_of(self, pod: Pod) -> Hashable | None:

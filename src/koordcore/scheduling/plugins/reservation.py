@@ -40,6 +40,7 @@ from koordcore.protocol.reservation import (
 )
 from koordcore.reservations.cache import (
     ReservationLedger,
+    concerns_reservations,
     pending_reserve_pods,
     with_holders,
     without_holders,
@@ -53,6 +54,7 @@ from koordcore.reservations.preallocation import (
 from koordcore.scheduling.plugins.holder import HolderEvaluator, WaitingReservation
 from koordcore.scheduling.plugins.reservation_evaluator import ReservationEvaluator, Wanted
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 
 class ReservationPlugin(Plugin):
@@ -76,7 +78,7 @@ class ReservationPlugin(Plugin):
 
     @classmethod
     def opened(cls, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        return snapshot.once(with_holders) if snapshot.has(Reservation) else snapshot
+        return once(snapshot, with_holders) if snapshot.has(Reservation) else snapshot
 
     @classmethod
     def closed(
@@ -169,12 +171,21 @@ class ReservationPlugin(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         acting = any(is_operating_pod(pod) for pod, _, _ in changes.pods)
-        if not self.ledger.states and not acting and not self.concerned(changes):
+        if not acting and not self.concerned(changes) and not (self.ledger.states and self._touched(changes)):
             return True
         if self.workspace.made(ReservationLedger):
             self.ledger.release()
             self.workspace.drop(ReservationLedger)
         return False
+
+    def _touched(self, changes: ClusterChanges) -> bool:
+        """Tell whether nodes were replaced, or who came or left, or where, has to do with reservations."""
+        there = self.ledger.by_row
+        return (
+            bool(changes.nodes)
+            or any(there.get(row) for row in changes.states)
+            or any(concerns_reservations(pod) for pod, _, _ in changes.pods)
+        )
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         if isinstance(request, WaitingReservation):

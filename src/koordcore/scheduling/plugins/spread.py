@@ -35,6 +35,7 @@ from koordcore.scoring.spread import (
     spread_request,
 )
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 SYSTEM_CONSTRAINTS: Final = tuple(
     TopologySpreadConstraint(
@@ -93,7 +94,7 @@ def default_selector(snapshot: ClusterSnapshot, pod: Pod) -> LabelSelector | Non
         ``None`` where neither is known; the pod then has no default constraints.
     """
     labels: dict[str, str] = {}
-    services: _Services = snapshot.once(_service_selectors)
+    services: _Services = once(snapshot, _service_selectors)
     for pair in pod.labels.items() if services else ():
         for selector in services.get((pod.namespace, *pair), ()):
             if all(pod.labels.get(key) == value for key, value in selector.items()):
@@ -101,7 +102,7 @@ def default_selector(snapshot: ClusterSnapshot, pod: Pod) -> LabelSelector | Non
     owner = pod.controller
     known = None
     if owner is not None:
-        known = snapshot.once(_owner_selectors).get((owner.kind, pod.namespace, owner.name))
+        known = once(snapshot, _owner_selectors).get((owner.kind, pod.namespace, owner.name))
     if known is None:
         return LabelSelector(labels) if labels else None
     return LabelSelector({**labels, **known.match_labels}, known.requirements)

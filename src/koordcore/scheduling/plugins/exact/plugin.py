@@ -9,17 +9,16 @@ belongs to it: without DeviceShare nobody chooses devices, without NodeNUMAResou
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, ClassVar
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import numpy as np
+from immutabledict import immutabledict
 
 from koordcore._vector import Vector
-from koordcore.allocators.device import DEFAULT_DEVICE_POLICY, DevicePolicy, device_request_of
-from koordcore.allocators.device.request import DEVICE_RESOURCES
-from koordcore.allocators.joint.together import countable, never_together
-from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
+from koordcore.allocators.device.request import DEVICE_RESOURCES, device_request_of
+from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
 from koordcore.errors import ManifestError
 from koordcore.framework.cluster_changes import ClusterChanges
@@ -29,6 +28,7 @@ from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import JointPlugin, Plugin, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
+from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.device_requests import (
     DeviceRequest,
 )
@@ -36,6 +36,7 @@ from koordcore.model.devices import (
     DeviceAllocation,
     DeviceObject,
     DeviceShortfall,
+    SharedResourceTemplates,
     SharedTemplates,
 )
 from koordcore.model.nodes import NodeState
@@ -48,18 +49,21 @@ from koordcore.protocol.fields import load_json
 from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
+from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
-from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator
-from koordcore.scheduling.plugins.exact.numa import NUMAEvaluator
-from koordcore.scheduling.plugins.exact.question import Question
-from koordcore.scheduling.plugins.exact.rooms import ExactRooms
-from koordcore.scheduling.plugins.exact.states import ExactStates, shared_templates
-from koordcore.scheduling.plugins.exact.together import found_together
-from koordcore.scheduling.plugins.exact.vendors import VendorPlugins, forget_vendors, locked
+from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_states, derived
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
+
+if TYPE_CHECKING:
+    # What chooses CPUs and devices is read for the first pod that wants any.
+    from koordcore.allocators.node import NodeAllocation
+    from koordcore.scheduling.plugins.exact.question import Question
+    from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+    from koordcore.scheduling.plugins.exact.states import ExactStates
 
 NUMA: str = "NodeNUMAResource"
 DEVICES: str = "DeviceShare"
@@ -112,10 +116,26 @@ class ExactPlugin(JointPlugin):
             numa=(numa.args if numa is not None else None) or DEFAULT_NUMA_ARGS,
             devices=(devices.args if devices is not None else None) or DEFAULT_DEVICE_POLICY,
         )
-        self._templates = shared_templates(workspace.snapshot, self.node_args.devices)
-        self.states = ExactStates(workspace, cpus=self._numa, devices=self._devices)
-        self.rooms = ExactRooms(self.states)
+        namespace, name = self.node_args.devices.template_source
+        templates = workspace.snapshot.find(SharedTemplates, name, namespace)
+        self._templates: SharedResourceTemplates = (
+            immutabledict() if templates is None else templates.templates
+        )
         self._questions: dict[NodeRequest, Question] = {}
+
+    @cached_property
+    def states(self) -> ExactStates:
+        """What every node has of CPUs and devices now."""
+        from koordcore.scheduling.plugins.exact.states import ExactStates
+
+        return ExactStates(self.workspace, cpus=self._numa, devices=self._devices)
+
+    @cached_property
+    def rooms(self) -> ExactRooms:
+        """What reservations lend of them."""
+        from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+
+        return ExactRooms(self.states)
 
     def follow(self, changes: ClusterChanges) -> bool:
         if changes.nodes:
@@ -128,7 +148,8 @@ class ExactPlugin(JointPlugin):
             return False
         if changes.nodes:
             self._questions.clear()
-            self.states.relabel()
+            if "states" in vars(self):
+                self.states.relabel()
         return True
 
     def entry(self, name: str) -> Plugin:
@@ -186,6 +207,8 @@ class ExactPlugin(JointPlugin):
         """Open the answers to one kind of request."""
         found = self._questions.get(request)
         if found is None:
+            from koordcore.scheduling.plugins.exact.question import Question
+
             found = self._questions[request] = Question(self.states, request, self.node_args)
         return found
 
@@ -193,6 +216,8 @@ class ExactPlugin(JointPlugin):
         return Evaluator() if request.exact is None else _Reserving(self, self.question(request.exact))
 
     def together(self, pods: Sequence[Pod], row: int) -> Together | None:
+        from koordcore.scheduling.plugins.exact.together import found_together
+
         self.states.update()
         asked = []
         for pod in pods:
@@ -215,6 +240,8 @@ class ExactPlugin(JointPlugin):
     def never_together(
         self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
     ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+        from koordcore.allocators.joint.together import countable, never_together
+
         self.states.update()
         asked = [wanted for pod in pods if isinstance(wanted := self.request_of(pod), _Wanted)]
         requests = [
@@ -244,10 +271,17 @@ class ExactPlugin(JointPlugin):
         return pod.annotations if one is None else one.annotations
 
     def placed(self, pod: Pod, row: int) -> None:
-        self.states.placed(pod, row)
+        if _may_hold(pod):
+            self.states.placed(pod, row)
 
     def removed(self, pod: Pod, row: int) -> None:
-        self.states.removed(pod, row)
+        if _may_hold(pod):
+            self.states.removed(pod, row)
+
+
+def _may_hold(pod: Pod) -> bool:
+    """Tell whether a pod may hold CPUs or devices, or has to do with reservations: whoever does says so."""
+    return bool(pod.annotations) or is_operating_pod(pod)
 
 
 class _NUMAEntry(Plugin):
@@ -270,6 +304,8 @@ class _NUMAEntry(Plugin):
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         if isinstance(request, WholeNode):
             return WholeNodeEvaluator(self.workspace, request.requests, self.args)
+        from koordcore.scheduling.plugins.exact.numa import NUMAEvaluator
+
         return NUMAEvaluator(self._exact.question(request), self._exact.rooms)
 
 
@@ -291,6 +327,9 @@ class _DeviceEntry(Plugin):
         return wanted.devices if isinstance(wanted, _Wanted) else None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator
+        from koordcore.scheduling.plugins.exact.vendors import VendorPlugins
+
         vendors = VendorPlugins(self._exact.states, request.devices, self.args)
         return DeviceEvaluator(self._exact.question(request), self._exact.rooms, vendors)
 
@@ -377,7 +416,7 @@ class _Told:
 
 def anything_told(snapshot: ClusterSnapshot) -> bool:
     """Tell whether any node of a cluster says something that NodeNUMAResource must heed."""
-    labelled = snapshot.derived(_labelled, _labelled_again, replaced=True)
+    labelled = derived(snapshot, _labelled, _labelled_again, replaced=True)
     return snapshot.has(NodeResourceTopology) or bool(labelled)
 
 
@@ -398,7 +437,7 @@ def _labelled_again(
 ) -> frozenset[str]:
     """Look only at the nodes that changed."""
     del records
-    changed = [(old, new) for old, new in snapshot.changed_states(nodes) if not _same_node(old, new)]
+    changed = [(old, new) for old, new in changed_states(snapshot, nodes) if not _same_node(old, new)]
     if not changed:
         return value
     gone = {old.name for old, _ in changed if old is not None}

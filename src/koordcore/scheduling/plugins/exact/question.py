@@ -14,8 +14,9 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.device import DeviceAnswers
-from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
+from koordcore.allocators.node import NodeAllocation
 from koordcore.allocators.node_batch import NodeVerdicts
+from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa import NUMAAllocation
 from koordcore.allocators.numa_request import NUMARefusal, demand_on
 from koordcore.model.devices import DeviceShortfall

@@ -16,7 +16,8 @@ from koordcore.allocators.device import PLAIN_TERMS, NodeDevices, Terms, score_d
 from koordcore.allocators.device.allocate import refusal_of
 from koordcore.allocators.device.reservations import DeviceReservation, terms_for
 from koordcore.allocators.device.shape import Amounts
-from koordcore.allocators.node import NodeAllocation, NodeOffer, NodeRequest, fit_node
+from koordcore.allocators.node import NodeAllocation, NodeOffer, fit_node
+from koordcore.allocators.node_request import NodeRequest
 from koordcore.allocators.numa import OF_RESERVATION, score_given
 from koordcore.allocators.numa_align import PLAIN_ROOM, NUMARoom
 from koordcore.allocators.numa_request import NUMARefusal, demand_on

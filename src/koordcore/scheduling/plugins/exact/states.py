@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Final
 
-from immutabledict import immutabledict
-
 from koordcore._arrays import IntVector
 from koordcore.allocators.device import NodeDevices, device_table, node_devices
 from koordcore.allocators.device.reservations import remaining_devices
@@ -27,8 +25,7 @@ from koordcore.allocators.state_table import StateTable
 from koordcore.errors import ManifestError
 from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.workspace import Workspace
-from koordcore.model.device_policy import DevicePolicy
-from koordcore.model.devices import DeviceObject, SharedResourceTemplates, SharedTemplates
+from koordcore.model.devices import DeviceObject
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import CPUAllocation, NodeResourceTopology
 from koordcore.model.pods import Pod
@@ -98,13 +95,6 @@ def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | N
             if left.devices and holder not in ended:
                 holdings[str(holder)] = left
     return node_devices(inventory, holdings, node=state.name)
-
-
-def shared_templates(snapshot: ClusterSnapshot, policy: DevicePolicy) -> SharedResourceTemplates:
-    """Give the templates of virtual cards, by vendor and model, out of the ConfigMap that counts."""
-    namespace, name = policy.template_source
-    found = snapshot.find(SharedTemplates, name, namespace)
-    return immutabledict() if found is None else found.templates
 
 
 class ExactStates:

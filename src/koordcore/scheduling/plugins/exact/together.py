@@ -12,7 +12,8 @@ from typing import Final
 import attrs
 
 from koordcore.allocators.joint.together import countable, devices_together
-from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeOffer, NodeRequest, fit_node
+from koordcore.allocators.node import NodeAllocation, NodeOffer, fit_node
+from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa import NUMAAllocation
 from koordcore.allocators.numa_align import allowed_masks
 from koordcore.allocators.numa_request import NUMARefusal, demand_on

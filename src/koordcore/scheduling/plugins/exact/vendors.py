@@ -11,7 +11,6 @@ from koordcore._arrays import BoolVector, IntVector
 from koordcore.allocators.device.shape import DeviceShape
 from koordcore.allocators.device.wants import fill_memory
 from koordcore.errors import ModelError
-from koordcore.framework.workspace import Workspace
 from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.device_requests import (
     DeviceRequest,
@@ -21,29 +20,9 @@ from koordcore.model.devices import (
     DeviceType,
 )
 from koordcore.model.pods import PodKey
-from koordcore.protocol.device_object import GPU_VENDOR
 from koordcore.protocol.device_plugins import LOCKS, adapts, lock_blocks, plugin_refusal
+from koordcore.scheduling.plugins.exact.locks import locking_rows
 from koordcore.scheduling.plugins.exact.states import ExactStates
-
-
-class _Concerned:
-    """Numbers of the nodes whose vendor's plugin has conditions of its own."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        vendors = workspace.layout.kinds.label(GPU_VENDOR)
-        asking = vendors.judge(lambda vendor: vendor in LOCKS)
-        self.rows = frozenset(np.flatnonzero(asking).tolist())
-
-
-def locked(workspace: Workspace) -> bool:
-    """Tell whether a node carries the lock of a device plugin, which another time may end."""
-    rows = workspace.once(_Concerned).rows
-    return any(not set(LOCKS.values()).isdisjoint(workspace.layout.nodes[row].annotations) for row in rows)
-
-
-def forget_vendors(workspace: Workspace) -> None:
-    """Take note that nodes were replaced."""
-    workspace.drop(_Concerned)
 
 
 class VendorPlugins:
@@ -54,7 +33,7 @@ class VendorPlugins:
         self._request = request
         self._policy = policy
         asks = request.gpu is not None
-        self._rows: frozenset[int] = states.workspace.once(_Concerned).rows if asks else frozenset()
+        self._rows = locking_rows(states.workspace) if asks else frozenset[int]()
         self._known: dict[DeviceShape, str] = {}
 
     def refused(self, numbers: IntVector) -> BoolVector | None:

@@ -8,14 +8,13 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import AMOUNT_LIMIT, IntVector
-from koordcore.allocators.numa_align import is_scalar
 from koordcore.allocators.numa_request import CPURequest
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.workspace import REQUESTED, Workspace
 from koordcore.model.numa import NUMAArgs
 from koordcore.model.policy import FitArgs, ScoringStrategy
-from koordcore.model.resources import Resources
+from koordcore.model.resources import Resources, is_scalar
 from koordcore.scheduling.plugins.resources import ScoredResources
 from koordcore.scoring.resources import least_percent, most_percent
 

@@ -1,0 +1,78 @@
+"""Where the columns of a snapshot come from: those of an earlier one on its line, or nodes and pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from koordcore._arrays import compile_columns, compile_layout, freeze, node_columns
+from koordcore._columns import ClusterColumns, ClusterLayout
+from koordcore._line import Place
+from koordcore.model.nodes import NodeState
+from koordcore.model.resources import counted
+from koordcore.snapshot.following import changed_on
+
+if TYPE_CHECKING:
+    from koordcore.snapshot.cluster import ClusterSnapshot
+
+_SHARE: Final = 4
+"""Following more than a quarter of the nodes costs as much as making columns anew."""
+
+
+def layout_of(snapshot: ClusterSnapshot) -> ClusterLayout:
+    """Give the layout that an earlier snapshot of the line had, if it will do, or compile one."""
+    known: ClusterLayout | None
+    known, place = snapshot._past.get(compile_layout, (None, snapshot.place))
+    if known is None or not _covers(known, place, snapshot.place):
+        known = compile_layout(snapshot.nodes)
+    snapshot._past[compile_layout] = (known, snapshot.place)
+    return known
+
+
+def columns_of(snapshot: ClusterSnapshot) -> ClusterColumns:
+    """Give the dynamic columns, made of those of an earlier snapshot of the line where few nodes changed."""
+    found: ClusterColumns | None = None
+    # Those that were carried along, and those that were last made on this line.
+    for known, place in (
+        snapshot._columns_before,
+        snapshot._past.get(compile_columns, (None, snapshot.place)),
+    ):
+        rows = None
+        if known is not None and found is None and _alike(known.layout, snapshot.layout):
+            rows = changed_on(place, snapshot.place)
+        if rows is not None and len(rows) * _SHARE <= len(snapshot._nodes) + _SHARE:
+            found = _columns_with(known, snapshot.layout, snapshot._nodes, rows)
+    if found is None:
+        found = compile_columns(snapshot.layout, snapshot._nodes)
+    snapshot._past[compile_columns] = (found, snapshot.place)
+    return found
+
+
+def _covers(layout: ClusterLayout, start: Place, end: Place) -> bool:
+    """Tell whether a layout of one place is one of another: the same nodes, and resources that it counts."""
+    path = start.path(end)
+    if path is None or any(delta.moves for delta in path):
+        return False
+    states = {row: after for delta in path for row, _, after in delta.nodes if after is not None}
+    return all(state.node is layout.nodes[row] for row, state in states.items()) and not any(
+        name not in layout.index and counted(name)
+        for state in states.values()
+        for pod in state.pods
+        for name in pod.requests
+    )
+
+
+def _alike(one: ClusterLayout | None, other: ClusterLayout) -> bool:
+    """Tell whether two layouts have the same rows and resources, whatever the nodes say."""
+    return one is not None and one.row_of is other.row_of and one.resources is other.resources
+
+
+def _columns_with(
+    known: ClusterColumns, layout: ClusterLayout, nodes: Sequence[NodeState], rows: Sequence[int]
+) -> ClusterColumns:
+    if not rows:
+        return known
+    requested, scored = known.requested.copy(), known.scored.copy()
+    for row in rows:
+        requested[:, row], scored[:, row] = node_columns(layout, nodes[row].name, nodes[row].pods)
+    return ClusterColumns(layout=layout, requested=freeze(requested), scored=freeze(scored))
