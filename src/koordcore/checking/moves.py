@@ -92,14 +92,15 @@ def _check_form(
             yield Violation(ViolationKind.MOVE, key, "moves more than once")
         if move.target not in nodes:
             yield Violation(ViolationKind.UNKNOWN_NODE, key, f"no node {move.target}")
-        if move.target == move.source:
+        pod = snapshot.pod(move.pod)
+        if move.target == move.source and not (pod is not None and pod.resource_claims):
+            # With claims it may be made anew on its node for the sake of other devices.
             yield Violation(ViolationKind.MOVE, key, f"is on {move.target} already")
         if not 0 <= move.leaves <= move.arrives:
             yield Violation(ViolationKind.MOVE, key, f"arrives in {move.arrives}, leaves in {move.leaves}")
         decision = given.get(move.pod)
         if decision is None or decision.node != move.target:
             yield Violation(ViolationKind.NOT_DECIDED, key, f"gets nothing on {move.target}")
-        pod = snapshot.pod(move.pod)
         reason = None if pod is None else _stays(pod)
         if reason is not None:
             yield Violation(ViolationKind.MOVE, key, reason)

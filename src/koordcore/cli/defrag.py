@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection
 from typing import Final
 
+from koordcore.cli.finding import find_pod
 from koordcore.cli.inputs import add_paths, load_paths, need_folder
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.moves import (
@@ -26,6 +27,7 @@ from koordcore.cli.words import near
 from koordcore.descheduling.card_amounts import WHOLE_CARDS, asked_by_parts
 from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
 from koordcore.descheduling.checked_moves import refused_shape
+from koordcore.descheduling.claim_moves import claims_of, plan_room_for
 from koordcore.descheduling.defrag import DefragmentationPlan, Wanted
 from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
 from koordcore.errors import ModelError
@@ -44,6 +46,7 @@ examples:
   koordcore defrag cluster.yaml --want 2x:nvidia.com/gpu=8 --per-node 1 \\
       --block topology.kubernetes.io/zone
   koordcore defrag cluster.yaml --want nvidia.com/gpu=8 -o patches
+  koordcore defrag cluster.yaml --for team-a/large
   koordcore defrag cluster.yaml --empty 3
   koordcore defrag cluster.yaml --fragments --worth 0.5 --most 20
 """
@@ -61,6 +64,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_rules(parser)
     aim = parser.add_mutually_exclusive_group(required=True)
     aim.add_argument("--want", metavar="[Nx:]NAME=AMOUNT,…", help="how many slots of which size")
+    aim.add_argument("--for", dest="pod", metavar="POD", help="room for a pod that waits, with its claims")
     aim.add_argument(
         "--empty", type=int, nargs="?", const=0, metavar="N", help="empty N nodes, or as many as possible"
     )
@@ -95,6 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _empty(arguments, snapshot, rules)
     if arguments.fragments:
         return _fragments(arguments, snapshot, rules)
+    if arguments.pod is not None:
+        return _for_pod(arguments, snapshot, rules)
     wanted = read_wanted(arguments, snapshot, rules.policy)
     with working(f"making room on {len(snapshot.nodes)} nodes"):
         moving = plan_room(snapshot, wanted, rules=rules, budget=Limits(arguments.effort))
@@ -113,6 +119,30 @@ def run(arguments: argparse.Namespace) -> int:
         reason=REASON,
     )
     return 0 if moving.legal and not done.missing else 1
+
+
+def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
+    """Plan room for one pod; 1 when no moves were found after which it fits."""
+    pod = find_pod(snapshot, arguments.pod)
+    if pod.node_name is not None:
+        raise ModelError(f"{pod.key} runs on {pod.node_name} already")
+    with working(f"making room for {pod.key}"):
+        moving = plan_room_for(snapshot, pod, rules=rules)
+    done = moving.plan
+    devices = [] if done.place is None else claims_of(done.place)
+
+    def tables() -> None:
+        if done.moves:
+            show(moves_table(done.moves, certificate_text(done.certificate, "makes room with fewer moves")))
+        if done.place is None:
+            proven = done.certificate.proven
+            print(f"{pod.key} fits nowhere, whoever moves" if proven else f"no moves found for {pod.key}")
+        else:
+            print(f"{pod.key} fits on {done.place.node}: {', '.join(devices) or 'no devices'}")
+
+    won = {"place": None if done.place is None else done.place.node, "devices": devices}
+    print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
+    return 0 if done.place is not None else 1
 
 
 def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:

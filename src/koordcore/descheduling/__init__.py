@@ -7,6 +7,7 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.descheduling.card_moves import plan_less_fragmentation as plan_less_fragmentation
     from koordcore.descheduling.cards import Fragments as Fragments
+    from koordcore.descheduling.claim_moves import plan_room_for as plan_room_for
     from koordcore.descheduling.defrag import (
         Wanted as Wanted,
         plan_defragmentation as plan_defragmentation,
@@ -31,6 +32,7 @@ else:
         {
             "koordcore.descheduling.card_moves": "plan_less_fragmentation",
             "koordcore.descheduling.cards": "Fragments",
+            "koordcore.descheduling.claim_moves": "plan_room_for",
             "koordcore.descheduling.defrag": "Wanted plan_defragmentation",
             "koordcore.descheduling.fragments": "plan_fragments",
             "koordcore.descheduling.moves": "Group Host Movable MoveProblem",

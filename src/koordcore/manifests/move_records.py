@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from koordcore.errors import ManifestError
+from koordcore.manifests.held_claims import held_claim_from_record, held_claim_record
 from koordcore.model.decisions import Bound
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
@@ -42,6 +43,7 @@ def _record(move: Move, decision: Bound | None) -> dict[str, Any]:
             "annotations": dict(sorted(decision.annotations.items())),
             "labels": dict(sorted(decision.labels.items())),
             "reservation": decision.reservation,
+            "claims": [held_claim_record(one) for one in decision.claims],
         }
         record |= {key: value for key, value in extras.items() if value}
     return record
@@ -77,6 +79,7 @@ def _pair(value: Json) -> tuple[Move, Bound]:
         annotations=optional(raw, "annotations", as_str_mapping, {}),
         labels=optional(raw, "labels", as_str_mapping, {}),
         reservation=optional(raw, "reservation", as_str, ""),
+        claims=optional(raw, "claims", list_of(held_claim_from_record), ()),
     )
     return move, decision
 

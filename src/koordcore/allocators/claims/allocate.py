@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from koordcore._cpsat import Outcome
-from koordcore.allocators.claims.exact.question import Answer, Question, make_question
+from koordcore.allocators.claims.exact.options import keep_options
+from koordcore.allocators.claims.exact.question import Answer, Question, Wish, make_question
 from koordcore.allocators.claims.exact.search import answer_question
 from koordcore.allocators.claims.first_fit import FirstFit, OutOfSteps
 from koordcore.allocators.claims.guided import guided_first_fit
@@ -164,7 +165,7 @@ def _exact(
         return _TIMEOUT
     if answer is None:
         return question.fault
-    return _choices(question, forms, answer)
+    return _choices(question, forms, keep_options(question, answer))
 
 
 def _choices(question: Question, forms: Sequence[ClaimForms], answer: Answer) -> tuple[Choice, ...]:
@@ -192,6 +193,20 @@ def _certificate(room: Room, chosen: Sequence[Choice]) -> Certificate:
     return Certificate.make_proven((*places, 0))
 
 
+def _why(room: Room, wish: Wish) -> str:
+    """Say what became of the devices that would suit a request."""
+    suit = wish.form.candidates
+    held = suit & room.held
+    rest = suit & ~held & ~wish.mask
+    tainted = wish.form.selectable & ~suit
+    parts = [
+        f"{mask.bit_count()} {what}"
+        for mask, what in ((held, "held"), (rest, "without what they draw on"), (tainted, "not to be had"))
+        if mask
+    ]
+    return f" ({suit.bit_count()} suit: {', '.join(parts)})" if parts else " (none suits)"
+
+
 def _shortfalls(room: Room, forms: Sequence[ClaimForms]) -> tuple[ClaimShortfall, ...]:
     """Say which requests cannot be served even alone; where each could be, that they cannot be together."""
     question = make_question(room, forms)
@@ -206,7 +221,7 @@ def _shortfalls(room: Room, forms: Sequence[ClaimForms]) -> tuple[ClaimShortfall
                 ClaimShortfall(
                     claim=claim.name,
                     request=wish.form.name,
-                    reason=f"{free} of {wish.count} devices can be had",
+                    reason=f"{free} of {wish.count} devices can be had{_why(room, wish)}",
                     wanted=wish.count,
                     suitable=wish.form.candidates.bit_count(),
                     free=free,

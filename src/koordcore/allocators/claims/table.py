@@ -208,6 +208,7 @@ class DeviceTable:
         self._count()
         self.drawing = sum(1 << place for place, draws in enumerate(self.draws) if draws)
         self._find_kin()
+        self.losses: dict[tuple[int, tuple[int, ...]], dict[int, int]] = {}
 
     def _mask(self, holds: Callable[[PoolDevice], bool]) -> int:
         return sum(1 << place for place, one in enumerate(self.devices) if holds(one))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ from koordcore.framework.node_view import Loan, Loans, NodeView
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import ClaimAllocation, ClaimArgs, ClaimSpec, ResourceClaim
 from koordcore.model.decisions import Shortfall
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
 from koordcore.scoring.labels import fit_selector
 
@@ -38,6 +38,11 @@ class ClaimsPlugin(Protocol):
 
     def split(self, pod: Pod) -> tuple[tuple[ResourceClaim, ...], tuple[ClaimAllocation, ...]]:
         """Tell a pod's claims that are to be allocated from what the others are allocated."""
+
+    def ways(
+        self, pods: Sequence[Pod], row: int, going: Sequence[Pod]
+    ) -> tuple[frozenset[PodKey], ...] | None:
+        """List the least sets of pods on a node whose leaving makes room."""
 
     def allocate(
         self, pod: Pod, row: int, number: int, answers: Answers | None
@@ -189,7 +194,17 @@ class ClaimEvaluator(Evaluator):
         if self._answers is None:
             return ()
         answer = self._answers.at(int(self._ledger.numbers[row]))
-        return tuple(map(str, answer.shortfalls)) if isinstance(answer, ClaimsRefused) else ()
+        if not isinstance(answer, ClaimsRefused):
+            return ()
+        return (*map(str, answer.shortfalls), *self._release(row))
+
+    def _release(self, row: int) -> Iterator[str]:
+        """Say without whom the node would take the pod: the fewest pods that would have to go."""
+        there = self._plugin.workspace.pods_on(row)
+        ways = self._plugin.ways([self._pod], row, [pod for _, pod in sorted(there.items())])
+        if ways:
+            least = min(ways, key=lambda keys: (len(keys), sorted(keys)))
+            yield f"without {' and '.join(map(str, sorted(least)))} it would do"
 
     def scores(self, view: NodeView) -> IntVector | None:
         rows = view.rows
