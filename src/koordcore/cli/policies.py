@@ -6,12 +6,13 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
 import attrs
 
+from koordcore.cli.own_policies import own_policy
+from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests import load
@@ -127,19 +128,17 @@ def known_policy(name: str) -> Policy | None:
     """Give a policy that needs no file; ``None`` where nobody knows the name."""
     if name in POLICY_NAMES:
         return named_policy(name)
-    if name not in tuple(PolicyName):
+    meant = name if name in tuple(PolicyName) else own_policy(name)
+    if meant is None:
         return None
-    share = PluginSetting(
-        name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=PolicyName(name))
-    )
+    share = PluginSetting(name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=meant))
     return named_policy("stock").with_plugin(share)
 
 
 def no_such_policy(text: str) -> str:
     """Say that there is neither a file nor a policy of that name, with the nearest name."""
-    near = get_close_matches(text, KNOWN_POLICIES, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{text}: no such file or folder, and none of {', '.join(POLICY_NAMES)}{hint}"
+    told = f"{text}: no such file or folder, and none of {', '.join(POLICY_NAMES)}"
+    return f"{told}{near(text, KNOWN_POLICIES)}"
 
 
 def _profiles(path: str, *, quiet: bool) -> dict[str, Policy]:
