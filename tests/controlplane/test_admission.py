@@ -166,6 +166,14 @@ def test_pod_sets_of_one_group_lie_together_and_take_one_flavor() -> None:
     assert len(set(racks(alone, "w-rest"))) == 1
 
 
+def test_a_leader_that_asks_for_nothing_takes_the_flavor_of_its_group() -> None:
+    wish: Object = {"required": RACK, "podSetGroupName": "all"}
+    objects = [*NODES, queue("team", {"h100": 64}), local("q", "team")]
+    plan = planned(*objects, workload("w", pod_set("leader", 1, 0, **wish), pod_set("workers", 2, 8, **wish)))
+    assert len(set(racks(plan))) == 1
+    assert {one.node[0] for one in plan.result.bound} == {"h"}
+
+
 def test_a_node_without_a_label_of_the_topology_is_in_no_domain() -> None:
     objects = [node("bare", ""), queue("team", {"a100": 64}), local("q", "team")]
     asking = planned(*objects, node("a0", "r0", cards=1), workload("w", pod_set("main", 1, 8, required=RACK)))

@@ -141,7 +141,8 @@ class Flavors:
             for name in resources
             if name in asked or name == PODS
         }
-        used = {flavor.name: flavor for _, flavor in parts if flavor.name in pairs.values()}
+        # Who asks for nothing that the queue covers, such as a leader, lies where its group does.
+        used = {one.name: one for _, one in parts if not pairs or one.name in pairs.values()}
         return PodSetFlavors(by_resource=immutabledict(sorted(pairs.items())), flavors=tuple(used.values()))
 
     def _in_group(

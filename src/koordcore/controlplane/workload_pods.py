@@ -120,7 +120,7 @@ def _gang(workload: KueueWorkload, choice: FlavorChoice, topologies: Mapping[str
         part, levels = _part_name(one), _levels(choice.pod_sets[one.name], topologies)
         least[part] = least.get(part, 0) + one.least
         demands.setdefault(part, {}).update(dict.fromkeys(_demands(one)))
-        if one.topology.preferred:
+        if one.topology.preferred in levels:
             above = levels[: levels.index(one.topology.preferred) + 1]
             wishes |= {GatherRule(_layer(level), GatherStrategy.PREFER_GATHER): None for level in above}
     elastic = any(one.least < one.count for one in sets)

@@ -19,10 +19,10 @@ from koordcore.manifests.kueue_doors import (
     pods_missing,
     pods_there,
     queue_of,
+    queue_of_job,
     shown as shown_workload,
 )
 from koordcore.manifests.sources import SourceObject
-from koordcore.model.kueue import QUEUE_LABEL
 from koordcore.protocol.fields import as_mapping
 from koordcore.protocol.gang import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS
@@ -51,8 +51,9 @@ def _over(raw: Mapping[str, Any]) -> bool:
 
 
 def _owners(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
-    listed = (raw.get("metadata") or {}).get("ownerReferences") or []
-    return [(str(one.get("kind")), str(one.get("name"))) for one in listed]
+    listed = (raw.get("metadata") or {}).get("ownerReferences")
+    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [(str(one.get("kind")), str(one.get("name"))) for one in known]
 
 
 def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: list[Problem]) -> list[Source]:
@@ -107,7 +108,7 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
                     opened.unsaid.append(f"in a queue: which domains the parts of {gang.name} need")
                 added.append(SourceObject(one.source, made))
                 added += pods.of_workload(made, one.source, warnings, gang.members)
-        queue = ((_raw(one).get("metadata") or {}).get("labels") or {}).get(QUEUE_LABEL)
+        queue = queue_of_job(_raw(one))
         if queue and not queued.any:
             opened.unsaid.append(f"its quota in queue {queue}: there is no ClusterQueue")
         for what in opened.unsaid:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from koordcore.manifests.front_door_kinds import Group, Member
-from koordcore.manifests.kueue_workloads import topology_annotations
+from koordcore.manifests.kueue_workloads import MOST_PODS, topology_annotations
 from koordcore.model.kueue import GATES, POD_SET_LABEL, PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION
 
 KUEUE: Final = "kueue.x-k8s.io"
@@ -59,8 +59,7 @@ class Queued:
 
         Nothing is made for a job in no queue, nor where no ClusterQueue is known.
         """
-        labels = (job.get("metadata") or {}).get("labels") or {}
-        queue = labels.get(QUEUE_LABEL)
+        labels, queue = _part(_part(job, "metadata"), "labels"), queue_of_job(job)
         if not queue or not gang.members or not self.any:
             return None
         return {
@@ -69,7 +68,7 @@ class Queued:
             "metadata": {
                 "name": gang.name,
                 "namespace": _space(job),
-                "creationTimestamp": job["metadata"].get("creationTimestamp"),
+                "creationTimestamp": _part(job, "metadata").get("creationTimestamp"),
                 "ownerReferences": [_reference(job)],
             },
             "spec": {
@@ -83,9 +82,8 @@ class Queued:
         if named:
             value = self._values.get(("WorkloadPriorityClass", str(named)))
         else:
-            specs = (one.template.get("spec") for one in gang.members)
-            names = [one.get("priorityClassName") for one in specs if isinstance(one, Mapping)]
-            value = self._values.get(("PriorityClass", str(names[0]))) if names and names[0] else 0
+            named = _part(gang.members[0].template, "spec").get("priorityClassName")
+            value = self._values.get(("PriorityClass", str(named)), 0)
         return value if isinstance(value, int) else 0
 
 
@@ -95,13 +93,13 @@ def pods_there(workload: Object, pods: Mapping[int, Object]) -> dict[int, Object
     first = _pod_sets(workload)[0] if _pod_sets(workload) else {}
     found = {}
     for place, raw in pods.items():
-        meta = raw.get("metadata") or {}
-        notes = meta.get("annotations") or {}
-        if _space(raw) != _space(workload) or (raw.get("spec") or {}).get("nodeName"):
+        meta = _part(raw, "metadata")
+        notes = _part(meta, "annotations")
+        if _space(raw) != _space(workload) or _part(raw, "spec").get("nodeName"):
             continue
         if notes.get(WORKLOAD_ANNOTATION) != _name(workload) and _name(raw) not in owners:
             continue
-        labels = {POD_SET_LABEL: str(first.get("name") or "main"), **(meta.get("labels") or {})}
+        labels = {POD_SET_LABEL: str(first.get("name") or "main"), **_part(meta, "labels")}
         named = {**meta, "labels": labels, "annotations": {**notes, WORKLOAD_ANNOTATION: _name(workload)}}
         found[place] = {**raw, "metadata": named}
     return found
@@ -117,13 +115,13 @@ def pods_missing(
         counts[name] = counts.get(name, 0) + 1
     known = roles(members)
     for one in _pod_sets(workload):
-        name, count = str(one.get("name") or "main"), one.get("count")
-        written = one.get("template")
-        template: Object = written if isinstance(written, dict) else {}
-        meta = template.get("metadata") or {}
-        for index in range(counts.get(name, 0), count if isinstance(count, int) else 1):
+        name, count = str(one.get("name") or "main"), one.get("count", 1)
+        template = _part(one, "template")
+        meta, spec = _part(template, "metadata"), _part(template, "spec")
+        # What is wrong with a count is said where the Workload is read.
+        number = count if isinstance(count, int) and 0 <= count <= MOST_PODS else 0
+        for index in range(counts.get(name, 0), number):
             member = known[name][index] if name in known else None
-            spec = template.get("spec") or {}
             yield {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -131,11 +129,11 @@ def pods_missing(
                     "name": member.name if member else f"{_name(workload)}-{name}-{index}",
                     "namespace": _space(workload),
                     "labels": {
-                        **(meta.get("labels") or {}),
+                        **_part(meta, "labels"),
                         **(member.labels if member else {}),
                         POD_SET_LABEL: name,
                     },
-                    "annotations": {**(meta.get("annotations") or {}), WORKLOAD_ANNOTATION: _name(workload)},
+                    "annotations": {**_part(meta, "annotations"), WORKLOAD_ANNOTATION: _name(workload)},
                     "ownerReferences": _owners(workload),
                 },
                 "spec": {**spec, "schedulingGates": [{"name": GATES[0]}]},
@@ -147,9 +145,14 @@ def shown(workload: Object) -> str:
     return f"Workload {_space(workload)}/{_name(workload)}"
 
 
+def queue_of_job(job: Object) -> str:
+    """Give the LocalQueue that a job names in its label; empty for none."""
+    return str(_part(_part(job, "metadata"), "labels").get(QUEUE_LABEL) or "")
+
+
 def queue_of(workload: Object) -> str:
     """Give the LocalQueue that a Workload names."""
-    return str((workload.get("spec") or {}).get("queueName") or "")
+    return str(_part(workload, "spec").get("queueName") or "")
 
 
 def roles(members: Sequence[Member]) -> dict[str, list[Member]]:
@@ -165,9 +168,7 @@ def roles(members: Sequence[Member]) -> dict[str, list[Member]]:
 
 def _pod_set(name: str, members: Sequence[Member]) -> Object:
     template = dict(members[0].template)
-    meta = template.get("metadata")
-    notes = (meta.get("annotations") or {}) if isinstance(meta, Mapping) else {}
-    request = topology_annotations(notes)
+    request = topology_annotations(_part(_part(template, "metadata"), "annotations"))
     found: Object = {"name": name, "count": len(members), "template": template}
     return found | ({"topologyRequest": request} if request else {})
 
@@ -177,27 +178,35 @@ def _reference(job: Object) -> Object:
         "apiVersion": job.get("apiVersion"),
         "kind": job.get("kind"),
         "name": _name(job),
-        "uid": (job.get("metadata") or {}).get("uid") or "",
+        "uid": _part(job, "metadata").get("uid") or "",
         "controller": True,
     }
 
 
 def _waits(workload: Object) -> bool:
-    status = workload.get("status") or {}
-    ended = any(
-        one.get("type") == "Finished" and one.get("status") == "True"
-        for one in status.get("conditions") or []
-    )
-    return not ended and not status.get("admission") and not workload["metadata"].get("deletionTimestamp")
+    status = _part(workload, "status")
+    conditions = status.get("conditions")
+    listed = conditions if isinstance(conditions, list) else []
+    told = [one for one in listed if isinstance(one, dict)]
+    ended = any(one.get("type") == "Finished" and one.get("status") == "True" for one in told)
+    leaving = _part(workload, "metadata").get("deletionTimestamp")
+    return not ended and not status.get("admission") and not leaving
+
+
+def _part(raw: Mapping[str, Any], name: str) -> Object:
+    """Give an object within another; an empty one for what is none: its reader says what is wrong."""
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _pod_sets(workload: Object) -> list[Object]:
-    listed = (workload.get("spec") or {}).get("podSets") or []
+    listed = _part(workload, "spec").get("podSets")
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
 def _owners(raw: Object) -> list[Object]:
-    return [one for one in (raw.get("metadata") or {}).get("ownerReferences") or [] if isinstance(one, dict)]
+    listed = _part(raw, "metadata").get("ownerReferences")
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
 def _kind(raw: Object) -> str:
@@ -209,8 +218,8 @@ def _group(raw: Object) -> str:
 
 
 def _name(raw: Object) -> str:
-    return str((raw.get("metadata") or {}).get("name") or "")
+    return str(_part(raw, "metadata").get("name") or "")
 
 
 def _space(raw: Object) -> str:
-    return str((raw.get("metadata") or {}).get("namespace") or "default")
+    return str(_part(raw, "metadata").get("namespace") or "default")

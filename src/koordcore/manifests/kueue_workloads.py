@@ -30,10 +30,13 @@ SLICE_LEVEL = "kueue.x-k8s.io/podset-slice-required-topology"
 SLICE_SIZE = "kueue.x-k8s.io/podset-slice-size"
 GROUP = "kueue.x-k8s.io/podset-group-name"
 """Annotations of a pod template: its topology request, before Kueue has made the Workload."""
+MOST_PODS = 100_000
+"""Pods of one pod set; more are a slip of the pen."""
 
 
-def topology_annotations(notes: Mapping[str, str]) -> dict[str, Json]:
+def topology_annotations(written: Mapping[str, Json]) -> dict[str, Json]:
     """Write a template's annotations as the topology request that Kueue makes of them."""
+    notes = {key: text for key, text in written.items() if isinstance(text, str)}
     fields = {
         "required": notes.get(REQUIRED),
         "preferred": notes.get(PREFERRED),
@@ -83,6 +86,10 @@ def _later(created: datetime | None, evicted: datetime | None) -> datetime | Non
 def _pod_set(raw: Json) -> PodSet:
     entry = as_mapping(raw)
     count = optional(entry, "count", _count, 1)
+    # Its pods are made of it elsewhere; here is said what is wrong with it.
+    template = optional(entry, "template", as_mapping, {})
+    for part in ("metadata", "spec"):
+        optional(template, part, as_mapping, {})
     return PodSet(
         name=optional(entry, "name", as_str, "main"),
         count=count,
@@ -93,8 +100,8 @@ def _pod_set(raw: Json) -> PodSet:
 
 def _count(value: Json) -> int:
     number = as_int(value)
-    if not 0 <= number <= 100_000:
-        raise ManifestError.at("", f"expected 0 to 100000, got {number}")
+    if not 0 <= number <= MOST_PODS:
+        raise ManifestError.at("", f"expected 0 to {MOST_PODS}, got {number}")
     return number
 
 

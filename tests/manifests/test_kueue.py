@@ -1,0 +1,79 @@
+"""Kueue's objects as people and controllers write them: both versions, and what is no object at all."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from koordcore.errors import ManifestError
+from koordcore.manifests import snapshot_from_objects
+from koordcore.model.kueue import ClusterQueue, Cohort, KueueWorkload
+from tests.manifests.kueue_builders import GPU, admitted, local, made, pod_set, queue, workload
+
+
+def test_both_versions_say_the_same() -> None:
+    new = queue("team", {"a100": 8}, "all", limits={"borrowingLimit": 2, "lendingLimit": "3"})
+    old = copy.deepcopy(new)
+    old["apiVersion"] = "kueue.x-k8s.io/v1beta1"
+    old["spec"]["cohort"] = old["spec"].pop("cohortName")
+    (one,), (other,) = (snapshot_from_objects([raw]).snapshot.of(ClusterQueue) for raw in (new, old))
+    assert one == other
+    (quota,) = one.groups[0].flavors
+    assert (dict(quota.nominal), dict(quota.borrowing), dict(quota.lending)) == ({GPU: 8}, {GPU: 2}, {GPU: 3})
+    (cohort,) = snapshot_from_objects([made("Cohort", "all", {"parentName": "top"})]).snapshot.of(Cohort)
+    assert cohort.parent == "top"
+
+
+def test_what_is_reclaimed_is_not_used_and_the_last_eviction_is_the_age() -> None:
+    raw = admitted(workload("w", pod_set("main", 4, 1)), "team", {GPU: "a100"}, 8)
+    raw["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
+    evicted = {"type": "Evicted", "status": "True", "lastTransitionTime": "2026-01-01T09:00:00Z"}
+    raw["status"]["conditions"] = [evicted]
+    (one,) = snapshot_from_objects([raw]).snapshot.of(KueueWorkload)
+    assert dict(one.assignments[0].usage) == {GPU: 6}
+    assert one.created is not None
+    assert (one.created.hour, one.waits) == (9, False)
+
+
+def test_what_is_not_decided_is_named() -> None:
+    raw = queue(
+        "team",
+        {"a100": 8},
+        preemption={"withinClusterQueue": "LowerPriority", "borrowWithinCohort": {"policy": "LowerPriority"}},
+        admissionChecks=["prov"],
+        fairSharing={"weight": 1},
+    )
+    told = [str(one) for one in snapshot_from_objects([raw]).warnings]
+    fields = ("admissionChecks", "fairSharing", "withinClusterQueue", "borrowWithinCohort.policy")
+    for field in fields:
+        assert any(field in line for line in told), field
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("spec",), True),
+        (("spec", "podSets"), {"a": 1}),
+        (("spec", "podSets", 0), "x"),
+        (("spec", "podSets", 0, "count"), 10**12),
+        (("spec", "podSets", 0, "template"), [1]),
+        (("spec", "podSets", 0, "template", "metadata"), "x"),
+        (("spec", "podSets", 0, "template", "spec"), [[]]),
+        (("metadata", "ownerReferences"), "x"),
+        (("metadata", "labels"), [None]),
+        (("status", "conditions"), {"a": 1}),
+    ],
+)
+def test_a_workload_of_the_wrong_shape_is_named(place: tuple[Any, ...], value: Any) -> None:
+    raw: Any = workload("w", pod_set("main", 2, 8))
+    raw["status"] = {}
+    inner = raw
+    for key in place[:-1]:
+        inner = inner.setdefault(key, {}) if isinstance(inner, dict) else inner[key]
+    inner[place[-1]] = value
+    objects = [raw, queue("team", {"a100": 8}), local("q", "team")]
+    with pytest.raises(ManifestError) as caught:
+        snapshot_from_objects(objects, as_gangs=True)
+    assert all(one.object_name for one in caught.value.problems)
