@@ -21,11 +21,12 @@ from campaigns.manifests import Manifests
 from campaigns.plans import Plans
 from campaigns.proofs import Proofs
 from campaigns.shrink import shrunk
+from campaigns.world import Worlds
 
 __all__ = ["CAMPAIGNS", "FAILED", "case_of", "check_case", "main", "stored_failures"]
 
 CAMPAIGNS: Final[dict[str, Campaign]] = {
-    one.name: one for one in (Manifests(), Plans(), Api(), Laws(), Proofs())
+    one.name: one for one in (Manifests(), Plans(), Api(), Laws(), Proofs(), Worlds())
 }
 FAILED: Final = Path(__file__).with_name("failed.jsonl")
 """What once failed: one shrunk case a line, with the seed that it came from."""

@@ -72,7 +72,8 @@ def gang_state(snapshot: ClusterSnapshot) -> GangState:
     """
     groups = [gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)]
     candidates = (*running_members(snapshot), *ended_members(snapshot), *snapshot.pending)
-    members = [pod for pod in candidates if gang_name(pod.labels, pod.annotations)]
+    gone = snapshot.once(leaving_members)
+    members = [pod for pod in candidates if pod.key not in gone and gang_name(pod.labels, pod.annotations)]
     held = {str(pod.key) for pod in members if WAITS_AT_PERMIT in pod.annotations}
     pods = [_gang_pod(pod) for pod in sorted(members, key=lambda one: one.key)]
     home = _Families([*groups, *(pod.config for pod in pods if pod.config is not None)])
@@ -96,6 +97,28 @@ def gang_state(snapshot: ClusterSnapshot) -> GangState:
         gangs=immutabledict({key: one for part in parts.values() for key, one in part.gangs.items()}),
         groups=immutabledict({key: one for part in parts.values() for key, one in part.groups.items()}),
     )
+
+
+def leaving_members(snapshot: ClusterSnapshot) -> frozenset[PodKey]:
+    """Members on their way out of gang groups of which nobody stays: such a group starts anew, as a whole.
+
+    Else whoever is made anew would be placed beside those that leave, be half a gang once these have left,
+    have to go, and so on for ever.
+    """
+    running = [pod for pod in running_members(snapshot) if pod.scheduling_group is None]
+    leaving = [pod for pod in running if pod.terminating]
+    if not leaving:
+        return frozenset()
+    stays = {gang_id_of(pod) for pod in (*running, *ended_members(snapshot)) if not pod.terminating}
+    groups = [gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)]
+    own = (
+        _gang_pod(pod).config
+        for pod in (*running, *snapshot.pending)
+        if gang_name(pod.labels, pod.annotations)
+    )
+    home = _Families([*groups, *(config for config in own if config is not None)])
+    whole = {home.of(gang_id) for gang_id in stays}
+    return frozenset(pod.key for pod in leaving if home.of(gang_id_of(pod)) not in whole)
 
 
 def ended_members(snapshot: ClusterSnapshot) -> tuple[Pod, ...]:
@@ -271,9 +294,10 @@ class JobTable:
         self._state: GangState = snapshot.once(gang_state)
         self._nodes: dict[str, list[str]] = {}
         if self._state.gangs:
+            gone = snapshot.once(leaving_members)
             for pod in snapshot.bound_pods():
                 gang = gang_name(pod.labels, pod.annotations)
-                if gang:
+                if gang and pod.key not in gone:
                     self._nodes.setdefault(f"{pod.namespace}/{gang}", []).append(str(pod.node_name))
         self._repairing: dict[PodKey, str] = {}
         self._ended = Counter(gang_id_of(pod) for pod in ended_members(snapshot))
