@@ -30,6 +30,7 @@ VERBS: Final = {
     "simulate": "replay traces under one policy or several",
     "world": "let the scheduler live through faults, in a bottle",
     "compare": "try several policies on one dump",
+    "audit": "tell whether rules that move pods can go round for ever",
     "policy": "say what a scheduler configuration means, and lint it",
 }
 """What each verb does. Its module here has its name: ``describe(parser)`` adds its arguments to the parser,

@@ -11,7 +11,7 @@ from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.plugin import Evaluator, Plugin, Refusal
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
-from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
+from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import QuotaRefusal, admit
 from koordcore.quota.cluster import cluster_ledger
@@ -111,6 +111,21 @@ class QuotaPlugin(Plugin):
         from koordcore.scheduling.plugins.quota_budget import QuotaBudget
 
         return QuotaBudget(self.ledger, self.workspace.snapshot)
+
+    def outranks(self, waiting: Pod, pod: Pod) -> bool:
+        """Tell whether one waits for what its quota is promised, and nobody has promised it to the other."""
+        if not self._active:
+            return False
+        first, other = quota_pod_of(waiting), quota_pod_of(pod)
+        mine, theirs = self.ledger.resolve(first), self.ledger.resolve(other)
+        if (
+            mine is None
+            or mine in BUILTIN_QUOTAS
+            or mine == theirs
+            or entitled_to_reclaim(self.ledger, first)
+        ):
+            return False
+        return theirs in BUILTIN_QUOTAS or bool(entitled_to_reclaim(self.ledger, other))
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:
         again = quota_pod_of(pod) if charged else _tracked(pod)
