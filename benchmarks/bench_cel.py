@@ -8,7 +8,12 @@ from koordcore.allocators.claims.cel import Selector, compile_selector, device_v
 from koordcore.allocators.claims.selectors import CelCompiler
 from koordcore.allocators.claims.table import DeviceView
 from koordcore.manifests import snapshot_from_objects
-from koordcore.model.claims import AttributeKind, AttributeValue, DeviceCapacity, SliceDevice
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeValue,
+    DeviceCapacity,
+    SliceDevice,
+)
 from koordcore.model.quantity import NANO
 
 DRIVER = "gpu.nvidia.com"

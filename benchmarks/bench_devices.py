@@ -15,7 +15,13 @@ from benchmarks.devices_data import inventory, request, states
 from koordcore.allocators.device import NodeDevices, allocate_devices, node_devices
 from koordcore.allocators.device.allocate import refusal_of
 from koordcore.allocators.device.answers import DeviceAnswers, device_table
-from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceType
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    DeviceAllocation,
+    DeviceType,
+)
 
 NODES = 5000
 

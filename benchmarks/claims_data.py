@@ -16,16 +16,18 @@ from koordcore.allocators.claims import (
     room_of,
 )
 from koordcore.model.claims import (
-    AttributeKind,
-    AttributeValue,
     ClaimRequest,
     ClaimSpec,
-    CounterConsumption,
-    CounterSet,
     DeviceClass,
     DeviceConstraint,
     DeviceSubRequest,
     ResourceClaim,
+)
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeValue,
+    CounterConsumption,
+    CounterSet,
     ResourceSlice,
     SliceDevice,
 )

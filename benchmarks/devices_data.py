@@ -7,6 +7,9 @@ import random
 from immutabledict import immutabledict
 
 from koordcore.allocators.device import NodeDevices, device_request_of, node_devices
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
 from koordcore.model.devices import (
     GPU_CORE,
     GPU_MEMORY,
@@ -16,7 +19,6 @@ from koordcore.model.devices import (
     DeviceAllocation,
     DeviceHolding,
     DeviceInventory,
-    DeviceRequest,
     DeviceTopology,
     DeviceType,
     VFGroup,

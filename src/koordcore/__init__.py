@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Explanation as Explanation,
         explain as explain,
     )
-    from koordcore.manifests.bundle import (
+    from koordcore.manifests.loading import (
         load as load,
         snapshot_from_objects as snapshot_from_objects,
     )
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from koordcore.model.claims import (
         DeviceClass as DeviceClass,
         ResourceClaim as ResourceClaim,
-        ResourceSlice as ResourceSlice,
     )
     from koordcore.model.cluster import (
         PodDisruptionBudget as PodDisruptionBudget,
         PriorityClass as PriorityClass,
     )
+    from koordcore.model.containers import Container as Container
     from koordcore.model.decisions import (
         Bound as Bound,
         JobPlan as JobPlan,
@@ -71,6 +71,9 @@ if TYPE_CHECKING:
         Unschedulable as Unschedulable,
         Victim as Victim,
         Waiting as Waiting,
+    )
+    from koordcore.model.device_slices import (
+        ResourceSlice as ResourceSlice,
     )
     from koordcore.model.devices import DeviceInventory as DeviceInventory
     from koordcore.model.gangs import (
@@ -85,12 +88,7 @@ if TYPE_CHECKING:
         NodeState as NodeState,
     )
     from koordcore.model.numa import NodeResourceTopology as NodeResourceTopology
-    from koordcore.model.pods import (
-        Container as Container,
-        Pod as Pod,
-        PodKey as PodKey,
-        SchedulingGroup as SchedulingGroup,
-    )
+    from koordcore.model.pods import Pod as Pod, PodKey as PodKey, SchedulingGroup as SchedulingGroup
     from koordcore.model.policy import (
         GangTurns as GangTurns,
         PluginSetting as PluginSetting,
@@ -109,6 +107,7 @@ if TYPE_CHECKING:
         CompositePodGroup as CompositePodGroup,
         SchedulingPodGroup as SchedulingPodGroup,
     )
+    from koordcore.reporting.page import report as report
     from koordcore.result import ScheduleResult as ScheduleResult
     from koordcore.scheduling.backfilling import (
         backfill as backfill,
@@ -130,29 +129,32 @@ else:
             "koordcore.descheduling.plans": "plan_cooling plan_room",
             "koordcore.errors": "KoordcoreError ManifestError MissingExtraError ModelError SolverError",
             "koordcore.explaining.pod": "Explanation explain",
-            "koordcore.manifests.bundle": "load snapshot_from_objects",
+            "koordcore.manifests.loading": "load snapshot_from_objects",
             "koordcore.manifests.named_policies": "named_policy",
             "koordcore.manifests.plan_patches": "patches",
             "koordcore.model.affinity": "Affinity Taint Toleration TopologySpreadConstraint",
             "koordcore.model.certificates": "Certificate CertificateStatus Limits",
-            "koordcore.model.claims": "DeviceClass ResourceClaim ResourceSlice",
+            "koordcore.model.claims": "DeviceClass ResourceClaim",
             "koordcore.model.cluster": "PodDisruptionBudget PriorityClass",
             "koordcore.model.decisions": (
                 "Bound JobPlan NearMiss Nominated NotOurs PodDecision Rejection Shortfall "
                 "Unschedulable Victim Waiting"
             ),
+            "koordcore.model.device_slices": "ResourceSlice",
             "koordcore.model.devices": "DeviceInventory",
             "koordcore.model.gangs": "GatherRule NetworkTopologySpec PodGroup",
             "koordcore.model.metrics": "NodeMetric",
             "koordcore.model.network": "ClusterNetworkTopology",
             "koordcore.model.nodes": "Node NodeState",
             "koordcore.model.numa": "NodeResourceTopology",
-            "koordcore.model.pods": "Container Pod PodKey SchedulingGroup",
+            "koordcore.model.containers": "Container",
+            "koordcore.model.pods": "Pod PodKey SchedulingGroup",
             "koordcore.model.policy": "GangTurns PluginSetting Policy",
             "koordcore.model.preemption": "Gather Members PreemptionPlan PreemptionRules Relocation",
             "koordcore.model.quotas": "ElasticQuota",
             "koordcore.model.reservations": "Reservation",
             "koordcore.model.scheduling_groups": "CompositePodGroup SchedulingPodGroup",
+            "koordcore.reporting.page": "report",
             "koordcore.result": "ScheduleResult",
             "koordcore.scheduling.backfilling": "backfill earliest_start",
             "koordcore.scheduling.cycle": "queue_order",

@@ -8,7 +8,13 @@ from koordcore.allocators.claims.cel import (
     compile_selector,
     device_variable,
 )
-from koordcore.model.claims import AttributeKind, AttributeScalar, AttributeValue, DeviceCapacity, SliceDevice
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeScalar,
+    AttributeValue,
+    DeviceCapacity,
+    SliceDevice,
+)
 from koordcore.model.quantity import NANO
 
 __all__ = ["DRIVER", "answer", "attribute", "device", "variable"]

@@ -17,7 +17,11 @@ from koordcore.allocators.claims.cel import (
 )
 from koordcore.allocators.claims.selectors import CelCompiler
 from koordcore.allocators.claims.table import DeviceView, SelectorFault
-from koordcore.model.claims import AttributeKind, AttributeValue, SliceDevice
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeValue,
+    SliceDevice,
+)
 from tests.cel.builders import DRIVER, answer, attribute, device, variable
 
 ONE = f'device.attributes["{DRIVER}"]'

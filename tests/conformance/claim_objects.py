@@ -26,11 +26,13 @@ from koordcore.manifests._reading import Reading
 from koordcore.manifests.resource_claims import read_device_class, read_resource_claim
 from koordcore.manifests.resource_slices import as_amounts, read_resource_slice
 from koordcore.model.claims import (
-    AttributeValue,
     DeviceClass,
-    DeviceId,
     DeviceResult,
     ResourceClaim,
+)
+from koordcore.model.device_slices import (
+    AttributeValue,
+    DeviceId,
     ResourceSlice,
     SliceDevice,
 )

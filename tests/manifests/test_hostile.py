@@ -10,7 +10,7 @@ import pytest
 
 from koordcore.errors import ManifestError
 from koordcore.manifests import SourceLimits, load, snapshot_from_objects
-from koordcore.model.pods import Container, effective_requests
+from koordcore.model.containers import Container, effective_requests
 from tests.manifests.builders import container, node, obj, pod
 
 GROUP = "gang.scheduling.koordinator.sh/"

@@ -8,7 +8,7 @@ import pytest
 
 from koordcore.errors import ManifestError
 from koordcore.manifests import snapshot_from_objects
-from koordcore.model.claims import (
+from koordcore.model.device_slices import (
     AttributeKind,
     AttributeValue,
     CapacityPolicy,

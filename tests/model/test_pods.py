@@ -8,7 +8,8 @@ import attrs
 import pytest
 
 from koordcore import Container, ModelError, Pod
-from koordcore.model.pods import HostPort, PodPhase, effective_requests
+from koordcore.model.containers import effective_requests
+from koordcore.model.pods import HostPort, PodPhase
 
 MIB = 2**20
 

@@ -15,12 +15,14 @@ from koordcore.allocators.node import DeviceProvider, NodeAllocation, NodeOffer,
 from koordcore.allocators.node_batch import NodeVerdicts, node_table
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMANode, NUMAState
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
 from koordcore.model.devices import (
     Device,
     DeviceAllocation,
     DeviceHolding,
     DeviceInventory,
-    DeviceRequest,
     DeviceTopology,
     DeviceType,
 )

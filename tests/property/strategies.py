@@ -13,8 +13,9 @@ from koordcore.model.affinity import (
     Toleration,
     TolerationOperator,
 )
+from koordcore.model.containers import Container
 from koordcore.model.nodes import Node
-from koordcore.model.pods import Container, HostPort, Pod
+from koordcore.model.pods import HostPort, Pod
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.snapshot import ClusterSnapshot
 

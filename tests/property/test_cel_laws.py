@@ -21,7 +21,10 @@ from koordcore.allocators.claims.cel.regex import PatternError, compile_pattern
 from koordcore.allocators.claims.selectors import CelCompiler
 from koordcore.allocators.claims.table import DeviceView
 from koordcore.errors import ManifestError
-from koordcore.model.claims import AttributeValue, SliceDevice
+from koordcore.model.device_slices import (
+    AttributeValue,
+    SliceDevice,
+)
 from koordcore.model.quantity import INT64_MAX, NANO, parse_exact_quantity
 from tests.cel.builders import DRIVER, attribute, device
 

@@ -32,23 +32,25 @@ from koordcore.checking.claim_pools import CheckedNode
 from koordcore.checking.claims import ClaimChecker
 from koordcore.model.certificates import Limits
 from koordcore.model.claims import (
+    ClaimRequest,
+    ClaimSpec,
+    DeviceClass,
+    DeviceConstraint,
+    DeviceResult,
+    DeviceSubRequest,
+    DeviceToleration,
+    ResourceClaim,
+)
+from koordcore.model.device_slices import (
     AttributeKind,
     AttributeValue,
     CapacityPolicy,
     CapacityRange,
-    ClaimRequest,
-    ClaimSpec,
     CounterConsumption,
     CounterSet,
     DeviceCapacity,
-    DeviceClass,
-    DeviceConstraint,
     DeviceId,
-    DeviceResult,
-    DeviceSubRequest,
     DeviceTaint,
-    DeviceToleration,
-    ResourceClaim,
     ResourceSlice,
     SliceDevice,
 )

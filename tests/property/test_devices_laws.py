@@ -26,7 +26,14 @@ from koordcore.allocators.device import (
 )
 from koordcore.allocators.device.allocate import refusal_of
 from koordcore.allocators.device.answers import DeviceAnswers, device_table
-from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall, DeviceType
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    DeviceAllocation,
+    DeviceShortfall,
+    DeviceType,
+)
 from koordcore.model.resources import parse_resources
 from koordcore.protocol.device import (
     DEVICE_ALLOCATED,

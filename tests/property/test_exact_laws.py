@@ -18,7 +18,14 @@ from koordcore import Bound, ClusterSnapshot, PluginSetting, Policy, ScheduleRes
 from koordcore.allocators.device import DevicePolicy, NodeDevices, allocate_devices, device_request_of
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, cpu_request_of, demand_on
 from koordcore.manifests import snapshot_from_objects
-from koordcore.model.devices import GPU_MEMORY_RATIO, RDMA, DeviceAllocation, DeviceRequest
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    GPU_MEMORY_RATIO,
+    RDMA,
+    DeviceAllocation,
+)
 from koordcore.model.numa import NUMAArgs
 from koordcore.model.pods import Pod
 from koordcore.model.policy import ScoringStrategy

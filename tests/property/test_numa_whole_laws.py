@@ -14,8 +14,9 @@ from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod
 from koordcore._arrays import IntMatrix, Rows
+from koordcore.framework.evaluator import Evaluator, Reserved
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Reserved
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.numa import NUMAArgs
 from koordcore.model.pods import PodKey

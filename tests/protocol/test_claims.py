@@ -21,9 +21,10 @@ from koordcore.model.claims import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
+from koordcore.model.containers import Container
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node, NodeState
-from koordcore.model.pods import Container, Pod, PodResourceClaim, SchedulingGroup
+from koordcore.model.pods import Pod, PodResourceClaim, SchedulingGroup
 from koordcore.protocol.claims import (
     ClaimIndex,
     ClaimProblem,

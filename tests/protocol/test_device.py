@@ -8,7 +8,14 @@ import pytest
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
-from koordcore.model.devices import AllocateStrategy, DeviceType, ExclusivePolicy, PartitionAllocatePolicy
+from koordcore.model.device_requests import (
+    AllocateStrategy,
+    ExclusivePolicy,
+    PartitionAllocatePolicy,
+)
+from koordcore.model.devices import (
+    DeviceType,
+)
 from koordcore.protocol.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,

@@ -10,7 +10,13 @@ from itertools import combinations
 
 from koordcore.checking.claim_pools import CheckedNode, Published
 from koordcore.checking.claims import ClaimChecker, _Used
-from koordcore.model.claims import DeviceId, DeviceResult, ResourceClaim
+from koordcore.model.claims import (
+    DeviceResult,
+    ResourceClaim,
+)
+from koordcore.model.device_slices import (
+    DeviceId,
+)
 
 __all__ = ["best_places"]
 

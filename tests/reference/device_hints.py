@@ -13,9 +13,11 @@ from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms
 from koordcore.allocators.device.wants import Wants, wants_of
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
 from koordcore.model.devices import (
     DeviceAllocation,
-    DeviceRequest,
     DeviceShortfall,
     DeviceType,
     StatusCode,

@@ -11,7 +11,7 @@ from datetime import datetime
 import attrs
 import numpy as np
 
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy

@@ -28,6 +28,8 @@ from koordcore.model.claims import (
     DeviceSubRequest,
     ResourceClaim,
     ResourceClaimTemplate,
+)
+from koordcore.model.device_slices import (
     ResourceSlice,
     SliceDevice,
 )

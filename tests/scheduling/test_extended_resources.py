@@ -9,19 +9,22 @@ import attrs
 from koordcore import schedule, verify
 from koordcore.manifests.plan_patches import patches
 from koordcore.model.claims import (
-    AttributeKind,
-    AttributeValue,
     ClaimAllocation,
     ClaimConsumer,
     DeviceClass,
     DeviceResult,
     ResourceClaim,
+)
+from koordcore.model.containers import Container
+from koordcore.model.decisions import Unschedulable
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeValue,
     ResourceSlice,
     SliceDevice,
 )
-from koordcore.model.decisions import Unschedulable
 from koordcore.model.nodes import Node
-from koordcore.model.pods import Container, Pod
+from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator

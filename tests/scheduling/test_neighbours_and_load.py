@@ -18,11 +18,12 @@ from koordcore.model.affinity import (
     WeightedPodAffinityTerm,
 )
 from koordcore.model.cluster import RawObject, Workload
+from koordcore.model.containers import Container
 from koordcore.model.decisions import Bound, PodDecision, Unschedulable
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric, measured_of
 from koordcore.model.nodes import Node
-from koordcore.model.pods import Container, OwnerReference, Pod
+from koordcore.model.pods import OwnerReference, Pod
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.selectors import LabelSelector
 from koordcore.scheduling import schedule

@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, Node, PluginSetting, Pod, Policy
 from koordcore.framework import node_states, state_scores
+from koordcore.framework.evaluator import Evaluator
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import AmountParts

@@ -71,6 +71,13 @@ class Unhashable(Good):
         return dict(pod.labels)
 
 
+class SaysItIsTheTemplate(Good):
+    by_template = True
+
+    def request_of(self, pod: Pod) -> Hashable:
+        return pod.name
+
+
 class NewEachTime(Good):
     def request_of(self, pod: Pod) -> Hashable:
         return object()
@@ -218,6 +225,7 @@ BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.ERROR, with_evaluator(Raises)),
     (Clause.REQUEST, Unhashable),
     (Clause.REQUEST, NewEachTime),
+    (Clause.TEMPLATE, SaysItIsTheTemplate),
     (Clause.EQUAL_REQUESTS, ReadsThePod),
     (Clause.SHAPE, with_evaluator(ListOfTruths)),
     (Clause.SHAPE, with_evaluator(HalfPoints)),

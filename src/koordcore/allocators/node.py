@@ -39,7 +39,14 @@ from koordcore.allocators.numa_request import (
     demand_on,
 )
 from koordcore.allocators.numa_state import NUMANode, NUMAState
-from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall, DeviceType
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    DeviceAllocation,
+    DeviceShortfall,
+    DeviceType,
+)
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
 from koordcore.protocol.device import DEVICE_ALLOCATED, format_allocation
 from koordcore.protocol.numa import (

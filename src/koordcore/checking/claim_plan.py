@@ -15,21 +15,27 @@ from koordcore.allocators.claims.cel import (
     device_variable,
 )
 from koordcore.checking.claim_pools import CheckedNode
+from koordcore.checking.claim_records import group_that_shares
 from koordcore.checking.claims import ClaimChecker
 from koordcore.checking.extended import claimed_resources, classes_of_resources
+from koordcore.checking.holders import IGNORED, holder_key, holder_of
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.claims import (
-    AttributeValue,
     ClaimAllocation,
     DeviceClass,
-    DeviceTaintRule,
+    HeldClaim,
     ResourceClaim,
     ResourceClaimTemplate,
+)
+from koordcore.model.decisions import Bound, PodDecision, Waiting
+from koordcore.model.device_slices import (
+    AttributeValue,
+    DeviceTaintRule,
     ResourceSlice,
     SliceDevice,
 )
-from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey, PodResourceClaim
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
@@ -83,6 +89,7 @@ def check_claims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
         return
     pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
     pods |= {pod.key: pod for pod in result.snapshot.bound_pods()}
+    pods |= {holder_key(one): holder_of(one) for one in snapshot.of(Reservation) if not one.status.node_name}
     new = [bound for bound in map(_binding, result.decisions) if bound is not None]
     classes = classes_of_resources(snapshot, result.policy)
     new = [
@@ -106,6 +113,9 @@ class _Plan:
 
     def __init__(self, snapshot: ClusterSnapshot, classes: Mapping[str, str]) -> None:
         self._classes = classes
+        self._snapshot = snapshot
+        self._common: dict[tuple[str, str], str] = {}
+        """By group and entry: the claim that its members share."""
         expressions = _Expressions()
         rules = snapshot.of(DeviceTaintRule)
         self._claims = {(one.namespace, one.name): one for one in snapshot.of(ResourceClaim)}
@@ -130,6 +140,21 @@ class _Plan:
         for pod in snapshot.bound_pods():
             for held in pod.held_claims:
                 self._hold((pod.namespace, held.name), held.allocation)
+        self._reserved: dict[str, Reservation] = {}
+        for one in snapshot.of(Reservation):
+            over = one.allocate_once and bool(one.status.current_owners)
+            self._reserve(one, one.claims if one.active and not over else ())
+        self._waiting = {holder_key(one): one for one in snapshot.of(Reservation) if not one.status.node_name}
+
+    def _reserve(self, one: Reservation, claims: tuple[HeldClaim, ...]) -> None:
+        """Hold what a reservation keeps for its owners."""
+        if claims:
+            self._reserved[one.name] = attrs.evolve(one, claims=claims)
+            self._count(one.name, 1)
+
+    def _count(self, reservation: str, times: int) -> None:
+        for held in self._reserved[reservation].claims:
+            self._checker.hold(held.allocation.results, times)
 
     def _hold(self, key: tuple[str, str], allocation: ClaimAllocation) -> None:
         if key not in self._held:
@@ -164,6 +189,11 @@ class _Plan:
                 yield f"{what} is not allocated" if held is None else f"no claim {held.name}"
                 continue
             key = (pod.namespace, held.name)
+            group = group_that_shares(self._snapshot, pod, name) if entry else None
+            if group is not None:
+                common = self._common.setdefault((group.id, name), held.name)
+                if common != held.name:
+                    yield f"entry {name} is one claim of group {group.name}: {common}, not {held.name}"
             selector = held.allocation.node_selector
             if selector is not None and not selector.matches(node.name, node.labels):
                 yield f"the devices of claim {held.name} cannot be used on {node.name}"
@@ -172,7 +202,21 @@ class _Plan:
                     yield f"claim {held.name} is allocated other devices already"
             elif key not in attempt:
                 attempt[key] = (claim, held.allocation)
+        # What reservations keep for the pod is not in its way.
+        open_to_it = [bound.reservation] if bound.reservation in self._reserved else []
+        if pod.labels.get(IGNORED) == "true":
+            open_to_it = sorted(self._reserved)
+        for name in open_to_it:
+            self._count(name, -1)
         yield from self._checker.check(node, list(attempt.values()))
+        for name in open_to_it:
+            if name == bound.reservation and self._reserved[name].allocate_once:
+                del self._reserved[name]  # it is over with its first user
+            else:
+                self._count(name, 1)
+        if pod.key in self._waiting:
+            self._reserve(self._waiting[pod.key], bound.claims)
+            return
         for key, (_, allocation) in attempt.items():
             self._hold(key, allocation)
 

@@ -11,7 +11,11 @@ from collections.abc import Iterable, Iterator
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.claims import DeviceId, ResourceSlice, SliceDevice
+from koordcore.model.device_slices import (
+    DeviceId,
+    ResourceSlice,
+    SliceDevice,
+)
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
 

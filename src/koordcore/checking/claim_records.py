@@ -7,6 +7,7 @@ import attrs
 from koordcore.model.claims import ClaimConsumer, ResourceClaim
 from koordcore.model.decisions import Bound, Waiting
 from koordcore.model.pods import Pod
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -29,11 +30,32 @@ def claims_after(snapshot: ClusterSnapshot, result: ScheduleResult) -> ClusterSn
             if key in claims and pod is not None:
                 users = claims[key].reserved_for
                 if not any(_stands_for(one, pod) for one in users):
-                    users = (*users, ClaimConsumer(pod.name, pod.uid))
+                    group = group_that_shares(snapshot, pod, held.entry)
+                    users = (*users, ClaimConsumer(pod.name, pod.uid) if group is None else _whole(group))
                 claims[key] = changed[key] = attrs.evolve(
                     claims[key], allocation=held.allocation, reserved_for=users
                 )
     return snapshot.with_records(*changed.values()) if changed else snapshot
+
+
+def group_that_shares(snapshot: ClusterSnapshot, pod: Pod, entry: str) -> SchedulingPodGroup | None:
+    """Find the PodGroup of a pod that has the same entry, by name, claim and template (KEP-5729)."""
+    named = pod.scheduling_group
+    if named is None or named.workload:
+        return None
+    group = snapshot.find(SchedulingPodGroup, named.pod_group, pod.namespace)
+    wanted = next((one for one in pod.resource_claims if one.name == entry), None)
+    if group is None or wanted is None:
+        return None
+    for one in group.claims:
+        same = one.template == wanted.template and (one.template or one.claim == wanted.claim)
+        if one.name == entry and same:
+            return group
+    return None
+
+
+def _whole(group: SchedulingPodGroup) -> ClaimConsumer:
+    return ClaimConsumer(group.name, group.uid, "podgroups", "scheduling.k8s.io")
 
 
 def _stands_for(consumer: ClaimConsumer, pod: Pod) -> bool:

@@ -11,18 +11,20 @@ import attrs
 from koordcore.checking.claim_pools import CheckedNode, Published, SliceBook
 from koordcore.checking.claim_results import check_written
 from koordcore.model.claims import (
-    AttributeKind,
-    AttributeValue,
     ClaimAllocation,
     ClaimRequest,
-    DeviceCapacity,
     DeviceClass,
-    DeviceId,
     DeviceResult,
     DeviceSubRequest,
-    DeviceTaint,
     DeviceToleration,
     ResourceClaim,
+)
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeValue,
+    DeviceCapacity,
+    DeviceId,
+    DeviceTaint,
     ResourceSlice,
     SliceDevice,
 )
@@ -80,16 +82,18 @@ class ClaimChecker:
         self._derives = derives
         self._held = _Held()
 
-    def hold(self, results: Iterable[DeviceResult]) -> None:
-        """Count devices as held from now on."""
+    def hold(self, results: Iterable[DeviceResult], times: int = 1) -> None:
+        """Count devices as held from now on; with ``times`` -1 no longer."""
         for result in results:
             if result.admin_access:
                 continue
             if result.share_id is None or "DRAConsumableCapacity" not in self._on:
-                self._held.whole[result.id] += 1
+                self._held.whole[result.id] += times
                 continue
-            self._held.shares[result.id] += 1
-            self._held.amounts.setdefault(result.id, Counter()).update(dict(result.consumed_capacity))
+            self._held.shares[result.id] += times
+            amounts = self._held.amounts.setdefault(result.id, Counter())
+            for name, amount in result.consumed_capacity.items():
+                amounts[name] += times * amount
 
     def check(self, node: CheckedNode, attempt: Sequence[tuple[ResourceClaim, ClaimAllocation]]) -> list[str]:
         """Say what is wrong with the allocations of a pod's claims, made together on a node."""

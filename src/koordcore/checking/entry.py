@@ -50,7 +50,7 @@ def verify(
     """
     # The checks bring attrs; `import koordcore` is not to.
     from koordcore.checking.check import check_cluster, check_touched
-    from koordcore.model.policy import Policy
+    from koordcore.model.policy import DEFAULT_POLICY, Policy
     from koordcore.result import ScheduleResult
     from koordcore.snapshot import ClusterSnapshot
 
@@ -62,7 +62,7 @@ def verify(
         if not isinstance(value, kind) and (value is not None or name == "snapshot"):
             raise TypeError(f"{name}: expected {kind.__name__}, got {value!r:.60}")
     if result is None:
-        return check_cluster(snapshot, policy or Policy())
+        return check_cluster(snapshot, policy or DEFAULT_POLICY)
     if policy is not None:
         raise TypeError("policy: a result is held to its own")
     return check_touched(snapshot, result)

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from koordcore._vector import Vector
 from koordcore.checking.groups import leaf_of
+from koordcore.checking.holders import holder_key, holder_of, identity_of, used_by
 from koordcore.checking.quota_sums import QuotaSums
-from koordcore.checking.reservations import holder_key, holder_of, identity_of, used_by
 from koordcore.model.affinity import PodAffinityTerm
+from koordcore.model.claims import ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -117,11 +118,19 @@ class ClusterIndex:
                 self._label(holder, holder_of(holder) if isinstance(holder, Reservation) else holder)
         return self._labelled
 
+    def _specs(self, pod: Pod) -> Iterator[ClaimSpec]:
+        """Give what the claims of a pod ask for."""
+        for entry in pod.resource_claims:
+            made = list(self.find(ResourceClaimTemplate, entry.template, pod.namespace))
+            for one in made or self.find(ResourceClaim, entry.claim, pod.namespace):
+                yield one.spec
+
     @property
     def sums(self) -> QuotaSums:
         """What the pods of every quota hold; made when first asked for, and again when quotas change."""
         if self._sums is None:
-            self._sums = QuotaSums({one.name: one for one in sorted(self.of(ElasticQuota), key=_NAMES)})
+            quotas = {one.name: one for one in sorted(self.of(ElasticQuota), key=_NAMES)}
+            self._sums = QuotaSums(quotas, self._specs)
             for state in self._nodes:
                 for pod in state.pods:
                     self._sums.count(pod)
@@ -239,8 +248,8 @@ class ClusterIndex:
             self._set(self._labelled, pair, holder, sign)
 
     def _queue(self, holder: Holder, pod: Pod, sign: int) -> None:
-        if pod.scheduling_group is not None:
-            self._set(self._marked, ("waits", leaf_of(pod)), holder, sign)
+        for what, name in _memberships(pod):
+            self._set(self._marked, (f"{what} waits", name), holder, sign)
         if pod.nominated_node:
             self._set(self._marked, NOMINATED, holder, sign)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from koordcore.checking.nodes import STANDS_FOR
+from koordcore.model.claims import ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota
 from koordcore.model.resources import Resources, make_resources
+from koordcore.snapshot import ClusterSnapshot
 
 QUOTA_LABEL: Final = "quota.scheduling.koordinator.sh/name"
 PREEMPTIBLE_LABEL: Final = "quota.scheduling.koordinator.sh/preemptible"
@@ -20,8 +22,47 @@ def spaces_of(quotas: Mapping[str, ElasticQuota]) -> dict[str, str]:
     return {space: name for name, quota in sorted(quotas.items()) for space in quota.namespaces}
 
 
-def charged(pod: Pod) -> Resources:
-    """Give what a pod counts with: an amount of ``koordinator.sh/gpu`` is core, memory and cards as well."""
+Specs: TypeAlias = Callable[[Pod], Iterable[ClaimSpec]]
+"""Gives what the claims of a pod ask for."""
+
+
+def specs_in(snapshot: ClusterSnapshot) -> Specs:
+    """Say where claims of pods are found."""
+
+    def of(pod: Pod) -> Iterator[ClaimSpec]:
+        for entry in pod.resource_claims:
+            made = snapshot.find(ResourceClaimTemplate, entry.template, pod.namespace)
+            named = snapshot.find(ResourceClaim, entry.claim, pod.namespace) if made is None else None
+            yield from (one.spec for one in (made, named) if one is not None)
+
+    return of
+
+
+def no_specs(_: Pod) -> tuple[ClaimSpec, ...]:
+    """Say that no claims are looked at."""
+    return ()
+
+
+def charged(pod: Pod, specs: Specs = no_specs) -> Resources:
+    """Give what a pod counts with, with the devices that its claims ask for by class."""
+    amounts = _charged(pod)
+    if not pod.resource_claims:
+        return amounts
+    devices: Counter[str] = Counter()
+    for spec in specs(pod):
+        for request in spec.requests:
+            for name in {form.class_name for form in request.forms}:
+                counts = [
+                    32 if form.mode == "All" else form.count
+                    for form in request.forms
+                    if form.class_name == name
+                ]
+                devices[f"{name}.deviceclass.resource.k8s.io/devices"] += max(counts)
+    return make_resources({**amounts, **devices})
+
+
+def _charged(pod: Pod) -> Resources:
+    """An amount of ``koordinator.sh/gpu`` is core, memory and cards as well."""
     percent = pod.requests.get("koordinator.sh/gpu", 0)
     if not percent:
         return pod.requests
@@ -57,10 +98,13 @@ class QuotaSums:
     ----------
     quotas
         Every quota by name; other ones need other sums.
+    specs
+        What the claims of pods ask for.
     """
 
-    def __init__(self, quotas: Mapping[str, ElasticQuota]) -> None:
+    def __init__(self, quotas: Mapping[str, ElasticQuota], specs: Specs = no_specs) -> None:
         self._quotas = quotas
+        self._specs = specs
         self._spaces = spaces_of(quotas)
         self._chains: dict[str, tuple[str, ...]] = {}
         self.own: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -85,7 +129,7 @@ class QuotaSums:
         sums = [self.own[chain[0]], *(self.whole[name] for name in chain)]
         if PREEMPTIBLE_LABEL in pod.labels and pod.labels[PREEMPTIBLE_LABEL] == "false":
             sums.append(self.guarded[chain[0]])
-        for name, amount in charged(pod).items():
+        for name, amount in charged(pod, self._specs).items():
             for each in sums:
                 each[name] += sign * amount
 
@@ -105,7 +149,7 @@ class Elsewhere:
         self._everybody = everybody
         self._shown = None
         if everybody is not None:
-            self._shown = QuotaSums(everybody._quotas)  # noqa: SLF001  its own kind
+            self._shown = QuotaSums(everybody._quotas, everybody._specs)  # noqa: SLF001  its own kind
             for pod in shown:
                 self._shown.count(pod)
 

@@ -15,10 +15,12 @@ from koordcore.checking.quota_sums import (
     NOBODY,
     PREEMPTIBLE_LABEL,
     Elsewhere,
+    Specs,
     charged,
     parents_of,
     quota_of,
     spaces_of,
+    specs_in,
 )
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
@@ -40,7 +42,7 @@ def check_quotas(
     policy = setting.args if setting and setting.args else QuotaPolicy()
     above = policy.enable_check_parent_quota
     new = {one.pod for one in result.decisions if isinstance(one, Bound)}
-    spaces = spaces_of(quotas)
+    spaces, specs = spaces_of(quotas), specs_in(snapshot)
     held: dict[str, list[Pod]] = defaultdict(list)
     guarded: dict[str, list[Pod]] = defaultdict(list)
     grown: set[str] = set()
@@ -58,10 +60,10 @@ def check_quotas(
     for name in sorted(grown & quotas.keys()):
         others = elsewhere.held(name, whole=above)
         if not (policy.enable_runtime_quota and _detached(name, quotas)):
-            yield from _check_limit(name, "max", held[name], others, quotas[name].max, new)
+            yield from _check_limit(name, "max", held[name], others, quotas[name].max, new, specs)
         what = "min for non-preemptible pods"
         mine, others = guarded.get(name, ()), elsewhere.guarded(name)
-        yield from _check_limit(name, what, mine, others, quotas[name].min, new)
+        yield from _check_limit(name, what, mine, others, quotas[name].min, new, specs)
 
 
 def _detached(name: str, quotas: Mapping[str, ElasticQuota]) -> bool:
@@ -76,10 +78,11 @@ def _check_limit(
     others: Mapping[str, int],
     limit: Resources,
     new: Collection[PodKey],
+    specs: Specs,
 ) -> Iterator[Violation]:
-    used = Counter(total(charged(pod) for pod in pods))
+    used = Counter(total(charged(pod, specs) for pod in pods))
     used.update(others)
-    added = total(charged(pod) for pod in pods if pod.key in new)
+    added = total(charged(pod, specs) for pod in pods if pod.key in new)
     for resource, bound in sorted(limit.items()):
         # What was exceeded before is not held against who adds nothing to it.
         if used[resource] > bound and added.get(resource, 0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums
+from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums, specs_in
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.pods import Pod, PodKey
@@ -52,7 +52,8 @@ class _Turns:
         args = setting.args if setting is not None and setting.args else QuotaPolicy()
         self._guaranteed = isinstance(args, QuotaPolicy) and args.guarantee_usage
         self._quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
-        self._sums, self._elsewhere = QuotaSums(self._quotas), elsewhere
+        self._specs = specs_in(snapshot)
+        self._sums, self._elsewhere = QuotaSums(self._quotas, self._specs), elsewhere
         known = (*snapshot.pending, *after.pending, *after.bound_pods())
         self._pods = {pod.key: pod for pod in known}
         self._holding: dict[PodKey, Pod] = {}
@@ -79,12 +80,13 @@ class _Turns:
     def check(self, plan: PreemptionPlan) -> Iterator[Violation]:
         """Look at one plan, before it is carried out."""
         members = [self._pods[key] for key in map(PodKey.of, plan.nominations) if key in self._pods]
-        coming = QuotaSums(self._quotas)
+        coming = QuotaSums(self._quotas, self._specs)
         for pod in members:
             coming.count(pod)
         wanted = {name for pod in members for name, amount in pod.requests.items() if amount}
         for name in sorted(coming.whole.keys() & self._quotas.keys()):
-            for resource in sorted(wanted):
+            # What a quota's max does not name is not counted against it.
+            for resource in sorted(wanted & self._quotas[name].max.keys()):
                 after = self._used(name, resource) + coming.whole[name][resource]
                 bound = self._quotas[name].min.get(resource, 0)
                 if coming.whole[name][resource] and after > bound and not self._guaranteed:

@@ -16,7 +16,12 @@ from koordcore.explaining.claimed_devices import (
     class_views,
     pool_views,
 )
-from koordcore.model.claims import ResourceClaim, ResourceSlice
+from koordcore.model.claims import (
+    ResourceClaim,
+)
+from koordcore.model.device_slices import (
+    ResourceSlice,
+)
 from koordcore.model.nodes import NodeState
 from koordcore.model.quantity import NANO, format_exact_quantity
 from koordcore.snapshot import ClusterSnapshot

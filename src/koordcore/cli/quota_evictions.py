@@ -15,9 +15,9 @@ from koordcore.manifests.records import preemption_record
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import QuotaPod, QuotaPolicy
-from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
 from koordcore.quota.admission import limit_of
+from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.overuse import monitored_quotas, over_used
 from koordcore.scheduling import schedule
@@ -32,7 +32,7 @@ def print_revokes(snapshot: ClusterSnapshot, policy: QuotaPolicy, output: str) -
     watching = attrs.evolve(policy, monitor_all_quotas=True, enable_runtime_quota=True)
     ledger = cluster_ledger(snapshot, policy=watching)
     long_ago = {name: OveruseMonitor(0) for name in monitored_quotas(ledger)}
-    pods = [quota_pod_of(pod) for pod in snapshot.bound_pods()]
+    pods = list(map(quota_reader(snapshot), snapshot.bound_pods()))
     plan = plan_revoke(ledger, pods, long_ago, now=watching.delay_evict + 1)
     leaving = [(name, pod) for name, victims in sorted(plan.victims.items()) for pod in victims]
     if output == "json":

@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
+    from koordcore.controlplane.admission import (
+        AdmissionPlan as AdmissionPlan,
+        WorkloadDecision as WorkloadDecision,
+        admit_workloads as admit_workloads,
+    )
+    from koordcore.controlplane.admission_review import (
+        PlacedWorkload as PlacedWorkload,
+        review_admitted as review_admitted,
+    )
     from koordcore.controlplane.feed import Feed as Feed
     from koordcore.controlplane.journal import (
         Batch as Batch,
@@ -55,7 +64,9 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
+            "koordcore.controlplane.admission": "AdmissionPlan WorkloadDecision admit_workloads",
             "koordcore.controlplane.feed": "Feed",
+            "koordcore.controlplane.admission_review": "PlacedWorkload review_admitted",
             "koordcore.controlplane.journal": "Batch is_final",
             "koordcore.controlplane.loop": "ControlLoop LoopSettings Turn",
             "koordcore.controlplane.mirror": "Mirror complete",

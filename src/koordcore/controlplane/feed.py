@@ -20,12 +20,32 @@ class Feed:
         self._changes: list[Change] = []
 
     def listed(self, kind: str, items: Iterable[Object], version: str) -> None:
-        """Take all objects of a kind at one version."""
+        """Take all objects of a kind at one version.
+
+        Parameters
+        ----------
+        kind
+            Kind of the objects.
+        items
+            The objects as JSON; a list leaves out their kind.
+        version
+            ``resourceVersion`` of the list.
+        """
         ready = self.mirror.listed(kind, items, version)
         self._changes += self._reader.relist(version_of(kind), kind, ready)
 
     def watched(self, kind: str, what: str, item: Object) -> None:
-        """Take one event of a watch, a bookmark included."""
+        """Take one event of a watch, a bookmark included.
+
+        Parameters
+        ----------
+        kind
+            Kind of the object.
+        what
+            ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``.
+        item
+            The object as JSON.
+        """
         kept = self.mirror.watched(kind, what, item)
         if kept is not None:
             self._changes += self._reader.event(what, kept)

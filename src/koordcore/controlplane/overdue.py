@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 from koordcore._vector import Vector
 from koordcore.model.cluster import PodDisruptionBudget
-from koordcore.model.gangs import PodGroup
+from koordcore.model.gangs import DEFAULT_ARGS, PodGroup
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.records import ClusterRecord
 from koordcore.preemption.running import covers
 from koordcore.protocol.gang import gang_name
-from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
+from koordcore.quota.device_classes import quota_reader
 from koordcore.scheduling.gang_groups import gang_state
 from koordcore.snapshot import ClusterSnapshot
 
@@ -57,7 +57,7 @@ class Overdue:
             return going
         plan = plan_revoke(
             cluster_ledger(snapshot, policy=self._quotas),
-            map(quota_pod_of, snapshot.bound_pods()),
+            map(quota_reader(snapshot), snapshot.bound_pods()),
             self._monitors,
             now=int(now * _SECOND),
         )
@@ -104,7 +104,7 @@ def half_gangs(snapshot: ClusterSnapshot) -> dict[str, list[Pod]]:
             started[f"{pod.namespace}/{name}"] += 1
             if not pod.finished:
                 running[f"{pod.namespace}/{name}"].append(pod)
-    gangs = {name: record.gang for name, record in snapshot.once(gang_state).gangs.items()}
+    gangs = {name: record.gang for name, record in snapshot.once(gang_state, DEFAULT_ARGS).gangs.items()}
     half: dict[str, list[Pod]] = {}
     for name in sorted(running.keys() & gangs.keys()):
         group = gangs[name].group

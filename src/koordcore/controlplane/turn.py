@@ -42,6 +42,8 @@ def orders(
 
     Parameters
     ----------
+    result
+        What was decided there.
     snapshot
         The cluster before.
     going

@@ -19,9 +19,11 @@ from koordcore.allocators.claims.state import DevicesInUse, devices_in_use
 from koordcore.allocators.claims.table import DeviceTable, bits
 from koordcore.model.claims import (
     DeviceClass,
+    ResourceClaim,
+)
+from koordcore.model.device_slices import (
     DeviceId,
     DeviceTaintRule,
-    ResourceClaim,
     ResourceSlice,
     SliceDevice,
 )

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.model.mappings import EMPTY, frozen

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 import attrs
 import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
+from koordcore._notebook import html_table
 from koordcore.errors import ModelError
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, NotOurs, PodDecision, Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.policy import Policy
+from koordcore.model.policy import DEFAULT_POLICY, Policy
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.arguments import check_arguments
 from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
@@ -106,6 +108,32 @@ class Explanation:
     verdicts: tuple[NodeVerdict, ...] = ()
     help: tuple[Help, ...] = ()
 
+    def _repr_html_(self) -> str:
+        """Show in a notebook what each node says."""
+        told = getattr(self.decision, "message", "") or getattr(self.decision, "reason", "")
+        where = f"{self.pod}: {self.best or self.bound_to or 'no node'}"
+        return html_table(where, self.table(), [one for one in (told, self.refusal) if one])
+
+    def table(self) -> dict[str, list[Any]]:
+        """Give the verdicts as columns by name, as pandas, polars and pyarrow take them.
+
+        Returns
+        -------
+        dict
+            ``node``, ``fits``, ``total`` (-1 where the pod does not fit), ``plugin`` that refuses, ``lacks``
+            in words, and the score of every plugin under its name (``None`` where the pod does not fit).
+        """
+        plugins = sorted({name for one in self.verdicts for name in one.scores})
+        lacks = [", ".join(lack.reason for lack in one.shortfalls) for one in self.verdicts]
+        return {
+            "node": [one.node for one in self.verdicts],
+            "fits": [one.fits for one in self.verdicts],
+            "total": [one.total for one in self.verdicts],
+            "plugin": [one.plugin for one in self.verdicts],
+            "lacks": lacks,
+            **{name: [one.scores.get(name) for one in self.verdicts] for name in plugins},
+        }
+
     @property
     def best(self) -> str | None:
         """The node that ``schedule`` takes; ``None`` where the pod gets none, such as a member of a gang."""
@@ -155,7 +183,7 @@ def explain(
         taken = source.decision(asked.key)
         found = explain(_alone(source.snapshot, asked), asked.at(None), policy=policy, now=now, limits=limits)
         return attrs.evolve(found, bound_to=asked.node_name, decision=taken or found.decision)
-    policy = Policy() if policy is None else policy
+    policy = DEFAULT_POLICY if policy is None else policy
     check_arguments(source, policy)
     asked = _find(source, pod)
     bound_to = source.location.get(asked.key)

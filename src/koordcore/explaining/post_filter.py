@@ -16,9 +16,9 @@ from koordcore.model.policy import Policy
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.model.reservations import Reservation, ReservationArgs
 from koordcore.protocol.preemption import preemption_disabled
-from koordcore.protocol.quota import quota_pod_of
 from koordcore.protocol.reservation import reservation_wish
 from koordcore.quota.cluster import cluster_ledger
+from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, staying_charged
 from koordcore.quota.preempt import can_preempt
@@ -204,9 +204,10 @@ def preemption_refusals(
 
 def _rules(snapshot: ClusterSnapshot, pod: Pod, policy: Policy) -> list[_Rule]:
     """Whom each plugin that preempts may evict, in the order in which they are asked."""
-    ledger, mine = _ledger(snapshot, policy), quota_pod_of(pod)
+    read = quota_reader(snapshot)
+    ledger, mine = _ledger(snapshot, policy), read(pod)
     rules: list[_Rule] = [
-        (lambda other: can_preempt(ledger, mine, quota_pod_of(other)), _NOBODY_OF_QUOTA),
+        (lambda other: can_preempt(ledger, mine, read(other)), _NOBODY_OF_QUOTA),
         (lambda other: other.priority < pod.priority, _NOBODY),
     ]
     reserving = policy.plugin("Reservation")
@@ -227,9 +228,10 @@ def _ledger(snapshot: ClusterSnapshot, policy: Policy) -> QuotaLedger:
 
 def _given_back(snapshot: ClusterSnapshot, pod: Pod, victims: Sequence[Pod], policy: Policy) -> list[Pod]:
     """Leave out the victims within a guaranteed min of another quota: they count on (ruling 26)."""
-    ledger, mine = _ledger(snapshot, policy), quota_pod_of(pod)
+    read = quota_reader(snapshot)
+    ledger, mine = _ledger(snapshot, policy), read(pod)
     chains = {chain_of(ledger, mine)}
-    charged = staying_charged(ledger, map(quota_pod_of, victims), chains, sorted(mine.request))
+    charged = staying_charged(ledger, map(read, victims), chains, sorted(mine.request))
     return [other for other in victims if other.key not in charged]
 
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
-    from koordcore.framework.node_view import (
-        ALL_ROWS as ALL_ROWS,
-        NodeView as NodeView,
-    )
-    from koordcore.framework.plugin import (
+    from koordcore.framework.evaluator import (
         Evaluator as Evaluator,
-        Plugin as Plugin,
         Refusal as Refusal,
         Reserved as Reserved,
         Scope as Scope,
     )
+    from koordcore.framework.node_view import (
+        ALL_ROWS as ALL_ROWS,
+        NodeView as NodeView,
+    )
+    from koordcore.framework.plugin import Plugin as Plugin
     from koordcore.framework.registry import PLUGINS as PLUGINS
     from koordcore.framework.workspace import Workspace as Workspace
 else:
@@ -27,7 +27,8 @@ else:
         __name__,
         {
             "koordcore.framework.node_view": "ALL_ROWS NodeView",
-            "koordcore.framework.plugin": "Evaluator Plugin Refusal Reserved Scope",
+            "koordcore.framework.evaluator": "Evaluator Refusal Reserved Scope",
+            "koordcore.framework.plugin": "Plugin",
             "koordcore.framework.registry": "PLUGINS",
             "koordcore.framework.workspace": "Workspace",
         },

@@ -9,212 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
-import numpy as np
-from immutabledict import immutabledict
 
-from koordcore._arrays import BoolVector, IntVector
+from koordcore._arrays import IntMatrix, IntVector
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
-from koordcore.framework.node_view import ALL_ROWS, NodeView, Others, Rating, Source
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
-from koordcore.model.claims import HeldClaim
-from koordcore.model.decisions import PodDecision, Shortfall
-from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.decisions import PodDecision
+from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import PluginSetting
 from koordcore.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from koordcore.framework.scheduling_class import SchedulingClass
-
-__all__ = [
-    "ALL_ROWS",
-    "Evaluator",
-    "JointPlugin",
-    "Plugin",
-    "PluginFactory",
-    "Refusal",
-    "Reserved",
-    "Scope",
-    "Together",
-    "default_normalise",
-]
-
-_SELDOM: Final = ("fits", "refuse", "allocate", "sources")
-
-
-class Scope(StrEnum):
-    """What makes an evaluator's answer for a node out of date."""
-
-    STATIC = "static"
-    """Nothing, while the nodes are the same."""
-    NODE = "node"
-    """A pod that is bound to, or taken off, that very node."""
-    CLUSTER = "cluster"
-    """Any pod anywhere; the answer is asked for anew each time."""
-
-
-@attrs.frozen
-class Refusal:
-    """A pod that no node needs to be asked about, such as one with an illegal request.
-
-    Parameters
-    ----------
-    reason
-        Upstream's wording.
-    resolvable
-        Evicting pods may help.
-    """
-
-    reason: str
-    resolvable: bool = False
-
-
-@attrs.frozen
-class Reserved:
-    """What a pod gets on its node from one plugin, as it is written on the pod."""
-
-    annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
-    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
-    notes: tuple[str, ...] = ()
-    reservation: str = ""
-    over: tuple[PodKey, ...] = ()
-    claims: tuple[HeldClaim, ...] = ()
-
-
-def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = False) -> IntVector:
-    """Scale raw scores so that the largest feasible one becomes 100 (``DefaultNormalizeScore``)."""
-    top = int(raw[feasible].max(initial=0))
-    if top == 0:
-        return np.full_like(raw, 100 if reverse else 0)
-    scaled: IntVector = raw * 100 // top
-    return 100 - scaled if reverse else scaled
-
-
-class Evaluator:
-    """One plugin's answers for one class of equal pods; the defaults say "any node, no preference".
-
-    ``fits`` and ``scores`` are called for all nodes first and later for those that changed, as ``scope``
-    says. Scores are raw; ``normalise`` maps them to 0..100 over the feasible nodes.
-    """
-
-    scope: ClassVar[Scope] = Scope.STATIC
-    normalises: ClassVar[bool] = False
-    amounts_only: ClassVar[bool] = False
-    """With scope ``NODE``: nodes with equal amounts, had and taken, get equal answers in a plain view.
-
-    ``scores`` then gives a new array each time; the class adds to it in place.
-    """
-    answers: ClassVar[frozenset[str]] = frozenset()
-    """Which of the questions that many evaluators leave to the defaults it answers itself."""
-    rates_loans: ClassVar[bool] = False
-    """Its ``scores`` tell which of several loans of a node is the better one."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.answers = frozenset(one for one in _SELDOM if getattr(cls, one) is not getattr(Evaluator, one))
-
-    def refuse(self) -> Refusal | None:
-        """Tell whether the pod is refused before any node is looked at, now."""
-        return None
-
-    def restriction(self) -> BoolVector | None:
-        """Tell which nodes are to be looked at at all, ``(N,)``; ``None`` for all.
-
-        What lies outside must not pass ``fits`` either; the difference is only in how it is reported.
-        """
-        return None
-
-    def fits(self, view: NodeView) -> BoolVector | None:
-        """Tell which of the nodes can take the pod; ``None`` stands for all of them."""
-        return None
-
-    @property
-    def amounts(self) -> IntVector | None:
-        """What one of the pods counts against a node, ``(R,)``; ``None`` where it looks at no amounts."""
-        return None
-
-    def fits_everywhere(self) -> bool:
-        """Tell that all nodes can take the pod now, where that is known without looking at them."""
-        return False
-
-    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
-        """Give each reason with the nodes that it holds for; a node may have several."""
-        return ()
-
-    def unresolvable(self, view: NodeView) -> BoolVector | None:
-        """Tell at which of the nodes no eviction would help; ``None`` stands for none of them."""
-        return None
-
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        """Tell in numbers what the one node of a view lacks; as it stands, its reasons without numbers."""
-        fits = self.fits(view)
-        if fits is None or fits[0]:
-            return ()
-        hopeless = self.unresolvable(view)
-        resolvable = hopeless is None or not hopeless[0]
-        return tuple(Shortfall(text, resolvable=resolvable) for text, holds in self.reasons(view) if holds[0])
-
-    def details(self, view: NodeView) -> tuple[str, ...]:
-        """Say more about why the one node of a view refuses, and what would help there."""
-        return ()
-
-    @property
-    def likeness(self) -> Hashable:
-        """With ``amounts_only``: what is equal for evaluators that :meth:`together` can join, or ``None``."""
-        return None
-
-    def together(self, ones: Sequence[Any]) -> Evaluator:
-        """Join evaluators of one likeness, this one among them.
-
-        ``fits`` and ``scores`` of what it gives have a row for each of them, ``(C, n)``; it is asked about
-        selections of nodes only, never about all of them. Not asked of evaluators without a likeness.
-        """
-        raise NotImplementedError  # without a likeness there is nothing to join
-
-    def scores(self, view: NodeView) -> IntVector | None:
-        """Score the nodes; ``None`` where the plugin has no preference about this pod."""
-        return None
-
-    def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
-        """Map raw scores of all nodes to 0..100; only the feasible ones count."""
-        return raw
-
-    def slots(self, view: NodeView, most: int) -> IntVector | None:
-        """Tell how many such pods each node takes one after another, up to ``most``: ``(n,)``.
-
-        Only nodes that ``fits`` lets through count, and an answer that is too high is only slower: whoever
-        plans with it binds the plan before returning it. ``None`` stands for as many as one likes.
-        """
-        return None
-
-    def sources(self, others: Others, rating: Rating) -> Source | None:
-        """Give what counts as gone for these pods, and what they may draw from instead, if there is anything.
-
-        Asked once, before any other question.
-
-        Parameters
-        ----------
-        others
-            Whether all other filters that look at single nodes take the pods in a view.
-        rating
-            What those who rate loans say inside some.
-        """
-        return None
-
-    def allocate(self, pod: Pod, view: NodeView) -> Reserved | Shortfall | None:
-        """Take exactly what the pod gets on the one node of a view; ``None`` where there is no choice.
-
-        The view is plain, or inside the loan out of which the node serves the pod. Changes the plugin's own
-        ledger through the workspace's log, so that it can be undone. A shortfall after ``fits`` said yes is a
-        defect of the plugin.
-        """
-        return None
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -232,6 +44,25 @@ class Together:
 
     plan: Mapping[PodKey, Any]
     rows: IntVector
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Countable:
+    """Amounts that nodes have beside resources; none of them says more than is so.
+
+    Parameters
+    ----------
+    requests
+        What one pod of each kind needs at least, shape (K, pods).
+    free
+        What nodes have left at most, shape (K, N).
+    gives
+        What running pods give back at most, shape (K, running).
+    """
+
+    requests: IntMatrix
+    free: IntMatrix
+    gives: IntMatrix
 
 
 class Plugin:
@@ -263,6 +94,9 @@ class Plugin:
     """What a policy and messages call it; that of the class, where it says nothing."""
     amounts: ClassVar[bool] = False
     """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
+    by_template: ClassVar[bool] = False
+    """What a pod asks of it lies in what its template says, not in the pod's name, uid or age, nor in what
+    runs where: pods that are equal but for these are read once, as long as the plugin is not made anew."""
     serves_claims: ClassVar[bool] = False
     """It looks at resource claims of pods; without such a filter pods that name some are refused."""
     joint: JointPlugin | None = None
@@ -375,6 +209,46 @@ class Plugin:
             By row, proven: so many of each kind, or more, do not fit. A node may be left out.
         """
         return {}
+
+    def ways(
+        self, pods: Sequence[Pod], row: int, going: Sequence[Pod]
+    ) -> tuple[frozenset[PodKey], ...] | None:
+        """List the least sets of pods on a node whose leaving lets this plugin take others there.
+
+        Parameters
+        ----------
+        pods, row
+            Who is refused, together, and where.
+        going
+            Pods on the node that may leave.
+
+        Returns
+        -------
+        tuple of frozenset or None
+            Whoever leaves so that they fit contains one of the sets; ``None`` where it is not known.
+        """
+        return None
+
+    def countable(self, pods: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Countable | None:
+        """Say in amounts what pods ask of nodes beside resources, and what running pods hold of it.
+
+        For who plans evictions: what is lacking by these amounts is lacking, whatever else has to hold.
+
+        Parameters
+        ----------
+        pods
+            One of each kind.
+        running
+            Pods that may leave, with the rows of their nodes.
+        """
+        return None
+
+    def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        """Say which pods of a gang have to be on one node, because of what they share.
+
+        ``None``: some share what several nodes may reach, so that it is not known.
+        """
+        return ()
 
     def placed(self, pod: Pod, row: int) -> None:
         """Take note of a pod that was bound to a node, of any class, also where ``request_of`` gave ``None``.

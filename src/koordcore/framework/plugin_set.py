@@ -13,12 +13,14 @@ from immutabledict import immutabledict
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError, ModelError
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.extended_resources import served_by_classes
 from koordcore.framework.node_states import StateTables
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
-from koordcore.framework.plugin import Evaluator, JointPlugin, Plugin, Refusal, Scope
+from koordcore.framework.plugin import JointPlugin, Plugin
 from koordcore.framework.registry import PLUGINS, kinds_of
+from koordcore.framework.requests import RequestKey, RequestReader
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
@@ -29,8 +31,6 @@ from koordcore.model.claims import DeviceClass
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
-
-RequestKey: TypeAlias = tuple[Hashable, ...]
 
 
 def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
@@ -143,6 +143,8 @@ class PluginSet:
         self.workspace = workspace
         self._policy, self.name = policy, policy.name
         self._known: _Made = {} if known is None else known
+        # Classes of earlier calls hold this list, and plugins may be made anew between calls.
+        self._remarking: list[Plugin] = []
         made = self._make_own()
         self._others = {profile: PluginSet(workspace, profile, self._known) for profile in policy.others}
         self._assemble(made)
@@ -159,7 +161,7 @@ class PluginSet:
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
         self._asking = [one for one in self.plugins if one.joint is None]
-        self._questions = [one.request_of for one in self._asking]
+        self._requests = RequestReader(self._asking)
         self._claims = any(one.serves_claims and setting.filters for one, setting in made)
         if self._claims:
             served = frozenset(served_by_classes(workspace.snapshot))
@@ -171,7 +173,10 @@ class PluginSet:
         self.everyone: list[tuple[Plugin, PluginSetting]] = list(own.values())
         self._placing = [one for one, _ in self.everyone if type(one).placed is not Plugin.placed]
         self._preferring = [one for one in self.plugins if one.prefers]
-        self._remarking = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
+        self._remarking[:] = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
+        # Who matches the pods of a call all together.
+        overriding = (one for one, _ in self.everyone if type(one).matches is not Plugin.matches)
+        self.matching = [one for one in overriding if one.matches]
         self._removing = [one for one, _ in self.everyone if type(one).removed is not Plugin.removed]
         # The plugin whose requests are the amounts that a pod asks for.
         numbers = [number for number, one in enumerate(self._asking) if one.amounts]
@@ -191,7 +196,9 @@ class PluginSet:
         The plugins have been told who came and who left. Classes go on as well, but for those in which a
         plugin has a part that was made anew, and for all where nodes were replaced.
         """
-        stale = [key for key, plugin in self._known.items() if not plugin.follow(changes)]
+        changed = bool(changes.nodes or changes.records)
+        asked = (one for one in self._known.items() if changed or type(one[1]).follow is not Plugin.follow)
+        stale = [key for key, plugin in asked if not plugin.follow(changes)]
         gone = [self._known.pop(key) for key in stale]
         # What nodes are alike in hangs on what static plugins say of them.
         whole = bool(changes.nodes) or DeviceClass in changes.records
@@ -246,17 +253,11 @@ class PluginSet:
             unmodelled = refuse_unmodelled(pod, claims=self._claims)
             if unmodelled is not None:
                 return unmodelled
-        requests: list[Hashable] = []
         try:
-            for ask in self._questions:
-                request = ask(pod)
-                if type(request) is Refusal:
-                    return request
-                requests.append(request)
+            return self._requests.read(pod)
         except ManifestError as error:
             # What one pod says wrongly hurts that pod alone.
             return Refusal(str(error))
-        return tuple(requests)
 
     def refusals(self, pod: Pod) -> Iterator[tuple[str, Refusal]]:
         """Give every refusal that needs no node, with the plugin's name, in the order of PreFilter.
@@ -324,6 +325,11 @@ class PluginSet:
         return SchedulingClass(
             self.workspace, pod, parts, ground, change, self._groups, self._remarking, source
         )
+
+    @property
+    def prefers(self) -> bool:
+        """Some plugin of this very profile may know of nodes to try first."""
+        return bool(self._preferring)
 
     def preferred(self, pod: Pod) -> Sequence[int]:
         """Give rows of nodes that some plugin wants tried first."""

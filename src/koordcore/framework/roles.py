@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from koordcore.framework.plugin import Evaluator, Scope
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.state_scores import AmountParts
 from koordcore.framework.static_result import Part, StaticResult
 

@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
-from koordcore.framework.plugin import Plugin, Refusal, Scope
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.roles import roles_of
 from koordcore.framework.state_scores import Choice, Membership, StateGroups
 from koordcore.framework.static_result import Part, StaticResult

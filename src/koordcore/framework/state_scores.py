@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.framework.evaluator import Evaluator
 from koordcore.framework.node_states import AmountStates, StateTables
 from koordcore.framework.node_view import ALL_ROWS, NodeView
-from koordcore.framework.plugin import Evaluator
 from koordcore.framework.static_result import StaticResult
 from koordcore.framework.workspace import Workspace
 

@@ -9,8 +9,9 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.evaluator import Evaluator
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.policy import PluginSetting
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.evaluator import Refusal
 from koordcore.model.pods import Pod
 
 

@@ -7,11 +7,13 @@ from datetime import datetime
 
 from koordcore.manifests.calls import STRATEGIC_MERGE_PATCH, Call
 from koordcore.manifests.claim_status import claim_manifest, extended_status, reservation_patch
-from koordcore.model.claims import ClaimConsumer, DeviceClass, HeldClaim, ResourceClaim
+from koordcore.model.claims import DeviceClass, HeldClaim, ResourceClaim
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod
+from koordcore.protocol.claims import consumer_for
 from koordcore.protocol.extended_resources import classes_by_resource, extended_claim, extended_demand
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.claim_records import group_of
 
 
 def claim_calls(snapshot: ClusterSnapshot, decision: Bound, now: datetime | None) -> Iterator[Call]:
@@ -39,7 +41,7 @@ def claim_calls(snapshot: ClusterSnapshot, decision: Bound, now: datetime | None
 
 def _reserve(snapshot: ClusterSnapshot, pod: Pod, held: HeldClaim, now: datetime | None) -> Call:
     claim = snapshot.find(ResourceClaim, held.name, pod.namespace)
-    consumer = ClaimConsumer(pod.name, pod.uid)
+    consumer = consumer_for(pod, held.entry, group_of(snapshot, pod))
     return Call(
         verb="patch",
         pod=pod.key,

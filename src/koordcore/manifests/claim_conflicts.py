@@ -8,11 +8,20 @@ from typing import Final
 import attrs
 
 from koordcore.errors import Problem
-from koordcore.model.claims import POD_GROUPS, DeviceId, DeviceResult, ResourceClaim, ResourceSlice
+from koordcore.model.claims import (
+    POD_GROUPS,
+    DeviceResult,
+    ResourceClaim,
+)
 from koordcore.model.cluster import Namespace
+from koordcore.model.device_slices import (
+    DeviceId,
+    ResourceSlice,
+)
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimIndex, ClaimProblem, claims_of_pod, consumer_of
 
 _ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
@@ -59,7 +68,7 @@ def claim_conflicts(
         yield from _unknown_consumers(claim, known)
         if claim.namespace in closed:
             yield from _without_leave(claim)
-    index = ClaimIndex(ordered)
+    index = ClaimIndex(ordered, groups=(one for one in records if isinstance(one, SchedulingPodGroup)))
     for pod, state in bound:
         if pod.resource_claims:
             yield from _without_devices(pod, state, index)

@@ -18,8 +18,9 @@ from koordcore.model.affinity import (
     TolerationOperator,
     TopologySpreadConstraint,
 )
+from koordcore.model.containers import Container
 from koordcore.model.nodes import Node
-from koordcore.model.pods import Container, HostPort, OwnerReference, Pod
+from koordcore.model.pods import HostPort, OwnerReference, Pod
 from koordcore.model.resources import Resources, format_resources
 from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
 from koordcore.protocol.preemption import format_preempted

@@ -12,7 +12,14 @@ from typing import Final, TypeAlias
 from koordcore.errors import ManifestError, Problem, join_path
 from koordcore.manifests._reading import Memory, Reading, as_strings
 from koordcore.model.affinity import Affinity
-from koordcore.model.devices import AllocateStrategy, DeviceType, ExclusivePolicy, PartitionAllocatePolicy
+from koordcore.model.device_requests import (
+    AllocateStrategy,
+    ExclusivePolicy,
+    PartitionAllocatePolicy,
+)
+from koordcore.model.devices import (
+    DeviceType,
+)
 from koordcore.model.nodes import Node
 from koordcore.model.numa import CPUBindPolicy, CPUExclusivePolicy, NodeCPUBindPolicy, NUMAAllocateStrategy
 from koordcore.model.pods import Pod

@@ -13,6 +13,7 @@ from koordcore.manifests.calls import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Call
 from koordcore.manifests.claim_calls import claim_calls
 from koordcore.manifests.encode import format_time
 from koordcore.manifests.group_patches import group_conditions
+from koordcore.manifests.held_claims import write_held_claims
 from koordcore.manifests.plugin_patches import NO_PATCH, plugin_patch
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import PodKey
@@ -20,7 +21,12 @@ from koordcore.model.reservations import Reservation, ReservationCondition, Rese
 from koordcore.model.resources import format_resources
 from koordcore.protocol.device_plugins import PluginPatch
 from koordcore.protocol.preemption import PREEMPTED_REASON, format_preempted
-from koordcore.protocol.reservation import NOMINATED_NODE, RESERVATION_ALLOCATED, allocated_reservation
+from koordcore.protocol.reservation import (
+    HELD_CLAIMS,
+    NOMINATED_NODE,
+    RESERVATION_ALLOCATED,
+    allocated_reservation,
+)
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -150,8 +156,9 @@ def _about_reservation(one: Reservation, decision: PodDecision, now: datetime | 
 
     time = {} if now is None else {"lastProbeTime": format_time(now), "lastTransitionTime": format_time(now)}
     if isinstance(decision, Bound):
-        if decision.annotations or decision.dropped:
-            yield patch({"metadata": {"annotations": _annotations(decision)}})
+        held = {HELD_CLAIMS: write_held_claims(decision.claims)} if decision.claims else {}
+        if decision.annotations or decision.dropped or held:
+            yield patch({"metadata": {"annotations": {**_annotations(decision), **held}}})
         conditions = [
             {"type": kind, "status": "True", "reason": reason, **time}
             for kind, reason in (("Scheduled", "Scheduled"), ("Ready", "Available"))

@@ -14,7 +14,7 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._reading import Memory, Reading, as_time, read_metadata, section
-from koordcore.model.claims import (
+from koordcore.model.device_slices import (
     AttributeKind,
     AttributeScalar,
     AttributeValue,

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
         DeviceClass as DeviceClass,
         ResourceClaim as ResourceClaim,
         ResourceClaimTemplate as ResourceClaimTemplate,
-        ResourceSlice as ResourceSlice,
     )
     from koordcore.model.cluster import (
         Namespace as Namespace,
         PodDisruptionBudget as PodDisruptionBudget,
         PriorityClass as PriorityClass,
     )
+    from koordcore.model.containers import Container as Container
     from koordcore.model.decisions import (
         Bound as Bound,
         JobPlan as JobPlan,
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
         Waiting as Waiting,
     )
     from koordcore.model.device_policy import DevicePolicy as DevicePolicy
+    from koordcore.model.device_slices import (
+        ResourceSlice as ResourceSlice,
+    )
     from koordcore.model.devices import (
         Device as Device,
         DeviceAllocation as DeviceAllocation,
@@ -84,7 +87,6 @@ if TYPE_CHECKING:
         NUMATopologyPolicy as NUMATopologyPolicy,
     )
     from koordcore.model.pods import (
-        Container as Container,
         OwnerReference as OwnerReference,
         Pod as Pod,
         PodKey as PodKey,
@@ -158,15 +160,14 @@ else:
                 "UnsatisfiableAction WeightedPodAffinityTerm"
             ),
             "koordcore.model.certificates": "Certificate CertificateStatus Limits",
-            "koordcore.model.claims": (
-                "ClaimArgs ClaimSpec DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice"
-            ),
+            "koordcore.model.claims": "ClaimArgs ClaimSpec DeviceClass ResourceClaim ResourceClaimTemplate",
             "koordcore.model.cluster": "Namespace PodDisruptionBudget PriorityClass",
             "koordcore.model.decisions": (
                 "Bound JobPlan NearMiss Nominated NotOurs PodDecision Rejection "
                 "Shortfall Unschedulable Victim Waiting"
             ),
             "koordcore.model.device_policy": "DevicePolicy",
+            "koordcore.model.device_slices": "ResourceSlice",
             "koordcore.model.devices": "Device DeviceAllocation DeviceInventory DeviceType",
             "koordcore.model.gangs": (
                 "CoschedulingArgs Gang GatherRule GatherStrategy MatchPolicy NetworkTopologySpec PodGroup"
@@ -178,7 +179,8 @@ else:
             "koordcore.model.numa": (
                 "CPUBindPolicy NUMAArgs NUMANodeResource NUMATopologyPolicy NodeResourceTopology"
             ),
-            "koordcore.model.pods": "Container OwnerReference Pod PodKey PreemptionPolicy SchedulingGroup",
+            "koordcore.model.containers": "Container",
+            "koordcore.model.pods": "OwnerReference Pod PodKey PreemptionPolicy SchedulingGroup",
             "koordcore.model.policy": (
                 "FitArgs FitPlusArgs GangTurns InterPodArgs NodeAffinityArgs PluginSetting Policy "
                 "ScarceArgs ScoringStrategy SpreadArgs"

@@ -12,6 +12,7 @@ from immutabledict import immutabledict
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
 from koordcore.model.checks import check_fields, names_its_fields
+from koordcore.model.claims import HeldClaim
 from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
@@ -232,12 +233,15 @@ class Reservation:
         No new owner is admitted.
     deleted
         Set while it is being deleted.
+    claims
+        Devices that its template's claims were allocated; nobody but its owners may have them.
     """
 
     name: str
     uid: str = ""
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    claims: tuple[HeldClaim, ...] = ()
     template: Pod | None = None
     template_priority: int | None = None
     owners: tuple[ReservationOwner, ...] = ()

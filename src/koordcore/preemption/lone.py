@@ -11,14 +11,22 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import TypeAlias
 
+import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.preemption import NO_PRIORITY
-from koordcore.preemption.exact import Scope, solve_exact
-from koordcore.preemption.node_victims import Cost, StepsExceeded, Wanted, cheapest_victims
+from koordcore.preemption.exact import solve_exact
+from koordcore.preemption.node_victims import (
+    Cost,
+    NodeVictims,
+    StepsExceeded,
+    Wanted,
+    cheapest_victims,
+)
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
+from koordcore.preemption.victim_program import Scope
 
 Offers: TypeAlias = Callable[[IntVector], BoolVector]
 """Tells which of some nodes would take the member if everybody had left them; a yes may be wrong."""
@@ -69,6 +77,7 @@ class LoneSearch:
         self._givers = _givers(problem, self._shared)
         self._refused: dict[int, list[BoolVector]] = {}
         self._refused_anywhere: list[BoolVector] = []
+        self._ways: dict[int, tuple[frozenset[int], ...]] = {}
         self._dead: set[int] = set()
         self._found: list[Plan] = []
         self._levels = [NO_PRIORITY, *problem.levels]
@@ -113,6 +122,10 @@ class LoneSearch:
     def refuse(self, row: int, ones: Iterable[int]) -> None:
         """Leave out a set of victims on a node, and every part of it, whoever leaves elsewhere."""
         self._refused.setdefault(row, []).append(self._around(row, ones))
+
+    def only(self, row: int, ways: tuple[frozenset[int], ...]) -> None:
+        """Leave out all sets of victims on a node that contain none of some."""
+        self._ways[row] = ways
 
     def refuse_anywhere(self, gone: BoolVector) -> None:
         """Leave out a set of victims, and every part of it, whatever the node."""
@@ -160,13 +173,32 @@ class LoneSearch:
             heappush(self._found, ((0, NO_PRIORITY, 0, 0, 0, 0), row, ()))
             return
         far = tuple(one for ones in self._givers for one in ones[: self._enough(ones[0]) + len(refused)])
+        wanted = Wanted(row, lack, self._shared, far, tuple(refused))
         try:
-            best = cheapest_victims(self._problem, Wanted(row, lack, self._shared, far, tuple(refused)))
+            best = self._cheapest(wanted)
         except StepsExceeded:
             self._ask_solver(row)
             return
         if best is not None:
             heappush(self._found, (best.cost, row, best.ones))
+
+    def _cheapest(self, wanted: Wanted) -> NodeVictims | None:
+        """Find the cheapest victims; where sets are known of which one must leave, the cheapest of these."""
+        ways = self._ways.get(wanted.row)
+        if ways is None:
+            return cheapest_victims(self._problem, wanted)
+        everybody = self.everybody(wanted.row)
+        best: NodeVictims | None = None
+        priority = self._problem.candidates.priority
+        for way in sorted(ways, key=lambda ones: (max(priority[list(ones)], default=0), sorted(ones))):
+            if best is not None and (0, int(max(priority[list(way)], default=NO_PRIORITY))) > best.cost[:2]:
+                break
+            # Each of them has to leave: nothing that stays within the others is enough.
+            needed = tuple(self._around(wanted.row, everybody - {one}) for one in sorted(way))
+            found = cheapest_victims(self._problem, attrs.evolve(wanted, refused=(*wanted.refused, *needed)))
+            if found is not None and (best is None or (found.cost, found.ones) < (best.cost, best.ones)):
+                best = found
+        return best
 
     def _first_level(self) -> int:
         """Give the first level at which what is missing beside the nodes may be made up for."""

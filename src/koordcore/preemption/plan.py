@@ -32,12 +32,13 @@ from koordcore.preemption.bounds import (
 from koordcore.preemption.cost import damage_of
 from koordcore.preemption.domains import depths_of, domains_at
 from koordcore.preemption.evident import with_evidence
-from koordcore.preemption.exact import ExactAnswer, Scope, certify_nowhere, solve_exact
+from koordcore.preemption.exact import ExactAnswer, certify_nowhere, solve_exact
 from koordcore.preemption.greedy import Draft, draft_plan, spare
 from koordcore.preemption.lone import Offers, is_lone
 from koordcore.preemption.lone_plan import plan_alone
 from koordcore.preemption.moves import nobody_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
+from koordcore.preemption.victim_program import Scope
 from koordcore.preemption.written import Found, write_plan
 
 NOT_HELPFUL: Final = "preemption not helpful"
@@ -203,7 +204,7 @@ def _at_depth(
         # cheapest, and if what others do elsewhere makes no difference to its node.
         several = int(np.count_nonzero(answer.counts.sum(axis=0))) > 1
         doubtful = doubtful or not answer.certificate.proven or (conflict.elsewhere and several)
-        conflicts.append(conflict)
+        conflicts += [conflict, *(one for one in conflict.others if one not in conflicts)]
     return CertificateStatus.HEURISTIC
 
 

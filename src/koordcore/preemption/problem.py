@@ -69,12 +69,19 @@ class Conflict:
         Candidates that had left it, shape (V,).
     elsewhere
         A filter had a say that looks at other nodes, too.
+    ways
+        Candidates on the node, in sets: those members fit there only if one of the sets has left; ``None``
+        where that is not known.
+    others
+        The same of other nodes that were asked as well.
     """
 
     node: int
     counts: IntVector
     gone: BoolVector
     elsewhere: bool = False
+    ways: tuple[frozenset[int], ...] | None = None
+    others: tuple[Conflict, ...] = ()
 
 
 @attrs.frozen(eq=False)

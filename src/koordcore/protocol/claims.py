@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
 from koordcore.model.claims import POD_GROUPS, ClaimConsumer, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import Pod, PodResourceClaim
+from koordcore.model.scheduling_groups import GroupClaim, SchedulingPodGroup
 
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim made from a template: the name of the entry in the pod."""
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 """Annotation of a claim made for extended resources."""
+
+GROUPS_API: Final = "scheduling.k8s.io"
+"""API group of a consumer that is a group of pods."""
+
+Owner: TypeAlias = Pod | SchedulingPodGroup
+"""For whom the controller makes claims from templates."""
 
 _LONGEST_BASE: Final = 57
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -46,10 +53,13 @@ class PodClaims:
     planned
         Names of those that do not exist yet and were made here as the controller will make them: their
         suffix will be another one.
+    grouped
+        Names of those that belong to the pod's group: its members share them.
     """
 
     claims: tuple[ResourceClaim, ...] = ()
     planned: frozenset[str] = frozenset()
+    grouped: frozenset[str] = frozenset()
 
 
 class ClaimIndex:
@@ -59,11 +69,17 @@ class ClaimIndex:
     ----------
     claims, templates
         In any order; where two claims were made for one entry of a pod, the first by name counts.
+    groups
+        Kubernetes' own groups, which may have claims that their members share.
     """
 
     def __init__(
-        self, claims: Iterable[ResourceClaim], templates: Iterable[ResourceClaimTemplate] = ()
+        self,
+        claims: Iterable[ResourceClaim],
+        templates: Iterable[ResourceClaimTemplate] = (),
+        groups: Iterable[SchedulingPodGroup] = (),
     ) -> None:
+        self._groups = {(one.namespace, one.name): one for one in groups if one.claims}
         self._claims: dict[tuple[str, str], ResourceClaim] = {}
         self._made: dict[tuple[str, str, str], ResourceClaim] = {}
         self._extended: dict[tuple[str, str], ResourceClaim] = {}
@@ -83,17 +99,34 @@ class ClaimIndex:
         """The template of a name."""
         return self._templates.get((namespace, name))
 
-    def made_for(self, pod: Pod, entry: str) -> ResourceClaim | None:
-        """The claim that the controller has made for an entry, whether or not the pod's status tells."""
-        return self._made.get((pod.namespace, pod.uid or pod.name, entry))
+    def made_for(self, owner: Owner, entry: str) -> ResourceClaim | None:
+        """The claim that the controller has made for an entry, whether or not the owner's status tells."""
+        return self._made.get((owner.namespace, owner.uid or owner.name, entry))
+
+    def sharing(self, pod: Pod, entry: PodResourceClaim) -> SchedulingPodGroup | None:
+        """The group whose claim an entry of a pod means: name and source of both are equal (KEP-5729)."""
+        group = pod.scheduling_group
+        if group is None or group.workload or not self._groups:
+            return None
+        found = self._groups.get((pod.namespace, group.pod_group))
+        return found if found is not None and sharing_entry(found, entry) is not None else None
 
     def extended_of(self, pod: Pod) -> ResourceClaim | None:
         """The claim that was made for a pod's extended resources."""
         return self._extended.get((pod.namespace, pod.uid or pod.name)) if self._extended else None
 
 
-def claim_name(pod: Pod, entry: str) -> str:
-    """Name of the claim that the controller makes for an entry of a pod.
+def sharing_entry(group: SchedulingPodGroup, entry: PodResourceClaim) -> GroupClaim | None:
+    """The entry of a group that an entry of its member means: name and source of both are equal."""
+    for one in group.claims:
+        source = one.template or one.claim
+        if (one.name, source) == (entry.name, entry.template or entry.claim):
+            return one if bool(one.template) is bool(entry.template) else None
+    return None
+
+
+def claim_name(owner: Owner, entry: str) -> str:
+    """Name of the claim that the controller makes for an entry of a pod or of a group.
 
     The controller ends the name with five random characters; here they are derived from what the claim is
     for, so that equal input gives equal names.
@@ -103,22 +136,22 @@ def claim_name(pod: Pod, entry: str) -> str:
     >>> claim_name(Pod(name="train-0"), "gpu")
     'train-0-gpu-ghnr4'
     """
-    base = f"{pod.name}-{entry}"
+    base = f"{owner.name}-{entry}"
     if len(base) > _LONGEST_BASE:
         # Both parts are cut in proportion, so that something of either is left.
-        parts = (part[: len(part) * _LONGEST_BASE // len(base)] for part in (pod.name, entry))
+        parts = (part[: len(part) * _LONGEST_BASE // len(base)] for part in (owner.name, entry))
         base = "-".join(parts)
-    digest = hashlib.sha256(f"{pod.namespace}/{pod.name}/{pod.uid}/{entry}".encode()).digest()
+    digest = hashlib.sha256(f"{owner.namespace}/{owner.name}/{owner.uid}/{entry}".encode()).digest()
     suffix = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:_SUFFIX])
     return f"{base}-{suffix}"
 
 
-def claim_from_template(pod: Pod, entry: str, template: ResourceClaimTemplate) -> ResourceClaim:
-    """Make the claim that the controller makes for an entry of a pod; the pod owns it.
+def claim_from_template(owner: Owner, entry: str, template: ResourceClaimTemplate) -> ResourceClaim:
+    """Make the claim that the controller makes for an entry of a pod or of a group, which owns it.
 
     Parameters
     ----------
-    pod
+    owner
         Whose claim it becomes.
     entry
         Name of the entry in ``spec.resourceClaims``.
@@ -126,10 +159,10 @@ def claim_from_template(pod: Pod, entry: str, template: ResourceClaimTemplate) -
         What the claim asks for.
     """
     return ResourceClaim(
-        name=claim_name(pod, entry),
-        namespace=pod.namespace,
+        name=claim_name(owner, entry),
+        namespace=owner.namespace,
         spec=template.spec,
-        owner=pod.uid or pod.name,
+        owner=owner.uid or owner.name,
         pod_claim_name=entry,
         labels=template.labels,
         annotations={**template.annotations, POD_CLAIM_NAME: entry},
@@ -153,40 +186,87 @@ def claims_of_pod(pod: Pod, index: ClaimIndex) -> PodClaims | ClaimProblem:
     """
     found: list[ResourceClaim] = []
     planned: set[str] = set()
+    grouped: set[str] = set()
     for entry in pod.resource_claims:
-        claim = _claim_of(pod, entry, index)
+        group = index.sharing(pod, entry)
+        claim = _claim_of(pod, entry, index) if group is None else _claim_of_group(pod, group, entry, index)
         if isinstance(claim, ClaimProblem):
             return claim
         if index.claim(claim.namespace, claim.name) is None:
             planned.add(claim.name)
+        if group is not None:
+            grouped.add(claim.name)
         found.append(claim)
-    return PodClaims(tuple(found), frozenset(planned))
+    return PodClaims(tuple(found), frozenset(planned), frozenset(grouped))
 
 
 def _claim_of(pod: Pod, entry: PodResourceClaim, index: ClaimIndex) -> ResourceClaim | ClaimProblem:
     if not entry.claim:
-        made = index.made_for(pod, entry.name)
-        if made is not None:
-            return made
-        template = index.template(pod.namespace, entry.template)
-        if template is None:
-            return ClaimProblem(f'resourceclaimtemplate "{entry.template}" not found')
-        return claim_from_template(pod, entry.name, template)
-    claim = index.claim(pod.namespace, entry.claim)
-    if claim is None:
-        return ClaimProblem(f'resourceclaim "{entry.claim}" not found')
-    if claim.deleting:
-        return ClaimProblem(f'resourceclaim "{entry.claim}" is being deleted')
-    if entry.template and claim.owner not in _owners(pod):
-        shown = f"{claim.namespace}/{claim.name} was not created for Pod {pod.namespace}/{pod.name}"
-        return ClaimProblem(f"ResourceClaim {shown} (Pod is not owner)")
+        return _from_template(pod, entry, index)
+    claim = _named(pod, entry.claim, index)
+    if isinstance(claim, ResourceClaim) and entry.template and claim.owner not in _owners(pod):
+        return _not_owner(pod, claim)
     return claim
+
+
+def _claim_of_group(
+    pod: Pod, group: SchedulingPodGroup, entry: PodResourceClaim, index: ClaimIndex
+) -> ResourceClaim | ClaimProblem:
+    """Find the claim that all members share; one from a template is made once, for the group."""
+    shared = sharing_entry(group, entry)
+    assert shared is not None, "the group has the entry"
+    name = shared.claim or entry.claim
+    if not name:
+        return _from_template(group, entry, index)
+    claim = _named(pod, name, index)
+    if isinstance(claim, ResourceClaim) and entry.template and claim.owner not in {group.uid, group.name}:
+        return _not_owner(pod, claim)
+    return claim
+
+
+def _from_template(owner: Owner, entry: PodResourceClaim, index: ClaimIndex) -> ResourceClaim | ClaimProblem:
+    made = index.made_for(owner, entry.name)
+    if made is not None:
+        return made
+    template = index.template(owner.namespace, entry.template)
+    if template is None:
+        return ClaimProblem(f'resourceclaimtemplate "{entry.template}" not found')
+    return claim_from_template(owner, entry.name, template)
+
+
+def _named(pod: Pod, name: str, index: ClaimIndex) -> ResourceClaim | ClaimProblem:
+    claim = index.claim(pod.namespace, name)
+    if claim is None:
+        return ClaimProblem(f'resourceclaim "{name}" not found')
+    return ClaimProblem(f'resourceclaim "{name}" is being deleted') if claim.deleting else claim
+
+
+def _not_owner(pod: Pod, claim: ResourceClaim) -> ClaimProblem:
+    shown = f"{claim.namespace}/{claim.name} was not created for Pod {pod.namespace}/{pod.name}"
+    return ClaimProblem(f"ResourceClaim {shown} (Pod is not owner)")
 
 
 def _owners(pod: Pod) -> set[str]:
     """Whose claims made from templates a pod may use: its own, and its group's."""
     group = set() if pod.scheduling_group is None else {pod.scheduling_group.pod_group}
     return {pod.uid or pod.name} | group
+
+
+def consumer_for(pod: Pod, entry: str, group: SchedulingPodGroup | None) -> ClaimConsumer:
+    """Make the entry that reserves a claim: for the group that shares it, or for the pod.
+
+    Parameters
+    ----------
+    entry
+        Name in the pod of the entry that asks for the claim.
+    group
+        The pod's group, as far as it is known.
+    """
+    if group is not None:
+        mine = next((one for one in pod.resource_claims if one.name == entry), None)
+        if mine is not None and sharing_entry(group, mine) is not None:
+            return ClaimConsumer(group.name, group.uid, POD_GROUPS, GROUPS_API)
+    return ClaimConsumer(pod.name, pod.uid)
 
 
 def consumer_of(claim: ResourceClaim, pod: Pod) -> ClaimConsumer | None:

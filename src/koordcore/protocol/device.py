@@ -14,6 +14,14 @@ from typing import Any, Final, TypeVar
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
+from koordcore.model.device_requests import (
+    AllocateStrategy,
+    DeviceHint,
+    ExclusivePolicy,
+    JointAllocate,
+    PartitionAllocatePolicy,
+    PartitionSpec,
+)
 from koordcore.model.devices import (
     FPGA,
     GPU,
@@ -22,15 +30,9 @@ from koordcore.model.devices import (
     GPU_MEMORY_RATIO,
     GPU_SHARED,
     RDMA,
-    AllocateStrategy,
     DeviceAllocation,
-    DeviceHint,
     DeviceHolding,
     DeviceType,
-    ExclusivePolicy,
-    JointAllocate,
-    PartitionAllocatePolicy,
-    PartitionSpec,
     VirtualFunction,
 )
 from koordcore.model.quantity import parse_quantity

@@ -15,7 +15,8 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.claims import ClaimRequest, ClaimSpec, DeviceClass, DeviceSubRequest, ResourceClaim
-from koordcore.model.pods import Container, Pod
+from koordcore.model.containers import Container
+from koordcore.model.pods import Pod
 from koordcore.protocol.claims import EXTENDED_CLAIM, claim_name
 
 IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from koordcore.model.pods import Container, Pod
+from koordcore.model.containers import Container
+from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.protocol.qos import (
     ContainerResources,

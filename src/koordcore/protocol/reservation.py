@@ -38,7 +38,6 @@ RESTRICTED_OPTIONS: Final = PREFIX + "reservation-restricted-options"
 RESIZE_ALLOCATABLE: Final = PREFIX + "reservation-resize-allocatable"
 PRE_ALLOCATION_REQUIRED: Final = PREFIX + "pre-allocation-required"
 OPERATING_MODE: Final = PREFIX + "operating-mode"
-RESERVATION_OWNERS: Final = PREFIX + "reservation-owners"
 RESERVE_POD: Final = PREFIX + "reserve-pod"
 RESERVATION_NAME: Final = PREFIX + "reservation-name"
 RESERVATION_NODE: Final = PREFIX + "reservation-node"
@@ -47,6 +46,9 @@ NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
 PRIORITY: Final = "koordinator.sh/priority"
 NOMINATED_NODE: Final = "koordcore.io/nominated-node"
 """Node of which a reservation that waits has had pods leave; a pod has a field of its status for that."""
+
+HELD_CLAIMS: Final = "koordcore.io/held-claims"
+"""What a reservation's claims were allocated: no ResourceClaim exists for them, since no pod does."""
 
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable")
 

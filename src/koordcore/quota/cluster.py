@@ -7,13 +7,14 @@ from collections.abc import Iterable
 import attrs
 
 from koordcore._vector import Vector
+from koordcore.model.claims import ResourceClaimTemplate
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, total
-from koordcore.protocol.quota import quota_pod_of
 from koordcore.protocol.reservation import is_reserve_pod
+from koordcore.quota.device_classes import counted_classes, devices_offered, quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 from koordcore.snapshot import ClusterSnapshot
@@ -31,6 +32,10 @@ def cluster_ledger(
 
     Parameters
     ----------
+    snapshot
+        The cluster.
+    policy
+        Arguments of ElasticQuota.
     reservations
         Pending Reservations that name a quota; they count in its request like pods (ruling 23).
 
@@ -70,7 +75,7 @@ class _Opened:
             snapshot.of(ElasticQuota),
             total=_offered(snapshot),
             policy=self.policy,
-            pods=map(quota_pod_of, pods),
+            pods=map(quota_reader(snapshot), pods),
         )
         return _Open(ledger, snapshot.pending)
 
@@ -82,9 +87,11 @@ class _Opened:
         snapshot: ClusterSnapshot,
     ) -> _Open:
         """Count who came and who left; other quotas are another tree."""
-        if any(isinstance(old or new, ElasticQuota) for old, new in snapshot.changed_records(records)):
+        changed = [type(old or new) for old, new in snapshot.changed_records(records)]
+        if ElasticQuota in changed or (ResourceClaimTemplate in changed and counted_classes(snapshot)):
             return self(snapshot)
         ledger, offers = value.ledger, []
+        read = quota_reader(snapshot)
         before, after = list(value.pending), list(snapshot.pending)
         for old, new in snapshot.changed_states(nodes):
             before += () if old is None else old.pods
@@ -95,10 +102,10 @@ class _Opened:
         stay = {*map(id, before)} & {*map(id, after)}
         for pod in before:
             if id(pod) not in stay and _counts(pod):
-                ledger = ledger.untrack(quota_pod_of(pod))
+                ledger = ledger.untrack(read(pod))
         for pod in after:
             if id(pod) not in stay and _counts(pod):
-                ledger = ledger.track(quota_pod_of(pod))
+                ledger = ledger.track(read(pod))
         if offers:
             ledger = ledger.with_total(_total_with(ledger.total, offers) or _offered(snapshot))
         return _Open(ledger, snapshot.pending)
@@ -110,7 +117,7 @@ def _counts(pod: Pod) -> bool:
 
 
 def _offered(snapshot: ClusterSnapshot) -> Resources:
-    return total(state.node.allocatable for state in snapshot.nodes)
+    return total([*(state.node.allocatable for state in snapshot.nodes), devices_offered(snapshot)])
 
 
 def _total_with(known: Resources, offers: Iterable[tuple[Resources, Resources]]) -> Resources | None:

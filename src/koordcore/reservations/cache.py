@@ -108,7 +108,7 @@ def without_holders(
             changed[name] = made_nominated(one, decision.node)
         else:
             kept = without(one.annotations, decision.dropped)
-            written = attrs.evolve(one, annotations={**kept, **decision.annotations})
+            written = attrs.evolve(one, annotations={**kept, **decision.annotations}, claims=decision.claims)
             changed[name] = made_available(written, decision.node, now)
     bound = (one.held if isinstance(one, Waiting) else one for one in decided)
     used = dict.fromkeys(one.reservation for one in bound if isinstance(one, Bound) and one.reservation)
@@ -226,7 +226,7 @@ class ReservationLedger:
             if number is not None and self.row[number] < 0:
                 one = self.states[number].reservation
                 kept = without(one.annotations, HOLDINGS)
-                written = attrs.evolve(one, annotations={**kept, **pod.annotations})
+                written = attrs.evolve(one, annotations={**kept, **pod.annotations}, claims=pod.held_claims)
                 there = made_available(written, self.workspace.layout.names[row], self.workspace.now)
                 self._replace(number, reservation_state(there), row)
             return

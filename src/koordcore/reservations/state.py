@@ -12,14 +12,8 @@ from typing import Final
 import attrs
 
 from koordcore.errors import ManifestError
-from koordcore.model.pods import (
-    DEFAULT_CPU_REQUEST,
-    DEFAULT_MEMORY_REQUEST,
-    Container,
-    HostPort,
-    Pod,
-    PodPhase,
-)
+from koordcore.model.containers import DEFAULT_CPU_REQUEST, DEFAULT_MEMORY_REQUEST, Container
+from koordcore.model.pods import HostPort, Pod, PodPhase
 from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.model.resources import (
     CPU,
@@ -273,6 +267,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
         created=reservation.created,
         deleted=reservation.deleted,
         phase=phase,
+        held_claims=reservation.claims,
     )
     granted = reservation.status.allocatable
     if not reservation.available or granted is None or granted == reservation.requests:

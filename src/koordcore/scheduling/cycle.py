@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.match_plan import MatchPlan
-from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
-from koordcore.framework.registry import plugin_kinds
+from koordcore.framework.registry import kinds_with
 from koordcore.framework.warm import hand_back, take_warm
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
@@ -85,7 +85,7 @@ def open_cycle(
     ours
         Who of those that wait is decided about, too, for whatever scheduler it waits.
     """
-    asked = queue_order(_everybody(snapshot, policy) if pods is None else pods)
+    asked = queue_order(waiting_pods(snapshot, policy) if pods is None else pods)
     known = _take_in(snapshot, asked)
     strangers: list[Pod] = []
     if pods is None:
@@ -100,7 +100,7 @@ def open_cycle(
         return SchedulingCycle(known, queue, policy, now, limits, preempt, plan, strangers)
 
     plain = cycle()
-    if not any(one.matches for one, _ in plain.plugins.everyone):
+    if not plain.plugins.matching:
         return plain
     from koordcore.scheduling.joint_matching import better_of, match_queue
 
@@ -253,7 +253,7 @@ class SchedulingCycle:
         end = _nominate(end, self.decisions)
         if self._preemptor is not None:
             end = with_victims_told(end, self._preemptor.plans)
-        for kind in plugin_kinds(self.policy):
+        for kind in kinds_with(self.policy, "closed"):
             end = kind.closed(self._start, end, self.decisions, self._now)
         strangers = [NotOurs(pod=pod.key, scheduler_name=pod.scheduler_name) for pod in self._strangers]
         kinds = Counter(map(type, self.decisions))
@@ -292,14 +292,14 @@ def _nominate(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> Cluster
     return end.with_pending(*(attrs.evolve(pod, nominated_node=nodes[pod.key]) for pod in pods))
 
 
-def _everybody(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
+def waiting_pods(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
     """Give the pods that wait, and those that stand for what plugins place."""
-    return chain(snapshot.pending, *(kind.waiting(snapshot) for kind in plugin_kinds(policy)))
+    return chain(snapshot.pending, *(kind.waiting(snapshot) for kind in kinds_with(policy, "waiting")))
 
 
 def opened(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
     """Give the cluster as the policy's plugins are to see it."""
-    for kind in plugin_kinds(policy):
+    for kind in kinds_with(policy, "opened"):
         snapshot = kind.opened(snapshot)
     return snapshot
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 
 import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.nominated import assume_nominated, forget_nominated
-from koordcore.framework.plugin import Plugin, Refusal
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -21,6 +23,7 @@ from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving
 from koordcore.preemption.written import deal_members
 from koordcore.scheduling.eviction_budget import EvictionBudget
+from koordcore.scheduling.freeing import Freeing, key_of
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound
 
@@ -30,11 +33,6 @@ def leaving_of(problem: PreemptionProblem, chosen: BoolVector) -> list[Leaving]:
     ones = np.flatnonzero(chosen)
     keys, rows = problem.candidates.keys, problem.candidates.node[ones].tolist()
     return [(key_of(keys[one]), row) for one, row in zip(ones.tolist(), rows, strict=True)]
-
-
-def key_of(text: str) -> PodKey:
-    """Read ``namespace/name``."""
-    return PodKey(*text.split("/", 1))
 
 
 @attrs.frozen(eq=False)
@@ -108,17 +106,18 @@ class DryRuns:
                 self._plugins.removed(gone, row)
                 for plugin in self._limiting:
                     plugin.evicted(gone, charged=key in staying)
-        for claim in self._claims:
-            # What earlier plans promised is taken for real, with cards and CPUs, on the nodes as they are.
-            for held in claim.members:
-                row = row_of[str(held.node_name)]
-                forget_nominated(workspace, self._plugins, held)
-                if place_there(workspace, self._plugins, held.at(None), row) is None:
-                    assume_nominated(workspace, self._plugins, held.at(None), str(held.node_name))
-        try:
-            yield
-        finally:
-            workspace.rollback(mark)
+        with self._plugins.nominated.taken():
+            for claim in self._claims:
+                # What earlier plans promised is taken for real, with cards and CPUs, on nodes as they are.
+                for held in claim.members:
+                    row = row_of[str(held.node_name)]
+                    forget_nominated(workspace, self._plugins, held)
+                    if place_there(workspace, self._plugins, held.at(None), row) is None:
+                        assume_nominated(workspace, self._plugins, held.at(None), str(held.node_name))
+            try:
+                yield
+            finally:
+                workspace.rollback(mark)
 
     def try_plan(
         self, problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector, moves: IntVector
@@ -139,8 +138,18 @@ class DryRuns:
                     return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
                 placed = place_there(self._workspace, self._plugins, pod, row)
                 if placed is None or (placed.reservation and shape >= len(problem.shapes)):
-                    return Conflict(row, taken[:, row], chosen, elsewhere=scheduling_class.looks_elsewhere)
-        return None
+                    break
+            else:
+                return None
+        conflict = Conflict(row, taken[:, row], chosen, scheduling_class.looks_elsewhere)
+        if shape >= len(problem.shapes) or (moves >= 0).any():
+            return conflict
+        together = [one for one, _, at in coming[: coming.index((pod, shape, row)) + 1] if at == row]
+        return self._freeing.explained(problem, conflict, together)
+
+    @cached_property
+    def _freeing(self) -> Freeing:
+        return Freeing(self._workspace, self._plugins, self._members, lambda: self.without(()))
 
     def _coming(
         self, problem: PreemptionProblem, counts: IntMatrix, moves: IntVector

@@ -70,13 +70,13 @@ def schedule(
     check_arguments(snapshot, policy, now, limits, preempt)
     asked = None if pods is None else check_pods(pods)
     from koordcore.model.certificates import DEFAULT_LIMITS
-    from koordcore.model.policy import Policy
+    from koordcore.model.policy import DEFAULT_POLICY
     from koordcore.scheduling.cycle import run
 
     return run(
         snapshot,
         asked,
-        Policy() if policy is None else policy,
+        DEFAULT_POLICY if policy is None else policy,
         now,
         DEFAULT_LIMITS if limits is None else limits,
         preempt,

@@ -16,7 +16,8 @@ import numpy as np
 
 from koordcore._arrays import IntMatrix, IntVector
 from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
-from koordcore.framework.plugin import Plugin, Refusal, Together
+from koordcore.framework.evaluator import Refusal
+from koordcore.framework.plugin import Plugin, Together
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import FREE, Workspace
@@ -25,7 +26,7 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import topology_selector
 from koordcore.scheduling.gang_groups import Job, rank_of
-from koordcore.scheduling.gang_roles import per_node, roles_of
+from koordcore.scheduling.gang_roles import per_node, roles_of, with_ties
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.selector_counts import SelectorCounts
 from koordcore.topology.network import NetworkTopology
@@ -42,6 +43,8 @@ class Outline:
     """Row of each node of the tree."""
     scores: IntMatrix
     """What a member of each shape is worth on every node of the tree, before any is there."""
+    ties: tuple[frozenset[str], ...] | None = ()
+    """Members that have to be on one node; ``None`` where some may have to, and it is not known."""
 
     @cached_property
     def pod_of(self) -> Mapping[str, Pod]:
@@ -67,14 +70,27 @@ def outline_of(
         shape_of[str(pod.key)] = numbers.setdefault(id(scheduling_class), len(numbers))
         classes[id(scheduling_class)] = scheduling_class
     names = workspace.layout.names
-    if tree.nodes == names:
+    whole = tree.nodes == names
+    if whole:
         rows = np.arange(len(names), dtype=np.int64)
     else:
         rows = np.array([workspace.layout.row_of[name] for name in tree.nodes], np.int64)
     scores = np.zeros((len(classes), len(rows)), np.int64)
     for number, one in enumerate(classes.values()):
-        scores[number] = np.maximum(0, one.totals(one.feasible()))[rows]
-    return Outline(tuple(pods), tuple(classes.values()), shape_of, rows, scores)
+        totals = np.maximum(0, one.totals(one.feasible()))
+        scores[number] = totals if whole else totals[rows]
+    ties = _ties(plugins, pods)
+    return Outline(tuple(pods), tuple(classes.values()), shape_of, rows, scores, ties)
+
+
+def _ties(plugins: PluginSet, pods: Sequence[Pod]) -> tuple[frozenset[str], ...] | None:
+    found: list[frozenset[str]] = []
+    for plugin in plugins.plugins:
+        tied = plugin.tied(pods)
+        if tied is None:
+            return None
+        found += [frozenset(map(str, keys)) for keys in tied]
+    return tuple(found)
 
 
 def offers_of(outline: Outline) -> IntMatrix:
@@ -93,7 +109,7 @@ def demand_of(
     barred: Sequence[Barred] = (),
 ) -> GangDemand:
     """Write what a job asks of the tree; the outline may know pods of further jobs."""
-    roles = roles_of(job, tree, outline.shape_of)
+    roles = with_ties(roles_of(job, tree, outline.shape_of), outline.ties or ())
     requests = [_amounts(workspace, scheduling_class) for scheduling_class in outline.classes]
     bound = np.zeros(len(tree.nodes), np.int64)
     for nodes in job.bound.values():
@@ -146,6 +162,8 @@ def _free(workspace: Workspace, outline: Outline) -> IntMatrix:
 def _near(workspace: Workspace, job: Job, tree: NetworkTopology) -> IntVector:
     """Count the pods that share the first member's network-topology selector, per node of the tree."""
     near = np.zeros(len(tree.nodes), np.int64)
+    if not any(pod.annotations and topology_selector(pod.annotations) for pod in job.pods):
+        return near
     by_key = {str(pod.key): pod for pod in job.pods}
     first = rank_order(Member(key, 0, rank_of(pod)) for key, pod in by_key.items())[0]
     selector = topology_selector(by_key[first.key].annotations)
@@ -279,17 +297,19 @@ class _NodeBinder:
                 yield plugin, found
 
     def _planned(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | None:
-        """Bind all by a choice that a plugin makes for them together."""
-        for plugin, found in self._asked_together(keys):
-            if not found.plan:
-                return None
-            mark = self.workspace.checkpoint()
+        """Bind all by the choices that plugins make for them together, each of what is its own."""
+        asked = list(self._asked_together(keys))
+        if not asked or not all(found.plan for _, found in asked):
+            return None
+        mark = self.workspace.checkpoint()
+        for plugin, found in asked:
             plugin.planned = found.plan
-            bound = self._bind_in([str(key) for key in found.plan])
+        bound = self._bind_in([str(key) for key in asked[0][1].plan])
+        for plugin, _ in asked:
             plugin.planned = {}
-            if isinstance(bound, dict):
-                return bound
-            self.workspace.rollback(mark)
+        if isinstance(bound, dict):
+            return bound
+        self.workspace.rollback(mark)
         return None
 
     def barred(self, keys: Sequence[str], went: int, used: Sequence[int]) -> Barred:

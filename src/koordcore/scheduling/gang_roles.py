@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,7 +15,7 @@ from koordcore.allocators.gang.demand import Member, Quorum, Role, Unit
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod
 from koordcore.scheduling.gang_groups import Job, rank_of
-from koordcore.topology.network import NetworkTopology
+from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
 
 @attrs.frozen(kw_only=True)
@@ -128,21 +128,71 @@ def needed_parts(job: Job) -> list[JobPart]:
 def roles_of(job: Job, tree: NetworkTopology, shape_of: Mapping[str, int]) -> Roles:
     """Write the parts of a job as roles; with units where not all of them have to start."""
     parts = parts_of(job)
+    held = [gang for gang in job.parts if gang in job.own_specs]
+    plain = not (job.optional or held or any(_some(job, gang) for gang in job.parts))
     roles = tuple(
         Role(
             name=part.name,
-            members=tuple(Member(str(pod.key), shape_of[str(pod.key)], rank_of(pod)) for pod in part.pods),
+            members=tuple(
+                Member(key, shape_of[key], rank_of(pod))
+                for key, pod in zip(map(str, (one.key for one in part.pods)), part.pods, strict=True)
+            ),
             min_available=part.least,
-            started=part.started,
+            started=part.started and not plain,
             **_own_rules(part, tree),
         )
         for part in parts
     )
-    held = [gang for gang in job.parts if gang in job.own_specs]
-    if not (job.optional or held or any(_some(job, gang) for gang in job.parts)):
-        plain = tuple(attrs.evolve(role, started=False) for role in roles)
-        return Roles(roles=plain, quorums=tuple(_quorums(job, parts, {})))
+    if plain:
+        return Roles(roles=roles, quorums=tuple(_quorums(job, parts, {})))
     return _with_units(job, parts, roles, tree)
+
+
+def with_ties(found: Roles, ties: Sequence[frozenset[str]]) -> Roles:
+    """Split roles so that members that have to be on one node are roles of their own.
+
+    A role that is bound to a domain of its own is left as it is: whoever binds its plan finds out.
+
+    Parameters
+    ----------
+    ties
+        Keys of the members that have to be on one node.
+    """
+    if not ties:
+        return found
+    roles: list[Role] = []
+    quorums: list[Quorum] = []
+    places: list[tuple[int, ...]] = []
+    for role in found.roles:
+        parts = [role]
+        if not (role.must_layer or role.multiples or len(role.home)):
+            parts = list(_split(role, ties))
+        places.append(tuple(range(len(roles), len(roles) + len(parts))))
+        roles += parts
+        if len(parts) > 1 and 0 < role.min_available < len(role.members):
+            quorums.append(Quorum(roles=places[-1], least=role.min_available, unit=role.unit))
+    moved = [
+        attrs.evolve(one, roles=tuple(chain.from_iterable(places[number] for number in one.roles)))
+        for one in found.quorums
+    ]
+    return Roles(roles=tuple(roles), units=found.units, quorums=(*moved, *quorums))
+
+
+def _split(role: Role, ties: Sequence[frozenset[str]]) -> Iterator[Role]:
+    every = role.min_available == len(role.members)
+    tied: set[str] = set()
+    for number, keys in enumerate(ties):
+        members = tuple(one for one in role.members if one.key in keys)
+        if len(members) > 1:
+            tied |= keys
+            whole = len(members) == len(role.members)
+            least = len(members) if every else role.min_available if whole else 0
+            name = f"{role.name}~{number}"
+            yield attrs.evolve(role, name=name, members=members, min_available=least, must_layer=NODE_LAYER)
+    rest = tuple(one for one in role.members if one.key not in tied)
+    if rest or not tied:
+        least = len(rest) if every else 0 if tied else role.min_available
+        yield attrs.evolve(role, members=rest, min_available=least)
 
 
 def _some(job: Job, gang: str) -> bool:

@@ -25,17 +25,16 @@ def match_queue(plugins: PluginSet, pods: Iterable[Pod], limits: Limits) -> Matc
     limits
         Budget and seed of the solver.
     """
-    one = next(one for one, _ in plugins.everyone if one.matches)
+    one = plugins.matching[0]
     own = [pod for pod in pods if any(known.matches for known in plugins.of(pod).plugins)]
     return one.match(own, plugins.class_of, limits)
 
 
 def follow(plugins: PluginSet, plan: MatchPlan) -> None:
     """Let pods try first what is meant for them."""
-    for plugin, _ in plugins.everyone:
-        if plugin.matches:
-            plugin.plan = plan.meant
-            plugins.ask_first(plugin)
+    for plugin in plugins.matching:
+        plugin.plan = plan.meant
+        plugins.ask_first(plugin)
 
 
 def better_of(sequential: ScheduleResult, joint: ScheduleResult, pods: Iterable[Pod]) -> ScheduleResult:

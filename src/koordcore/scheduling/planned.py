@@ -65,7 +65,7 @@ def plan_and_bind(
         What the filters said over all nodes, for the message of a failure.
     """
     barred: list[Barred] = []
-    doubtful = False
+    doubtful = outline.ties is None
     for _ in range(_REPLANS):
         demand = ask(offers, barred)
         cut = doubtful

@@ -15,8 +15,8 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntMatrix
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.nominated import assume_nominated, forget_nominated
-from koordcore.framework.plugin import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -35,10 +35,12 @@ from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of, running_on
 from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
 from koordcore.protocol.reservation import is_reserve_pod
-from koordcore.scheduling.dry_runs import Claim, DryRuns, key_of, leaving_of
+from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of
+from koordcore.scheduling.freeing import with_amounts
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
 from koordcore.scheduling.network_trees import network_tree
+from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
 
@@ -191,6 +193,9 @@ class Preemptor:
         problem = asked if aimed is None else aimed(asked, runs)
         if problem is None:
             return None
+        if self._rules.relocation is Relocation.NEVER:
+            with runs.without(()):
+                problem = with_amounts(self._workspace, self._plugins, problem, pods)
         alone = is_lone(problem)
         if alone:
             problem = _with_present(problem, runs.fits_now(trigger))
@@ -209,12 +214,12 @@ class Preemptor:
         if not (plan.victims or self._claims or leaving):
             return None
         plan = self._completed(problem, plan, runs, pods)
-        plan = attrs.evolve(plan, job=job.preemptor, leaving=_counted_on(plan, leaving))
+        plan = attrs.evolve(plan, job=job.preemptor, leaving=counted_on(plan, leaving))
         if reclaiming:
             gone = {victim.pod: self._running(victim) for victim in plan.victims}
             plan = attrs.evolve(plan, borrowers=runs.borrowers(gone))
         self._claim(plan, runs, pods)
-        return _nominated(plan)
+        return nominated_by(plan)
 
     def _borrowing(self, runs: DryRuns, job: PreemptingJob) -> BoolVector | None:
         """Tell who may leave for what a job's quotas have lent, once earlier victims have gone.
@@ -401,10 +406,12 @@ class Preemptor:
             anew = attrs.evolve(unbound(pod), name=f"{pod.name}~moved", uid="")
             members.append(assume_nominated(workspace, self._plugins, anew, move.node))
         self._claims.append(Claim(tuple(members), victims, charged))
+        self._plugins.nominated.claimed += members
         self.plans.append(plan)
 
     def release(self) -> None:
         """Take the members off again: they are nominated, not bound."""
+        self._plugins.nominated.claimed.clear()
         for claim in self._claims:
             for pod in claim.members:
                 forget_nominated(self._workspace, self._plugins, pod)
@@ -446,28 +453,5 @@ def _with_offers(problem: PreemptionProblem, runs: DryRuns, pods: Mapping[str, P
     return attrs.evolve(problem, shapes=shapes)
 
 
-def _counted_on(plan: PreemptionPlan, leaving: Sequence[Pod]) -> tuple[Victim, ...]:
-    """Name who leaves anyhow from the nodes that members are nominated to."""
-    nodes = set(plan.nominations.values())
-    there = (pod for pod in leaving if pod.node_name in nodes)
-    named = (Victim(pod.key, str(pod.node_name), pod.priority, str(pod.key)) for pod in there)
-    return tuple(sorted(named, key=lambda victim: (victim.node, victim.pod)))
-
-
 def _alike(one: Pool, other: Pool) -> bool:
     return np.array_equal(one.room, other.room) and np.array_equal(one.uses, other.uses)
-
-
-def _nominated(plan: PreemptionPlan) -> list[Nominated]:
-    """One decision per member; each victim is named once, if possible by a member that takes its node."""
-    first: dict[str, str] = {}
-    for key, node in plan.nominations.items():
-        first.setdefault(node, key)
-    somebody = next(iter(plan.nominations))
-    by_member: dict[str, list[Victim]] = {}
-    for victim in plan.victims:
-        by_member.setdefault(first.get(victim.node, somebody), []).append(victim)
-    return [
-        Nominated(pod=key_of(key), node=node, victims=tuple(by_member.get(key, ())))
-        for key, node in plan.nominations.items()
-    ]

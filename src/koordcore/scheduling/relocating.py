@@ -20,7 +20,8 @@ from koordcore.preemption.cost import damage_of
 from koordcore.preemption.parties import MemberShape
 from koordcore.preemption.problem import PreemptionProblem, Refuges
 from koordcore.preemption.setup import Wanted
-from koordcore.scheduling.dry_runs import DryRuns, key_of
+from koordcore.scheduling.dry_runs import DryRuns
+from koordcore.scheduling.freeing import key_of
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.reset import unbound
 

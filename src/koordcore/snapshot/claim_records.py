@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 import attrs
 
-from koordcore.model.claims import ClaimConsumer, ResourceClaim
+from koordcore.model.claims import ResourceClaim
 from koordcore.model.decisions import Bound, PodDecision, Waiting
-from koordcore.protocol.claims import consumer_of
+from koordcore.model.pods import Pod
+from koordcore.model.scheduling_groups import SchedulingPodGroup
+from koordcore.protocol.claims import consumer_for, consumer_of
 from koordcore.snapshot.cluster import ClusterSnapshot
 
 
@@ -30,6 +32,14 @@ def with_claims(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> Clust
                 continue
             reserved = claim.reserved_for
             if consumer_of(claim, pod) is None:
-                reserved = (*reserved, ClaimConsumer(pod.name, pod.uid))
+                reserved = (*reserved, consumer_for(pod, held.entry, group_of(end, pod)))
             changed[key] = attrs.evolve(claim, allocation=held.allocation, reserved_for=reserved)
     return end.with_records(*changed.values()) if changed else end
+
+
+def group_of(snapshot: ClusterSnapshot, pod: Pod) -> SchedulingPodGroup | None:
+    """Give the PodGroup that a pod names, where it is there."""
+    group = pod.scheduling_group
+    if group is None or group.workload:
+        return None
+    return snapshot.find(SchedulingPodGroup, group.pod_group, pod.namespace)

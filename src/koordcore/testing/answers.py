@@ -8,8 +8,8 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.evaluator import Evaluator
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator
 
 _SLOTS: Final = 3
 """How many pods of a class a node is asked to take."""

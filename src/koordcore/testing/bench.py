@@ -8,8 +8,9 @@ from typing import Any
 import attrs
 
 from koordcore.errors import ManifestError
+from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.nominated import assume_nominated, forget_nominated
-from koordcore.framework.plugin import Refusal, Scope
 from koordcore.model.decisions import Bound, PodDecision
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy

@@ -6,11 +6,12 @@ import pickle
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeAlias
 
+import attrs
 import numpy as np
 
 from koordcore._arrays import IntVector
+from koordcore.framework.evaluator import Scope
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Scope
 from koordcore.testing.answers import Answers, MisshapenError, ask, difference
 from koordcore.testing.bench import Bench, Concern
 from koordcore.testing.violation import Clause
@@ -35,6 +36,16 @@ def check_requests(bench: Bench) -> Iterator[Finding]:
                 if again != request or hash(again) != hash(request):
                     told = f"request_of pod {pod.key} gives something else when it is asked again"
                     yield Clause.REQUEST, told
+
+
+def check_templates(bench: Bench) -> Iterator[Finding]:
+    """Check that who reads templates asks for nothing that is a pod's own."""
+    for pod in bench.snapshot.pending:
+        other = attrs.evolve(pod, name=f"{pod.name}-again", uid=f"{pod.uid}-again", created=None)
+        for place, plugin in enumerate(bench.plugins.plugins):
+            if plugin.by_template and bench.request(place, pod) != bench.request(place, other):
+                told = f"request_of {pod.key} and of {other.key}, equal but for name, uid and age, differ"
+                yield Clause.TEMPLATE, told
 
 
 def check_classes(bench: Bench) -> Iterator[Finding]:
@@ -184,6 +195,7 @@ def check_reasons(bench: Bench) -> Iterator[Finding]:
 
 QUESTIONS: tuple[Callable[[Bench], Iterator[Finding]], ...] = (
     check_requests,
+    check_templates,
     check_shapes,
     check_purity,
     check_classes,

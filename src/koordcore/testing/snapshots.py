@@ -7,8 +7,9 @@ from typing import Final
 from attrs import evolve
 
 from koordcore.model.affinity import Taint, Toleration
+from koordcore.model.containers import Container
 from koordcore.model.nodes import Node, NodeState
-from koordcore.model.pods import Container, HostPort, Pod
+from koordcore.model.pods import HostPort, Pod
 from koordcore.snapshot import ClusterSnapshot
 
 _GIB: Final = 2**30

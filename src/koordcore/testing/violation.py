@@ -19,6 +19,8 @@ class Clause(StrEnum):
     """No question raises an exception; a pod that says something wrong is refused."""
     REQUEST = "request"
     """What a pod wants is hashable, and the same each time."""
+    TEMPLATE = "template"
+    """With ``by_template``, pods that differ in name, uid and age only want the same."""
     EQUAL_REQUESTS = "equal requests"
     """Pods with equal requests get equal answers: they are one class."""
     SHAPE = "shape"

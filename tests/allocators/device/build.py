@@ -13,7 +13,14 @@ from koordcore.allocators.device import (
     device_request_of,
     node_devices,
 )
-from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall, DeviceType
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    DeviceAllocation,
+    DeviceShortfall,
+    DeviceType,
+)
 from koordcore.model.resources import parse_resources
 from koordcore.protocol.device import DEVICE_ALLOCATED, parse_allocation
 from koordcore.protocol.device_object import GPU_PARTITIONS, device_object_from_manifest, inventory_of

@@ -15,7 +15,14 @@ from koordcore.allocators.device import (
     score_devices,
 )
 from koordcore.errors import ManifestError
-from koordcore.model.devices import DeviceAllocation, DeviceRequest, DeviceShortfall, StatusCode
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    DeviceAllocation,
+    DeviceShortfall,
+    StatusCode,
+)
 from koordcore.model.resources import make_resources, parse_resources
 from tests.allocators.device.build import (
     GPU,

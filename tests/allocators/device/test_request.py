@@ -6,7 +6,14 @@ import pytest
 
 from koordcore.allocators.device import DevicePolicy, device_request_of
 from koordcore.errors import ModelError
-from koordcore.model.devices import DeviceRequest, DeviceShortfall, DeviceType, StatusCode
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    DeviceShortfall,
+    DeviceType,
+    StatusCode,
+)
 from koordcore.protocol.device import DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE
 
 K = "koordinator.sh/"

@@ -15,7 +15,10 @@ from koordcore.allocators.claims.cel import (
 )
 from koordcore.manifests._reading import Reading
 from koordcore.manifests.resource_slices import read_resource_slice
-from koordcore.model.claims import AttributeValue, SliceDevice
+from koordcore.model.device_slices import (
+    AttributeValue,
+    SliceDevice,
+)
 from tests.conformance import Case, Verdict, subject
 
 

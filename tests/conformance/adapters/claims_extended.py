@@ -16,7 +16,14 @@ from koordcore.manifests import node_from_manifest, pod_from_manifest
 from koordcore.manifests._reading import Reading
 from koordcore.manifests.resource_claims import read_device_class
 from koordcore.manifests.resource_slices import as_amounts, read_resource_slice
-from koordcore.model.claims import AllocationMode, ClaimAllocation, DeviceId, ResourceClaim
+from koordcore.model.claims import (
+    AllocationMode,
+    ClaimAllocation,
+    ResourceClaim,
+)
+from koordcore.model.device_slices import (
+    DeviceId,
+)
 from koordcore.protocol.extended_resources import (
     IMPLICIT_PREFIX,
     classes_by_resource,

@@ -23,16 +23,19 @@ from koordcore.allocators.device.allocate import partition_of
 from koordcore.allocators.device.view import view_of
 from koordcore.allocators.device.wants import planned_types, wants_of
 from koordcore.errors import ManifestError
+from koordcore.model.containers import Container
+from koordcore.model.device_requests import (
+    DeviceRequest,
+    PartitionAllocatePolicy,
+)
 from koordcore.model.devices import (
     DeviceAllocation,
-    DeviceRequest,
     DeviceShortfall,
     DeviceType,
     GPUPartition,
-    PartitionAllocatePolicy,
     StatusCode,
 )
-from koordcore.model.pods import Container, Pod
+from koordcore.model.pods import Pod
 from koordcore.model.resources import parse_resources
 from koordcore.protocol.device import allocation_to_json, parse_allocation, replace_deprecated
 from koordcore.protocol.device_amounts import device_resources

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koordcore.framework.plugin import Refusal
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.manifests.nodes import node_from_manifest

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from koordcore import ManifestError
+from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.registry import plugin_type
 from koordcore.framework.workspace import Workspace
 from koordcore.manifests import node_from_manifest, pod_from_manifest

@@ -10,7 +10,11 @@ from collections.abc import Mapping
 
 import attrs
 
-from koordcore.model.claims import CapacityRange, DeviceCapacity, SliceDevice
+from koordcore.model.device_slices import (
+    CapacityRange,
+    DeviceCapacity,
+    SliceDevice,
+)
 from koordcore.model.quantity import INT64_MAX, NANO, format_exact_quantity
 
 _MILLI = NANO // 1000

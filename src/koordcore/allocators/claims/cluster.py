@@ -28,9 +28,11 @@ from koordcore.allocators.claims.table import DeviceTable
 from koordcore.model.claims import (
     ClaimSpec,
     DeviceClass,
-    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
+)
+from koordcore.model.device_slices import (
+    DeviceTaintRule,
     ResourceSlice,
 )
 from koordcore.model.nodes import NodeState

@@ -13,7 +13,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
-from koordcore.model.claims import (
+from koordcore.model.device_slices import (
     CounterSet,
     DeviceId,
     DeviceTaint,

@@ -18,7 +18,12 @@ from koordcore.allocators.claims.cel import (
 )
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
 from koordcore.allocators.claims.table import DeviceView, SelectorFault
-from koordcore.model.claims import AttributeKind, AttributeScalar, AttributeValue, SliceDevice
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeScalar,
+    AttributeValue,
+    SliceDevice,
+)
 
 T = TypeVar("T")
 
@@ -37,7 +42,7 @@ class CelCompiler:
 
     Examples
     --------
-    >>> from koordcore.model.claims import SliceDevice
+    >>> from koordcore.model.device_slices import SliceDevice
     >>> selector = CelCompiler().selector("device.driver == 'gpu.example.com'")
     >>> selector(DeviceView("gpu.example.com", SliceDevice(name="gpu-0")))
     True

@@ -8,7 +8,12 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
-from koordcore.model.claims import ClaimAllocation, DeviceId
+from koordcore.model.claims import (
+    ClaimAllocation,
+)
+from koordcore.model.device_slices import (
+    DeviceId,
+)
 from koordcore.model.mappings import EMPTY
 
 

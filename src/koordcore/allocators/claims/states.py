@@ -7,7 +7,8 @@ out once for all of them: an answer speaks of places, not of names.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from threading import Lock
 from typing import Final, TypeAlias
 
@@ -82,6 +83,8 @@ class _State:
     shared: tuple[int, ...]
     consumed: Mapping[int, Mapping[str, int]]
     elsewhere: tuple[PoolDevice, ...]
+    beside: int = 0
+    """Devices that are not to be had and hold nothing."""
 
 
 class ClaimStates:
@@ -143,6 +146,7 @@ class ClaimStates:
                 (place, tuple(sorted(amounts.items()))) for place, amounts in sorted(state.consumed.items())
             ),
             tuple(one.id for one in state.elsewhere),
+            state.beside,
         )
         number = self._numbers.get(key)
         if number is None:
@@ -171,6 +175,11 @@ class ClaimStates:
                 consumed.setdefault(taken.device, Counter()).update(taken.form.amounts[taken.device])
         return self._number(attrs.evolve(state, held=whole, shared=tuple(sorted(shared)), consumed=consumed))
 
+    def only(self, number: int, places: int) -> int:
+        """Give the number of the state in which others than some devices are not to be had."""
+        state = self._states[number]
+        return self._number(attrs.evolve(state, beside=self.devices.table(state.shape).everything & ~places))
+
     def shape_of(self, number: int) -> int:
         """Give the shape of the nodes in a state."""
         return self._states[number].shape
@@ -182,8 +191,18 @@ class ClaimStates:
             state = self._states[number]
             table = self.devices.table(state.shape)
             found = make_room(table, state.held, state.shared, state.consumed, state.elsewhere)
+            if state.beside:
+                found = attrs.evolve(found, barred=found.barred | state.beside)
             self._rooms[number] = found
         return found
+
+    def hold(self, number: int, pods: Sequence[tuple[ResourceClaim, ...]]) -> bool:
+        """Tell whether a state has devices for the claims of several pods, all chosen together."""
+        return self.together(pods).fits(number)
+
+    def together(self, pods: Sequence[tuple[ResourceClaim, ...]]) -> Answers:
+        """Open what is known about several pods whose devices are chosen together."""
+        return self.answers(tuple(chain.from_iterable(pods)), AllocationMode.EXACT)
 
     def answers(
         self, claims: tuple[ResourceClaim, ...], mode: AllocationMode, limits: Limits = DEFAULT_LIMITS
@@ -262,15 +281,20 @@ class Answers:
         return not self.fits(self._states.empty[self._states.shape_of(number)])
 
     def count(self, number: int, most: int) -> int:
-        """Tell how many such pods fit one after another in a state, up to ``most``."""
+        """Tell how many such pods fit in a state, up to ``most``; in exact mode as many as can be."""
         found = 0
+        place = number
         while found < most:
-            chosen = self.at(number)
+            chosen = self.at(place)
             if not isinstance(chosen, tuple):
                 break
-            after = self._states.after(number, chosen)
-            if after == number:
+            after = self._states.after(place, chosen)
+            if after == place:
                 return most
-            number = after
+            place = after
             found += 1
+        if found and self._mode is AllocationMode.EXACT:
+            # One after another they may have taken what two of them need.
+            while found < most and self._states.hold(number, [self.claims] * (found + 1)):
+                found += 1
         return found

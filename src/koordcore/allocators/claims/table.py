@@ -7,6 +7,7 @@ without looking at who holds them is worked out once per node and question, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Final, Protocol, TypeAlias
 
 import attrs
@@ -16,12 +17,14 @@ from koordcore.allocators.claims.capacity import CapacityProblem, consumption
 from koordcore.allocators.claims.features import ClaimFeature
 from koordcore.allocators.claims.pools import NodePools, PoolDevice
 from koordcore.model.claims import (
+    DeviceToleration,
+)
+from koordcore.model.device_slices import (
     AttributeKind,
     AttributeScalar,
     AttributeValue,
     DeviceId,
     DeviceTaint,
-    DeviceToleration,
     SliceDevice,
 )
 
@@ -233,6 +236,14 @@ class DeviceTable:
                 self.draws.append(self.draws_of(one) if counted else ())
                 self.sets.append(self.sets_of(one) if counted else ())
                 self.pool_counters.append(mine if counted else range(0))
+
+    @cached_property
+    def counter_stems(self) -> tuple[str, ...]:
+        """Driver and name of each counter without a number at its end: those of a kind are added up."""
+        found = [""] * len(self.counters)
+        for (driver, _, _, name), number in self.counter_numbers.items():
+            found[number] = f"{driver}/{name.rstrip('0123456789')}"
+        return tuple(found)
 
     def _find_kin(self) -> None:
         """Put devices together that draw on the same counters, directly or by way of others."""

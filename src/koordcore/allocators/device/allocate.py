@@ -28,13 +28,15 @@ from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, TypeView, view_of
 from koordcore.allocators.device.wants import Wants, wants_of
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.model.device_requests import (
+    DeviceRequest,
+    GPURequest,
+)
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceHolding,
-    DeviceRequest,
     DeviceShortfall,
     DeviceType,
-    GPURequest,
     StatusCode,
 )
 from koordcore.model.resources import Resources

@@ -14,11 +14,13 @@ from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, TypeView, view_of
 from koordcore.allocators.device.wants import wants_of
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
-from koordcore.model.devices import (
+from koordcore.model.device_requests import (
     DeviceRequest,
+    PartitionAllocatePolicy,
+)
+from koordcore.model.devices import (
     DeviceShortfall,
     DeviceType,
-    PartitionAllocatePolicy,
 )
 from koordcore.topology.devices import TopologyScope, bits
 
@@ -239,6 +241,16 @@ def smallest_release(
 
     Parameters
     ----------
+    state
+        Devices of the node.
+    request
+        What the pod asks for.
+    numa_mask
+        NUMA nodes that may serve, bit by bit; ``None`` for all.
+    policy
+        Arguments of DeviceShare.
+    terms
+        What the pod may use of reservations, from :func:`terms_for`.
     among
         Holders that may be asked to go; ``None`` for all.
 

@@ -24,7 +24,10 @@ from typing import Final, NamedTuple, TypeAlias
 from koordcore.allocators.device.followers import Followers
 from koordcore.allocators.device.shape import Partition
 from koordcore.allocators.device.view import TypeView
-from koordcore.model.devices import PartitionAllocatePolicy, PartitionSpec
+from koordcore.model.device_requests import (
+    PartitionAllocatePolicy,
+    PartitionSpec,
+)
 from koordcore.topology.devices import Switch, TopologyScope, bits, lowest
 
 Key: TypeAlias = tuple[object, ...]

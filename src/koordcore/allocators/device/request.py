@@ -14,6 +14,12 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
+from koordcore.model.device_requests import (
+    AllocateStrategy,
+    DeviceRequest,
+    GPURequest,
+    JointAllocate,
+)
 from koordcore.model.devices import (
     ALL_GPU_RESOURCES,
     AMD_GPU,
@@ -29,12 +35,8 @@ from koordcore.model.devices import (
     NPU_DVPP,
     NVIDIA_GPU,
     RDMA,
-    AllocateStrategy,
-    DeviceRequest,
     DeviceShortfall,
     DeviceType,
-    GPURequest,
-    JointAllocate,
     SharedResourceTemplates,
     StatusCode,
 )

@@ -13,7 +13,12 @@ from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, open_amounts
 from koordcore.allocators.device.wants import planned_types, wants_of
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
-from koordcore.model.devices import DeviceRequest, DeviceShortfall
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    DeviceShortfall,
+)
 from koordcore.topology.devices import bits
 
 

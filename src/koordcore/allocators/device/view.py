@@ -13,7 +13,12 @@ import attrs
 from koordcore.allocators.device.shape import Amounts, TypeShape
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.wants import TypeWant
-from koordcore.model.devices import DeviceType, ExclusivePolicy
+from koordcore.model.device_requests import (
+    ExclusivePolicy,
+)
+from koordcore.model.devices import (
+    DeviceType,
+)
 from koordcore.topology.devices import bits
 
 PerMinor = Mapping[int, Amounts]

@@ -14,16 +14,18 @@ from immutabledict import immutabledict
 
 from koordcore.allocators.device.shape import DeviceShape, TypeShape
 from koordcore.model.device_policy import DevicePolicy, ScoringStrategy
-from koordcore.model.devices import (
-    GPU_MEMORY,
-    GPU_MEMORY_RATIO,
+from koordcore.model.device_requests import (
     NO_HINT,
     AllocateStrategy,
     DeviceHint,
     DeviceRequest,
+    ExclusivePolicy,
+)
+from koordcore.model.devices import (
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
     DeviceShortfall,
     DeviceType,
-    ExclusivePolicy,
     StatusCode,
 )
 from koordcore.model.resources import Resources, make_resources

@@ -16,7 +16,13 @@ from koordcore.allocators.device.allocate import allocate_devices
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.wants import TypeWant, Wants, wants_of
 from koordcore.model.device_policy import DevicePolicy
-from koordcore.model.devices import DeviceRequest, DeviceShortfall, DeviceType
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    DeviceShortfall,
+    DeviceType,
+)
 
 Cell: TypeAlias = tuple[int, ...]
 """Amounts left on a device, then VFs left of each of its classes."""

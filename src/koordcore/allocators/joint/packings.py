@@ -22,7 +22,12 @@ from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.joint.cells import Cell, Cells, Room, Share, Use
 from koordcore.allocators.joint.ways import NOTHING, Way, Worth, ways_of
 from koordcore.model.device_policy import DevicePolicy
-from koordcore.model.devices import DeviceRequest, DeviceType
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    DeviceType,
+)
 
 Counts: TypeAlias = tuple[int, ...]
 """Pods of each kind."""

@@ -15,12 +15,14 @@ from koordcore.allocators.joint.cells import Share, vf_classes
 from koordcore.allocators.joint.packings import Put, Work, packings_of
 from koordcore.errors import SolverError
 from koordcore.model.device_policy import DevicePolicy
+from koordcore.model.device_requests import (
+    DeviceRequest,
+    ExclusivePolicy,
+)
 from koordcore.model.devices import (
     DeviceAllocation,
-    DeviceRequest,
     DeviceShortfall,
     DeviceType,
-    ExclusivePolicy,
 )
 from koordcore.topology.devices import lowest
 

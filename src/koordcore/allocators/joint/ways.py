@@ -8,7 +8,12 @@ from typing import NamedTuple, TypeAlias
 
 from koordcore.allocators.device.shape import Partition, scope_of
 from koordcore.allocators.joint.cells import Cells, Room, Share
-from koordcore.model.devices import DeviceType, PartitionAllocatePolicy
+from koordcore.model.device_requests import (
+    PartitionAllocatePolicy,
+)
+from koordcore.model.devices import (
+    DeviceType,
+)
 from koordcore.topology.devices import TopologyScope
 
 Worth: TypeAlias = tuple[int, ...]

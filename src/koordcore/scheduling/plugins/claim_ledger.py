@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
+import attrs
 import numpy as np
 
 from koordcore._arrays import IntVector
@@ -17,6 +18,7 @@ from koordcore.framework.extended_resources import asks_for_served, served_by_cl
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import Pod
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, claims_of_pod
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.snapshot import ClusterSnapshot
@@ -42,8 +44,9 @@ class ClaimBook:
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         claims = snapshot.of(ResourceClaim)
-        self.index = ClaimIndex(claims, snapshot.of(ResourceClaimTemplate))
+        self.index = ClaimIndex(claims, snapshot.of(ResourceClaimTemplate), snapshot.of(SchedulingPodGroup))
         self._served = served_by_classes(snapshot)
+        self._last: tuple[Pod, PodClaims | ClaimProblem] | None = None
         self.named: Counter[ClaimKey] = Counter()
         waiting = set()
         for pod in snapshot.pending:
@@ -67,15 +70,22 @@ class ClaimBook:
 
     def claims_of(self, pod: Pod) -> PodClaims | ClaimProblem:
         """Find the claims of a pod; the one for its extended resources comes last."""
+        known = self._last
+        if known is None or known[0] is not pod:
+            # A pod is asked about several times on end.
+            known = self._last = pod, self._find(pod)
+        return known[1]
+
+    def _find(self, pod: Pod) -> PodClaims | ClaimProblem:
         found = claims_of_pod(pod, self.index)
         if isinstance(found, ClaimProblem) or not asks_for_served(pod, self._served):
             return found
         known = self.index.extended_of(pod)
         if known is not None:
-            return PodClaims((*found.claims, known), found.planned)
+            return attrs.evolve(found, claims=(*found.claims, known))
         names = [name for name, amount in pod.requests.items() if amount and name in self._served]
         made = extended_claim(pod, names, self._served).claim
-        return PodClaims((*found.claims, made), found.planned | {made.name})
+        return attrs.evolve(found, claims=(*found.claims, made), planned=found.planned | {made.name})
 
     def concerns(self, pod: Pod) -> bool:
         """Tell whether a pod on a node may have devices by claims."""
@@ -137,6 +147,34 @@ class ClaimLedger:
     def fresh_users(self, key: ClaimKey) -> int:
         """Tell how many pods on nodes use a claim that is not reserved for them yet."""
         return self._fresh[key]
+
+    def freed_with(self, key: ClaimKey, users: int) -> ClaimAllocation | None:
+        """Give what is free once so many users of a claim have left; ``None`` where it is held still."""
+        if key in self.book.standing or self._users[key] > users:
+            return None
+        return self._used.get(key)
+
+    def number_without(self, row: int, allocations: Sequence[ClaimAllocation]) -> int:
+        """Give the state that a node would be in if some claims were free."""
+        for one in allocations:
+            self._held.add(one, -1)
+        number = self.states.number_of(row, self._held)
+        for one in allocations:
+            self._held.add(one)
+        return number
+
+    def number_within(self, row: int, allocations: Sequence[ClaimAllocation]) -> int:
+        """Give the state in which a node would have nothing but what some claims hold."""
+        places = self.devices.places(row)
+        own = sum(
+            {
+                1 << places[one.driver, one.pool][one.device]
+                for allocation in allocations
+                for one in allocation.results
+                if one.device in places.get((one.driver, one.pool), {})
+            }
+        )
+        return self.states.only(self.number_without(row, allocations), own)
 
     def update(self) -> None:
         """Take in who came and who left since the last call."""

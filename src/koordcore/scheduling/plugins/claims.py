@@ -7,185 +7,48 @@ devices can be used; one that several pods name is allocated with the first of t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any
 
-import numpy as np
-
-from koordcore._arrays import BoolVector, IntVector, Rows
-from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
-from koordcore.allocators.claims.results import allocation_of
-from koordcore.allocators.claims.states import Answers
+from koordcore.allocators.claims.outcome import ClaimError
+from koordcore.allocators.claims.results import Choice, allocation_of
+from koordcore.allocators.claims.states import Answers, StateAnswer
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
-from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved, Scope
+from koordcore.framework.plugin import Countable, Plugin, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import (
     MAX_CONSUMERS,
+    AllocationMode,
     ClaimAllocation,
     ClaimArgs,
     ClaimSpec,
     DeviceClass,
-    DeviceTaintRule,
     HeldClaim,
     ResourceClaim,
     ResourceClaimTemplate,
-    ResourceSlice,
 )
 from koordcore.model.decisions import PodDecision, Shortfall
-from koordcore.model.pods import Pod
+from koordcore.model.device_slices import (
+    DeviceTaintRule,
+    ResourceSlice,
+)
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimProblem
+from koordcore.scheduling.plugins.claim_evaluator import REASON_CANNOT, ClaimEvaluator, Wish
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
-from koordcore.scoring.labels import fit_selector
+from koordcore.scheduling.plugins.claims_freed import count_claims, ways_to_free
+from koordcore.scheduling.plugins.claims_together import (
+    ChosenClaims,
+    claims_together,
+    never_together,
+    sharing_one_claim,
+)
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.claim_records import with_claims
-
-REASON_CANNOT: Final = "cannot allocate all claims"
-REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
-_BEST_PLACE: Final = 8
-"""What the first alternative of a request scores; each later one a point less."""
-
-_Wish: TypeAlias = ClaimSpec | ClaimKey
-"""What tells the claims of pod classes apart: what is asked for, or the name where others may name it."""
-
-
-class ClaimEvaluator(Evaluator):
-    """Filter, score and choice for pods whose claims ask for the same."""
-
-    def __init__(self, plugin: DynamicResources, pod: Pod, wishes: tuple[_Wish, ...]) -> None:
-        self._plugin = plugin
-        self._ledger = plugin.ledger
-        self._pod = pod
-        named = any(not isinstance(wish, ClaimSpec) for wish in wishes)
-        # An allocation for another pod, or of a device that several nodes reach, changes more than one node:
-        # of this plugin each class has a scope of its own.
-        self.scope = Scope.CLUSTER if named or not self._ledger.devices.local else Scope.NODE  # type: ignore[misc]
-        self._named = named
-        self._version = -1
-        self._open: tuple[ResourceClaim, ...] = ()
-        self._settled: tuple[ClaimAllocation, ...] = ()
-        self._answers: Answers | None = None
-        self._elsewhere: BoolVector | None = None
-
-    def _read(self) -> None:
-        """Tell the claims that are allocated by now from those that are to be."""
-        ledger = self._ledger
-        ledger.update()
-        if self._version >= 0 and (not self._named or self._version == ledger.version):
-            return
-        self._version = ledger.version
-        self._open, self._settled = self._plugin.split(self._pod)
-        self._answers = (
-            ledger.states.answers(self._open, self._plugin.claim_args.mode) if self._open else None
-        )
-        self._elsewhere = None
-        for allocation in self._settled:
-            if allocation.node_selector is not None:
-                mask = ~fit_selector(self._plugin.workspace.layout, allocation.node_selector)
-                self._elsewhere = mask if self._elsewhere is None else self._elsewhere | mask
-
-    def _by_state(self, rows: Rows) -> tuple[IntVector, IntVector]:
-        """Give the states that some nodes are in, and for each node which of them it is."""
-        states, which = np.unique(self._ledger.numbers[rows], return_inverse=True)
-        return states, which.reshape(-1)
-
-    def fits(self, view: NodeView) -> BoolVector:
-        rows = view.rows
-        self._read()
-        answers = self._answers
-        if answers is None:
-            fitting = np.ones(self._ledger.numbers[rows].shape, np.bool_)
-        else:
-            states, which = self._by_state(rows)
-            fitting = np.array([answers.fits(number) for number in states.tolist()], np.bool_)[which]
-        if self._elsewhere is not None:
-            fitting &= ~self._elsewhere[rows]
-        return fitting
-
-    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
-        rows = view.rows
-        self._read()
-        masks: dict[str, BoolVector] = {}
-        here = np.ones(self._ledger.numbers[rows].shape, np.bool_)
-        if self._elsewhere is not None:
-            masks[REASON_ELSEWHERE] = self._elsewhere[rows]
-            here &= ~self._elsewhere[rows]
-        if self._answers is not None:
-            states, which = self._by_state(rows)
-            for place, number in enumerate(states.tolist()):
-                answer = self._answers.at(number)
-                if isinstance(answer, tuple):
-                    continue
-                reason = answer.text if isinstance(answer, ClaimError) else REASON_CANNOT
-                known = masks.setdefault(reason, np.zeros(here.shape, np.bool_))
-                masks[reason] = known | ((which == place) & here)
-        return list(masks.items())
-
-    def unresolvable(self, view: NodeView) -> BoolVector:
-        rows = view.rows
-        self._read()
-        hopeless = np.zeros(self._ledger.numbers[rows].shape, np.bool_)
-        if self._answers is not None:
-            states, which = self._by_state(rows)
-            each = [self._answers.hopeless(number) for number in states.tolist()]
-            hopeless |= np.array(each, np.bool_)[which]
-        if self._elsewhere is not None:
-            hopeless |= self._elsewhere[rows]
-        return hopeless
-
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        self._read()
-        if self._elsewhere is not None and self._elsewhere[row]:
-            return (Shortfall(REASON_ELSEWHERE, resolvable=False),)
-        if self._answers is None:
-            return ()
-        number = int(self._ledger.numbers[row])
-        answer = self._answers.at(number)
-        match answer:
-            case ClaimError():
-                return (Shortfall(answer.text, resolvable=False),)
-            case ClaimsRefused():
-                resolvable = not self._answers.hopeless(number)
-                return tuple(
-                    Shortfall(REASON_CANNOT, str(one.request), one.wanted, one.free, resolvable)
-                    for one in answer.shortfalls
-                ) or (Shortfall(REASON_CANNOT, resolvable=resolvable),)
-            case _:
-                return ()
-
-    def details(self, view: NodeView) -> tuple[str, ...]:
-        row = view.row
-        self._read()
-        if self._answers is None:
-            return ()
-        answer = self._answers.at(int(self._ledger.numbers[row]))
-        return tuple(map(str, answer.shortfalls)) if isinstance(answer, ClaimsRefused) else ()
-
-    def scores(self, view: NodeView) -> IntVector | None:
-        rows = view.rows
-        self._read()
-        answers = self._answers
-        if answers is None:
-            return None
-        states, which = self._by_state(rows)
-        scores: IntVector = np.array([answers.score(number) for number in states.tolist()], np.int64)[which]
-        return scores
-
-    def slots(self, view: NodeView, most: int) -> IntVector | None:
-        self._read()
-        answers = self._answers
-        if answers is None or self._named:
-            return None
-        states, which = self._by_state(view.rows)
-        counts: IntVector = np.array([answers.count(number, most) for number in states.tolist()], np.int64)
-        return counts[which]
-
-    def allocate(self, pod: Pod, view: NodeView) -> Reserved | Shortfall | None:
-        self._read()
-        return self._plugin.allocate(pod, view.row, self._answers)
 
 
 class DynamicResources(Plugin):
@@ -193,7 +56,16 @@ class DynamicResources(Plugin):
 
     name = "DynamicResources"
     serves_claims = True
-    reads = frozenset((DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice))
+    reads = frozenset(
+        (
+            DeviceClass,
+            DeviceTaintRule,
+            ResourceClaim,
+            ResourceClaimTemplate,
+            ResourceSlice,
+            SchedulingPodGroup,
+        )
+    )
     arguments = ClaimArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
@@ -218,6 +90,14 @@ class DynamicResources(Plugin):
         self.workspace.drop(ClaimLedger)
         return False
 
+    def concerned(self, changes: ClusterChanges) -> bool:
+        if not super().concerned(changes):
+            return False
+        if not self.reads.intersection(changes.records) <= {SchedulingPodGroup}:
+            return True
+        # The status of groups changes often; what matters are the claims of those that have some.
+        return any(one.claims for one in self.workspace.snapshot.of(SchedulingPodGroup))
+
     @property
     def ledger(self) -> ClaimLedger:
         """Who has which claim, up to date."""
@@ -228,21 +108,26 @@ class DynamicResources(Plugin):
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if not pod.resource_claims and not asks_for_served(pod, self._by_class):
             return None
+        found = self.ledger.book.claims_of(pod)
+        if isinstance(found, ClaimProblem):
+            return Refusal(found.reason)
+        for claim in found.claims:
+            refusal = self._refusal(pod, claim, grouped=claim.name in found.grouped)
+            if refusal is not None:
+                return refusal
+        return tuple(self._wishes(pod))
+
+    def _wishes(self, pod: Pod) -> Iterator[Wish]:
         ledger = self.ledger
         found = ledger.book.claims_of(pod)
         if isinstance(found, ClaimProblem):
-            return Refusal(found.reason)
-        wishes: list[_Wish] = []
+            return
         for claim in found.claims:
-            refusal = self._refusal(pod, claim)
-            if refusal is not None:
-                return refusal
             key = (claim.namespace, claim.name)
-            shared = ledger.book.named[key] > 1 or ledger.allocation(key) is not None
-            wishes.append(key if shared else claim.spec)
-        return tuple(wishes)
+            shared = ledger.book.named[key] > 1 or claim.name in found.grouped
+            yield key if shared or ledger.allocation(key) is not None else claim.spec
 
-    def _refusal(self, pod: Pod, claim: ResourceClaim) -> Refusal | None:
+    def _refusal(self, pod: Pod, claim: ResourceClaim, *, grouped: bool) -> Refusal | None:
         ledger = self.ledger
         key = (claim.namespace, claim.name)
         if ledger.allocation(key) is None:
@@ -252,8 +137,10 @@ class DynamicResources(Plugin):
                         return Refusal(
                             f"request {request.name}: device class {form.class_name} does not exist"
                         )
-        elif len(claim.reserved_for) + ledger.fresh_users(key) >= MAX_CONSUMERS and all(
-            one.name != pod.name for one in claim.reserved_for
+        elif (
+            not grouped  # one entry stands for all members
+            and len(claim.reserved_for) + ledger.fresh_users(key) >= MAX_CONSUMERS
+            and all(one.name != pod.name for one in claim.reserved_for)
         ):
             return Refusal(f"resource claim {'/'.join(key)} is reserved for {MAX_CONSUMERS} pods already")
         return None
@@ -264,6 +151,58 @@ class DynamicResources(Plugin):
     def _claims(self, pod: Pod) -> tuple[ResourceClaim, ...]:
         found = self.ledger.book.claims_of(pod)
         return () if isinstance(found, ClaimProblem) else found.claims
+
+    def together(self, pods: Sequence[Pod], row: int) -> Together | None:
+        if self.claim_args.mode is AllocationMode.FIRST_FIT:
+            return None
+        return claims_together(self.ledger, [(pod.key, self.split(pod)[0]) for pod in pods], row)
+
+    def never_together(
+        self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
+    ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+        ledger = self.ledger
+        kinds = [self.split(pod)[0] for pod in pods]
+        named = any(isinstance(wish, tuple) for pod in pods for wish in self._wishes(pod))
+        if self.claim_args.mode is AllocationMode.FIRST_FIT or named or not any(kinds):
+            return {}
+        known = {
+            number: never_together(ledger.states, kinds, demand, number)
+            for number in {int(ledger.numbers[row]) for row in rows}
+        }
+        return {row: known[int(ledger.numbers[row])] for row in rows}
+
+    def ways(
+        self, pods: Sequence[Pod], row: int, going: Sequence[Pod]
+    ) -> tuple[frozenset[PodKey], ...] | None:
+        claims = self._countable(pods)
+        if claims is None:
+            return None
+        answers = self.ledger.states.together(claims)
+        return ways_to_free(self.ledger, answers, row, going)
+
+    def countable(self, pods: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Countable | None:
+        claims = self._countable(pods)
+        return None if claims is None else count_claims(self.ledger, claims, running)
+
+    def _countable(self, pods: Sequence[Pod]) -> list[tuple[ResourceClaim, ...]] | None:
+        """Give the claims of pods, where all are to be allocated for one of them on one node."""
+        ledger = self.ledger
+        if self.claim_args.mode is AllocationMode.FIRST_FIT or not ledger.devices.local:
+            return None
+        found = []
+        for pod in pods:
+            unallocated, settled = self.split(pod)
+            if settled or any(not isinstance(wish, ClaimSpec) for wish in self._wishes(pod)):
+                return None
+            found.append(unallocated)
+        return found if any(found) else None
+
+    def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        ledger = self.ledger
+        sharing = sharing_one_claim(
+            (pod.key, [(one.namespace, one.name) for one in self.split(pod)[0]]) for pod in pods
+        )
+        return None if sharing and not ledger.devices.local else sharing
 
     def split(self, pod: Pod) -> tuple[tuple[ResourceClaim, ...], tuple[ClaimAllocation, ...]]:
         """Tell a pod's claims that are to be allocated, each once, from what the others are allocated."""
@@ -279,17 +218,35 @@ class DynamicResources(Plugin):
                 settled.append(allocation)
         return tuple(unallocated.values()), tuple(settled)
 
-    def allocate(self, pod: Pod, row: int, answers: Answers | None) -> Reserved | Shortfall | None:
-        """Write down what the claims of a pod get on a node, where it is known that they fit."""
+    def _chosen(
+        self, pod: Pod, claims: Sequence[ResourceClaim], answer: StateAnswer
+    ) -> tuple[Choice, ...] | None:
+        """Take what was planned for a pod together with others, or else what it gets alone."""
+        planned: ChosenClaims | None = self.planned.get(pod.key)
+        if planned is not None:
+            return tuple(planned[one.namespace, one.name] for one in claims)
+        return answer if isinstance(answer, tuple) else None
+
+    def allocate(
+        self, pod: Pod, row: int, number: int, answers: Answers | None
+    ) -> Reserved | Shortfall | None:
+        """Write down what the claims of a pod get on a node, where it is known that they fit.
+
+        Parameters
+        ----------
+        number
+            State of the node's devices, with what the pod may draw from as free.
+        answers
+            What its claims get, by state; ``None`` where all of them are allocated.
+        """
         ledger = self.ledger
         unallocated, _ = self.split(pod)
         given: dict[ClaimKey, ClaimAllocation] = {}
         if unallocated and answers is not None:
-            chosen = answers.at(int(ledger.numbers[row]))
-            if not isinstance(chosen, tuple):
+            chosen = self._chosen(pod, unallocated, answers.at(number))
+            if chosen is None:
                 return Shortfall(REASON_CANNOT)
-            shape = ledger.devices.shape[row]
-            shareable = ledger.devices.table(shape).shareable
+            shareable = ledger.devices.table(ledger.devices.shape[row]).shareable
             for claim, choice in zip(unallocated, chosen, strict=True):
                 allocation = allocation_of(
                     ledger.devices.pools[row], shareable, choice, claim, ledger.devices.classes

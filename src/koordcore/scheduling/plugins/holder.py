@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, Rows
+from koordcore.framework.evaluator import Evaluator, Reserved, Scope
 from koordcore.framework.node_view import NodeView, Others, Rating, Source
-from koordcore.framework.plugin import Evaluator, Reserved, Scope
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import AllocatePolicy, ReservationArgs

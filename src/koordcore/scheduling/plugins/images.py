@@ -7,8 +7,9 @@ from typing import Any
 
 from koordcore._arrays import IntVector
 from koordcore._vector import Vector
+from koordcore.framework.evaluator import Evaluator
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin
+from koordcore.framework.plugin import Plugin
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
@@ -50,6 +51,7 @@ class ImageLocality(Plugin):
     """Images that are there already."""
 
     name = "ImageLocality"
+    by_template = True
     reads = frozenset[type]()
 
     def request_of(self, pod: Pod) -> Hashable:

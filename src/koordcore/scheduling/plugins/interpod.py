@@ -10,9 +10,10 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Scope
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import Shortfall

@@ -11,9 +11,10 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._vector import Vector
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Scope
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.load import LoadAwareArgs
@@ -65,9 +66,9 @@ class _Compiled:
             return self(snapshot)
         if not changed and not states:
             return value
-        state = value.fork()
-        if any(before is None or after is None for before, after in states):
-            state.move(snapshot.origin_of(nodes))
+        moves = snapshot.moves_since(nodes)
+        came = [row_of[after.name] for before, after in states if before is None and after is not None]
+        state = value.moved(moves, came) if moves else value.fork()
         renew(state, snapshot, sorted(changed))
         return state
 

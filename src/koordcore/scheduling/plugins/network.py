@@ -15,8 +15,9 @@ from koordcore.allocators.gang.nearness import nearness_positions, nearness_scor
 from koordcore.errors import ManifestError
 from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.gangs import CoschedulingArgs
@@ -65,6 +66,7 @@ class Coscheduling(Plugin):
     """Pods with a network-topology selector go near each other."""
 
     name = "Coscheduling"
+    by_template = True
     arguments = CoschedulingArgs
     reads = frozenset[type]()
 
@@ -138,6 +140,7 @@ class Hints(Plugin):
     """
 
     name = HINT_PLUGIN
+    by_template = True
     reads = frozenset[type]()
     arguments = int
 

@@ -9,9 +9,10 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore.framework.evaluator import Evaluator, Refusal, Scope, default_normalise
 from koordcore.framework.hints import NODES, ROOM
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Scope, default_normalise
+from koordcore.framework.plugin import Plugin
 from koordcore.model.affinity import NodeAffinity
 from koordcore.model.decisions import Shortfall
 from koordcore.model.nodes import NodeState
@@ -55,6 +56,7 @@ class Unschedulable(Plugin):
     """Cordoned nodes take only pods that tolerate it."""
 
     name = "NodeUnschedulable"
+    by_template = True
     helped_by = NODES
     reads = frozenset[type]()
 
@@ -70,6 +72,7 @@ class NodeName(Plugin):
     """A pod that names its node sits there or nowhere."""
 
     name = "NodeName"
+    by_template = True
     helped_by = NODES
     reads = frozenset[type]()
 
@@ -110,6 +113,7 @@ class Taints(Plugin):
     """Taints and what tolerates them."""
 
     name = "TaintToleration"
+    by_template = True
     helped_by = NODES
     reads = frozenset[type]()
 
@@ -193,6 +197,7 @@ class NodeLabels(Plugin):
     """Node selector and node affinity."""
 
     name = "NodeAffinity"
+    by_template = True
     helped_by = NODES
     reads = frozenset[type]()
     arguments = NodeAffinityArgs
@@ -258,6 +263,7 @@ class NodePorts(Plugin):
     """Host ports."""
 
     name = "NodePorts"
+    by_template = True
     helped_by = ROOM
     reads = frozenset[type]()
 

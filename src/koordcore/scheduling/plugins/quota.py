@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from koordcore.framework.cluster_changes import ClusterChanges
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal
+from koordcore.framework.evaluator import Evaluator, Refusal
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaPod, QuotaPolicy
-from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import QuotaRefusal, admit
 from koordcore.quota.cluster import cluster_ledger
+from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 from koordcore.quota.reclaim import borrowers, entitled_to_reclaim
@@ -75,7 +76,7 @@ class QuotaPlugin(Plugin):
     def request_of(self, pod: Pod) -> Hashable | None:
         if not self._active:
             return None
-        asked = quota_pod_of(pod)
+        asked = self._read(pod)
         quota = self.ledger.resolve(asked)
         if quota is not None and self._policy.checks:
             return asked  # rules of one's own may look at all of it
@@ -83,11 +84,11 @@ class QuotaPlugin(Plugin):
         return None if quota is None else (quota, tuple(asked.request.items()), asked.preemptible)
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return QuotaEvaluator(self, quota_pod_of(pod))
+        return QuotaEvaluator(self, self._read(pod))
 
     def remarks(self, pod: Pod, row: int) -> tuple[str, ...]:
         """Name who has borrowed what a pod within its quota's min lacks."""
-        asked = quota_pod_of(pod)
+        asked = self._read(pod)
         quota = self.ledger.resolve(asked) if self._active else None
         if quota is None or entitled_to_reclaim(self.ledger, asked):
             return ()
@@ -98,11 +99,11 @@ class QuotaPlugin(Plugin):
         return (f"within the min of quota {quota}; beyond theirs: {told}",) if told else ()
 
     def placed(self, pod: Pod, row: int) -> None:
-        self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)
+        self._change(self.ledger.assume(self._tracked(pod)) if self._active else self.ledger)
 
     def removed(self, pod: Pod, row: int) -> None:
         # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
-        self._change(self.ledger.untrack(quota_pod_of(pod)) if self._active else self.ledger)
+        self._change(self.ledger.untrack(self._read(pod)) if self._active else self.ledger)
 
     def budget(self) -> EvictionBudget | None:
         if not self._active:
@@ -116,7 +117,7 @@ class QuotaPlugin(Plugin):
         """Tell whether one waits for what its quota is promised, and nobody has promised it to the other."""
         if not self._active:
             return False
-        first, other = quota_pod_of(waiting), quota_pod_of(pod)
+        first, other = self._read(waiting), self._read(pod)
         mine, theirs = self.ledger.resolve(first), self.ledger.resolve(other)
         if (
             mine is None
@@ -128,16 +129,16 @@ class QuotaPlugin(Plugin):
         return theirs in BUILTIN_QUOTAS or bool(entitled_to_reclaim(self.ledger, other))
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:
-        again = quota_pod_of(pod) if charged else _tracked(pod)
+        again = self._read(pod) if charged else self._tracked(pod)
         self._change(self.ledger.track(again) if self._active else self.ledger)
 
     def promised(self, pod: Pod, row: int) -> None:
         """Count a pod that is nominated as if it ran."""
-        self._change(self.ledger.assume(_tracked(pod)) if self._active else self.ledger)
+        self._change(self.ledger.assume(self._tracked(pod)) if self._active else self.ledger)
 
     def withdrawn(self, pod: Pod, row: int) -> None:
         """Take a promise back; the pod still asks."""
-        self._change(self.ledger.forget(_tracked(pod)) if self._active else self.ledger)
+        self._change(self.ledger.forget(self._tracked(pod)) if self._active else self.ledger)
 
     def _change(self, ledger: QuotaLedger) -> None:
         before, self.ledger = self.ledger, ledger
@@ -148,6 +149,8 @@ class QuotaPlugin(Plugin):
         if ledger is not before:
             self.workspace.log(undo)
 
+    def _read(self, pod: Pod) -> QuotaPod:
+        return quota_reader(self.workspace.snapshot)(pod)
 
-def _tracked(pod: Pod) -> QuotaPod:
-    return attrs.evolve(quota_pod_of(pod), node="")
+    def _tracked(self, pod: Pod) -> QuotaPod:
+        return attrs.evolve(self._read(pod), node="")

@@ -12,8 +12,8 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import QuotaPod
 from koordcore.model.resources import Resources
 from koordcore.preemption.problem import Pool, PreemptionProblem
-from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import limit_of
+from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, staying_charged
 from koordcore.scheduling.plugins.quota_pools import Returns, quota_pools
@@ -45,15 +45,17 @@ class QuotaBudget:
         """
         raised = self.ledger
         if widest:
-            raised = Returns(self.ledger, problem, self.snapshot, _asked(members.values())).all_gone()
+            raised = Returns(
+                self.ledger, problem, self.snapshot, _asked(self.snapshot, members.values())
+            ).all_gone()
         return quota_pools(self.ledger, problem, members, self.snapshot, partial(_limit_in, raised))
 
     def charged(self, leaving: Collection[Pod], members: Collection[Pod]) -> frozenset[PodKey]:
         """Give the victims within a guaranteed min: nobody may borrow more because they leave."""
-        asked = _asked(members)
+        asked = _asked(self.snapshot, members)
         wanted = sorted({name for pod in asked for name in pod.request})
         chains = {chain_of(self.ledger, pod) for pod in asked}
-        return staying_charged(self.ledger, _asked(leaving), chains, wanted)
+        return staying_charged(self.ledger, _asked(self.snapshot, leaving), chains, wanted)
 
     def reclaimable(self, members: Sequence[Pod]) -> BoolVector | None:
         return reclaimable(self.snapshot, self.ledger, members)
@@ -66,12 +68,13 @@ class QuotaBudget:
 
     def giving(self, problem: PreemptionProblem, members: Collection[Pod]) -> BoolVector:
         """Tell who may leave for the sake of the members' quotas, shape (V,)."""
-        returns = Returns(self.ledger, problem, self.snapshot, _asked(members))
+        returns = Returns(self.ledger, problem, self.snapshot, _asked(self.snapshot, members))
         return returns.giving & ~returns.built_in
 
 
-def _asked(pods: Iterable[Pod]) -> list[QuotaPod]:
-    return [quota_pod_of(pod) for pod in pods]
+def _asked(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> list[QuotaPod]:
+    read = quota_reader(snapshot)
+    return [read(pod) for pod in pods]
 
 
 def _limit_in(raised: QuotaLedger, ledger: QuotaLedger, quota: str) -> Resources:

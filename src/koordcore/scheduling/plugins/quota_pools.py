@@ -14,8 +14,8 @@ from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
 from koordcore.model.resources import Resources, make_resources, total
 from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import running_on
-from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import limit_of
+from koordcore.quota.device_classes import DEVICES_OF_CLASS, counted_classes, quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, lent_by
 from koordcore.snapshot import ClusterSnapshot
@@ -43,7 +43,8 @@ def quota_pools(
     -----
     Runtime quotas move with what is asked for, so whoever uses this tries the plan in the end.
     """
-    asked = {key: quota_pod_of(pod) for key, pod in members.items()}
+    read = quota_reader(snapshot)
+    asked = {key: read(pod) for key, pod in members.items()}
     chains = {key: _checked(ledger, pod) for key, pod in asked.items()}
     pools = []
     guarded = {key: pod for key, pod in asked.items() if not pod.preemptible}
@@ -90,6 +91,9 @@ class Returns:
         self._index, self._table = snapshot.layout.index, problem.candidates.amounts
         self._team = running.team[problem.candidates.source]
         self._ledger = ledger
+        self._running = [running.pods[one] for one in problem.candidates.source.tolist()]
+        self._read = quota_reader(snapshot)
+        self._devices = [f"{name}{DEVICES_OF_CLASS}" for name in sorted(counted_classes(snapshot))]
         self._representatives = [
             QuotaPod(key=PodKey(namespace, "-"), quota=quota) for quota, namespace in running.teams
         ]
@@ -98,11 +102,21 @@ class Returns:
 
     def amounts(self, name: str, quota: str) -> IntVector:
         """Give how much of a resource each candidate gives back to a quota, shape (V,)."""
-        row = self._index.get(name)
-        if row is None or row == PODS_ROW:
+        held = self._held(name)
+        if held is None or self._index.get(name) == PODS_ROW:
             return np.zeros(len(self._team), dtype=np.int64)
         here = np.array([quota in chain for chain in self._chains], dtype=np.bool_)
-        return np.where(here[self._team] & self.giving, self._table[row], 0)
+        return np.where(here[self._team] & self.giving, held, 0)
+
+    def _held(self, name: str) -> IntVector | None:
+        """Give what each candidate uses of a resource, shape (V,); ``None`` for one that nobody knows."""
+        row = self._index.get(name)
+        if row is not None:
+            found: IntVector = self._table[row]
+            return found
+        if name not in self._devices:
+            return None
+        return np.array([self._read(pod).request.get(name, 0) for pod in self._running], np.int64)
 
     def all_gone(self) -> QuotaLedger:
         """Give the ledger without the use of everybody who may leave; they ask all the same."""
@@ -114,6 +128,10 @@ class Returns:
                 for name in resources
                 if self._index[name] != PODS_ROW
             }
+            for name in self._devices:
+                held = self._held(name)
+                if held is not None:
+                    used[name] = int(held[mask].sum())
             pod = attrs.evolve(self._representatives[team], request=make_resources(used))
             ledger = ledger.forget(pod)
         return ledger
@@ -124,10 +142,10 @@ class Returns:
         every = np.array([lent is None for lent in self._lent], dtype=np.bool_)
         giving: BoolVector = every[self._team]
         for name in sorted({name for lent in self._lent for name in lent or ()}):
-            row = self._index.get(name)
-            if row is not None:
+            held = self._held(name)
+            if held is not None:
                 some = np.array([name in (lent or ()) for lent in self._lent], dtype=np.bool_)
-                giving = giving | (some[self._team] & (self._table[row] > 0))
+                giving = giving | (some[self._team] & (held > 0))
         return giving
 
     @cached_property

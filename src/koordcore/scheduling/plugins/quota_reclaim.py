@@ -8,7 +8,7 @@ reclaimed from in turn (:mod:`koordcore.quota.reclaim`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
 from koordcore.preemption.running import RunningPods, running_on
 from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.preempt import importance
 from koordcore.quota.reclaim import borrows, entitled_to_reclaim
@@ -32,11 +33,12 @@ def reclaimable(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequenc
         Over :func:`~koordcore.preemption.running.running_on`; ``None`` where the pods may not reclaim. Any
         part of them may leave together: each time the quota is still beyond its floor.
     """
-    asked = [quota_pod_of(pod) for pod in members]
+    read = quota_reader(snapshot)
+    asked = [read(pod) for pod in members]
     if not _entitled(ledger, asked):
         return None
     running = running_on(snapshot)
-    return _beyond_floors(running, _of_others(running, ledger, asked), ledger, asked)
+    return _beyond_floors(running, _of_others(running, ledger, asked), ledger, asked, read)
 
 
 def spared(
@@ -56,12 +58,13 @@ def spared(
     ndarray of bool, shape (V,), or None
         Over :func:`~koordcore.preemption.running.running_on`; ``None`` where the pods stay within their min.
     """
-    asked = [quota_pod_of(pod) for pod in members]
+    read = quota_reader(snapshot)
+    asked = [read(pod) for pod in members]
     if _entitled(ledger, asked):
         return None
     running = running_on(snapshot)
     theirs = _of_others(running, ledger, asked)
-    return theirs & ~_beyond_floors(running, theirs & (running.priority < priority), ledger, asked)
+    return theirs & ~_beyond_floors(running, theirs & (running.priority < priority), ledger, asked, read)
 
 
 def _entitled(ledger: QuotaLedger, asked: Sequence[QuotaPod]) -> bool:
@@ -89,6 +92,7 @@ def _beyond_floors(
     listed: BoolVector,
     ledger: QuotaLedger,
     asked: Sequence[QuotaPod],
+    read: Callable[[Pod], QuotaPod],
 ) -> BoolVector:
     """Keep those who leave while their quota is beyond its floor; of a gang all or nobody."""
     wanted = sorted({name for pod in asked for name, amount in pod.request.items() if amount})
@@ -96,7 +100,7 @@ def _beyond_floors(
     for one in np.flatnonzero(listed).tolist():
         gang = int(running.gang[one])
         units.setdefault(gang if gang >= 0 else -2 - one, []).append(one)
-    pods = {one: quota_pod_of(running.pods[one]) for ones in units.values() for one in ones}
+    pods = {one: read(running.pods[one]) for ones in units.values() for one in ones}
     order = sorted(units.values(), key=lambda ones: min(importance(pods[one]) for one in ones), reverse=True)
     kept = np.zeros_like(listed)
     for ones in order:

@@ -12,12 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
-from koordcore.framework.plugin import (
-    Evaluator,
-    Plugin,
-    Refusal,
-)
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits

@@ -14,14 +14,8 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
+from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope, default_normalise
 from koordcore.framework.node_view import Loan, NodeView, Others, Rating, Source
-from koordcore.framework.plugin import (
-    Evaluator,
-    Refusal,
-    Reserved,
-    Scope,
-    default_normalise,
-)
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import (

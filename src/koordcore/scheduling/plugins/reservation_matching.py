@@ -13,8 +13,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from koordcore._arrays import BoolVector
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.match_plan import MatchPlan
-from koordcore.framework.plugin import Refusal
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.model.certificates import Limits
 from koordcore.model.pods import Pod

@@ -11,8 +11,9 @@ from koordcore._arrays import (
     AMOUNT_LIMIT,
     IntVector,
 )
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Scope
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import SCORED, Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.policy import FitPlusArgs, ScarceArgs, ScoringStrategy
@@ -78,6 +79,7 @@ class FitPlus(Plugin):
     """Koordinator's NodeResourcesFitPlus: a strategy and a weight for each resource that the pod asks for."""
 
     name = "NodeResourcesFitPlus"
+    by_template = True
     reads = frozenset[type]()
     arguments = FitPlusArgs
 
@@ -120,6 +122,7 @@ class ScarceAvoidance(Plugin):
     """Koordinator's ScarceResourceAvoidance: keep nodes with scarce resources for pods that ask for them."""
 
     name = "ScarceResourceAvoidance"
+    by_template = True
     reads = frozenset[type]()
     arguments = ScarceArgs
 

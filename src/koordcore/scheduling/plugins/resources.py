@@ -24,9 +24,10 @@ from koordcore._arrays import (
 )
 from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
-from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import ALL_ROWS, Evaluator, Plugin, Scope
+from koordcore.framework.node_view import ALL_ROWS, NodeView
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
@@ -317,6 +318,7 @@ class ResourceFit(Plugin):
     """Enough of every resource is free; free or used room is better, as the strategy says."""
 
     name = "NodeResourcesFit"
+    by_template = True
     helped_by = ROOM | {"DeviceClass"}
     reads = frozenset[type]()
     amounts = True
@@ -377,6 +379,7 @@ class BalancedAllocation(Plugin):
     """Nodes whose resources are used evenly are better; silent about pods that ask for none of them."""
 
     name = "NodeResourcesBalancedAllocation"
+    by_template = True
     reads = frozenset[type]()
     arguments = BalancedArgs
 

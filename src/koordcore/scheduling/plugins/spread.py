@@ -12,9 +12,10 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Scope
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.affinity import TopologySpreadConstraint, UnsatisfiableAction
 from koordcore.model.cluster import RawObject, Workload
@@ -191,6 +192,7 @@ class TopologySpread(Plugin):
     """Spread constraints of the pod, or the policy's defaults where it has none."""
 
     name = "PodTopologySpread"
+    by_template = True
     helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace"}
     reads = frozenset((RawObject, Workload))
     arguments = SpreadArgs

@@ -17,9 +17,9 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.volumes import CSINode, PersistentVolumeClaim
@@ -92,6 +92,7 @@ class VolumeRestrictions(VolumePlugin):
     """Claims that one pod at a time may use."""
 
     name = "VolumeRestrictions"
+    by_template = True
     helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def follow(self, changes: ClusterChanges) -> bool:
@@ -157,6 +158,7 @@ class NodeVolumeLimits(VolumePlugin):
     """As many volumes of a driver as the node can attach; silent where no CSINode tells a number."""
 
     name = "NodeVolumeLimits"
+    by_template = True
     helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     reads = frozenset((*VolumePlugin.reads, CSINode))
 

@@ -14,9 +14,10 @@ from typing import Any, Final
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout
+from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Plugin, Refusal, Reserved
+from koordcore.framework.plugin import Plugin
 from koordcore.model.nodes import REGION_LABEL, ZONE_LABEL
 from koordcore.model.pods import Pod
 from koordcore.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -70,6 +71,7 @@ class VolumeBinding(VolumePlugin):
     """Nodes that the node affinity of every bound volume allows."""
 
     name = "VolumeBinding"
+    by_template = True
     helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
@@ -134,6 +136,7 @@ class VolumeZone(VolumePlugin):
     """Nodes in the zone and region of every bound volume."""
 
     name = "VolumeZone"
+    by_template = True
     helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
     def request_of(self, pod: Pod) -> Hashable | None:

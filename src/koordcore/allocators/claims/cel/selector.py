@@ -22,7 +22,12 @@ from koordcore.allocators.claims.cel.parser import parse
 from koordcore.allocators.claims.cel.program import generate
 from koordcore.allocators.claims.cel.types import BOOL, INT, SEMVER, STRING, Type
 from koordcore.allocators.claims.cel.values import CelMap, QuantityValue, SemverValue, Value, type_name
-from koordcore.model.claims import AttributeKind, AttributeScalar, AttributeValue, SliceDevice
+from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeScalar,
+    AttributeValue,
+    SliceDevice,
+)
 from koordcore.model.quantity import NANO
 
 COST_LIMIT: Final = 1_000_000
@@ -69,7 +74,7 @@ def device_variable(driver: str, device: SliceDevice) -> DeviceVariable:
 
     Examples
     --------
-    >>> from koordcore.model.claims import AttributeKind, AttributeValue, SliceDevice
+    >>> from koordcore.model.device_slices import AttributeKind, AttributeValue, SliceDevice
     >>> gpu = SliceDevice(name="gpu-0", attributes={"numa": AttributeValue(AttributeKind.INT, (1,))})
     >>> selector = compile_selector("device.attributes['gpu.example.com'].numa == 1")
     >>> selector.evaluate(device_variable("gpu.example.com", gpu))

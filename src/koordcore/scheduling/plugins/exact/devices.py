@@ -10,8 +10,8 @@ from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.device import NodeDevices, allocate_devices, explain_devices
 from koordcore.allocators.joint.together import most_together
 from koordcore.allocators.numa import OF_RESERVATION
+from koordcore.framework.evaluator import Evaluator, Scope, default_normalise
 from koordcore.framework.node_view import Loan, Loans, NodeView
-from koordcore.framework.plugin import Evaluator, Scope, default_normalise
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceShortfall
 from koordcore.scheduling.plugins.exact.question import Question

@@ -11,8 +11,8 @@ from koordcore.allocators.node import NodeAllocation
 from koordcore.allocators.numa import OF_RESERVATION
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import NUMARefusal
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import Loans, NodeView
-from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import REQUESTED
 from koordcore.model.decisions import Shortfall
 from koordcore.model.resources import CPU

@@ -23,23 +23,18 @@ from koordcore.allocators.node import NodeAllocation, NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
 from koordcore.errors import ManifestError
 from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import (
-    Evaluator,
-    JointPlugin,
-    Plugin,
-    Refusal,
-    Reserved,
-    Scope,
-    Together,
-)
+from koordcore.framework.plugin import JointPlugin, Plugin, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceObject,
-    DeviceRequest,
     DeviceShortfall,
     SharedTemplates,
 )
@@ -103,6 +98,7 @@ class ExactPlugin(JointPlugin):
     """
 
     name = "NodeNUMAResource and DeviceShare"
+    by_template = True
     helped_by = ROOM | {"DeviceObject", "NodeResourceTopology"}
     reads = frozenset((NodeResourceTopology, DeviceObject, SharedTemplates, Reservation))
     entry_arguments: ClassVar[Mapping[str, type]] = {NUMA: NUMAArgs, DEVICES: DevicePolicy}

@@ -13,7 +13,13 @@ from koordcore.allocators.device.wants import fill_memory
 from koordcore.errors import ModelError
 from koordcore.framework.workspace import Workspace
 from koordcore.model.device_policy import DevicePolicy
-from koordcore.model.devices import GPU_MEMORY, DeviceRequest, DeviceType
+from koordcore.model.device_requests import (
+    DeviceRequest,
+)
+from koordcore.model.devices import (
+    GPU_MEMORY,
+    DeviceType,
+)
 from koordcore.model.pods import PodKey
 from koordcore.protocol.device_object import GPU_VENDOR
 from koordcore.protocol.device_plugins import LOCKS, adapts, lock_blocks, plugin_refusal
@@ -24,8 +30,9 @@ class _Concerned:
     """Numbers of the nodes whose vendor's plugin has conditions of its own."""
 
     def __init__(self, workspace: Workspace) -> None:
-        nodes = workspace.layout.nodes
-        self.rows = frozenset(row for row, one in enumerate(nodes) if one.labels.get(GPU_VENDOR) in LOCKS)
+        vendors = workspace.layout.kinds.label(GPU_VENDOR)
+        asking = vendors.judge(lambda vendor: vendor in LOCKS)
+        self.rows = frozenset(np.flatnonzero(asking).tolist())
 
 
 def locked(workspace: Workspace) -> bool:

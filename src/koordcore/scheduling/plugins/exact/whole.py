@@ -10,8 +10,8 @@ import numpy as np
 from koordcore._arrays import AMOUNT_LIMIT, IntVector
 from koordcore.allocators.numa_align import is_scalar
 from koordcore.allocators.numa_request import CPURequest
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.plugin import Evaluator, Scope
 from koordcore.framework.workspace import REQUESTED, Workspace
 from koordcore.model.numa import NUMAArgs
 from koordcore.model.policy import FitArgs, ScoringStrategy

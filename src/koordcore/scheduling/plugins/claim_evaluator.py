@@ -1,0 +1,228 @@
+"""Where the claims of one class of pods can be allocated: on a node, or out of what a reservation holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeAlias
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
+from koordcore.allocators.claims.states import Answers
+from koordcore.framework.evaluator import Evaluator, Reserved, Scope
+from koordcore.framework.node_view import Loan, Loans, NodeView
+from koordcore.framework.workspace import Workspace
+from koordcore.model.claims import ClaimAllocation, ClaimArgs, ClaimSpec, ResourceClaim
+from koordcore.model.decisions import Shortfall
+from koordcore.model.pods import Pod
+from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scoring.labels import fit_selector
+
+REASON_CANNOT: Final = "cannot allocate all claims"
+REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
+
+Wish: TypeAlias = ClaimSpec | ClaimKey
+"""What tells the claims of pod classes apart: what is asked for, or the name where others may name it."""
+
+
+class ClaimsPlugin(Protocol):
+    """The plugin as its evaluators see it."""
+
+    workspace: Workspace
+    claim_args: ClaimArgs
+
+    @property
+    def ledger(self) -> ClaimLedger:
+        """Who has which claim."""
+
+    def split(self, pod: Pod) -> tuple[tuple[ResourceClaim, ...], tuple[ClaimAllocation, ...]]:
+        """Tell a pod's claims that are to be allocated from what the others are allocated."""
+
+    def allocate(
+        self, pod: Pod, row: int, number: int, answers: Answers | None
+    ) -> Reserved | Shortfall | None:
+        """Write down what the claims of a pod get."""
+
+
+class ClaimEvaluator(Evaluator):
+    """Filter, score and choice for pods whose claims ask for the same."""
+
+    def __init__(self, plugin: ClaimsPlugin, pod: Pod, wishes: tuple[Wish, ...]) -> None:
+        self._plugin = plugin
+        self._ledger = plugin.ledger
+        self._pod = pod
+        named = any(not isinstance(wish, ClaimSpec) for wish in wishes)
+        # An allocation for another pod, or of a device that several nodes reach, changes more than one node:
+        # of this plugin each class has a scope of its own.
+        self.scope = Scope.CLUSTER if named or not self._ledger.devices.local else Scope.NODE  # type: ignore[misc]
+        self._named = named
+        self._version = -1
+        self._open: tuple[ResourceClaim, ...] = ()
+        self._settled: tuple[ClaimAllocation, ...] = ()
+        self._answers: Answers | None = None
+        self._elsewhere: BoolVector | None = None
+
+    def _read(self) -> None:
+        """Tell the claims that are allocated by now from those that are to be."""
+        ledger = self._ledger
+        ledger.update()
+        if self._version >= 0 and (not self._named or self._version == ledger.version):
+            return
+        self._version = ledger.version
+        self._open, self._settled = self._plugin.split(self._pod)
+        self._answers = (
+            ledger.states.answers(self._open, self._plugin.claim_args.mode) if self._open else None
+        )
+        self._elsewhere = None
+        for allocation in self._settled:
+            if allocation.node_selector is not None:
+                mask = ~fit_selector(self._plugin.workspace.layout, allocation.node_selector)
+                self._elsewhere = mask if self._elsewhere is None else self._elsewhere | mask
+
+    def _drawing(self, loan: Loan) -> tuple[int, ...]:
+        """Give the states in which a node may serve out of a loan: by what the loan has, else by all."""
+        held = [one.allocation for pod in loan.holders for one in pod.held_claims]
+        ledger = self._ledger
+        if not held:
+            return (int(ledger.numbers[loan.row]),)
+        own = ledger.number_within(loan.row, held)
+        if loan.states and loan.states[0].restricted and not loan.together:
+            return (own,)
+        return own, ledger.number_without(loan.row, held)
+
+    def _out_of(self, loan: Loan) -> int | None:
+        """Give the first of those states in which the claims fit; ``None`` for none."""
+        answers = self._answers
+        if answers is None:
+            return int(self._ledger.numbers[loan.row])
+        return next((number for number in self._drawing(loan) if answers.fits(number)), None)
+
+    def _served(self, loans: Loans) -> BoolVector:
+        every = (self._out_of(loans.loan(index)) is not None for index in range(len(loans.rows)))
+        return np.fromiter(every, np.bool_, len(loans.rows))
+
+    def _with_devices(self, loans: Loans) -> BoolVector:
+        """Tell which loans were given devices: a pod that has to draw from them gets none elsewhere."""
+        every = (loans.loan(index) for index in range(len(loans.rows)))
+        return np.array([any(pod.held_claims for pod in one.holders) for one in every], np.bool_)
+
+    def _by_state(self, rows: Rows) -> tuple[IntVector, IntVector]:
+        """Give the states that some nodes are in, and for each node which of them it is."""
+        states, which = np.unique(self._ledger.numbers[rows], return_inverse=True)
+        return states, which.reshape(-1)
+
+    def fits(self, view: NodeView) -> BoolVector:
+        rows = view.rows
+        self._read()
+        answers = self._answers
+        if answers is None:
+            fitting = np.ones(self._ledger.numbers[rows].shape, np.bool_)
+        else:
+            states, which = self._by_state(rows)
+            fitting = np.array([answers.fits(number) for number in states.tolist()], np.bool_)[which]
+            if view.drawn is not None:
+                fitting = self._served(view.drawn)
+            elif view.loans is not None:
+                if view.required:
+                    fitting &= ~view.where_any(view.loans, self._with_devices(view.loans))
+                fitting |= view.where_any(view.loans, self._served(view.loans))
+        if self._elsewhere is not None:
+            fitting &= ~self._elsewhere[rows]
+        return fitting
+
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        rows = view.rows
+        self._read()
+        masks: dict[str, BoolVector] = {}
+        here = np.ones(self._ledger.numbers[rows].shape, np.bool_)
+        if self._elsewhere is not None:
+            masks[REASON_ELSEWHERE] = self._elsewhere[rows]
+            here &= ~self._elsewhere[rows]
+        if self._answers is not None:
+            states, which = self._by_state(rows)
+            for place, number in enumerate(states.tolist()):
+                answer = self._answers.at(number)
+                if isinstance(answer, tuple):
+                    continue
+                reason = answer.text if isinstance(answer, ClaimError) else REASON_CANNOT
+                known = masks.setdefault(reason, np.zeros(here.shape, np.bool_))
+                masks[reason] = known | ((which == place) & here)
+        return list(masks.items())
+
+    def unresolvable(self, view: NodeView) -> BoolVector:
+        rows = view.rows
+        self._read()
+        hopeless = np.zeros(self._ledger.numbers[rows].shape, np.bool_)
+        if self._answers is not None:
+            states, which = self._by_state(rows)
+            each = [self._answers.hopeless(number) for number in states.tolist()]
+            hopeless |= np.array(each, np.bool_)[which]
+        if self._elsewhere is not None:
+            hopeless |= self._elsewhere[rows]
+        return hopeless
+
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        row = view.row
+        self._read()
+        if self._elsewhere is not None and self._elsewhere[row]:
+            return (Shortfall(REASON_ELSEWHERE, resolvable=False),)
+        if self._answers is None:
+            return ()
+        number = int(self._ledger.numbers[row])
+        answer = self._answers.at(number)
+        match answer:
+            case ClaimError():
+                return (Shortfall(answer.text, resolvable=False),)
+            case ClaimsRefused():
+                resolvable = not self._answers.hopeless(number)
+                return tuple(
+                    Shortfall(REASON_CANNOT, str(one.request), one.wanted, one.free, resolvable)
+                    for one in answer.shortfalls
+                ) or (Shortfall(REASON_CANNOT, resolvable=resolvable),)
+            case _:
+                return ()
+
+    def details(self, view: NodeView) -> tuple[str, ...]:
+        row = view.row
+        self._read()
+        if self._answers is None:
+            return ()
+        answer = self._answers.at(int(self._ledger.numbers[row]))
+        return tuple(map(str, answer.shortfalls)) if isinstance(answer, ClaimsRefused) else ()
+
+    def scores(self, view: NodeView) -> IntVector | None:
+        rows = view.rows
+        self._read()
+        answers = self._answers
+        if answers is None:
+            return None
+        states, which = self._by_state(rows)
+        scores: IntVector = np.array([answers.score(number) for number in states.tolist()], np.int64)[which]
+        if view.drawn is not None:
+            for index in range(len(view.drawn.rows)):
+                number = self._out_of(view.drawn.loan(index))
+                scores[index] = 0 if number is None else answers.score(number)
+        return scores
+
+    def slots(self, view: NodeView, most: int) -> IntVector | None:
+        self._read()
+        answers = self._answers
+        if answers is None or self._named:
+            return None
+        states, which = self._by_state(view.rows)
+        counts: IntVector = np.array([answers.count(number, most) for number in states.tolist()], np.int64)
+        found: IntVector = counts[which]
+        if view.loans is not None:
+            # How many fit out of loans is found out by binding the plan.
+            found[view.where_any(view.loans, np.ones(len(view.loans.rows), np.bool_))] = most
+        return found
+
+    def allocate(self, pod: Pod, view: NodeView) -> Reserved | Shortfall | None:
+        self._read()
+        number: int | None = int(self._ledger.numbers[view.row])
+        if view.drawn is not None:
+            number = self._out_of(view.drawn.loan(0))
+        if number is None:
+            return Shortfall(REASON_CANNOT)
+        return self._plugin.allocate(pod, view.row, number, self._answers)
