@@ -22,11 +22,12 @@ from campaigns.manifests import Manifests
 from campaigns.plans import Crowds, Plans
 from campaigns.proofs import Proofs
 from campaigns.shrink import shrunk
+from campaigns.world import Worlds
 
 __all__ = ["CAMPAIGNS", "FAILED", "case_of", "check_case", "main", "stored_failures"]
 
 CAMPAIGNS: Final[dict[str, Campaign]] = {
-    one.name: one for one in (Manifests(), Plans(), Crowds(), Api(), Laws(), Proofs(), Groups())
+    one.name: one for one in (Manifests(), Plans(), Crowds(), Api(), Laws(), Proofs(), Groups(), Worlds())
 }
 FAILED: Final = Path(__file__).with_name("failed.jsonl")
 """What once failed: one shrunk case a line, with the seed that it came from."""

@@ -102,10 +102,12 @@ def test_who_is_evicted_asks_again() -> None:
     assert [type(one) for one in result.decisions] == [Unschedulable]
 
 
-def test_for_room_a_less_important_pod_leaves_whatever_its_quota() -> None:
+def test_for_room_a_less_important_pod_leaves_whatever_its_quota_unless_it_would_reclaim() -> None:
+    """``theirs`` is within its quota's min, and whom it leaves for beyond his: it would come back for it."""
     far = attrs.evolve(node("m", 97), node=attrs.evolve(node("m", 97).node, unschedulable=True))
     snapshot = attrs.evolve(department(8), nodes=[far, node("n", 4, pod("theirs", 1, "b", 1))])
-    result = schedule(snapshot, preempt=RULES)
+    assert victims(schedule(snapshot, preempt=RULES)) == []
+    result = schedule(snapshot, preempt=PreemptionRules(reclaim=False))
     assert victims(result) == ["theirs"]
     assert verify(snapshot, result) == ()
 

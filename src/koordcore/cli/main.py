@@ -32,7 +32,9 @@ VERBS: Final = {
     "rebalance": "cool hot nodes with the fewest moves",
     "defrag": "make room with the fewest moves",
     "simulate": "replay traces under one policy or several",
+    "world": "let the scheduler live through faults, in a bottle",
     "compare": "try several policies on one dump",
+    "audit": "tell whether rules that move pods can go round for ever",
     "policy": "say what a scheduler configuration means, and lint it",
     "completion": "print what makes a shell complete these words",
 }

@@ -90,9 +90,20 @@ def _effect_seen(request: Request, mirror: Mirror) -> bool:
         case "binding":
             return "nodeName" in pod["spec"]
         case "status":
-            return "nodeName" in pod["spec"] or _covers(pod, request.body)
+            return _said(pod, request.body["status"])
         case _:
             return _covers(pod, request.body)
+
+
+def _said(pod: Object, wanted: Object) -> bool:
+    """Tell whether a pod's status says what a patch would; a nomination is moot once it has a node."""
+    known = {one["type"]: one for one in pod.get("status", {}).get("conditions") or ()}
+    for condition in wanted.get("conditions", ()):
+        there = known.get(condition["type"], {})
+        if any(there.get(name) != condition.get(name) for name in ("status", "reason", "message")):
+            return False
+    rest = {name: value for name, value in wanted.items() if name != "conditions"}
+    return "nodeName" in pod["spec"] or _covers(pod.get("status", {}), rest)
 
 
 def _uid(request: Request) -> str:

@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from koordcore._vector import Vector
+from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.gangs import DEFAULT_ARGS, PodGroup
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.records import ClusterRecord
+from koordcore.preemption.running import covers
 from koordcore.protocol.gang import gang_name
 from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
 from koordcore.quota.device_classes import quota_reader
@@ -48,7 +50,7 @@ class Overdue:
         half = self._half
         self._half_since = {name: self._half_since.get(name, now) for name in half}
         for name, pods in half.items():
-            if now - self._half_since[name] >= self._patience:
+            if now - self._half_since[name] >= self._patience and _may_all_go(snapshot, pods):
                 self._half_since[name] = now  # and once more if they do not go
                 going |= dict.fromkeys((pod.key for pod in pods), f"gang {name} did not start whole")
         if not snapshot.of(ElasticQuota):
@@ -79,6 +81,15 @@ class Overdue:
                 if id(pod) not in same and gang_name(pod.labels, pod.annotations):
                     return True
         return False
+
+
+def _may_all_go(snapshot: ClusterSnapshot, pods: list[Pod]) -> bool:
+    """Tell whether no disruption budget keeps some of them, who would stay half and call the others back."""
+    for budget in snapshot.of(PodDisruptionBudget):
+        guarded = sum(covers(budget, pod) for pod in pods)
+        if guarded > max(0, budget.disruptions_allowed):
+            return False
+    return True
 
 
 def half_gangs(snapshot: ClusterSnapshot) -> dict[str, list[Pod]]:

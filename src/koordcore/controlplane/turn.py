@@ -37,6 +37,9 @@ def orders(
 ) -> Orders:
     """Turn decisions into requests.
 
+    A plan that needs more evictions than disruption budgets allow is left: the server would refuse some of
+    them, and the others would have gone for nothing.
+
     Parameters
     ----------
     result
@@ -50,7 +53,10 @@ def orders(
     """
     requests: list[Request] = []
     remarks: list[Request] = []
+    impossible = _impossible(result)
     for call in patches(result, now=now):
+        if call.subresource in ("eviction", "status") and call.pod in impossible:
+            continue
         one = Request.of(call)
         if one.pod is not None:
             one = _pinned(one, snapshot)
@@ -69,6 +75,18 @@ def orders(
         }
         requests.append(_pinned(Request(method="POST", path=path, body=body), snapshot))
     return Orders(tuple(requests), tuple(remarks))
+
+
+def _impossible(result: ScheduleResult) -> frozenset[PodKey]:
+    """Give the victims, and those they would leave for, of plans beyond disruption budgets."""
+    found: set[PodKey] = set()
+    needed: set[PodKey] = set()
+    for plan in result.preemptions:
+        beyond = plan.damage.violations > 0
+        (found if beyond else needed).update(victim.pod for victim in plan.victims)
+        if beyond:
+            found.update(PodKey.of(pod) for pod in plan.nominations)
+    return frozenset(found - needed)
 
 
 def is_news(remark: Request, mirror: Mirror) -> bool:

@@ -300,6 +300,10 @@ class Plugin:
         """Tell whether others may be evicted for a pod."""
         return True
 
+    def outranks(self, waiting: Pod, pod: Pod) -> bool:
+        """Tell whether a nominated pod keeps its room from another one, whatever their priorities."""
+        return False
+
     def evicted(self, pod: Pod, *, charged: bool) -> None:
         """Take note that a pod that was taken off its node asks again: whoever made it makes it anew.
 

@@ -92,7 +92,12 @@ def entitled_to_reclaim(ledger: QuotaLedger, pod: QuotaPod) -> str:
 
 
 def _over(ledger: QuotaLedger, name: str) -> Resources:
-    floor = ledger.floor_of(name)
+    # A min that is scaled down, since all of them together are more than there is, is kept all the same.
+    floor, written = ledger.floor_of(name), ledger.min_of(name)
+    floor = type(floor)(
+        {key: max(amount, floor.get(key, 0)) for key, amount in written.items()}
+        | {key: amount for key, amount in floor.items() if key not in written}
+    )
     used = ledger.used_of(name)
     return type(used)(
         {key: amount - floor.get(key, 0) for key, amount in used.items() if amount > floor.get(key, 0)}

@@ -238,6 +238,12 @@ class DryRuns:
             found = (one.reclaimable(members) for one in self.budgets)
             return next((one for one in found if one is not None), None)
 
+    def spared(self, members: Sequence[Pod], priority: int) -> BoolVector | None:
+        """Tell which running pods stay although some pods, of a priority, are more important."""
+        with self.without(()):
+            found = (one.spared(members, priority) for one in self.budgets)
+            return next((one for one in found if one is not None), None)
+
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:
         """Name those that give back what they have borrowed when some pods leave."""
         return tuple(chain.from_iterable(one.borrowers(gone) for one in self.budgets))

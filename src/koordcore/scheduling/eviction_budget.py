@@ -40,6 +40,15 @@ class EvictionBudget(Protocol):
             Over :func:`~koordcore.preemption.running.running_on`; ``None`` where the pods may not reclaim.
         """
 
+    def spared(self, members: Sequence[Pod], priority: int) -> BoolVector | None:
+        """Tell which running pods stay although some pods, of a priority, are more important.
+
+        Returns
+        -------
+        ndarray of bool, shape (V,), or None
+            As for :meth:`reclaimable`; ``None`` where everybody less important may leave.
+        """
+
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:
         """Name those that give back what they have borrowed when some pods leave, sorted."""
 

@@ -35,7 +35,7 @@ from koordcore.protocol.gang import (
 )
 from koordcore.protocol.networks import spelt
 from koordcore.protocol.sub_groups import Part, split_members
-from koordcore.scheduling.gang_states import ended_members, gang_pod, gang_state
+from koordcore.scheduling.gang_states import ended_members, gang_id_of, gang_pod, gang_state, leaving_members
 from koordcore.scheduling.group_tree import GroupTree, tree_of
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
@@ -175,11 +175,6 @@ def _needs_network(gang: Gang) -> bool:
     )
 
 
-def gang_id_of(pod: Pod) -> str:
-    """Give the id of a pod's gang; that of a pod without a gang ends in a slash."""
-    return f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}"
-
-
 def rank_of(pod: Pod) -> int | None:
     """Give a member's rank; ``None`` without a readable one."""
     try:
@@ -198,9 +193,10 @@ class JobTable:
         self._state: GangState = once(snapshot, gang_state, self._args)
         self._nodes: dict[str, list[str]] = {}
         if self._state.gangs:
+            gone = once(snapshot, leaving_members)
             for pod in running_members(snapshot):
                 gang = gang_name(pod.labels, pod.annotations)
-                if gang:
+                if gang and pod.key not in gone:
                     self._nodes.setdefault(f"{pod.namespace}/{gang}", []).append(str(pod.node_name))
             for names in self._nodes.values():
                 names.sort()

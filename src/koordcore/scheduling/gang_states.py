@@ -17,7 +17,7 @@ from koordcore.model.gangs import (
     GangPod,
     PodGroup,
 )
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import (
     WAITS_AT_PERMIT,
     gang_from_pod_group,
@@ -25,6 +25,12 @@ from koordcore.protocol.gang import (
     parse_gang_pod,
 )
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
+
+
+def gang_id_of(pod: Pod) -> str:
+    """Give the id of a pod's gang; that of a pod without a gang ends in a slash."""
+    return f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}"
 
 
 def gang_pod(pod: Pod, args: CoschedulingArgs) -> GangPod:
@@ -51,7 +57,8 @@ def gang_state(snapshot: ClusterSnapshot, args: CoschedulingArgs = DEFAULT_ARGS)
     """
     groups = [gang_from_pod_group(group, args).gang for group in snapshot.of(PodGroup)]
     candidates = (*running_members(snapshot), *ended_members(snapshot), *snapshot.pending)
-    members = [pod for pod in candidates if gang_name(pod.labels, pod.annotations)]
+    gone = once(snapshot, leaving_members)
+    members = [pod for pod in candidates if pod.key not in gone and gang_name(pod.labels, pod.annotations)]
     held = {str(pod.key) for pod in members if WAITS_AT_PERMIT in pod.annotations}
     pods = [gang_pod(pod, args) for pod in sorted(members, key=lambda one: one.key)]
     home = _Families([*groups, *(pod.config for pod in pods if pod.config is not None)])
@@ -75,6 +82,28 @@ def gang_state(snapshot: ClusterSnapshot, args: CoschedulingArgs = DEFAULT_ARGS)
         gangs=immutabledict({key: one for part in parts.values() for key, one in part.gangs.items()}),
         groups=immutabledict({key: one for part in parts.values() for key, one in part.groups.items()}),
     )
+
+
+def leaving_members(snapshot: ClusterSnapshot) -> frozenset[PodKey]:
+    """Members on their way out of gang groups of which nobody stays: such a group starts anew, as a whole.
+
+    Else whoever is made anew would be placed beside those that leave, be half a gang once these have left,
+    have to go, and so on for ever.
+    """
+    running = [pod for pod in running_members(snapshot) if pod.scheduling_group is None]
+    leaving = [pod for pod in running if pod.terminating]
+    if not leaving:
+        return frozenset()
+    stays = {gang_id_of(pod) for pod in (*running, *ended_members(snapshot)) if not pod.terminating}
+    groups = [gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)]
+    own = (
+        gang_pod(pod, DEFAULT_ARGS).config
+        for pod in (*running, *snapshot.pending)
+        if gang_name(pod.labels, pod.annotations)
+    )
+    home = _Families([*groups, *(config for config in own if config is not None)])
+    whole = {home.of(gang_id) for gang_id in stays}
+    return frozenset(pod.key for pod in leaving if home.of(gang_id_of(pod)) not in whole)
 
 
 def ended_members(snapshot: ClusterSnapshot) -> tuple[Pod, ...]:

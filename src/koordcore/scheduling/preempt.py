@@ -32,7 +32,7 @@ from koordcore.preemption.identify import PreemptingJob, identify_job
 from koordcore.preemption.lone import is_lone
 from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
-from koordcore.preemption.running import Leaving, amounts_of
+from koordcore.preemption.running import Leaving, amounts_of, running_on
 from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
 from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of
@@ -187,7 +187,7 @@ class Preemptor:
         pods = {str(pod.key): pod for pod in members}
         leaving = leaving_pods(self._workspace.snapshot, trigger, self._gone)
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
-        whom = self._borrowing(runs, job) if reclaiming else None
+        whom = self._borrowing(runs, job) if reclaiming else self._unpromised(runs, job)
         if reclaiming and (whom is None or not whom.any()):
             return None
         asked = self._problem(trigger, job.parts, spec, bound, whom)
@@ -234,6 +234,19 @@ class Preemptor:
                 holding = runs.reclaimable(asked)
             whom = None if holding is None else whom & holding
         return whom
+
+    def _unpromised(self, runs: DryRuns, job: PreemptingJob) -> BoolVector | None:
+        """Tell who may leave for who is more important; ``None`` for everybody who is less important.
+
+        Where promises can be reclaimed, nobody who goes beyond his own takes room from who is within his.
+        """
+        if not self._rules.reclaim or not runs.budgets:
+            return None
+        asked = [pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]]
+        spared = runs.spared(asked, job.trigger.priority)
+        if spared is None or not spared.any():
+            return None
+        return (running_on(self._workspace.snapshot).priority < job.trigger.priority) & ~spared
 
     def _running(self, victim: Victim) -> Pod:
         return self._workspace.pods_on(self._workspace.layout.row_of[victim.node])[victim.pod]

@@ -29,6 +29,23 @@ if TYPE_CHECKING:
         Refused as Refused,
         Task as Task,
     )
+    from koordcore.simulate.loop_search import (
+        loop_story as loop_story,
+        search_loops as search_loops,
+        small_worlds as small_worlds,
+    )
+    from koordcore.simulate.loops import (
+        KNOWN_RULES as KNOWN_RULES,
+        Kept as Kept,
+        Loop as Loop,
+        LoopPod as LoopPod,
+        LoopRules as LoopRules,
+        LoopStep as LoopStep,
+        LoopWorld as LoopWorld,
+        Preempts as Preempts,
+        Reclaims as Reclaims,
+        find_loop as find_loop,
+    )
     from koordcore.simulate.plots import plot as plot
     from koordcore.simulate.reader import TraceFolder as TraceFolder
     from koordcore.simulate.record import (
@@ -68,6 +85,10 @@ else:
             "koordcore.simulate.engine": "replay",
             "koordcore.simulate.events": (
                 "GangArrival Arrival Departure Event NodeArrival NodeDrained NodeFailed Refused Task"
+            ),
+            "koordcore.simulate.loop_search": "loop_story search_loops small_worlds",
+            "koordcore.simulate.loops": (
+                "KNOWN_RULES Kept Loop LoopPod LoopRules LoopStep LoopWorld Preempts Reclaims find_loop"
             ),
             "koordcore.simulate.reader": "TraceFolder",
             "koordcore.simulate.record": "replay_record write_record",

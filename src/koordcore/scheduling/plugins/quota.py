@@ -12,7 +12,7 @@ from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
-from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
+from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.quota.admission import QuotaRefusal, admit
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.device_classes import quota_reader
@@ -113,6 +113,21 @@ class QuotaPlugin(Plugin):
         from koordcore.scheduling.plugins.quota_budget import QuotaBudget
 
         return QuotaBudget(self.ledger, self.workspace.snapshot)
+
+    def outranks(self, waiting: Pod, pod: Pod) -> bool:
+        """Tell whether one waits for what its quota is promised, and nobody has promised it to the other."""
+        if not self._active:
+            return False
+        first, other = self._read(waiting), self._read(pod)
+        mine, theirs = self.ledger.resolve(first), self.ledger.resolve(other)
+        if (
+            mine is None
+            or mine in BUILTIN_QUOTAS
+            or mine == theirs
+            or entitled_to_reclaim(self.ledger, first)
+        ):
+            return False
+        return theirs in BUILTIN_QUOTAS or bool(entitled_to_reclaim(self.ledger, other))
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:
         again = self._read(pod) if charged else self._tracked(pod)

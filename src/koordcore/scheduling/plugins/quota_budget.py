@@ -17,7 +17,7 @@ from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, staying_charged
 from koordcore.scheduling.plugins.quota_pools import Returns, quota_pools
-from koordcore.scheduling.plugins.quota_reclaim import quotas_of_victims, reclaimable
+from koordcore.scheduling.plugins.quota_reclaim import quotas_of_victims, reclaimable, spared
 from koordcore.snapshot import ClusterSnapshot
 
 
@@ -59,6 +59,9 @@ class QuotaBudget:
 
     def reclaimable(self, members: Sequence[Pod]) -> BoolVector | None:
         return reclaimable(self.snapshot, self.ledger, members)
+
+    def spared(self, members: Sequence[Pod], priority: int) -> BoolVector | None:
+        return spared(self.snapshot, self.ledger, members, priority)
 
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:
         return quotas_of_victims(self.ledger, gone)

@@ -35,21 +35,56 @@ def reclaimable(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequenc
     """
     read = quota_reader(snapshot)
     asked = [read(pod) for pod in members]
-    after = ledger
-    for pod in asked:
-        if entitled_to_reclaim(after, pod):
-            return None
-        after = after.assume(pod)
-    wanted = sorted({name for pod in asked for name, amount in pod.request.items() if amount})
-    mine = {ledger.resolve(pod) for pod in asked}
+    if not _entitled(ledger, asked):
+        return None
     running = running_on(snapshot)
+    return _beyond_floors(running, _of_others(running, ledger, asked), ledger, asked, read)
+
+
+def spared(
+    snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequence[Pod], priority: int
+) -> BoolVector | None:
+    """Tell which running pods stay although some pods are more important: they are within their quota's min.
+
+    Whoever goes beyond his own min for it would be reclaimed from in turn, preempt again, and so on for ever.
+
+    Parameters
+    ----------
+    priority
+        Of those for whom room is made.
+
+    Returns
+    -------
+    ndarray of bool, shape (V,), or None
+        Over :func:`~koordcore.preemption.running.running_on`; ``None`` where the pods stay within their min.
+    """
+    read = quota_reader(snapshot)
+    asked = [read(pod) for pod in members]
+    if _entitled(ledger, asked):
+        return None
+    running = running_on(snapshot)
+    theirs = _of_others(running, ledger, asked)
+    return theirs & ~_beyond_floors(running, theirs & (running.priority < priority), ledger, asked, read)
+
+
+def _entitled(ledger: QuotaLedger, asked: Sequence[QuotaPod]) -> bool:
+    """Tell whether all of some pods together stay within what their quotas are promised."""
+    for pod in asked:
+        if entitled_to_reclaim(ledger, pod):
+            return False
+        ledger = ledger.assume(pod)
+    return True
+
+
+def _of_others(running: RunningPods, ledger: QuotaLedger, asked: Sequence[QuotaPod]) -> BoolVector:
+    """Tell which pods of other quotas may be evicted at all, shape (V,)."""
+    mine = {ledger.resolve(pod) for pod in asked}
     found = np.zeros(len(running.pods), dtype=np.bool_)
     for team, (quota, namespace) in enumerate(running.teams):
         name = ledger.resolve(QuotaPod(key=PodKey(namespace, "-"), quota=quota))
-        if name is None or name in BUILTIN_QUOTAS or name in mine:
-            continue
-        found |= running.evictable & ~running.leaving & (running.team == team)
-    return _beyond_floors(running, found, ledger, asked, wanted, read)
+        if name is not None and name not in BUILTIN_QUOTAS and name not in mine:
+            found |= running.evictable & ~running.leaving & (running.team == team)
+    return found
 
 
 def _beyond_floors(
@@ -57,10 +92,10 @@ def _beyond_floors(
     listed: BoolVector,
     ledger: QuotaLedger,
     asked: Sequence[QuotaPod],
-    wanted: Sequence[str],
     read: Callable[[Pod], QuotaPod],
 ) -> BoolVector:
     """Keep those who leave while their quota is beyond its floor; of a gang all or nobody."""
+    wanted = sorted({name for pod in asked for name, amount in pod.request.items() if amount})
     units: dict[int, list[int]] = {}
     for one in np.flatnonzero(listed).tolist():
         gang = int(running.gang[one])

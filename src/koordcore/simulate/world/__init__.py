@@ -13,6 +13,10 @@ if TYPE_CHECKING:
         OwnScheduler as OwnScheduler,
         own_scheduler as own_scheduler,
     )
+    from koordcore.simulate.world.picture import (
+        picture as picture,
+        plot_world as plot_world,
+    )
     from koordcore.simulate.world.plug import (
         Act as Act,
         Answered as Answered,
@@ -39,16 +43,19 @@ if TYPE_CHECKING:
         Standing as Standing,
         WorldRun as WorldRun,
     )
+    from koordcore.simulate.world.shrinking import shrink_world as shrink_world
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
             "koordcore.simulate.world.engine": "injections run_world",
             "koordcore.simulate.world.own_loop": "OwnScheduler own_scheduler",
+            "koordcore.simulate.world.picture": "picture plot_world",
             "koordcore.simulate.world.plug": (
                 "Act Answered BottledScheduler ListAgain Listed News Note Post Rang SetBell Watched"
             ),
             "koordcore.simulate.world.profile": "PROFILES FaultProfile named_profile",
             "koordcore.simulate.world.record": "Breach Happening Injection Rule Standing WorldRun",
+            "koordcore.simulate.world.shrinking": "shrink_world",
         },
     )

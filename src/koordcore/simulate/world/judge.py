@@ -210,6 +210,8 @@ class Judge:
             self._note_quota(quota)
         quiet = self.now - self.last_fault
         for gang, since in self._half.items():
+            if self._is_guarded(gang):
+                self._guarded[gang] = self.now
             guarded = self._guarded.get(gang, -STALE)
             if min(self.now - since, quiet, self.now - guarded) > GRACE:
                 self.broken(Rule.GANG, f"{gang} has run below its minimum for {_seconds(self.now - since)}")
@@ -223,6 +225,14 @@ class Judge:
             elif min(self.now - since, quiet) > GRACE:
                 self.broken(Rule.REPAIR, f"{node} holds more than it has for {_seconds(self.now - since)}")
         self._check_promises()
+
+    def _is_guarded(self, gang: str) -> bool:
+        """Tell whether a budget keeps some of those that run; workloads and their budgets share a name."""
+        budget = self._server.find("PodDisruptionBudget", ("default", gang))
+        if budget is None:
+            return False
+        pods = (self.truth.pods[uid] for uid in self.truth.members.get(gang, ()))
+        return self._server.allowed(budget) < sum(map(is_healthy, pods))
 
     def _check_promises(self) -> None:
         due = [one for one in self._promises if self.now - one.made >= GRACE]

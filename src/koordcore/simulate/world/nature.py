@@ -19,8 +19,6 @@ from koordcore.simulate.world.timeline import Timeline
 _NOTICED: Final = 2 * SECOND
 """After so long a dead node is known to be dead, and again as long later its pods are told to go."""
 _TAINT: Final[Object] = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
-_TOO_MANY: Final = 2
-"""Workloads for each node from which on none comes."""
 
 
 @attrs.define
@@ -78,7 +76,7 @@ class Nature:
     def arrive(self, number: int) -> None:
         """Bring a workload, unless there are many already."""
         work = load.draw_work(self._works, self._profile, number)
-        if len(self._running) >= _TOO_MANY * self._profile.nodes:
+        if 5 * len(self._running) >= self._profile.most * self._profile.nodes:
             return
         self._running[work.name] = _Running(work)
         gang = "gang" if work.together else "set"

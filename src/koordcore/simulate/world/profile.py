@@ -44,8 +44,8 @@ class FaultProfile:
         Nodes, and the cards of every second one.
     schedulers
         How many run at once.
-    arrival
-        Mean time between two workloads.
+    arrival, most
+        Mean time between two workloads; how many there are at a time at most, for five nodes.
     gangs, quotas, budgets
         Share of workloads that start together, that count against a quota, and that a disruption budget
         protects.
@@ -92,6 +92,7 @@ class FaultProfile:
     cards: int = 4
     schedulers: int = 1
     arrival: int = 1500
+    most: int = 6
     gangs: int = 300
     quotas: int = 500
     budgets: int = 200

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
 
 import attrs
 
@@ -137,11 +136,3 @@ class WorldRun:
     story: tuple[Happening, ...] = attrs.field(default=(), repr=False)
     standings: tuple[Standing, ...] = attrs.field(default=(), repr=False, eq=False)
     ended: int = 0
-
-
-MARKS: Final[Mapping[str, str]] = {
-    "kill": "killed",
-    "death": "dies",
-    "leave": "is removed",
-    "cordon": "is closed",
-}

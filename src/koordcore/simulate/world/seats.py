@@ -52,6 +52,8 @@ class _Wire:
         When the last of them arrives: changes of a kind keep their order.
     slow
         Until when nothing arrives.
+    open, listed
+        Changes are sent on; the list has arrived from which the watch goes on.
     """
 
     epoch: int = 0
@@ -60,6 +62,7 @@ class _Wire:
     ready: int = 0
     slow: int = 0
     open: bool = False
+    listed: bool = False
 
 
 class Seat:
@@ -123,7 +126,7 @@ class Seat:
         self.scheduler = None
         for wire in self._wires.values():
             wire.epoch += 1
-            wire.open = False
+            wire.open = wire.listed = False
         self._line.after(self._chance.between(200, 4 * SECOND), "restart", self.start)
 
     def kill_after(self, calls: int) -> None:
@@ -171,7 +174,7 @@ class Seat:
     def cut(self, kind: str, *, down: int, gone: bool) -> None:
         """Break a watch for a while; where the version is gone by then, everything is listed anew."""
         wire = self._wires[kind]
-        if not wire.open:
+        if not wire.open or not wire.listed:
             return
         self._tell(self.name, f"its watch of {kind} is cut" + (", the version is gone" if gone else ""))
         self._judge.failed()
@@ -192,7 +195,7 @@ class Seat:
             return False
         history = self._server.history
         return all(
-            wire.open and (not history[kind] or history[kind][-1].version <= wire.version)
+            wire.open and wire.listed and (not history[kind] or history[kind][-1].version <= wire.version)
             for kind, wire in self._wires.items()
         )
 
@@ -231,7 +234,7 @@ class Seat:
         """Ask for all objects of a kind; the watch goes on from the version of the answer."""
         wire = self._wires[kind]
         wire.epoch += 1
-        wire.open = False
+        wire.open = wire.listed = False
         self._line.after(self._way(), "list", self._read_list, kind, wire.epoch)
 
     def _read_list(self, kind: str, epoch: int) -> None:
@@ -253,6 +256,7 @@ class Seat:
         wire = self._wires[kind]
         if epoch == wire.epoch:
             wire.version = max(wire.version, version)
+            wire.listed = True
             self._hear(self._life, Listed(kind, items, str(version)))
 
     def bookmark(self) -> None:

@@ -1,0 +1,120 @@
+"""``koordcore audit --loops``: whether rules can evict for ever."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from koordcore.cli.policies import read_policy
+from koordcore.errors import ManifestError, ModelError
+from koordcore.model.policy import Policy
+from koordcore.model.quotas import QuotaPolicy
+from koordcore.simulate.loop_search import loop_story, search_loops
+from koordcore.simulate.loops import KNOWN_RULES, Kept, LoopRules, Preempts, Reclaims
+
+_FIELDS: Final = tuple(one.name for one in attrs.fields(LoopRules))
+EPILOG: Final = f"""\
+POLICY is one of
+  {", ".join(KNOWN_RULES)};
+or a JSON file with fields of these rules; or what --policy takes elsewhere.
+
+fields of rules:
+  preemption  {", ".join(Preempts)}
+  promises    who goes beyond his quota's min preempts nobody within his
+  reclaim     {", ".join(Reclaims)}
+  kept        against whom room is kept that was made for somebody:
+              {", ".join(Kept)}
+  revoke, spread, pack, recreated
+
+examples:
+  koordcore audit --loops koordcore
+  koordcore audit --loops scheduler.yaml --pods 3
+  koordcore audit --loops volcano-4947 --set kept=less-important-and-borrowers
+"""
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb."""
+    parser.description = (
+        "Search all small worlds for one in which the rules that move pods go round for ever, and tell the "
+        "shortest circle as a story."
+    )
+    parser.epilog = EPILOG
+    parser.add_argument("--loops", required=True, metavar="POLICY", help="the rules")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="another value of a rule; repeat it"
+    )
+    parser.add_argument(
+        "--pods",
+        type=int,
+        default=2,
+        choices=(1, 2, 3, 4),
+        help="pods of a world (2; 3 takes minutes, 4 hours)",
+    )
+    parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="nodes of a world (2)")
+    parser.add_argument("--quiet", action="store_true", help="no warnings about the policy")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Search and tell; 1 where there is a loop."""
+    rules = _rules(arguments)
+    for text in arguments.set:
+        name, _, value = text.partition("=")
+        rules = _made({**attrs.asdict(rules), name: _value(value)}, f"--set {text}")
+    loop, worlds = search_loops(rules, pods=arguments.pods, nodes=arguments.nodes)
+    for name, value in attrs.asdict(rules).items():
+        print(f"  {name:<11} {str(value).lower()}")
+    size = f"up to {arguments.pods} pods, {arguments.nodes} nodes and 2 quotas"
+    if loop is None:
+        print(f"no loop in {worlds} worlds of {size}, nor where a rule that moves pods is off")
+        return 0
+    print(f"a loop, in the {worlds}. world of {size}:")
+    for line in loop_story(loop):
+        print(*textwrap.wrap(line, 78, initial_indent="  ", subsequent_indent="    "), sep="\n")
+    return 1
+
+
+def _rules(arguments: argparse.Namespace) -> LoopRules:
+    asked: str = arguments.loops
+    if asked in KNOWN_RULES:
+        return KNOWN_RULES[asked]
+    if asked.endswith(".json"):
+        try:
+            written: Any = json.loads(Path(asked).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ManifestError.at(asked, f"this is no JSON: {error}") from None
+        if isinstance(written, dict) and "kind" not in written:
+            return _made(written, asked)
+    source = argparse.Namespace(
+        policy=asked, profile=None, all_schedulers=False, feature_gates=None, quiet=arguments.quiet
+    )
+    return rules_of(read_policy(source))
+
+
+def rules_of(policy: Policy) -> LoopRules:
+    """Give the rules by which koordcore moves pods under a policy."""
+    setting = policy.plugin("ElasticQuota")
+    if setting is None:
+        return LoopRules(reclaim=Reclaims.NOBODY, revoke=False)
+    args = setting.args if isinstance(setting.args, QuotaPolicy) else QuotaPolicy()
+    return LoopRules(revoke=args.monitor_all_quotas)
+
+
+def _made(fields: dict[str, Any], where: str) -> LoopRules:
+    unknown = sorted(fields.keys() - set(_FIELDS))
+    if unknown:
+        raise ModelError(f"{where}: no such rule: {', '.join(unknown)}; there are {', '.join(_FIELDS)}")
+    try:
+        return LoopRules(**fields)
+    except ValueError as error:
+        raise ModelError(f"{where}: {error}") from None
+
+
+def _value(text: str) -> Any:
+    return {"true": True, "false": False}.get(text, text)

@@ -1,0 +1,148 @@
+"""``koordcore world``: a cluster in a bottle, told as a story."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from koordcore.errors import ModelError
+from koordcore.simulate.world.engine import run_world
+from koordcore.simulate.world.own_loop import own_scheduler
+from koordcore.simulate.world.picture import picture, plot_world
+from koordcore.simulate.world.profile import PROFILES, SECOND, FaultProfile, named_profile
+from koordcore.simulate.world.record import Happening, WorldRun
+from koordcore.simulate.world.shrinking import shrink_world
+
+_WIDTH: Final = 79
+EPILOG: Final = """\
+profiles:
+  calm       nothing fails
+  network    requests and answers get lost, watches are cut and lag
+  nodes      nodes die, leave, are closed; pods crash and are slow to go
+  kills      schedulers are killed between any two calls
+  rivals     three schedulers at once, frozen and killed
+  storm      all of it; hurricane: more of it, and two schedulers
+
+examples:
+  koordcore world --seed 7 --profile storm
+  koordcore world --seed 7 --profile storm --plot storm.svg --limit 0
+  koordcore world --seed 7 --profile storm --set nodes=3 --set kill=1000
+"""
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb."""
+    parser.description = (
+        "Let koordcore's own scheduler live through a world with faults, which follows from a seed, check at "
+        "every event what has to hold, and tell what happened."
+    )
+    parser.epilog = EPILOG
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="what happens (1)")
+    parser.add_argument("--profile", default="storm", choices=tuple(PROFILES), help="what can happen (storm)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=N",
+        help="another value in the profile; repeat it",
+    )
+    parser.add_argument(
+        "--without", default="", metavar="N,N", help="leave these out of what comes from outside"
+    )
+    parser.add_argument(
+        "--shrink", action="store_true", help="where a rule breaks, leave out what is not needed"
+    )
+    parser.add_argument(
+        "--limit", type=int, default=60, metavar="N", help="last lines of the story (60); 0: all"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the cluster over time: PNG, SVG or PDF"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run, tell, draw; 1 when a rule does not hold."""
+    profile = named_profile(arguments.profile)
+    changed = dict(map(_setting, arguments.set))
+    if changed:
+        profile = FaultProfile(**{**attrs.asdict(profile), **changed})
+    without = frozenset(_number("--without", one) for one in arguments.without.split(",") if one)
+    found = run_world(arguments.seed, profile, own_scheduler, without=without, tell=True)
+    if arguments.shrink:
+        found = shrink_world(found, own_scheduler)
+    _tell(found, arguments.limit)
+    if arguments.plot:
+        plot_world(found, arguments.plot)
+    return 1 if found.breaches else 0
+
+
+def _setting(text: str) -> tuple[str, int]:
+    name, _, value = text.partition("=")
+    known = [one.name for one in attrs.fields(FaultProfile) if one.name != "name"]
+    if name not in known:
+        raise ModelError(f"--set {text}: no such field; there are {', '.join(known)}")
+    return name, _number(f"--set {name}", value)
+
+
+def _number(what: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ModelError(f"{what}: a whole number is needed, got {text!r}") from None
+
+
+def _tell(found: WorldRun, limit: int) -> None:
+    profile = found.profile
+    print(
+        f"seed {found.seed}, profile {profile.name}: {profile.nodes} nodes, {profile.schedulers} "
+        f"scheduler{'s' * (profile.schedulers != 1)}, {found.ended // SECOND} s"
+    )
+    story = _gathered(found.story)
+    shown = story[-limit:] if limit > 0 else story
+    if len(shown) < len(story):
+        print(f"  … {len(story) - len(shown)} lines before; --limit 0 shows them")
+    for one in shown:
+        print(*textwrap.wrap(str(one), _WIDTH, subsequent_indent=" " * 21), sep="\n")
+    print()
+    for line in picture(found):
+        print(line)
+    counts = found.counts
+    print(
+        f"\n{found.events} events: {counts.get('request', 0)} requests, {counts.get('news', 0)} news, "
+        f"{counts.get('kill', 0)} kills"
+    )
+    _tell_disruption(found)
+    for breach in found.breaches:
+        told = f"BROKEN at {breach.time / SECOND:.1f} s, {breach.rule.value}: {breach.what}"
+        print(*textwrap.wrap(told, _WIDTH, subsequent_indent="  "), sep="\n")
+    if found.breaches:
+        left = f" --without {','.join(map(str, sorted(found.without)))}" if found.without else ""
+        print(f"replay: koordcore world --seed {found.seed} --profile {profile.name}{left}")
+    else:
+        print("every rule holds")
+
+
+def _tell_disruption(found: WorldRun) -> None:
+    evicted, started = found.counts.get("evictions", 0), found.counts.get("started percent", 0)
+    if started:
+        print(
+            f"{evicted} evictions for {started / 100:.0f} started cards: {100 * evicted / started:.2f} each"
+        )
+
+
+def _gathered(story: Sequence[Happening]) -> list[Happening]:
+    """Write what one does several times within a tenth of a second on one line."""
+    lines: list[Happening] = []
+    for one in story:
+        last = lines[-1] if lines else None
+        if last is not None and (last.who, last.time // 100) == (one.who, one.time // 100):
+            lines[-1] = attrs.evolve(last, what=f"{last.what}; {one.what}")
+        else:
+            lines.append(one)
+    return lines

@@ -1,0 +1,63 @@
+"""Nodes whose cards nobody knows yet: they offer what is counted out of a Device object, and there is none.
+
+Kinds are watched apart, so that a node may be seen before its Device object, or after that has gone. A pod
+that is placed there then gets no cards; until the object is seen, nobody is placed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from koordcore.model.devices import FPGA, GPU, GPU_CORE, RDMA, DeviceObject
+from koordcore.model.nodes import Node, NodeState
+from koordcore.snapshot import (
+    Change,
+    ClusterSnapshot,
+    NodeAdded,
+    NodeRemoved,
+    NodeReplaced,
+    RecordAdded,
+    RecordRemoved,
+    RecordReplaced,
+)
+
+_COUNTED: Final = frozenset({GPU, GPU_CORE, RDMA, FPGA})
+"""What Koordinator's manager writes on a node out of its Device object, and nobody else does."""
+
+
+class UntoldNodes:
+    """Follows which nodes these are."""
+
+    def __init__(self) -> None:
+        self._offer: set[str] = set()
+        self._told: set[str] = set()
+
+    def notice(self, changes: Iterable[Change]) -> None:
+        """Take note of what has changed in the cluster."""
+        for change in changes:
+            match change:
+                case NodeAdded(node) | NodeReplaced(node):
+                    self._note(node.node if isinstance(node, NodeState) else node)
+                case NodeRemoved(name):
+                    self._offer.discard(name)
+                case RecordAdded(DeviceObject() as record) | RecordReplaced(DeviceObject() as record):
+                    self._told.add(record.name)
+                case RecordRemoved(DeviceObject() as record):
+                    self._told.discard(record.name)
+                case _:
+                    pass
+
+    def _note(self, node: Node) -> None:
+        if _COUNTED.isdisjoint(node.allocatable):
+            self._offer.discard(node.name)
+        else:
+            self._offer.add(node.name)
+
+    def closed(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        """Close these nodes."""
+        untold = sorted(self._offer - self._told)
+        nodes = (snapshot.node(name).node for name in untold)
+        return snapshot.apply(*(NodeReplaced(attrs.evolve(node, unschedulable=True)) for node in nodes))

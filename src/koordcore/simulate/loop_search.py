@@ -1,0 +1,114 @@
+"""All small worlds, for the search for loops; and what a loop says to people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement, product
+from typing import Final
+
+from koordcore.simulate.loops import (
+    Loop,
+    LoopPod,
+    LoopRules,
+    LoopStep,
+    LoopWorld,
+    find_loop,
+)
+
+_QUOTAS: Final = tuple((least, most) for least in range(3) for most in (1, 2, 3, 4) if most >= least)
+
+
+def small_worlds(pods: int, nodes: int = 2, quotas: int = 2) -> Iterator[LoopWorld]:
+    """Give every world up to a size, once for those that differ only in names.
+
+    Amounts are 1 or 2, priorities 0 to 2, nodes have 1 to 4, a quota has a ``min`` of 0 to 2 and a ``max`` of
+    1 to 4.
+    Worlds in which everything fits on every node are left out, and priorities without a gap stand for all.
+    The smallest come first.
+    """
+    kinds = [
+        LoopPod(amount, priority, quota)
+        for amount, priority, quota in product((1, 2), range(3), range(-1, quotas))
+    ]
+    for count in range(1, pods + 1):
+        for some in combinations_with_replacement(kinds, count):
+            if {pod.priority for pod in some} != set(range(len({pod.priority for pod in some}))):
+                continue
+            named = {pod.quota for pod in some if pod.quota >= 0}
+            if named != set(range(len(named))):
+                continue
+            if len(named) == 2 and [*map(_key, _swapped(some))] < [*map(_key, some)]:
+                continue
+            total = sum(pod.amount for pod in some)
+            for number in range(1, nodes + 1):
+                for room in combinations_with_replacement(range(1, 5), number):
+                    if min(room) >= total:
+                        continue
+                    for limits in product(_QUOTAS, repeat=len(named)):
+                        yield LoopWorld(room, limits, some)
+
+
+def _swapped(pods: tuple[LoopPod, ...]) -> tuple[LoopPod, ...]:
+    other = {-1: -1, 0: 1, 1: 0}
+    return tuple(sorted((LoopPod(one.amount, one.priority, other[one.quota]) for one in pods), key=_key))
+
+
+def _key(pod: LoopPod) -> tuple[int, int, int]:
+    return pod.amount, pod.priority, pod.quota
+
+
+def search_loops(
+    rules: LoopRules, *, pods: int = 3, nodes: int = 2, quotas: int = 2
+) -> tuple[Loop | None, int]:
+    """Search all small worlds for a loop, the smallest first.
+
+    Rules that are off only take moves away: a rule set without loops has none with any of its rules off.
+
+    Returns
+    -------
+    loop, worlds
+        The shortest loop of the first world that has one, and how many worlds were searched.
+    """
+    count = 0
+    for world in small_worlds(pods, nodes, quotas):
+        count += 1
+        found = find_loop(world, rules)
+        if found is not None:
+            return found, count
+    return None, count
+
+
+def loop_story(loop: Loop) -> list[str]:
+    """Tell a loop, line by line."""
+    world = loop.world
+    lines = [f"nodes: {', '.join(f'n{number} has {room}' for number, room in enumerate(world.nodes))}"]
+    lines += [
+        f"quota {_quota(number)}: min {least}, max {most}"
+        for number, (least, most) in enumerate(world.quotas)
+    ]
+    for number, pod in enumerate(world.pods):
+        quota = f", quota {_quota(pod.quota)}" if pod.quota >= 0 else ""
+        at = loop.steps[0].before[number]
+        where = f"on n{at}" if 0 <= at < 100 else "waits"
+        lines.append(f"p{number}: amount {pod.amount}, priority {pod.priority}{quota}; {where}")
+    lines += [f"{number}. {_told(step)}" for number, step in enumerate(loop.steps, 1)]
+    return [*lines, "and all is as it was before"]
+
+
+def _quota(number: int) -> str:
+    return "ab"[number]
+
+
+def _told(step: LoopStep) -> str:
+    victims = ", ".join(f"p{one}" for one in step.evicted)
+    match step.rule:
+        case "places":
+            return f"p{step.pod} starts on n{step.node}"
+        case "moves":
+            return f"p{step.pod} is moved to n{step.node}"
+        case "revokes":
+            return f"p{step.pod} has to go: its quota uses more than its max"
+        case "gives up":
+            return f"p{step.pod} does not find the room that was made for it any more"
+        case _:
+            return f"p{step.pod} {step.rule} on n{step.node}: {victims} has to go"

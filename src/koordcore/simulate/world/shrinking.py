@@ -1,0 +1,68 @@
+"""The smallest run that still fails: whatever is not needed for it is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from koordcore.simulate.world.engine import run_world
+from koordcore.simulate.world.plug import BottledScheduler
+from koordcore.simulate.world.profile import SECOND
+from koordcore.simulate.world.record import WorldRun
+
+_TRIES: Final = 200
+
+
+def shrink_world(
+    run: WorldRun,
+    make: Callable[[int], BottledScheduler],
+    *,
+    exclusive: bool = True,
+    tries: int = _TRIES,
+) -> WorldRun:
+    """Leave out load and faults, halves first, as long as the same rule is broken.
+
+    Parameters
+    ----------
+    run
+        One that failed; a run that did not is given back.
+    make, exclusive
+        As for :func:`run_world`.
+    tries
+        How many runs may be made.
+
+    Returns
+    -------
+    WorldRun
+        With its story; ``without`` says what was left out.
+    """
+    if not run.breaches:
+        return run
+    rule = run.breaches[0].rule
+    left = [tries]
+    until = run.ended + SECOND
+
+    def fails(without: frozenset[int]) -> bool:
+        left[0] -= 1
+        again = run_world(run.seed, run.profile, make, exclusive=exclusive, without=without, until=until)
+        return bool(again.breaches) and again.breaches[0].rule is rule
+
+    # What comes after the end is left out first, at no cost.
+    kept = [one.number for one in run.injections if one.time <= run.ended]
+    without = run.without | {one.number for one in run.injections if one.time > run.ended}
+    step = max(1, len(kept) // 2)
+    while left[0] > 0:
+        start = 0
+        while start < len(kept) and left[0] > 0:
+            some = kept[start : start + step]
+            if fails(without | frozenset(some)):
+                without |= frozenset(some)
+                del kept[start : start + step]
+            else:
+                start += step
+        if step == 1:
+            break
+        step //= 2
+    return run_world(
+        run.seed, run.profile, make, exclusive=exclusive, without=without, until=until, tell=True
+    )

@@ -1,0 +1,146 @@
+"""A cluster in a bottle: runs follow from their seeds, what is broken is found, what is found is shrunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from koordcore import ClusterSnapshot, ModelError, schedule
+from koordcore.cli import main
+from koordcore.controlplane import Feed, Moment, orders
+from koordcore.simulate.world import (
+    PROFILES,
+    Act,
+    FaultProfile,
+    Listed,
+    News,
+    OwnScheduler,
+    Post,
+    Rule,
+    Watched,
+    injections,
+    named_profile,
+    own_scheduler,
+    run_world,
+    shrink_world,
+)
+
+
+class Hasty:
+    """Decides at every piece of news, and sends all that it decides at once and only once."""
+
+    def __init__(self, seat: int = 0, seats: int = 1) -> None:
+        self.feed, self.snapshot, self.tickets = Feed(), ClusterSnapshot(), 0
+        self.seat, self.seats = seat, seats
+
+    def books(self) -> None:
+        return None
+
+    def hear(self, news: News, moment: Moment) -> Iterator[Act]:
+        match news:
+            case Listed(kind, items, version):
+                self.feed.listed(kind, items, version)
+            case Watched(kind, what, item):
+                self.feed.watched(kind, what, item)
+            case _:
+                return
+        if self.feed.mirror.whole:
+            self.snapshot = self.snapshot.apply(*self.feed.take()[0])
+            mine = [pod for pod in self.snapshot.pending if int(pod.name[-1]) % self.seats == self.seat]
+            result = schedule(self.snapshot, mine)
+            for request in orders(self.snapshot, result, {}, now=moment.wall).requests:
+                self.tickets += 1
+                yield Post(self.tickets, request)
+
+
+class Forgetful(OwnScheduler):
+    """Loses every tenth piece of news about pods."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = 0
+
+    def hear(self, news: News, moment: Moment) -> Iterator[Act]:
+        if isinstance(news, Watched) and news.kind == "Pod":
+            self.heard += 1
+            if self.heard % 10 == 0:
+                return
+        yield from super().hear(news, moment)
+
+
+def short(name: str, seconds: int = 60, **fields: int) -> FaultProfile:
+    known: dict[str, Any] = attrs.asdict(named_profile(name))
+    known |= {"seconds": seconds, "storm": 30, "calm": 20, **fields}
+    return FaultProfile(**known)
+
+
+def test_a_run_follows_from_its_seed() -> None:
+    profile = short("storm", 40)
+    first, again = (run_world(3, profile, own_scheduler, tell=True) for _ in range(2))
+    assert first == again
+    assert run_world(4, profile, own_scheduler).counts != first.counts
+
+
+@pytest.mark.parametrize("name", list(PROFILES))
+def test_the_rules_hold_for_the_loop_of_the_library(name: str) -> None:
+    run = run_world(11, short(name), own_scheduler)
+    assert run.breaches == ()
+    assert run.counts["begin"] > 10  # pods started
+
+
+def test_what_a_hasty_scheduler_breaks_is_found() -> None:
+    """A binding overtakes the annotation that says which cards: the pod runs without any."""
+    run = run_world(1, short("calm"), lambda seat: Hasty())
+    assert run.breaches[0].rule is Rule.DEVICES
+
+
+def test_two_who_decide_on_stale_views_are_found_out() -> None:
+    profile = short("calm", schedulers=2, lag=2000, nodes=2, cards=0, quotas=0, most=40, arrival=400)
+    run = run_world(2, profile, lambda seat: Hasty(seat, 2))
+    assert run.breaches[0].rule is Rule.CAPACITY
+    lenient = run_world(2, profile, lambda seat: Hasty(seat, 2), exclusive=False)
+    assert Rule.CAPACITY not in {one.rule for one in lenient.breaches}
+
+
+def test_books_that_miss_news_are_found() -> None:
+    run = run_world(1, short("calm"), lambda seat: Forgetful())
+    assert run.breaches[0].rule is Rule.BOOKS
+
+
+def test_a_failing_run_is_shrunk_and_replays() -> None:
+    profile = short("network")
+    run = run_world(1, profile, lambda seat: Hasty())
+    small = shrink_world(run, lambda seat: Hasty(), tries=40)
+    assert len(small.injections) < len(run.injections)
+    assert small.breaches[0].rule is run.breaches[0].rule
+    replayed = run_world(1, profile, lambda seat: Hasty(), without=small.without, until=small.ended + 1000)
+    assert replayed.breaches == small.breaches
+
+
+def test_kinds_of_faults_are_drawn_apart() -> None:
+    """Without one kind the others come when they came."""
+    whole = [(one.time, one.about) for one in injections(5, named_profile("storm")) if one.what == "kill"]
+    less = attrs.evolve(named_profile("storm"), cut=0, death=0)
+    assert whole == [(one.time, one.about) for one in injections(5, less) if one.what == "kill"]
+    assert all(named_profile("storm").storms(time) for time, _ in whole)
+
+
+def test_a_profile_refuses_what_it_cannot_mean() -> None:
+    for wrong in ({"nodes": 0}, {"lost": -1}, {"calm": 1.5}):
+        with pytest.raises(ModelError, match=next(iter(wrong))):
+            attrs.evolve(named_profile("storm"), **wrong)
+    with pytest.raises(ModelError, match="hurricane"):
+        named_profile("breeze")
+
+
+def test_the_command_tells_a_story_in_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["world", "--seed", "7", "--profile", "storm", "--set", "seconds=60", "--limit", "0"])
+    told = capsys.readouterr().out
+    assert code == 0
+    assert "binds" in told
+    assert "every rule holds" in told
+    assert max(map(len, told.splitlines())) <= 80
+    assert main(["world", "--set", "wind=3"]) == 2
