@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
+from typing import Any
 
 from koordcore import (
     ClusterSnapshot,
@@ -12,19 +12,92 @@ from koordcore import (
     Pod,
     PreemptionRules,
     ScheduleResult,
-    load,
     schedule,
+    snapshot_from_objects,
 )
 from koordcore.model.pods import OwnerReference
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml"
 QUOTA = "quota.scheduling.koordinator.sh/name"
 HOSTILE = "</script><script>document.title='taken over'</script>"
 
 
 @cache
 def example() -> ScheduleResult:
-    return schedule(load([EXAMPLE]).snapshot)
+    """Two blocks of two nodes with 8 cards and 2 NICs each, and a node without cards.
+
+    A gang takes the second block, two notebooks share a card of the first one, a third has half of
+    another one, and ``render-16`` asks for more than any node has.
+    """
+    objects: list[dict[str, Any]] = [network()]
+    for block in (1, 2):
+        for number in (1, 2):
+            objects += gpu_node(f"gpu-b{block}-{number}", f"b{block}")
+    objects.append(manifest("v1", "Node", "cpu-1", status={"allocatable": {"cpu": "64", "pods": "110"}}))
+    part = {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory-ratio": "50"}
+    gang = {
+        "gang.scheduling.koordinator.sh/name": "pretrain",
+        "gang.scheduling.koordinator.sh/min-available": "2",
+    }
+    gather = '{"gatherStrategy": [{"layer": "BlockLayer", "strategy": "MustGather"}]}'
+    gang["gang.scheduling.koordinator.sh/network-topology-spec"] = gather
+    first = {"nodeSelector": {"block": "b1"}}
+    objects += [pod(f"notebook-{number}", part, 9, spec=first) for number in range(3)]
+    objects += [pod(f"pretrain-{number}", {"nvidia.com/gpu": "8"}, 8, gang) for number in range(2)]
+    objects += [pod("render-16", {"nvidia.com/gpu": "16"}, 7), pod("web-0", {}, 6)]
+    return schedule(snapshot_from_objects(objects).snapshot)
+
+
+def manifest(version: str, kind: str, name: str, **rest: Any) -> dict[str, Any]:
+    """Write an object; what pods say of themselves stands beside their names."""
+    named = {"name": name, **rest.pop("metadata", {})}
+    return {"apiVersion": version, "kind": kind, "metadata": named, **rest}
+
+
+def network() -> dict[str, Any]:
+    layers = [
+        {"topologyLayer": "BlockLayer", "labelKey": ["block"]},
+        {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "BlockLayer"},
+    ]
+    kind = ("scheduling.koordinator.sh/v1alpha1", "ClusterNetworkTopology")
+    return manifest(*kind, "default", spec={"networkTopologySpec": layers})
+
+
+def gpu_node(name: str, block: str) -> list[dict[str, Any]]:
+    """Write a node and its Device object: cards in pairs below a switch, four of them on each NUMA node."""
+    room = {"cpu": "64", "pods": "110", "nvidia.com/gpu": "8", "koordinator.sh/gpu-core": "800"}
+    room |= {"koordinator.sh/gpu-memory-ratio": "800", "koordinator.sh/gpu-memory": "640Gi"}
+    card = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
+    devices = [
+        {
+            "type": "gpu",
+            "minor": minor,
+            "health": True,
+            "resources": {**card, "koordinator.sh/gpu-memory": "80Gi"},
+        }
+        | {"topology": {"socketID": minor // 4, "nodeID": minor // 4, "pcieID": f"pcie-{minor // 2}"}}
+        for minor in range(8)
+    ]
+    devices += [
+        {"type": "rdma", "minor": minor, "health": True, "resources": {"koordinator.sh/rdma": "100"}}
+        for minor in range(2)
+    ]
+    return [
+        manifest("v1", "Node", name, metadata={"labels": {"block": block}}, status={"allocatable": room}),
+        manifest("scheduling.koordinator.sh/v1alpha1", "Device", name, spec={"devices": devices}),
+    ]
+
+
+def pod(
+    name: str,
+    asks: dict[str, str],
+    priority: int,
+    annotations: dict[str, str] | None = None,
+    spec: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1", **asks}, "limits": asks}}
+    said = {"namespace": "default", "uid": name, "annotations": annotations or {}}
+    given = {"priority": priority, "containers": [container], **(spec or {})}
+    return manifest("v1", "Pod", name, metadata=said, spec=given, status={"phase": "Pending"})
 
 
 @cache

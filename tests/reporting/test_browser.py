@@ -34,11 +34,8 @@ def test_every_card_of_the_example_is_drawn_with_its_holder(tmp_path: Path) -> N
           requests: performance.getEntriesByType("resource").length });
     """
     told = said(opened(report(example()), tmp_path, then=f"setTimeout(() => {{ {then} }}, 500);"))
-    assert told == {
-        "cards": 96,
-        "shared": ["gpu 4\ndefault/notebook-0 50 %\ndefault/notebook-1 50 %"],
-        "requests": 0,
-    }
+    shared = "gpu 0\ndefault/notebook-0 50 %\ndefault/notebook-1 50 %"
+    assert told == {"cards": 32, "shared": [shared], "requests": 0}
 
 
 def test_a_search_leaves_the_nodes_and_marks_the_cards_that_it_is_about(tmp_path: Path) -> None:
@@ -47,31 +44,31 @@ def test_a_search_leaves_the_nodes_and_marks_the_cards_that_it_is_about(tmp_path
     setTimeout(() => say([all("[data-node]").map((one) => one.dataset.node), all(".card.hit").length]), 500);
     """
     nodes, hit = said(opened(report(example()), tmp_path, at="q=default%2Fpretrain", then=then))
-    assert (sorted(nodes), hit) == (["gpu-s2b2-1", "gpu-s2b2-2", "gpu-s2b2-3"], 24)
+    assert (sorted(nodes), hit) == (["gpu-b2-1", "gpu-b2-2"], 16)
 
 
 def test_the_queue_shows_the_reason_and_the_nearest_node(tmp_path: Path) -> None:
     seen = words(opened(report(example()), tmp_path, at="view=queue&outcome=no+place"))
-    assert "15 Insufficient nvidia.com/gpu" in seen
-    assert "nearest: gpu-s1b1-3, lacks 8 gpu" in seen
+    assert "5 Insufficient nvidia.com/gpu" in seen
+    assert "nearest: gpu-b1-1, lacks 8 gpu" in seen
     assert "default/web-0" not in seen
 
 
 def test_equal_members_of_a_gang_share_a_row_until_it_is_opened(tmp_path: Path) -> None:
     page, at = report(example()), "view=queue"
-    assert "default/pretrain-2" not in words(opened(page, tmp_path, at=at))
+    assert "default/pretrain-1" not in words(opened(page, tmp_path, at=at))
     click = 'document.querySelector("button.others").click();'
-    assert "default/pretrain-2" in words(opened(page, tmp_path, at=at, then=click))
+    assert "default/pretrain-1" in words(opened(page, tmp_path, at=at, then=click))
 
 
 def test_a_click_on_a_node_tells_of_its_cards_and_the_back_button_closes_it(tmp_path: Path) -> None:
     then = """
     setTimeout(() => {
-      document.querySelector('[data-node="gpu-s1b1-2"]').click();
+      document.querySelector('[data-node="gpu-b1-1"]').click();
       const side = document.getElementById("side");
       const told = side.innerText;
       history.back();
-      const found = ["PCIe pcie-2", "default/notebook-2 50 %"].map((one) => told.includes(one));
+      const found = ["PCIe pcie-3", "default/notebook-2 50 %"].map((one) => told.includes(one));
       setTimeout(() => say([...found, side.hidden]), 300);
     }, 500);
     """

@@ -58,8 +58,8 @@ def test_partitions_that_a_device_plugin_counts_are_cards_of_their_own() -> None
 def test_devices_say_where_they_sit_and_who_has_which_of_them() -> None:
     """The example's notebooks share cards, and its NICs stand beside the cards."""
     snapshot = example().snapshot
-    found = cards_of(snapshot, snapshot.node("gpu-s1b1-2"))
-    assert [one.kind for one in found] == ["gpu"] * 8 + ["rdma"] * 4
+    found = cards_of(snapshot, snapshot.node("gpu-b1-1"))
+    assert [one.kind for one in found] == ["gpu"] * 8 + ["rdma"] * 2
     assert [one.numa for one in found[:8]] == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert found[4].uses == (CardUse("default/notebook-0", 500), CardUse("default/notebook-1", 500))
-    assert found[5].uses == (CardUse("default/notebook-2", 500),)
+    assert found[0].uses == (CardUse("default/notebook-0", 500), CardUse("default/notebook-1", 500))
+    assert found[1].uses == (CardUse("default/notebook-2", 500),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ import pytest
 from koordcore import MissingExtraError, PodKey, Unschedulable, plan_room, report
 from koordcore.cli import main
 from koordcore.descheduling.defrag import Wanted
-from tests.reporting.clusters import EXAMPLE, HOSTILE, example, large, preempted, scattered
+from koordcore.protocol.expectations import EXPECTED_DURATION
+from tests.reporting.clusters import HOSTILE, example, large, preempted, scattered
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml"
 
 
 def values_of(page: str) -> dict[str, Any]:
@@ -106,7 +110,34 @@ def test_the_verb_writes_the_page_and_says_how_large_it_is(
     target = tmp_path / "report.html"
     assert main(["report", str(EXAMPLE), "-o", str(target), "--fragments"]) == 0
     assert values_of(target.read_text(encoding="utf-8"))["plans"][0]["title"] == "Fewer cards idle in vain"
-    assert re.fullmatch(rf"{re.escape(str(target))}: \d+ kB, 16 nodes\n", capsys.readouterr().out)
+    assert re.fullmatch(rf"{re.escape(str(target))}: \d+ kB, \d+ nodes\n", capsys.readouterr().out)
+
+
+def test_the_verb_says_when_a_job_starts_that_waits_for_another(tmp_path: Any) -> None:
+    """One node, taken for an hour by a pod that says so."""
+    room = {"cpu": "8", "pods": "9"}
+    started = "2026-01-01T10:00:00Z"
+    items = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": room}},
+        pod_manifest(
+            "runs", {"nodeName": "n"}, {EXPECTED_DURATION: "1h"}, {"phase": "Running", "startTime": started}
+        ),
+        pod_manifest("waits", {}, {}, {"phase": "Pending"}),
+    ]
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}), encoding="utf-8")
+    assert main(["report", str(dump), "-o", str(tmp_path / "r.html"), "-q"]) == 0
+    (row,) = values_of((tmp_path / "r.html").read_text(encoding="utf-8"))["queue"]
+    assert (row["o"], row["s"]) == ("no place", "2026-01-01T11:00:00+00:00")
+
+
+def pod_manifest(name: str, spec: Any, annotations: Any, status: Any) -> Any:
+    container = {"name": "c", "resources": {"requests": {"cpu": "6"}}}
+    metadata = {"name": name, "namespace": "default", "annotations": annotations}
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec},
+        "status": status,
+    }  # fmt: skip
 
 
 def test_a_folder_that_is_not_there_is_said_before_the_work(

@@ -69,5 +69,5 @@ def test_the_defaults_are_read_from_a_configuration_without_a_finding() -> None:
     plugins = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
     profile = {"plugins": plugins, "pluginConfig": [{"name": "Coscheduling", "args": args}]}
     (read,) = policies_from_manifest({"profiles": [profile]})
-    found = read.args_of("Coscheduling", CoschedulingArgs)
+    found = read.args_of(CoschedulingArgs)
     assert (found.default_timeout, found.default_match_policy) == (90 * 10**9, "only-waiting")

@@ -39,7 +39,7 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             name = gang_name(pod.labels, pod.annotations)
             if name:
                 members[f"{pod.namespace}/{name}"].append(pod)
-    args = result.policy.args_of("Coscheduling", CoschedulingArgs)
+    args = result.policy.args_of(CoschedulingArgs)
     gangs, tree = gang_configs(snapshot.of(PodGroup), _everybody(result.snapshot), args), None
     if any(gang.topology_spec is not None or gang.sub_groups is not None for gang in gangs.values()):
         tree = _tree(snapshot)

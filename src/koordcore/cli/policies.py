@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from koordcore.cli.own_policies import own_policy
 from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.framework.registry import known_plugins
@@ -127,11 +128,10 @@ def known_policy(name: str) -> Policy | None:
     """Give a policy that needs no file; ``None`` where nobody knows the name."""
     if name in POLICY_NAMES:
         return named_policy(name)
-    if name not in tuple(PolicyName):
+    meant = name if name in tuple(PolicyName) else own_policy(name)
+    if meant is None:
         return None
-    share = PluginSetting(
-        name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=PolicyName(name))
-    )
+    share = PluginSetting(name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=meant))
     return named_policy("stock").with_plugin(share)
 
 

@@ -24,6 +24,7 @@ from koordcore.cli.inputs import (
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.rebalance import read_args
+from koordcore.cli.starts import known_starts
 from koordcore.descheduling.card_moves import fragments_of, plan_less_fragmentation
 from koordcore.descheduling.plans import MoveRules, Moving, plan_cooling, plan_room
 from koordcore.errors import ModelError
@@ -93,7 +94,10 @@ def run(arguments: argparse.Namespace) -> int:
     say_podless(arguments, loaded)
     with working("planning moves and writing the page"):
         plans = dict(_plans(arguments, result.snapshot, policy))
-        page = report(result, plans=plans, title=arguments.title or Path(arguments.paths[0]).name)
+        starts = known_starts(result, now)
+        page = report(
+            result, plans=plans, starts=starts, title=arguments.title or Path(arguments.paths[0]).name
+        )
     if arguments.output == "-":
         print(page)
     else:

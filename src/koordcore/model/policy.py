@@ -424,10 +424,9 @@ class Policy:
         """Give one plugin's setting, or ``None``."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
-    def args_of(self, name: str, kind: type[T]) -> T:
-        """Give the arguments of one plugin; those of ``kind()`` where it has none of that class."""
-        setting = self.plugin(name)
-        return setting.args if setting is not None and isinstance(setting.args, kind) else kind()
+    def args_of(self, kind: type[T]) -> T:
+        """Give the arguments of a class that a plugin has; the defaults where none says anything."""
+        return next((one.args for one in self.plugins if isinstance(one.args, kind)), None) or kind()
 
     def filters(self, name: str) -> bool:
         """Tell whether a plugin of that name filters nodes."""

@@ -271,7 +271,7 @@ class JobTable:
     def __init__(self, snapshot: ClusterSnapshot, policy: Policy | None = None) -> None:
         self._snapshot = snapshot
         self._policy = DEFAULT_POLICY if policy is None else policy
-        self._args = self._policy.args_of("Coscheduling", CoschedulingArgs)
+        self._args = self._policy.args_of(CoschedulingArgs)
         self._state: GangState = snapshot.once(gang_state, self._args)
         self._nodes: dict[str, list[str]] = {}
         if self._state.gangs:

@@ -18,7 +18,7 @@ from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_INDEX, GPU_MIL
 from koordcore.scoring.foresight import MILLI, largest_aligned_block, starved_cards
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
 from koordcore.scoring.gpu_share import CARD, GpuNode
-from koordcore.simulate.engine import Replay
+from koordcore.simulate.course import Replay
 from koordcore.simulate.events import Arrival, Event, GangArrival, Task
 from koordcore.snapshot import ClusterSnapshot
 

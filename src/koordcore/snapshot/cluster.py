@@ -19,6 +19,7 @@ import attrs
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._line import KEPT, Delta, Line, Place, RecordPair
 from koordcore._names import Names
+from koordcore._notebook import html_table
 from koordcore._table import Table
 from koordcore._vector import Splice, Vector
 from koordcore.errors import ModelError
@@ -134,6 +135,23 @@ class ClusterSnapshot:
         kinds = Counter(type(one).__name__ for one in self.records)
         records = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
         return f"<ClusterSnapshot: {len(self.nodes)} nodes, {pods}{records}>"
+
+    def _repr_html_(self) -> str:
+        """Show the nodes in a notebook."""
+        return html_table(repr(self)[1:-1], self.table())
+
+    def table(self) -> dict[str, Any]:
+        """Give the nodes as columns by name, as pandas, polars and pyarrow take them.
+
+        Returns
+        -------
+        dict
+            ``node``, ``ready``, ``cordoned``, ``running`` (how many pods); and two arrays of every
+            resource that anybody has or asks for: what is allocatable (``cpu``), and ``cpu requested``.
+        """
+        from koordcore.snapshot.tables import node_table  # who looks at no table does not load it
+
+        return node_table(self)
 
     # -- reading ---------------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ function clusterView(state) {
   const tiles = [tile(sums.nodes.toLocaleString("en"), barred ? `nodes, ${barred} of them cordoned or not ready` : "nodes"),
     sums.cards > 0 && tile(`${cardsText(used)} of ${sums.cards}`, `cards in use, ${cardsText(sums.idle)} idle${sums.broken ? `, ${sums.broken} broken` : ""}`,
       h("div", { class: "bar" }, h("i", { style: `width:${(100 * used) / whole}%` }), h("i", { class: "hatch", style: `width:${(100 * sums.vain) / whole}%` }))),
-    sums.cards > 0 && tile(cardsText(sums.vain), "cards idle in vain: the pods of this cluster could not use them where they are"),
+    sums.vain >= 10 && tile(cardsText(sums.vain), "cards idle in vain: the pods of this cluster could not use them where they are"),
     tile(sums.pods.toLocaleString("en"), "pods on nodes"),
     D.queue.length > 0 && tile(D.queue.length.toLocaleString("en"), ["placed", "nominated", "waiting", "no place", "not ours", "pending"]
       .filter((kind) => count(kind)).map((kind) => `${count(kind)} ${kind}`).join(", ") + " in the queue")];
@@ -211,7 +211,8 @@ function queueView(state) {
   draw();
   if (!D.queue.length) return [h("p", null, "Nobody waits.")];
   return [h("div", { class: "row" }, chip("", "all", found.length), kinds.map((kind) => chip(kind, kind, found.filter(([, one]) => one.o === kind).length))),
-    D.policy && h("p", { class: "dim" }, `in the order in which they were decided, by the policy ${D.policy}; equal pods of a workload share a row`),
+    D.policy && h("p", { class: "dim" }, `in the order in which they were decided, by the policy ${D.policy}; equal pods of a workload share a row`
+      + (timed ? "; starts are of each job by itself, others taken to keep waiting" : "")),
     h("div", { class: "wide" }, h("table", { class: "stack" }, h("thead", null, h("tr", null, heads.map((name) => h("th", { class: name === "#" ? "num" : null }, name)))), body)), next,
     !groups.length && h("p", null, "Nobody in the queue is like that.")];
 }
