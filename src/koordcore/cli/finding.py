@@ -68,20 +68,6 @@ def find_subject(snapshot: ClusterSnapshot, text: str, namespace: str = "") -> S
     raise ModelError(f"no pod {text} in the dump{_hint(snapshot, text)}")
 
 
-def find_pod(snapshot: ClusterSnapshot, text: str, namespace: str = "") -> Pod:
-    """Find a pod by ``namespace/name``, or by name alone where that is unambiguous.
-
-    Raises
-    ------
-    ModelError
-        When there is no such pod, or more than one.
-    """
-    found = find_subject(snapshot, text, namespace)
-    if found.kind != "pod":
-        raise ModelError(f"{text} is a {found.kind} of {len(found.pods)} pods, such as {found.pods[0].key}")
-    return found.pods[0]
-
-
 def find_node(snapshot: ClusterSnapshot, name: str) -> None:
     """Refuse the name of a node that is not there.
 

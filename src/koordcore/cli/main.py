@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from koordcore import __version__
 from koordcore.cli.interrupt import INTERRUPTED, was_interrupted
 from koordcore.cli.terminal import defect_report, printable_output
-from koordcore.cli.words import Parser
+from koordcore.cli.words import Parser, folded
 
 if TYPE_CHECKING:
     from koordcore.errors import ManifestError
@@ -75,6 +75,7 @@ def build_parser(asked: str | None) -> tuple[Parser, Parser | None]:
         its_own = verbs.add_parser(verb, help=summary)
         if verb == asked:
             import_module(f"koordcore.cli.{verb}").describe(its_own)
+            its_own.description, its_own.epilog = folded(its_own.description), folded(its_own.epilog)
             described = its_own
     return parser, described
 

@@ -7,10 +7,12 @@ import re
 import shutil
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import partial
 from textwrap import wrap
 from typing import Any, Final, NoReturn
 
 _WIDTH: Final = 80
+_FOLDED: Final = 78
 _CHOICE: Final = re.compile(
     r"argument (?P<what>\S+): invalid choice: '(?P<word>[^']*)' \(choose from (?P<all>.*)\)"
 )
@@ -29,22 +31,30 @@ def near(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
-class HelpText(argparse.RawDescriptionHelpFormatter):
-    """Lines of at most 80 columns: sentences are folded, examples stay as they are."""
+def help_format() -> Any:
+    """Give a formatter whose lines have at most 80 columns."""
+    width = min(shutil.get_terminal_size().columns, _WIDTH)
+    return partial(argparse.RawDescriptionHelpFormatter, width=width, max_help_position=26)
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=min(shutil.get_terminal_size().columns, _WIDTH), max_help_position=26)
 
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        lines = (wrap(line, width) if len(line) > width else [line] for line in text.splitlines())
-        return "\n".join(indent + part for parts in lines for part in parts)
+def folded(text: str | None) -> str:
+    r"""Fold the sentences of a help text; examples stay as they are.
+
+    >>> folded("examples:\n  koordcore inspect cluster.yaml")
+    'examples:\n  koordcore inspect cluster.yaml'
+    """
+    lines = (
+        wrap(line, _FOLDED) if len(line) > _FOLDED and not line.startswith(" ") else [line]
+        for line in (text or "").splitlines()
+    )
+    return "\n".join(part for parts in lines for part in parts)
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose mistakes are one line with a hint."""
 
     def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", HelpText)
+        settings.setdefault("formatter_class", help_format())
         super().__init__(**settings)
 
     def error(self, message: str) -> NoReturn:

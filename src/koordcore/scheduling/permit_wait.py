@@ -9,7 +9,8 @@ from koordcore.errors import ManifestError
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod
 from koordcore.protocol.times import moment_of, parse_timestamp
-from koordcore.scheduling.gang_groups import Job, gang_id_of
+from koordcore.scheduling.gang_groups import Job
+from koordcore.scheduling.gang_states import gang_id_of
 from koordcore.snapshot import ClusterSnapshot
 
 
