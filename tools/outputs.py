@@ -1,7 +1,8 @@
 """What the Python blocks of a page print: ``python -m tools.outputs PAGE...`` writes it below them.
 
 A block of ``text`` that follows a Python block, with nothing but an empty line between, is what that block
-prints. ``tests/docs/test_blocks.py`` holds every page to that.
+prints; one that begins with ``$ koordcore`` is what that command prints.
+``tests/docs/test_blocks.py`` holds every page to that.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,12 @@ from typing import Final
 
 import attrs
 
+from koordcore.cli import main as command
+
 BLOCK: Final = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+
+
+COMMAND: Final = re.compile(r"^```text\n\$ koordcore ([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @attrs.frozen
@@ -50,11 +57,22 @@ def run_blocks(page: Path, text: str) -> Iterator[Ran]:
         yield Ran(block.end(1) + 3, block.span(2), block.group(2), out.getvalue())
 
 
+def run_commands(text: str) -> Iterator[Ran]:
+    """Run the commands of a page."""
+    for block in COMMAND.finditer(text):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            command(shlex.split(block.group(1)))
+        yield Ran(block.end(), block.span(2), block.group(2), out.getvalue().rstrip() + "\n")
+
+
 def main(pages: list[str]) -> None:
     """Write outputs into pages: below every block that prints, or only where one stands already."""
     for name in pages:
         path = Path(name)
         text = path.read_text(encoding="utf-8")
+        for ran in reversed([*run_commands(text)]):
+            text = text[: ran.span[0]] + ran.printed + text[ran.span[1] :]
         for ran in reversed([*run_blocks(path, text)]):
             if ran.told is not None:
                 text = text[: ran.span[0]] + ran.printed + text[ran.span[1] :]

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.outputs import BLOCK, run_blocks
+from tools.outputs import BLOCK, COMMAND, run_blocks, run_commands
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MADE = {ROOT / "docs" / "api", ROOT / "docs" / "cli"}
+PAGES = [ROOT / "README.md", *sorted(one for one in (ROOT / "docs").rglob("*.md") if one.parent not in MADE)]
 WITH_BLOCKS = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 
@@ -20,3 +21,15 @@ def test_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for ran in run_blocks(page, page.read_text(encoding="utf-8")):
         if ran.told is not None:
             assert ran.printed == ran.told
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if COMMAND.search(page.read_text(encoding="utf-8"))],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_commands_print_what_is_shown(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of text that begins with a command is what that command prints."""
+    monkeypatch.chdir(ROOT)
+    for ran in run_commands(page.read_text(encoding="utf-8")):
+        assert ran.printed == ran.told

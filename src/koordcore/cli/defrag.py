@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection
 from typing import Final
 
-from koordcore.cli.finding import find_pod
+from koordcore.cli.finding import find_subject
 from koordcore.cli.inputs import add_paths, load_paths, need_folder
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.moves import (
@@ -123,7 +123,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
     """Plan room for one pod; 1 when no moves were found after which it fits."""
-    pod = find_pod(snapshot, arguments.pod)
+    subject = find_subject(snapshot, arguments.pod)
+    if subject.kind != "pod":
+        raise ModelError(f"--for {arguments.pod}: is a {subject.kind}; name one of its pods")
+    pod = subject.pods[0]
     if pod.node_name is not None:
         raise ModelError(f"{pod.key} runs on {pod.node_name} already")
     with working(f"making room for {pod.key}"):
