@@ -150,6 +150,27 @@ def dump(tmp_path: Path) -> str:
     return written(tmp_path / "d.json", room, *BORROWED, work("w", 20, "lender"))
 
 
+def test_what_no_quota_counts_keeps_nobody_from_reclaiming() -> None:
+    """The quotas name CPUs alone: memory is neither promised nor limited, and the checker knows."""
+    lender, borrower = quota("lender", 6, 10), quota("borrower", 0, 10)
+    wants = work("w", 4, "lender")
+    wants["spec"]["containers"] = [container(requests={"cpu": "4", "memory": "1Gi"})]
+    busy = [work(f"b{one}", 3, "borrower", on="n1", priority=9) for one in range(3)]
+    there = cluster(lender, borrower, wants, *busy, cpu=10)
+    result = schedule(there, preempt=PreemptionRules())
+    (plan,) = result.preemptions
+    assert plan.borrowers == ("borrower",)
+    assert verify(there, result) == ()
+    counted = cluster(
+        {**lender, "spec": {"min": {"cpu": "6"}, "max": {"cpu": "10", "memory": "4Gi"}}},
+        borrower,
+        wants,
+        *busy,
+        cpu=10,
+    )
+    assert schedule(counted, preempt=PreemptionRules()).preemptions == ()
+
+
 def test_a_refusal_names_who_borrowed_and_the_table_who_lends(
     dump: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

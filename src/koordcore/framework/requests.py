@@ -51,6 +51,7 @@ class RequestReader:
         self._by_template = [(number, one.request_of) for number, one in numbered if one.by_template]
         self._by_pod = [(number, one.request_of) for number, one in numbered if not one.by_template]
         self._known: dict[tuple[Hashable, ...], RequestKey | Refusal] = {}
+        self._last: tuple[tuple[Hashable, ...], RequestKey | Refusal] | None = None
 
     def read(self, pod: Pod) -> RequestKey | Refusal:
         """Give what a pod asks for, or a refusal by one of the plugins.
@@ -61,12 +62,15 @@ class RequestReader:
             What the pod says to a plugin cannot be read.
         """
         template = _template_of(pod)
-        found = self._known.get(template)
+        last = self._last
+        # To compare with the pod before is cheaper than to hash: mostly the very same values come again.
+        found = last[1] if last is not None and last[0] == template else self._known.get(template)
         if found is None:
             found = self._read(pod)
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[template] = found
+        self._last = template, found
         if isinstance(found, Refusal) or not self._by_pod:
             return found
         requests = list(found)
