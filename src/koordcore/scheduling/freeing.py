@@ -114,6 +114,8 @@ def with_amounts(
     for plugin in plugins.plugins:
         if type(plugin).countable is Plugin.countable:
             continue
+        if all(plugin.request_of(pod) is None for pod in pods):
+            continue  # before everybody who runs is looked up
         if running is None:
             keys = [key_of(table.keys[one]) for one in range(len(table))]
             running = [(workspace.pods_on(row)[key], row) for key, row in zip(keys, nodes, strict=True)]
