@@ -113,6 +113,13 @@ def running(
     return one
 
 
+def _again(one: Object, name: str) -> Object:
+    """Write a pod that differs in its name alone, as those of a ReplicaSet do."""
+    other: Object = json.loads(json.dumps(one))
+    other["metadata"] |= {"name": name, "uid": f"u-{name}"}
+    return other
+
+
 def _near(chance: random.Random) -> Object:
     key = chance.choice(("kubernetes.io/hostname", "zone"))
     return {"labelSelector": {"matchLabels": {"app": chance.choice("xy")}}, "topologyKey": key}
@@ -121,8 +128,8 @@ def _near(chance: random.Random) -> Object:
 class Wants:
     """What waits in one world, and the objects that it belongs to."""
 
-    def __init__(self, chance: random.Random, themes: frozenset[str]) -> None:
-        self.chance, self.themes = chance, themes
+    def __init__(self, chance: random.Random, themes: frozenset[str], scale: int) -> None:
+        self.chance, self.themes, self.scale = chance, themes, scale
 
     def records(self) -> list[Object]:
         """Quotas and volumes."""
@@ -132,9 +139,17 @@ class Wants:
             tops = {"qa": chance.choice((2, 4, 8)), "qb": chance.choice((2, 6, 20))}
             lows = {name: chance.randint(0, top // 2) for name, top in tops.items()}
             if chance.random() < 0.5:
-                made.append(_quota("dept", max(tops.values()) + 2, sum(lows.values()), parent=True))
+                made.append(
+                    _quota(
+                        "dept",
+                        (max(tops.values()) + 2) * self.scale,
+                        sum(lows.values()) * self.scale,
+                        parent=True,
+                    )
+                )
             made += [
-                _quota(name, top, lows[name], under="dept" if made else "") for name, top in tops.items()
+                _quota(name, top * self.scale, lows[name] * self.scale, under="dept" if made else "")
+                for name, top in tops.items()
             ]
         if "volumes" in self.themes:
             made += _volumes(chance)
@@ -144,9 +159,10 @@ class Wants:
         """Pods that wait for themselves and pods of gangs."""
         chance, made = self.chance, list[Object]()
         for number in range(chance.randint(1, 8)):
-            made.append(self._single(f"p{number}", nodes))
+            one = self._single(f"p{number}", nodes)
+            made += [one, *(_again(one, f"p{number}-{copy}") for copy in range(1, self.scale))]
         if "gangs" in self.themes:
-            for number in range(chance.randint(1, 3)):
+            for number in range(self.scale * chance.randint(1, 3)):
                 made += self._gang(f"g{number}")
         return made
 

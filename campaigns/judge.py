@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from campaigns.case import Case, Object, key_of, parsed
@@ -17,13 +17,12 @@ from campaigns.meaning import (
     cpus_in,
     gang_of,
     matches,
-    plain,
     ports_of,
     requests_of,
     selected,
     tolerates,
 )
-from koordcore import Bound, Nominated, ScheduleResult, Unschedulable, Waiting
+from koordcore import Bound, Nominated, ScheduleResult, Waiting
 
 __all__ = ["Judge"]
 
@@ -176,13 +175,20 @@ class Judge:
             users = inside[one["metadata"]["name"]]
             for pod in extra:
                 # Whoever will come there may use what is kept for it.
-                if any(selected(owner["labelSelector"], pod) for owner in one["spec"]["owners"]):
+                if self._owns(one, pod):
                     users.update(requests_of(pod))
             if held and not (one["spec"]["allocateOnce"] and users):
                 total.update({key: max(0, amount - users[key]) for key, amount in held.items()})
-                # Its place among the pods is that of its first user.
-                total["pods"] += not users
+                # Its place among the pods is that of its first user, and whoever may use it may take that.
+                total["pods"] += not users and not any(
+                    place.new and place.node == name and self._owns(one, place.pod) for place in places
+                )
         return dict(total)
+
+    @staticmethod
+    def _owns(one: Object, pod: Object) -> bool:
+        """Tell whether a pod may use a reservation."""
+        return any(selected(owner["labelSelector"], pod) for owner in one["spec"]["owners"])
 
     def _holds(self, one: Object, name: str) -> dict[str, int]:
         """What a reservation holds on a node: it did before, or was placed there now."""
@@ -343,6 +349,10 @@ class Judge:
         for plan in self.result.preemptions:
             asking = [self.pods[key]["spec"].get("priority", 0) for key in plan.nominations]
             least |= {str(v.pod): min(asking, default=0) for v in plan.victims}
+            if plan.borrowers:
+                # What was lent comes back whatever the priorities are.
+                least |= {str(v.pod): 2**31 for v in plan.victims}
+                yield from self._lent(plan.borrowers)
         for one in nominated:
             mine = self.pods[str(one.pod)]
             if one.victims and mine["spec"].get("preemptionPolicy") == "Never":
@@ -373,40 +383,21 @@ class Judge:
                 if amount > most:
                     yield f"{name}: {amount} {key} once the victims have gone, {most} allocatable"
 
-    # -- what was refused in vain ---------------------------------------------------------------------------
-
-    def refused_in_vain(self) -> Iterator[str]:
-        """Plain pods that found no place although a node has one by all that is said about them.
-
-        Only for pods of which all is known here: no cards, CPUs, quota, gang or neighbours, and in a world
-        without reservations, nominated pods and load.
-        """
-        shy = ("Reservation", "NodeMetric", "ElasticQuota")
-        if any(self.of[kind] for kind in shy) or any(
-            one.get("status", {}).get("nominatedNodeName") or gang_of(one) for one in self.of["Pod"]
-        ):
-            return
-        if any(one["spec"].get("affinity", {}).get("podAntiAffinity") for one in self.of["Pod"]):
-            return
-        if any(isinstance(one, Nominated) for one in self.result.decisions):
-            return
-        for decision in self.result.decisions:
-            pod = self.waiting.get(str(decision.pod))
-            if not isinstance(decision, Unschedulable) or pod is None or not plain(pod):
-                continue
-            for name in self.nodes:
-                if not self._refuses(pod, name):
-                    yield f"{decision.pod} is refused ({decision.message}), and {name} could take it"
-
-    def _refuses(self, pod: Object, name: str) -> bool:
-        if any(self.refusals(pod, name)) or self.of["NodeResourceTopology"]:
-            return True
-        offered, used = self.allocatable(name), self.used(name, self.after, (pod,))
-        asked = requests_of(pod)
-        if any(used.get(key, 0) > offered.get(key, 0) for key in _AMOUNTS if asked.get(key, 0)):
-            return True
-        here = {port for place in self.after if place.node == name for port in ports_of(place.pod)}
-        return bool(here & set(ports_of(pod)))
+    def _lent(self, names: Iterable[str]) -> Iterator[str]:
+        """Who gives back uses more than its min, scaled to what pods without a quota leave."""
+        least = {
+            one["metadata"]["name"]: parsed(one["spec"]["min"]["cpu"]) for one in self.of["ElasticQuota"]
+        }
+        used: Counter[str] = Counter()
+        for place in self.after:
+            name = place.pod["metadata"].get("labels", {}).get(f"{_QUOTA}name", "")
+            used[name if name in least else ""] += requests_of(place.pod).get("cpu", 0)
+        room = sum(self.allocatable(name).get("cpu", 0) for name in self.nodes) - used[""]
+        promised = max(1, sum(least.values()))
+        for name in names:
+            floor = min(least.get(name, 0), least.get(name, 0) * max(0, room) // promised)
+            if used[name] <= floor:
+                yield f"quota {name} gives back and uses {used[name]}m cpu of {floor}m promised"
 
 
 def _partition(who: str, device: Object, minors: list[int], percent: int) -> Iterator[str]:

@@ -12,7 +12,8 @@ import attrs
 from campaigns.case import Case, Failure, Figures, Object, check_laws
 from campaigns.judge import Judge
 from campaigns.policies import PLUGINS, reordered
-from campaigns.worlds import draw_world
+from campaigns.vain import refused_in_vain
+from campaigns.worlds import THEMES, draw_world
 from koordcore import (
     Bound,
     ClusterSnapshot,
@@ -30,7 +31,7 @@ from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.scheduler_config import policies_from_manifest
 
-__all__ = ["Plans", "asked", "outcome", "outcomes", "policy_of"]
+__all__ = ["Crowds", "Plans", "asked", "outcome", "outcomes", "policy_of"]
 
 LAWS: Final[tuple[str, ...]] = ("answers", "legal", "verified", "complete", "ordered")
 OPEN: Final[tuple[str, ...]] = ("plugin-order", "explained", "nominated")
@@ -94,7 +95,7 @@ class Plans:
         every: dict[str, Callable[[], Iterable[str]]] = {
             "legal": judge.faults,
             "verified": lambda: (str(one) for one in verify(snapshot, result)),
-            "complete": judge.refused_in_vain,
+            "complete": lambda: refused_in_vain(judge),
             "ordered": lambda: self._ordered(case, result),
             "plugin-order": lambda: self._plugin_order(case, snapshot, result),
             "explained": lambda: self._explained(case, snapshot),
@@ -150,6 +151,20 @@ class Plans:
                 then = asked({**case, "preempt": None}, first.snapshot, [pod])
                 if outcome(then.decisions[0]) != ("Bound", pod.nominated_node):
                     yield f"{other.key} takes the room that {pod.key} was nominated for"
+
+
+class Crowds(Plans):
+    """The same worlds many times as large: most decisions for the time, and sums where they are large."""
+
+    name = "crowds"
+    laws = ("answers", "legal", "verified", "complete")
+
+    def draw(self, chance: random.Random) -> Case:
+        """Draw a large world; in few of them somebody is evicted."""
+        themes = {**THEMES, "gangs": 0.15, "numa": 0.2, "cards": 0.3, "neighbours": 0.1, "spread": 0.1}
+        world = draw_world(chance, themes, scale=chance.choice((20, 40, 80)))
+        preempt: dict[str, str] | None = {} if chance.random() < 0.05 else None
+        return {**world, "preempt": preempt, "seed": chance.randrange(2**32)}
 
 
 def _differences(one: ScheduleResult, other: ScheduleResult, where: str) -> Iterator[str]:

@@ -16,16 +16,17 @@ from typing import Any, Final, TypeAlias
 
 from campaigns.api import Api
 from campaigns.case import Campaign, Case, Failure, Figures, crash
+from campaigns.groups import Groups
 from campaigns.laws import Laws
 from campaigns.manifests import Manifests
-from campaigns.plans import Plans
+from campaigns.plans import Crowds, Plans
 from campaigns.proofs import Proofs
 from campaigns.shrink import shrunk
 
 __all__ = ["CAMPAIGNS", "FAILED", "case_of", "check_case", "main", "stored_failures"]
 
 CAMPAIGNS: Final[dict[str, Campaign]] = {
-    one.name: one for one in (Manifests(), Plans(), Api(), Laws(), Proofs())
+    one.name: one for one in (Manifests(), Plans(), Crowds(), Api(), Laws(), Proofs(), Groups())
 }
 FAILED: Final = Path(__file__).with_name("failed.jsonl")
 """What once failed: one shrunk case a line, with the seed that it came from."""

@@ -54,11 +54,19 @@ NOW: Final = "2026-11-01T12:00:00Z"
 EARLIER: Final = "2026-11-01T11:50:00Z"
 
 
-def draw_world(chance: random.Random, themes: dict[str, float] | None = None) -> Case:
-    """Draw a cluster, pods that wait, a policy, and whether jobs may have others evicted."""
+def draw_world(chance: random.Random, themes: dict[str, float] | None = None, *, scale: int = 1) -> Case:
+    """Draw a cluster, pods that wait, a policy, and whether jobs may have others evicted.
+
+    Parameters
+    ----------
+    themes
+        In which share of the worlds there is something.
+    scale
+        So many times the nodes and pods.
+    """
     given = THEMES if themes is None else themes
     chosen = frozenset(theme for theme, share in given.items() if chance.random() < share)
-    world = _World(chance, chosen)
+    world = _World(chance, chosen, scale)
     objects = world.objects()
     return {
         "themes": sorted(chosen),
@@ -72,9 +80,9 @@ def draw_world(chance: random.Random, themes: dict[str, float] | None = None) ->
 class _World:
     """One world while it is drawn."""
 
-    def __init__(self, chance: random.Random, themes: frozenset[str]) -> None:
-        self.chance, self.themes = chance, themes
-        self.wants = Wants(chance, themes)
+    def __init__(self, chance: random.Random, themes: frozenset[str], scale: int) -> None:
+        self.chance, self.themes, self.scale = chance, themes, scale
+        self.wants = Wants(chance, themes, scale)
         self.nodes: list[Object] = []
         self.free: dict[str, dict[str, int]] = {}
         self.cards: dict[str, list[int]] = {}
@@ -83,7 +91,7 @@ class _World:
     def objects(self) -> list[Object]:
         """Everything, in the order of the kinds."""
         made: list[Object] = []
-        for number in range(self.chance.randint(1, 7)):
+        for number in range(self.scale * self.chance.randint(1, 7)):
             made += self._node(f"n{number}")
         if "network" in self.themes:
             made.append(NETWORK)
@@ -93,7 +101,8 @@ class _World:
         if "budgets" in self.themes:
             made += self._budgets()
         if "reservations" in self.themes:
-            made += [self._reservation(number) for number in range(self.chance.randint(1, 3))]
+            count = self.scale * self.chance.randint(1, 3)
+            made += [self._reservation(number) for number in range(count)]
         made += self.wants.waiting([node["metadata"]["name"] for node in self.nodes])
         return made
 

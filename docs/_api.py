@@ -27,9 +27,11 @@ ROOMS: Mapping[str, str] = {
     "colocation": "how much can be lent",
     "scoring": "kernels over all nodes",
     "simulate": "what would have been",
+    "simulate.world": "a cluster in a bottle: time and faults",
     "controlplane": "whose turn it is, and what is about to be done",
     "manifests": "objects in, patches out",
     "protocol": "what labels and annotations say",
+    "reporting": "a page to look at",
     "controllers": "what controllers and webhooks do beside the scheduler",
 }
 """Packages in the order of the table of contents, each with the question it answers."""
@@ -57,15 +59,20 @@ def faces(source: Path) -> dict[str, Face]:
     """Give what each package offers, and what only ``import koordcore`` does; every name stands once."""
     known: set[tuple[str, str]] = set()
     found: dict[str, Face] = {}
-    paths = [path for path in source.glob("*/__init__.py") if path.parent.name != "cli"]
-    paths.sort(key=lambda path: (_place(path.parent.name), path.parent.name))
+    dotted = {
+        path: ".".join(path.relative_to(source.parent).parent.parts[1:])
+        for path in source.rglob("__init__.py")
+    }
+    dotted[source / "__init__.py"] = source.name
+    paths = [path for path, name in dotted.items() if name not in ("cli", source.name)]
+    paths.sort(key=lambda path: (_place(dotted[path]), dotted[path]))
     for path in (*paths, source / "__init__.py"):
         face: dict[str, list[str]] = {}
         for module, name in promised(path):
             if (module, name) not in known:
                 face.setdefault(module, []).append(name)
         known |= set(promised(path))
-        found[path.parent.name] = face
+        found[dotted[path]] = face
     return {name: face for name, face in found.items() if face}
 
 

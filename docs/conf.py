@@ -9,8 +9,10 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]  # the pages' generator; the package of this checkout
 
 import _api  # noqa: E402 - found by the line above
+import _cli  # noqa: E402 - likewise
 
 _api.write_pages(HERE.parent / "src" / "koordcore", HERE / "api")
+_cli.write_pages(HERE.parent, HERE / "cli")
 
 project = "koordcore"
 author = "The koordcore authors"
@@ -18,7 +20,7 @@ copyright = "The koordcore authors"  # noqa: A001 - the name that Sphinx reads
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 html_theme = "furo"
 html_title = "koordcore"
-exclude_patterns = ["_build", "_api.py"]
+exclude_patterns = ["_build", "_api.py", "_cli.py"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 napoleon_google_docstring = False

@@ -63,8 +63,6 @@ IDLE: Final = {
     "ColocationStrategy.extensions": "the embedder's own",
     "CoschedulingArgs.aware_network_topology": "gangs heed the topology that they name, always",
     "CoschedulingArgs.controller_workers": WORKERS,
-    "CoschedulingArgs.default_match_policy": "a gang that names none is once-satisfied; not wired yet",
-    "CoschedulingArgs.default_timeout": "a gang that names none waits 600 seconds; not wired yet",
     "LoadAwareArgs.estimator": "there is one; another name is refused",
     "MigrationControllerArgs.default_job_ttl": "written by `-o patches` as five minutes",
     "MigrationControllerArgs.dry_run": "every plan is one",
@@ -91,6 +89,8 @@ def read_fields() -> set[str]:
     for name in ("numa", "load", "reservations", "device_policy", "gangs", "policy", "rebalance"):
         text = (SOURCE / "model" / f"{name}.py").read_text(encoding="utf-8")
         found.update(re.findall(r"self\.(\w+)", text))
+    # Arguments that stand in for what an object does not say, which its parser asks for.
+    found.update(re.findall(r"\bargs\.(\w+)", (SOURCE / "protocol" / "gang.py").read_text(encoding="utf-8")))
     return found
 
 

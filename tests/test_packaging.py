@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "gpu-cluster.yaml"
-BARE = "import sys\nfor name in ('yaml', 'rich', 'matplotlib', 'dask'): sys.modules[name] = None\n"
+BARE = "import sys\nfor name in ('yaml', 'rich', 'matplotlib', 'dask', 'jinja2'): sys.modules[name] = None\n"
 EMBED = """
 from koordcore import ClusterSnapshot, Node, Pod, schedule, verify
 nodes = [Node(name="n1", allocatable={"cpu": 4000, "pods": 9})]
@@ -63,11 +63,14 @@ def run(wheel: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_the_wheel_holds_only_the_package(wheel: Path) -> None:
-    """Every file is a module of koordcore, its type marker or metadata, and no module is missing."""
+    """Every file is a module of koordcore, a part of its page, its type marker or metadata; none missing."""
     shipped = {str(one.relative_to(wheel)) for one in wheel.rglob("*") if one.is_file()}
     package = {one for one in shipped if ".dist-info/" not in one}
     source = {str(one.relative_to(ROOT / "src")) for one in (ROOT / "src" / "koordcore").rglob("*.py")}
-    assert package == source | {"koordcore/py.typed"}
+    parts = {
+        str(one.relative_to(ROOT / "src")) for one in (ROOT / "src").glob("koordcore/reporting/parts/*.*")
+    }
+    assert package == source | parts | {"koordcore/py.typed"}
     assert {one.split("/")[1] for one in shipped - package} <= {
         "METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses"
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Everything is listed once, then watched: one thread per kind tells the mirror and the reader."""
+"""Everything is listed once, then watched: one thread per kind tells the feed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from examples.kubernetes.api import Api, GoneError, Object, RefusedError, UnreachableError
-from koordcore.controlplane import RESOURCES, Mirror, version_of
-from koordcore.errors import Problem
-from koordcore.manifests import EventReader
-from koordcore.snapshot import Change
+from examples.kubernetes.api import Api, GoneError, RefusedError, UnreachableError
+from koordcore.controlplane import RESOURCES, Feed, Mirror
 
 __all__ = ["Follower"]
 
@@ -33,23 +30,25 @@ class Follower:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._reader = EventReader()
-        self._changes: list[Change] = []
         self._stale: set[str] = set()
         self._changed = threading.Condition()
-        self.mirror = Mirror()
+        self.feed = Feed()
+
+    @property
+    def lock(self) -> threading.Condition:
+        """Held while the feed is told, and to be held while it is read."""
+        return self._changed
+
+    @property
+    def mirror(self) -> Mirror:
+        """What the cluster looks like."""
+        return self.feed.mirror
 
     def start(self) -> None:
         """List every kind and go on watching; returns once all have been listed."""
         for kind in RESOURCES:
             threading.Thread(target=self._follow, args=(kind,), name=f"watch-{kind}", daemon=True).start()
         self.wait(lambda: self.mirror.whole, timeout=None)
-
-    def take(self) -> tuple[tuple[Change, ...], tuple[Problem, ...]]:
-        """Give what has changed since the last time, and what cannot be read now."""
-        with self._changed:
-            changes, self._changes = tuple(self._changes), []
-            return changes, self._reader.problems if changes else ()
 
     def wait(self, done: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until the mirror shows something; ``False`` when that takes too long."""
@@ -66,7 +65,9 @@ class Follower:
             try:
                 listing = self._api.list_all(path)
                 self._stale.discard(kind)
-                self._list(kind, listing.items, listing.version)
+                with self._changed:
+                    self.feed.listed(kind, listing.items, listing.version)
+                    self._changed.notify_all()
                 self._watch(kind, path, listing.version)
             except GoneError:
                 _log.info("%s: the version is gone, listing anew", kind)
@@ -74,20 +75,12 @@ class Follower:
                 _log.warning("%s: %s", kind, error)
                 time.sleep(_PAUSE)
 
-    def _list(self, kind: str, items: tuple[Object, ...], version: str) -> None:
-        with self._changed:
-            ready = self.mirror.listed(kind, items, version)
-            self._changes += self._reader.relist(version_of(kind), kind, ready)
-            self._changed.notify_all()
-
     def _watch(self, kind: str, path: str, version: str) -> None:
         while kind not in self._stale:
             for event in self._api.watch(path, version):
                 version = event.object["metadata"]["resourceVersion"]
                 with self._changed:
-                    item = self.mirror.watched(kind, event.what, event.object)
-                    if item is not None:
-                        self._changes += self._reader.event(event.what, item)
+                    self.feed.watched(kind, event.what, event.object)
                     self._changed.notify_all()
                 if kind in self._stale:
                     break

@@ -1,38 +1,43 @@
-"""The scheduler: look, decide, write down, do; again and again.
-
-It remembers nothing that matters. What is taken follows from the pods, what is about to be taken from the
-journal, and so a kill at any moment loses no more than the time since the last look.
-"""
+"""The scheduler: HTTP, threads and a clock around :class:`koordcore.controlplane.ControlLoop`."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, TypeVar
 
 import attrs
 
-from examples.kubernetes.api import Api
+from examples.kubernetes.api import Api, GoneError, RefusedError, UnreachableError
 from examples.kubernetes.follower import Follower
-from examples.kubernetes.journal import Journal, send_all
-from koordcore import (
-    ClusterSnapshot,
-    PluginSetting,
-    Pod,
-    Policy,
-    PreemptionRules,
-    ScheduleResult,
-    schedule,
-    verify,
+from koordcore import PluginSetting, Policy
+from koordcore.controlplane import (
+    NO_ANSWER,
+    Answer,
+    Await,
+    Backoff,
+    ControlLoop,
+    Look,
+    LoopSettings,
+    Moment,
+    Relist,
+    Request,
+    Say,
+    Send,
+    Step,
+    Steps,
 )
-from koordcore.controlplane import Backoff, Overdue, SchedulingQueue, is_news, orders
 from koordcore.model import QuotaPolicy
 
 __all__ = ["Cycle", "Scheduler", "Settings"]
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +83,17 @@ class Settings:
         """Which plugins decide."""
         quota = PluginSetting(name="ElasticQuota", scores=False, args=self.quotas)
         return Policy(name=self.name).with_plugin(quota)
+
+    @property
+    def loop(self) -> LoopSettings:
+        """What concerns the loop."""
+        return LoopSettings(
+            policy=self.policy,
+            quotas=self.quotas,
+            batch=self.batch,
+            patience=self.patience,
+            backoff=Backoff(initial=self.backoff, forgotten=self.retry),
+        )
 
 
 @attrs.define(kw_only=True)
@@ -132,13 +148,8 @@ class Scheduler:
         self._api, self._settings, self._report = api, settings, report
         self.follower = Follower(api)
         self._pool = ThreadPoolExecutor(settings.threads)
-        self.journal = Journal(api, self.follower, self._pool, patience=settings.patience)
-        backoff = Backoff(initial=settings.backoff, forgotten=settings.retry)
-        self._queue = SchedulingQueue(settings.policy, limit=settings.batch, backoff=backoff)
-        self._snapshot = ClusterSnapshot()
+        self.loop = ControlLoop(self.follower.feed, settings.loop)
         self._cpu = 0.0
-        self._overdue = Overdue(patience=settings.patience, quotas=settings.quotas)
-        self._left_out: frozenset[str] = frozenset()
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Schedule until told to stop."""
@@ -156,74 +167,71 @@ class Scheduler:
         """Look around, and finish what the journal says."""
         self.follower.start()
         self._cpu = time.process_time()
-        self._report(Cycle(finished=self.journal.open()))
+        turn, _ = self._drive(self.loop.open())
+        self._report(Cycle(finished=turn.finished))
 
     def turn(self) -> Cycle | None:
         """Take one turn; ``None`` where there is nothing to do."""
-        cycle = Cycle()
-        clock = _Clock(cycle)
-        now = time.monotonic()
-        self._look(now)
-        going = self._overdue.look(self._snapshot, now=now)
-        pods = self._queue.take(self._snapshot, now=now)
-        clock.took("read")
-        if not pods and not going:
+        turn, spent = self._drive(self.loop.turn())
+        if turn is None:
             return None
-        for key, reason in going.items():
-            _log.info("evicting %s: %s", key, reason)
-        result = self._decide(self._snapshot, pods, clock)
-        todo = orders(self._snapshot, result, going, now=datetime.now(UTC))
-        cycle.asked, cycle.bound = len(pods), len(result.bound)
-        cycle.nominated = result.stats.get("nominated", 0)
-        cycle.evicted = sum(one.subresource == "eviction" for one in todo.requests)
-        if todo.requests and not self.journal.commit(todo.requests):
-            cycle.lost = True
-        else:
-            self.journal.carry_out()
-            self._queue.done(result.decisions, now=time.monotonic())
-            remarks = [one for one in todo.remarks if is_news(one, self.follower.mirror)]
-            send_all(self._api, self._pool, remarks)
-        cycle.waiting = len(self._queue)
-        clock.took("write")
         cpu = time.process_time()
-        cycle.cpu, self._cpu = cpu - self._cpu, cpu
+        cycle = Cycle(**attrs.asdict(turn), cpu=cpu - self._cpu)
+        for name, seconds in spent.items():
+            setattr(cycle, name, seconds)
+        self._cpu = cpu
         return cycle
 
-    def _look(self, now: float) -> None:
-        """Take in what the watches have shown."""
-        changes, problems = self.follower.take()
-        if not changes:
-            return
-        self._snapshot = self._snapshot.apply(*changes)
-        self._queue.notice(changes, now=now)
-        left_out = frozenset(map(str, problems))
-        for problem in sorted(left_out - self._left_out):
-            _log.error("left out: %s", problem)
-        self._left_out = left_out
+    def _drive(self, steps: Steps[T]) -> tuple[T, dict[str, float]]:
+        """Carry out steps; gives what they end in, and the seconds that each kind of thing took."""
+        spent: dict[str, float] = defaultdict(float)
+        last, given = time.perf_counter(), None
+        while True:
+            try:
+                with self.follower.lock:  # what the loop computes, it computes on one state of the feed
+                    step = steps.send(given)
+            except StopIteration as end:
+                return end.value, spent
+            now = time.perf_counter()
+            if isinstance(step, Look) and step.after:
+                spent[step.after] += now - last
+                last = now
+            given = self._carry_out(step)
 
-    def _decide(self, snapshot: ClusterSnapshot, pods: list[Pod], clock: _Clock) -> ScheduleResult:
-        result = schedule(
-            snapshot,
-            pods,
-            policy=self._settings.policy,
-            now=datetime.now(UTC),
-            preempt=PreemptionRules(),
-        )
-        clock.took("decide")
-        if broken := verify(snapshot, result):
-            raise RuntimeError(f"the plan is not legal: {broken[0]}")
-        clock.took("verify")
-        return result
+    def _carry_out(self, step: Step) -> Any:
+        match step:
+            case Send(requests):
+                return self._send(requests)
+            case Await(done, seconds):
+                return self.follower.wait(done, seconds)
+            case Look():
+                return Moment(time.monotonic(), datetime.now(UTC))
+            case Relist(kind):
+                return self.follower.refresh(kind)
+            case Say(text, grave):
+                return _log.log(logging.WARNING if grave else logging.INFO, "%s", text)
+
+    def _send(self, requests: Sequence[Request]) -> tuple[Answer, ...]:
+        def send(group: list[Request]) -> list[Answer]:
+            answers: list[Answer] = []
+            for request in group:
+                answers.append(_answer(self._api, request))
+                if not answers[-1].done:
+                    break
+            return answers
+
+        ordered = sorted(requests, key=lambda one: one.about)
+        groups = [list(group) for _, group in groupby(ordered, key=lambda one: one.about)]
+        return tuple(answer for answers in self._pool.map(send, groups) for answer in answers)
 
 
-class _Clock:
-    """Books the time since the last look under a name."""
-
-    def __init__(self, cycle: Cycle) -> None:
-        self._cycle = cycle
-        self._last = time.perf_counter()
-
-    def took(self, what: str) -> None:
-        now = time.perf_counter()
-        setattr(self._cycle, what, getattr(self._cycle, what) + now - self._last)
-        self._last = now
+def _answer(api: Api, request: Request) -> Answer:
+    try:
+        body = api.send(request.method, request.path, request.body, request.content_type)
+    except RefusedError as error:
+        _log.info("%s %s: %s", request.method, request.path, error)
+        return Answer(request, error.status)
+    except (UnreachableError, GoneError) as error:
+        _log.info("%s %s: %s", request.method, request.path, error)
+        return Answer(request, NO_ANSWER)
+    return Answer(request, 200, body)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Explanation as Explanation,
         explain as explain,
     )
-    from koordcore.manifests.bundle import (
+    from koordcore.manifests.loading import (
         load as load,
         snapshot_from_objects as snapshot_from_objects,
     )
@@ -107,6 +107,7 @@ if TYPE_CHECKING:
         CompositePodGroup as CompositePodGroup,
         SchedulingPodGroup as SchedulingPodGroup,
     )
+    from koordcore.reporting.page import report as report
     from koordcore.result import ScheduleResult as ScheduleResult
     from koordcore.scheduling.backfilling import (
         backfill as backfill,
@@ -128,7 +129,7 @@ else:
             "koordcore.descheduling.plans": "plan_cooling plan_room",
             "koordcore.errors": "KoordcoreError ManifestError MissingExtraError ModelError SolverError",
             "koordcore.explaining.pod": "Explanation explain",
-            "koordcore.manifests.bundle": "load snapshot_from_objects",
+            "koordcore.manifests.loading": "load snapshot_from_objects",
             "koordcore.manifests.named_policies": "named_policy",
             "koordcore.manifests.plan_patches": "patches",
             "koordcore.model.affinity": "Affinity Taint Toleration TopologySpreadConstraint",
@@ -153,6 +154,7 @@ else:
             "koordcore.model.quotas": "ElasticQuota",
             "koordcore.model.reservations": "Reservation",
             "koordcore.model.scheduling_groups": "CompositePodGroup SchedulingPodGroup",
+            "koordcore.reporting.page": "report",
             "koordcore.result": "ScheduleResult",
             "koordcore.scheduling.backfilling": "backfill earliest_start",
             "koordcore.scheduling.cycle": "queue_order",

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._columns import ClusterColumns, ClusterLayout
+from koordcore._moved_rows import moved_rows
+from koordcore._names import Names
 from koordcore._node_columns import NodeColumns
-from koordcore._vector import Vector
+from koordcore._vector import Splice, Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
@@ -37,7 +39,6 @@ __all__ = [
     "freeze",
     "moved_columns",
     "moved_layout",
-    "origin_of",
 ]
 
 FloatCube: TypeAlias = NDArray[np.float64]
@@ -150,63 +151,37 @@ def changed_layout(layout: ClusterLayout, changed: Mapping[int, Node]) -> Cluste
     )
 
 
-def origin_of(number: int, gone: Sequence[int], came: Sequence[int]) -> IntVector:
-    """Give for each row the one that it was before, -1 for one that is new.
-
-    Parameters
-    ----------
-    number
-        Rows before.
-    gone, came
-        Rows that left, as they were, and rows that joined, as they are; ascending.
-    """
-    kept = np.delete(np.arange(number), np.array(gone, np.int64))
-    places = np.array(came, np.int64) - np.arange(len(came))
-    return np.insert(kept, places, -1)
-
-
-def _spliced(number: int, edits: Iterable[tuple[slice, int]]) -> IntVector:
-    rows = list(range(number))
-    for gone, come in edits:
-        rows[gone] = [-1] * come
-    return np.array(rows, np.int64)
-
-
 def moved_layout(
-    layout: ClusterLayout,
-    names: Sequence[str],
-    fresh: Mapping[int, NodeState],
-    edits: Sequence[tuple[slice, int]],
+    layout: ClusterLayout, names: Names, fresh: Mapping[int, NodeState], edits: Sequence[Splice]
 ) -> ClusterLayout | None:
     """Give the layout after nodes joined and left; ``None`` where it has to be compiled.
 
     Parameters
     ----------
     names
-        Of all nodes, in order.
+        Of all nodes.
     fresh
         Row, and the node with its pods, of those that joined or say something else.
     edits
-        Rows that are taken out, and how many come in there, one after another.
+        Rows that are taken out and put in, one after another.
     """
     offered = {row: _offered(state.node) for row, state in fresh.items()}
     named = {name for amounts in offered.values() for name in amounts}
     named.update(name for state in fresh.values() for pod in state.pods for name in pod.requests)
     if any(name not in layout.index and counted(name) for name in named):
         return None
-    origin = _spliced(len(layout.names), edits)
-    allocatable = layout.allocatable.take(origin, axis=1)
+    allocatable = moved_rows(layout.allocatable, edits)
     for row, state in fresh.items():
         allocatable[:, row] = 0
         _write_offer(allocatable[:, row], layout.index, state.name, offered[row])
     nodes = layout.nodes.spliced(edits, {row: state.node for row, state in fresh.items()})
     return attrs.evolve(
         layout,
-        names=tuple(names),
-        row_of=dict(zip(names, range(len(names)), strict=True)),
+        names=names.order,
+        row_of=names,
         nodes=nodes,
         allocatable=freeze(allocatable),
-        kinds=layout.kinds.changed(nodes, list(fresh), origin),
+        kinds=layout.kinds.changed(nodes, list(fresh), edits),
     )
 
 
@@ -214,11 +189,10 @@ def moved_columns(
     columns: ClusterColumns,
     layout: ClusterLayout,
     fresh: Mapping[int, NodeState],
-    edits: Sequence[tuple[slice, int]],
+    edits: Sequence[Splice],
 ) -> ClusterColumns:
     """Give the dynamic columns after nodes joined and left; parameters as :func:`moved_layout` has them."""
-    origin = _spliced(len(columns.layout.names), edits)
-    requested, scored = columns.requested.take(origin, axis=1), columns.scored.take(origin, axis=1)
+    requested, scored = moved_rows(columns.requested, edits), moved_rows(columns.scored, edits)
     for row, state in fresh.items():
         requested[:, row], scored[:, row] = node_columns(layout, state.name, state.pods)
     return ClusterColumns(layout=layout, requested=freeze(requested), scored=freeze(scored))

@@ -7,7 +7,7 @@ needs numpy: a snapshot can be made, read and sent about without.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -46,7 +46,7 @@ class ClusterLayout:
         Nodes by the values of single labels, by taints, and by whether they are cordoned.
     """
 
-    names: tuple[str, ...]
+    names: Sequence[str]
     row_of: Mapping[str, int]
     nodes: Vector[Node]
     resources: tuple[str, ...]

@@ -12,6 +12,8 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._moved_rows import moved_rows
+from koordcore._vector import Splice
 from koordcore.model.affinity import Taint
 from koordcore.model.nodes import Node
 
@@ -46,18 +48,20 @@ class NodeColumn(NamedTuple, Generic[K]):
         ids = np.array([number.setdefault(value, len(number)) for value in said], np.int64)
         return cls(ids, tuple(number), number)
 
-    def changed(self, said: Mapping[int, K], origin: IntVector | None = None) -> NodeColumn[K]:
+    def changed(self, said: Mapping[int, K], edits: Sequence[Splice] = ()) -> NodeColumn[K]:
         """Give the column with other values in some rows.
 
         Parameters
         ----------
-        origin
-            For each row the one that it was before, where nodes joined or left.
+        said
+            By row, all that come in among them.
+        edits
+            Rows that are taken out and put in before, where nodes join or leave.
         """
-        if origin is None and all(self.values[self.ids[row]] == value for row, value in said.items()):
+        if not edits and all(self.values[self.ids[row]] == value for row, value in said.items()):
             return self
         number = dict(self.number)
-        ids = self.ids.copy() if origin is None else self.ids.take(origin)
+        ids = moved_rows(self.ids, edits) if edits else self.ids.copy()
         for row, value in said.items():
             ids[row] = number.setdefault(value, len(number))
         if len(number) > 2 * len(ids) + _STALE:
@@ -104,14 +108,14 @@ class NodeColumns:
         return self._cordons
 
     def changed(
-        self, nodes: Sequence[Node], rows: Sequence[int], origin: IntVector | None = None
+        self, nodes: Sequence[Node], rows: Sequence[int], edits: Sequence[Splice] = ()
     ) -> NodeColumns:
         """Give the columns where nodes in some rows say something else; see :meth:`NodeColumn.changed`."""
         made = NodeColumns(nodes)
         for key, column in list(self._labels.items()):
-            made._labels[key] = column.changed({row: nodes[row].labels.get(key) for row in rows}, origin)
+            made._labels[key] = column.changed({row: nodes[row].labels.get(key) for row in rows}, edits)
         if self._taints is not None:
-            made._taints = self._taints.changed({row: nodes[row].taints for row in rows}, origin)
+            made._taints = self._taints.changed({row: nodes[row].taints for row in rows}, edits)
         if self._cordons is not None:
-            made._cordons = self._cordons.changed({row: nodes[row].unschedulable for row in rows}, origin)
+            made._cordons = self._cordons.changed({row: nodes[row].unschedulable for row in rows}, edits)
         return made

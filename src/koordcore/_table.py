@@ -21,9 +21,10 @@ class Table(Mapping[K, V], Generic[K, V]):
     __slots__ = ("_number", "_parts")
 
     def __init__(self, items: Mapping[K, V]) -> None:
-        # As many parts as items of each: a change copies one part and the list of parts.
+        # A change copies the list of parts, and one part for each key: more parts than items of each, because
+        # items lie about in memory and parts do not.
         parts = _FEWEST
-        while parts * parts < len(items):
+        while parts * parts < 4 * len(items):
             parts *= 2
         self._parts: list[dict[K, V]] = [{} for _ in range(parts)]
         for key, value in items.items():

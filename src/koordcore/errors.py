@@ -28,7 +28,17 @@ class MissingExtraError(KoordcoreError, ImportError):
 
     @classmethod
     def for_extra(cls, package: str, extra: str, purpose: str) -> MissingExtraError:
-        """Name the missing package, the extra that brings it, and what needs it."""
+        """Name the missing package, the extra that brings it, and what needs it.
+
+        Parameters
+        ----------
+        package
+            What could not be imported.
+        extra
+            The extra of koordcore that brings it.
+        purpose
+            What needs it.
+        """
         return cls(f"{purpose} needs {package}: pip install 'koordcore[{extra}]'")
 
 

@@ -11,6 +11,7 @@ import pytest
 from campaigns.api import Api
 from campaigns.brute import best_gathering, cheapest_eviction
 from campaigns.case import Campaign
+from campaigns.groups import Groups
 from campaigns.laws import Laws
 from campaigns.manifests import Manifests
 from campaigns.proofs import Proofs
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.solver
 
 @pytest.mark.parametrize(
     ("campaign", "cases"),
-    [(Laws(), 3), (Manifests(), 12), (Api(), 30), (Proofs(), 6)],
+    [(Laws(), 3), (Manifests(), 12), (Api(), 30), (Proofs(), 6), (Groups(), 4)],
     ids=lambda one: getattr(one, "name", ""),
 )
 def test_a_few_cases_fail_in_known_ways_only(campaign: Campaign, cases: int) -> None:

@@ -14,6 +14,7 @@ from campaigns.judge import Judge
 from campaigns.plans import Plans, asked
 from campaigns.run import CAMPAIGNS, case_of, check_case, main, stored_failures
 from campaigns.shrink import shrunk
+from campaigns.vain import refused_in_vain
 from koordcore import Bound, ScheduleResult
 from koordcore.manifests import snapshot_from_objects
 
@@ -125,8 +126,8 @@ def test_the_judge_sees_who_was_forgotten() -> None:
 def test_the_judge_sees_who_was_refused_in_vain() -> None:
     small, large = case(node("a", cpu="100m"), pod("p", 200)), case(node("a"), pod("p", 200))
     refused = planned(small)
-    assert list(Judge(small, refused).refused_in_vain()) == []
-    assert "could take it" in next(iter(Judge(large, refused).refused_in_vain()))
+    assert list(refused_in_vain(Judge(small, refused))) == []
+    assert "could take it" in next(iter(refused_in_vain(Judge(large, refused))))
 
 
 def test_what_is_not_needed_for_a_failure_is_left_out() -> None:

@@ -7,7 +7,7 @@ import itertools
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from koordcore._certify import certified
 from koordcore._cpsat import OutcomeStatus, Program, Stage, solve
@@ -18,7 +18,15 @@ from koordcore.model.preemption import Gather, Members
 from koordcore.model.proofs import Branch, Leaf, LinearEvidence, LinearProblem, LinearRow, LinearStage
 from koordcore.preemption.plan import plan_preemption
 from tests.preemption.worlds import random_problem
-from tests.property.gang_strategies import demand_of, mixed_instances, tree_of, uniform_instances
+from tests.property.gang_strategies import (
+    OPEN_NODES,
+    demand_of,
+    even_instances,
+    mixed_instances,
+    scored_instances,
+    tree_of,
+    uniform_instances,
+)
 from tests.reference.gang_placement import Instance
 
 pytestmark = pytest.mark.solver
@@ -49,8 +57,9 @@ def accepted(certificate: Certificate) -> bool:
     return True
 
 
-@settings(max_examples=150)
-@given(uniform_instances())
+@settings(max_examples=250)
+@given(uniform_instances() | scored_instances() | even_instances())
+@example(OPEN_NODES)
 def test_the_best_gathering_is_found_once_more(problem: Instance) -> None:
     tree = tree_of(problem.paths)
     assert accepted(place_gang(tree, demand_of(problem, tree)).certificate)

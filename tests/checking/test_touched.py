@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import attrs
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from koordcore import (
     Bound,
@@ -238,6 +238,7 @@ def contents(index: ClusterIndex) -> object:
 
 @settings(max_examples=120)
 @given(st.integers(0, 2**32))
+@example(10_000_000)  # a gang that lists another one, which goes alone
 def test_what_is_touched_tells_what_the_whole_tells(seed: int) -> None:
     rng = Random(seed)
     snapshot = world(rng)

@@ -29,7 +29,7 @@ CLASS = {
     "metadata": {"name": "koord-batch"},
     "value": 5500,
 }
-TREE = {
+TREE: dict[str, Any] = {
     "apiVersion": "quota.koordinator.sh/v1alpha1",
     "kind": "ElasticQuotaProfile",
     "metadata": {"name": "pool-a", "namespace": "kube-system"},
@@ -78,3 +78,35 @@ def test_a_quota_profile_makes_the_root_of_its_tree(
     assert {row["quota"]: row["min"] for row in json.loads(out.out) if row["resource"] == "cpu"} == {
         "pool-a-root": 40_000
     }
+
+
+@pytest.mark.parametrize("tree", ["", "tree-a"])
+def test_pods_of_a_profile_s_tree_stay_on_its_nodes(
+    tree: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the pod's label or by its namespace, and below what is required of the node anyway."""
+    mine, other = node("z-mine"), node("a-other")
+    mine["metadata"]["labels"] = {"pool": "a", "kubernetes.io/arch": "amd64"}
+    profile = {**TREE, "metadata": {**TREE["metadata"], "labels": {PREFIX + "tree-id": tree} if tree else {}}}
+    child = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {
+            "name": "team",
+            "namespace": "team",
+            "labels": {PREFIX + "parent": "pool-a-root"},
+        },
+        "spec": {"min": {"cpu": "1"}, "max": {"cpu": "4"}},
+    }
+    asked = [container(requests={"cpu": "1"})]
+    labelled = pod("labelled", metadata={"labels": {PREFIX + "name": "team"}}, containers=asked)
+    placed_by_name = pod("spaced", metadata={"namespace": "team"}, containers=asked)
+    stranger = pod("stranger", containers=asked)
+    items = (mine, other, profile, child, labelled, placed_by_name, stranger)
+    dump = written(tmp_path / "d.json", *items)
+    main(["schedule", dump, "--admit", "-o", "json"])
+    told = capsys.readouterr()
+    assert "admitted: ElasticQuotaProfile pool-a keeps 2 pods of its tree on its nodes" in told.err
+    nodes = {one["pod"]: one.get("node") for one in json.loads(told.out)["decisions"]}
+    assert (nodes["default/labelled"], nodes["team/spaced"]) == ("z-mine", "z-mine")
+    assert nodes["default/stranger"] == "a-other"

@@ -264,3 +264,51 @@ def test_waiting_jobs_are_arbitrated(tmp_path: Path, capsys: pytest.CaptureFixtu
     main([*words, "-o", "patches"])
     paths = [json.loads(line)["path"].rpartition("jobs/")[2] for line in capsys.readouterr().out.splitlines()]
     assert sorted(paths) == ["j1", "j3/status"]
+
+
+def job(pod: str, phase: str = "Running") -> dict[str, Any]:
+    spec = {"podRef": {"namespace": "default", "name": pod}}
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": f"job-{pod}"},
+        "spec": spec,
+        "status": {"phase": phase},
+    }
+
+
+def test_jobs_that_are_under_way_take_their_part_of_every_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three of six may be away, one is on its way: two go, one after the other as two per node may be."""
+    half = tmp_path / "half.json"
+    half.write_text('{"maxMigratingPerWorkload": "50%", "maxUnavailablePerWorkload": "50%"}')
+    words = ("--high", "cpu=60", "--migration", str(half))
+    free = plan(capsys, written(tmp_path / "free.json", *six(), job("web-5", "Succeeded")), *words)
+    assert [(one["pod"], one["arrives"]) for one in free["moves"]] == [
+        ("default/web-0", 0),
+        ("default/web-1", 0),
+        ("default/web-2", 1),
+    ]
+    busy = written(tmp_path / "busy.json", *six(), job("web-5"))
+    found = plan(capsys, busy, *words)
+    assert [(one["pod"], one["arrives"]) for one in found["moves"]] == [
+        ("default/web-0", 0),
+        ("default/web-1", 1),
+    ]
+    moves = tmp_path / "moves.json"
+    for record, code in ((found, 0), (free, 1)):
+        moves.write_text(json.dumps(record))
+        assert main(["verify", busy, "--plan", str(moves), "--migration", str(half)]) == code
+    capsys.readouterr()
+
+
+def test_where_jobs_take_up_a_limit_nothing_moves_and_the_limit_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = tmp_path / "half.json"
+    half.write_text('{"maxMigratingPerWorkload": "50%", "maxUnavailablePerWorkload": "50%"}')
+    dump = written(tmp_path / "d.json", *six(), job("web-5"), job("web-4", ""))
+    found = plan(capsys, dump, "--high", "cpu=60", "--migration", str(half))
+    assert found["moves"] == []
+    assert "node hot, beside 2 active PodMigrationJobs, lets 0 of 6 move" in found["why"]["hot"][0]

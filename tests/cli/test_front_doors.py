@@ -278,3 +278,26 @@ def test_jobs_without_pods_are_named_where_nobody_takes_them_for_gangs(
         assert capsys.readouterr().err == said
     main(["schedule", str(dump), "--as-gangs"])
     assert "not looked at" not in capsys.readouterr().err
+
+
+def test_kinds_that_are_no_gangs_are_named_without_the_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A Job of another group is none that ``--as-gangs`` takes."""
+    dump = tmp_path / "d.json"
+    spec: Object = {"template": {"spec": {"containers": []}}}
+    made = [
+        {"apiVersion": api, "kind": kind, "metadata": {"name": kind.lower()}, "spec": spec}
+        for api, kind in (
+            ("batch/v1", "Job"),
+            ("batch.volcano.sh/v1alpha1", "Job"),
+            ("apps/v1", "Deployment"),
+        )
+    ]
+    made[1]["metadata"] = {"name": "volcano"}
+    dump.write_text(json.dumps([*nodes(8), *made]), encoding="utf-8")
+    assert main(["schedule", str(dump)]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "not looked at: 1 Job without pods (--as-gangs takes them for gangs)",
+        "not looked at: 1 Deployment, 1 Job.batch.volcano.sh without pods (only pods are placed)",
+    ]

@@ -43,3 +43,27 @@ def test_a_file_without_configuration_is_a_usage_error(tmp_path: Path) -> None:
     path = tmp_path / "empty.json"
     path.write_text('{"kind": "Pod", "metadata": {"name": "p"}}', encoding="utf-8")
     assert main(["policy", str(path)]) == 2
+
+
+@pytest.mark.parametrize(("name", "said"), [("binpack", "MostAllocated"), ("bestfit", "GpuShare")])
+def test_a_known_name_is_shown_without_a_file(
+    name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["policy", name]) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_the_shipped_profile_is_linted_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "koordinator"]) == 1
+    assert "all thresholds are 0" in capsys.readouterr().out
+
+
+def test_a_misspelt_name_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "binpak"]) == 2
+    assert "did you mean binpack?" in capsys.readouterr().err
+
+
+def test_a_known_policy_is_written_as_a_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "spread", "-o", "config"]) == 0
+    (policy,) = policies_from_manifest(json.loads(capsys.readouterr().out))
+    assert policy.plugin("DeviceShare") is not None

@@ -133,3 +133,24 @@ def test_an_absurd_question_is_rejected_and_not_an_error() -> None:
     proof = {"status": "Proven", "objective": [1], "bound": [1], "problem": tree}
     (one,) = proofs_from_record({"format": "koordcore/proofs/v1", "proofs": {"g": proof}}).values()
     assert not check_certificate(one.problem, one).accepted
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [(None, "no such file"), ("{", "not JSON"), ("\udcff", "not JSON")], ids=str
+)
+@pytest.mark.parametrize("option", ["--plan", "--proofs"])
+def test_a_file_that_cannot_be_read_is_named_with_its_option(
+    option: str,
+    text: str | None,
+    said: str,
+    planned: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wrong = tmp_path / "wrong.json"
+    if text is not None:
+        wrong.write_bytes(text.encode("utf-8", "surrogateescape"))
+    files = {"--plan": str(planned[0]), "--proofs": str(planned[1]), option: str(wrong)}
+    words = [word for pair in files.items() for word in pair]
+    assert main(["verify", str(EXAMPLE), *words]) == 2
+    assert f"{option}: {wrong}: {said}" in capsys.readouterr().err

@@ -15,8 +15,9 @@ from koordcore.colocation.cluster import (
 )
 from koordcore.colocation.columns import compile_loads, compile_strategies, lend_cluster
 from koordcore.colocation.config import completed_config
-from koordcore.colocation.sync import NodeResource, ZoneResource, ZoneStatus, update_zones
+from koordcore.colocation.sync import NodeResource
 from koordcore.colocation.waterfall import explain_node, render_waterfalls
+from koordcore.colocation.zones import ZoneResource, ZoneStatus, update_zones
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.cluster import ConfigMap
 from koordcore.model.colocation import ColocationConfig, ColocationStrategy, NodeLoad, PodLoad

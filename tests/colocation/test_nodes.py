@@ -16,13 +16,11 @@ from koordcore.colocation.normalization import (
 from koordcore.colocation.sync import (
     NodeResource,
     NodeStatus,
-    ZoneResource,
-    ZoneStatus,
     is_different,
     needs_status_sync,
     prepare_node,
-    update_zones,
 )
+from koordcore.colocation.zones import ZoneResource, ZoneStatus, update_zones
 from koordcore.model.colocation import NO_STRATEGY
 from koordcore.model.durations import SECOND
 from koordcore.model.metrics import measured_of

@@ -21,7 +21,7 @@ from examples.kubernetes.api import (
 from examples.kubernetes.follower import Follower
 from examples.kubernetes.scheduler import Cycle, Scheduler, Settings
 from koordcore import ClusterSnapshot
-from koordcore.controlplane import RESOURCES, Overdue, Request, complete
+from koordcore.controlplane import RESOURCES, Overdue, Request, Steps, complete
 from koordcore.controlplane.overdue import half_gangs
 from koordcore.controlplane.requests import key_of
 from koordcore.manifests import snapshot_from_objects
@@ -261,15 +261,15 @@ def test_the_second_of_two_schedulers_decides_anew() -> None:
     """Both have decided before either has written; one batch counts, and no card is given twice."""
     api = server(*(pod(f"p{number}", 3) for number in range(2)))
     first, second = scheduler(api), scheduler(api)
-    commit = second.journal.commit
+    commit = second.loop.journal.commit
     cycles: list[Cycle] = []
 
-    def late(requests: Sequence[Request]) -> bool:
+    def late(requests: Sequence[Request]) -> Steps[bool]:
         if not cycles:
             cycles.extend(settle(first))
-        return commit(requests)
+        return (yield from commit(requests))
 
-    second.journal.commit = late  # type: ignore[method-assign]
+    second.loop.journal.commit = late  # type: ignore[method-assign]
     lost = second.turn()
     assert lost is not None
     assert lost.lost
@@ -374,7 +374,7 @@ def test_the_mirror_lists_anew_when_its_version_is_gone() -> None:
     follower.start()
     mirror = follower.mirror
     assert follower.wait(lambda: len(api.watchers) == len(RESOURCES), 60)
-    snapshot = ClusterSnapshot().apply(*follower.take()[0])
+    snapshot = ClusterSnapshot().apply(*follower.feed.take()[0])
     with api.lock:
         watchers, api.watchers = api.watchers, []
         api.delete(RESOURCES["Pod"], "default", "old")
@@ -383,7 +383,7 @@ def test_the_mirror_lists_anew_when_its_version_is_gone() -> None:
         api.compact()
     assert follower.wait(lambda: mirror.find("Pod", "new", "default") is not None, 60)
     assert mirror.find("Pod", "old", "default") is None
-    snapshot = snapshot.apply(*follower.take()[0])
+    snapshot = snapshot.apply(*follower.feed.take()[0])
     assert [one.name for one in snapshot.pending] == ["new"]
 
 

@@ -13,7 +13,7 @@ from tests.scheduling.device_objects import Objects, bound, pod, refusal, run
 
 RESERVATION = "node.koordinator.sh/reservation"
 STATUS = "scheduling.koordinator.sh/resource-status"
-EXCLUSIVE = {"koordinator.sh/qosClass": "LSR"}
+EXCLUSIVE = {"koordinator.sh/qosClass": "LSR", "koordinator.sh/priority-class": "koord-prod"}
 
 
 def machine(on_node: dict[str, Any] | None = None, on_topology: dict[str, Any] | None = None) -> Objects:

@@ -127,17 +127,55 @@ def test_a_profile_whose_quota_nobody_made_is_named() -> None:
     assert warnings(profile, quota("pool")) == []
 
 
+QOS = "koordinator.sh/qosClass"
+
+
 @pytest.mark.parametrize(
-    ("quality", "priority", "refused"),
-    [("LSR", 5500, True), ("LSE", 7500, True), ("BE", 9500, True), ("LSR", 9500, False), ("BE", 5500, False)],
+    ("quality", "priority", "said"),
+    [
+        ("LSR", 5500, "LSR together with priority class koord-batch"),
+        ("LSR", 7500, "LSR together with priority class koord-mid"),
+        ("LSR", 0, "LSR together with no priority class"),
+        ("BE", 9500, "BE together with priority class koord-prod"),
+        ("BE", 100, "BE together with no priority class"),
+        ("LSE", 7500, ""),
+        ("LSR", 9500, ""),
+        ("BE", 5500, ""),
+        ("LS", 0, ""),
+    ],
 )
 def test_a_quality_that_does_not_suit_the_priority_is_warned_of(
-    quality: str, priority: int, refused: bool
+    quality: str, priority: int, said: str
 ) -> None:
-    labels = {"koordinator.sh/qosClass": quality}
-    found = warnings(pod(metadata={"labels": labels}, priority=priority))
-    told = [f"Pod default/web: metadata.labels[koordinator.sh/qosClass]: the webhook refuses {quality}"]
-    assert [one.split(" together")[0] for one in found] == (told if refused else [])
+    cpus = [container(requests={"cpu": "2"}, limits={"cpu": "2"})]
+    found = warnings(pod(metadata={"labels": {QOS: quality}}, priority=priority, containers=cpus))
+    refused = [f"Pod default/web: metadata.labels[{QOS}]: the webhook refuses {said}"]
+    assert found == (refused if said else [])
+
+
+@pytest.mark.parametrize(
+    ("quality", "asked", "said"),
+    [
+        ("LSR", {"cpu": "1500m"}, "LSR without whole CPUs: requested are 1500m"),
+        ("LSE", {"memory": "1Gi"}, "LSE without whole CPUs: requested are none"),
+        ("LS", {"kubernetes.io/batch-cpu": "1k"}, "kubernetes.io/batch-cpu without BE"),
+        ("LS", {"cpu": "1500m"}, ""),
+    ],
+)
+def test_a_quality_that_does_not_suit_the_amounts_is_warned_of(
+    quality: str, asked: dict[str, str], said: str
+) -> None:
+    amounts = [container(requests=asked, limits=asked)]
+    found = warnings(pod(metadata={"labels": {QOS: quality}}, priority=9500, containers=amounts))
+    refused = [f"Pod default/web: metadata.labels[{QOS}]: the webhook refuses {said}"]
+    assert found == (refused if said else [])
+
+
+def test_the_name_of_a_class_that_the_dump_lacks_is_taken_for_the_class() -> None:
+    cpus = [container(requests={"cpu": "2"}, limits={"cpu": "2"})]
+    made = pod(metadata={"labels": {QOS: "LSR"}}, priorityClassName="koord-prod", containers=cpus)
+    (found,) = warnings(made)
+    assert "no PriorityClass koord-prod" in found
 
 
 # --- names ----------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ ODD = {
     "gang_groups": ["taken as its JSON text"],
     "gpu_partition": ["link type between", "allocationScore as text"],
     "gpu_share_hami": ["write that instead"],
+    "reservation_affinity": ["keep out owners with a reservation affinity alone"],
     "network_topology": ["no pod fits on this node"],
     "scheduler_config_reservation_preemption": ["write that instead"],
 }

@@ -148,7 +148,7 @@ def test_labels_and_annotations_of_nodes() -> None:
 
 
 def test_right_values_are_silent() -> None:
-    labels = {"koordinator.sh/qosClass": "LSR", "koordinator.sh/priority": "9"}
+    labels = {"koordinator.sh/qosClass": "LS", "koordinator.sh/priority": "9"}
     annotations = {
         f"{PREFIX}device-joint-allocate": '{"deviceTypes":["gpu","rdma"],"requiredScope":"SamePCIe"}',
         "node.koordinator.sh/resctrl": '{"llc": {"schemata": {"range": [0, 30]}}}',

@@ -96,3 +96,22 @@ def test_templates_of_virtual_cards(text: str) -> None:
 def test_colocation_profiles() -> None:
     raw = obj("ClusterColocationProfile", "p", "config.koordinator.sh/v1alpha1", spec={"qosClass": "BE"})
     assert snapshot_from_objects([raw]).snapshot.of(ColocationProfile)[0].qos_class == "BE"
+
+
+@pytest.mark.parametrize(
+    ("effect", "warned"), [("NoSchedule", True), ("NoExecute", True), ("PreferNoSchedule", False)]
+)
+def test_taints_of_a_reservation_are_warned_of(effect: str, warned: bool) -> None:
+    """They keep out owners with a reservation affinity alone."""
+    raw = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r", "uid": "u"},
+        "spec": {
+            "template": {"spec": {"containers": [{"name": "c"}]}},
+            "owners": [{"labelSelector": {"matchLabels": {"app": "o"}}}],
+            "taints": [{"key": "k", "effect": effect}],
+        },
+    }
+    found = [str(one) for one in snapshot_from_objects([raw]).warnings]
+    assert ["spec.taints: keep out owners with" in one for one in found] == [True] * warned

@@ -13,6 +13,20 @@ from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, b
 from tests.reference.gang_placement import Instance
 
 LAYERS = ("SpineLayer", "BlockLayer", NODE_LAYER)
+OPEN_NODES = Instance(
+    paths=(("n0",), ("n1",)),
+    free=(),
+    requests=((),),
+    slots=((2, 2),),
+    roles=(((2,), 0, 0),),
+    must_depth=0,
+    prefer_depths=(1,),
+    multiples=(1, 1),
+    bound=(1, 1),
+    near=(0, 0),
+    even_depths=(1,),
+)
+"""Two members for two nodes that have one each: one node would be as few, one each is even."""
 
 
 def tree_of(paths: tuple[tuple[str, ...], ...]) -> NetworkTopology:

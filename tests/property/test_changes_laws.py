@@ -55,8 +55,8 @@ def same(snapshot: ClusterSnapshot) -> None:
     for one in fresh.of(NodeMetric):
         assert snapshot.find(NodeMetric, one.name) is one
     layout, other = snapshot.layout, fresh.layout
-    assert layout.names == other.names
-    assert layout.row_of == other.row_of
+    assert [*layout.names] == [*other.names]
+    assert dict(layout.row_of) == dict(other.row_of)
     assert layout.nodes == other.nodes
     for name in other.resources:
         at, there = layout.index[name], other.index[name]

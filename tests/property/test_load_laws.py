@@ -16,7 +16,8 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod
 from koordcore.protocol.load import ANNOTATION_USAGE_THRESHOLDS
 from koordcore.scheduling.plugins.load import load_state
-from koordcore.scoring.load import NO_LIMIT, LoadState, threshold_limits
+from koordcore.scoring.load import LoadState
+from koordcore.scoring.load_nodes import NO_LIMIT, threshold_limits
 from koordcore.snapshot import ClusterSnapshot
 from tests.reference.load_aware import Load, nearest, reference_filter, reference_score
 

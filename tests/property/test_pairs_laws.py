@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from koordcore import Bound, ScheduleResult, schedule, verify
 from koordcore.explaining import explain
@@ -119,3 +120,23 @@ def test_arguments_of_two_plugins_hold_together(first: str, second: str) -> None
     random.Random(number).shuffle(plugins)
     other = schedule(snapshot, policy=attrs.evolve(policy, plugins=tuple(plugins)), now=now)
     assert placements(other) == placements(result)
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_the_order_of_any_plugins_decides_nothing(data: st.DataObject) -> None:
+    """Some of the plugins only, each filtering or scoring only at times, with other weights, in any order."""
+    snapshot, now = cluster(data.draw(st.integers(0, 4))), datetime.fromisoformat(NOW)
+    whole = policy_of({name: data.draw(st.sampled_from(found)) for name, found in ARGS.items()})
+    chosen = [one for one in whole.plugins if data.draw(st.integers(0, 3), label=one.name)]
+    plugins = [
+        attrs.evolve(one, weight=data.draw(st.integers(1, 5)) if one.scores else one.weight) for one in chosen
+    ]
+    shuffled = data.draw(st.permutations(plugins))
+    results = [
+        schedule(snapshot, policy=attrs.evolve(whole, plugins=tuple(order)), now=now)
+        for order in (plugins, shuffled)
+    ]
+    assert placements(results[0]) == placements(results[1])
+    assert [type(one) for one in results[0].decisions] == [type(one) for one in results[1].decisions]
+    assert [verify(snapshot, one) for one in results] == [(), ()]

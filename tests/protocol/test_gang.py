@@ -30,13 +30,12 @@ from koordcore.protocol.gang import (
     LABEL_POD_GROUP,
     binding_annotations,
     gang_from_pod_group,
-    parse_coscheduling_args,
     parse_gang_pod,
     parse_groups,
-    parse_pod_group,
     parse_topology_index,
 )
 from koordcore.protocol.gathering import parse_topology_spec
+from koordcore.protocol.pod_group import parse_coscheduling_args, parse_pod_group
 from tests.reference.formats import format_topology_spec
 
 

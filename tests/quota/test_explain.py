@@ -7,9 +7,10 @@ import pytest
 from koordcore.errors import ModelError
 from koordcore.model.quotas import ElasticQuota, QuotaUsage
 from koordcore.model.resources import make_resources
-from koordcore.quota.explain import Bound, explain_runtime, format_table, format_waterfall, quota_table
+from koordcore.quota.explain import Bound, explain_runtime, format_waterfall
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
+from koordcore.quota.table import format_table, quota_table
 
 
 def company(total: int = 100_000, **asked: int) -> QuotaLedger:

@@ -33,7 +33,8 @@ from koordcore.protocol.quota import (
     quota_pod_of,
 )
 from koordcore.protocol.quota_args import parse_quota_args
-from koordcore.protocol.quota_webhook import QuotaTopology, Refused
+from koordcore.protocol.quota_rules import QuotaTopology
+from koordcore.protocol.quota_webhook import Refused
 from koordcore.quota import (
     add_tree_affinity,
     admit_batch,

@@ -21,12 +21,13 @@ from koordcore.scheduling.plugins.gpu_share import (
     gpu_node,
 )
 from koordcore.scoring.fragmentation import workload_mix
-from koordcore.scoring.gpu_policies import PolicyName, make_policy
+from koordcore.scoring.gpu_policies import PolicyLike, PolicyName, make_policy
 from koordcore.scoring.gpu_share import GpuDemand
 from koordcore.simulate import Refused, replay
 from koordcore.simulate.cluster import arrivals_of, final_snapshot, fragmentation_of, nodes_of
 from koordcore.snapshot import ClusterSnapshot
 from tests.simulate.small import SMALL, small_mix, small_trace
+from tests.simulate.tightest import Tightest
 
 
 def node(name: str, cards: int, *, cpu: int = 64000, model: str = "T4") -> Node:
@@ -67,9 +68,9 @@ def policy(args: GpuShareArgs) -> Policy:
     return Policy(plugins=(fit, PluginSetting(name="GpuShare", args=args)))
 
 
-@pytest.mark.parametrize("name", list(PolicyName))
-def test_schedule_and_replay_decide_alike(name: PolicyName) -> None:
-    """Node by node and card by card, whichever policy."""
+@pytest.mark.parametrize("name", [*PolicyName, Tightest(), Tightest])
+def test_schedule_and_replay_decide_alike(name: PolicyLike) -> None:
+    """Node by node and card by card, whichever policy, the library's or one's own."""
     snapshot, mix = small_snapshot(), small_mix()
     result = schedule(snapshot, policy=policy(GpuShareArgs(policy=name, mix=mix, seed=5)))
     nodes = nodes_of(snapshot)

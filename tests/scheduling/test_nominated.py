@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from koordcore import ClusterSnapshot, Node, Pod, Unschedulable, schedule
+from koordcore import (
+    ClusterSnapshot,
+    Node,
+    Nominated,
+    Pod,
+    PreemptionRules,
+    Unschedulable,
+    schedule,
+    verify,
+)
 from koordcore.explaining import explain
 from koordcore.explaining.cycle import explain_cycle
-from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
+from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from koordcore.model.selectors import LabelSelector
 from tests.reservations.worlds import POLICY, must, node, pod, reservation
 
@@ -51,3 +60,24 @@ def test_the_nominated_node_is_looked_at_whatever_narrows_the_search() -> None:
     assert cycle.filters["n2"].reasons == ("node(s) no reservations match reservation affinity",)
     assert cycle.decision is not None
     assert cycle.decision.node == "n1"
+
+
+def test_who_is_nominated_in_this_call_helps_nobody_elsewhere() -> None:
+    """Until the victim has gone the app has one pod in all; a second beside it would be a skew of two."""
+    rule = TopologySpreadConstraint(max_skew=1, topology_key="zone", selector=LabelSelector({"app": "x"}))
+    low = Pod(name="low", requests={"cpu": 4000}, node_name="n1")
+    there = Pod(name="there", labels={"app": "x"}, node_name="n2")
+    high = Pod(name="high", labels={"app": "x"}, requests={"cpu": 4000}, priority=9)
+    spread = Pod(
+        name="spread", labels={"app": "x"}, requests={"cpu": 2000}, priority=-1, spread_constraints=(rule,)
+    )
+    busy = Pod(name="busy", requests={"cpu": 1000}, node_name="n2", priority=9)
+    nodes = [zone("n1", "a"), zone("n2", "b")]
+    snapshot = ClusterSnapshot(nodes=nodes, pending=[high, spread]).assume(low, there, busy)
+    result = schedule(snapshot, preempt=PreemptionRules())
+    first, second = result.decisions
+    assert isinstance(first, Nominated)
+    # It waits on its node for the victim of the other.
+    assert isinstance(second, Nominated)
+    assert (second.node, second.victims) == ("n2", ())
+    assert verify(snapshot, result) == ()

@@ -150,6 +150,27 @@ def dump(tmp_path: Path) -> str:
     return written(tmp_path / "d.json", room, *BORROWED, work("w", 20, "lender"))
 
 
+def test_what_no_quota_counts_keeps_nobody_from_reclaiming() -> None:
+    """The quotas name CPUs alone: memory is neither promised nor limited, and the checker knows."""
+    lender, borrower = quota("lender", 6, 10), quota("borrower", 0, 10)
+    wants = work("w", 4, "lender")
+    wants["spec"]["containers"] = [container(requests={"cpu": "4", "memory": "1Gi"})]
+    busy = [work(f"b{one}", 3, "borrower", on="n1", priority=9) for one in range(3)]
+    there = cluster(lender, borrower, wants, *busy, cpu=10)
+    result = schedule(there, preempt=PreemptionRules())
+    (plan,) = result.preemptions
+    assert plan.borrowers == ("borrower",)
+    assert verify(there, result) == ()
+    counted = cluster(
+        {**lender, "spec": {"min": {"cpu": "6"}, "max": {"cpu": "10", "memory": "4Gi"}}},
+        borrower,
+        wants,
+        *busy,
+        cpu=10,
+    )
+    assert schedule(counted, preempt=PreemptionRules()).preemptions == ()
+
+
 def test_a_refusal_names_who_borrowed_and_the_table_who_lends(
     dump: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,3 +253,25 @@ def test_rules_are_told_apart_by_their_names() -> None:
         QuotaPolicy(checks=(no_small, no_small))
     with pytest.raises(ModelError, match="with a name"):
         QuotaPolicy(checks=(lambda ledger, quota, pod: "",))
+
+
+def test_nobody_borrows_by_what_is_only_promised_to_a_pod_that_waits() -> None:
+    """``big`` waits for room on n2 and holds none of it: its quota runs within its min, and keeps its pod."""
+    big = work("big", 50, "first", priority=1000)
+    big["status"]["nominatedNodeName"] = "n2"
+    room = {"cpu": "100", "memory": "9Gi", "pods": "99"}
+    snapshot = cluster(
+        *(node(name, room) for name in ("n2", "n3")),
+        quota("first", 25, 100),
+        quota("second", 25, 100),
+        work("small", 25, "first", on="n1"),
+        *(
+            work(f"other{number}", cpu, "none", on=f"n{number}", priority=2000)
+            for number, cpu in ((1, 65), (2, 90), (3, 95))
+        ),
+        big,
+        work("late", 25, "second"),
+    )
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    assert evictions(result) == {}

@@ -12,7 +12,8 @@ import pytest
 
 from koordcore.errors import ModelError
 from koordcore.simulate import Cell, CellResult, Clock, PolicyName, play_cell, plot, summaries
-from koordcore.simulate.report import PlotKind, csv_text, json_text
+from koordcore.simulate.plots import PlotKind
+from koordcore.simulate.report import csv_text, json_text
 from tests.simulate.small import SMALL
 
 PLAY = partial(play_cell, SMALL.path)

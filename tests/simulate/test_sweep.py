@@ -95,17 +95,35 @@ def test_an_error_in_one_run_does_not_stop_the_others() -> None:
     assert len(result.results) == len(CELLS) - 1
 
 
-def test_dask_serves_as_an_executor() -> None:
-    """A local cluster's workers give what threads give."""
+def die_with_its_nanny(path: Path, marks: Path, cell: Cell) -> CellResult:
+    """Kill the Dask worker that plays the last run, as a machine that goes away does, but only once."""
+    mark = marks / "gone"
+    if cell == max(CELLS) and not mark.exists():
+        mark.touch()
+        os._exit(9)
+    return play_cell(path, cell)
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_of_processes_loses_a_worker_and_no_run(tmp_path: Path) -> None:
+    """What a worker that died was playing goes to another one; a second sweep finds all in the folder."""
     distributed = pytest.importorskip("distributed")
+    store = ResultFolder(tmp_path / "results")
+    play = partial(die_with_its_nanny, SMALL.path, tmp_path)
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        result = sweep(CELLS[:4], PLAY, client.get_executor)
-    assert result == sweep(CELLS[:4], PLAY, THREADS)
+        result = sweep(CELLS, play, client.get_executor, store=store)
+    assert (tmp_path / "gone").exists()
+    assert result == sweep(CELLS, PLAY, THREADS)
+
+    def forbidden(cell: Cell) -> CellResult:
+        raise AssertionError(cell)
+
+    assert sweep(CELLS, forbidden, THREADS, store=store) == result
 
 
 def test_a_cell_plays_what_the_library_plays() -> None:

@@ -150,6 +150,10 @@ def parse_cpu_request(
 
     Parameters
     ----------
+    labels, annotations
+        Of the pod.
+    args
+        Arguments of NodeNUMAResource.
     priority
         ``spec.priority``; ``None`` where unset.
     requests

@@ -10,11 +10,13 @@ from enum import StrEnum
 
 import attrs
 
+from koordcore.checking.cover_proof import least_cooling, least_vacating
 from koordcore.checking.eviction_proof import eviction_fault, floor_fault
 from koordcore.checking.gathering_proof import best_gathering
 from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.proofs import (
     Branch,
+    CoolingProblem,
     EvictionProblem,
     Evidence,
     Leaf,
@@ -24,6 +26,7 @@ from koordcore.model.proofs import (
     Problem,
     ProofTree,
     TreeProblem,
+    VacatingProblem,
 )
 
 
@@ -96,6 +99,10 @@ def _fault(problem: Problem, certificate: Certificate) -> str:
             return floor_fault(problem, objective) or _linear_fault(
                 problem.rest, objective, certificate.evidence
             )
+        case CoolingProblem() | VacatingProblem():
+            least: tuple[int, ...]
+            least = least_cooling(problem) if isinstance(problem, CoolingProblem) else least_vacating(problem)
+            return "" if objective == least else f"no more than {least} is shown"
         case LinearProblem():
             return _linear_fault(problem, objective, certificate.evidence)
 

@@ -117,13 +117,8 @@ def _check_profile(
     reserved: tuple[Violation, ...] = ()
     spared: frozenset[PodKey] = frozenset()
     if result.policy.plugin("Reservation") is not None:
-        from koordcore.checking.reservations import (
-            check_reservations,
-            taken_in,
-            with_holders,
-            with_remainders,
-            without_holders,
-        )
+        from koordcore.checking.holders import with_holders, with_remainders, without_holders
+        from koordcore.checking.reservations import check_reservations, taken_in
 
         reserved = tuple(check_reservations(snapshot, result))
         before = with_remainders(snapshot)

@@ -18,7 +18,7 @@ from koordcore.checking.claim_pools import CheckedNode
 from koordcore.checking.claim_records import group_that_shares
 from koordcore.checking.claims import ClaimChecker
 from koordcore.checking.extended import claimed_resources, classes_of_resources
-from koordcore.checking.reservations import IGNORED, holder_key, holder_of
+from koordcore.checking.holders import IGNORED, holder_key, holder_of
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.claims import (
     ClaimAllocation,

@@ -8,9 +8,10 @@ from typing import Final
 
 import attrs
 
-from koordcore.checking.victims import gang_minimums
+from koordcore.checking.gangs import gang_minimums
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.migration import PodMigrationJob
 from koordcore.model.moves import Move
 from koordcore.model.pods import OwnerReference, Pod, PodKey
 from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs, Share
@@ -35,11 +36,20 @@ def check_disruptions(
     snapshot: ClusterSnapshot, moves: Sequence[Move], args: MigrationControllerArgs, limits: EvictionLimits
 ) -> Iterator[Violation]:
     """At no moment more pods are away than budgets, workloads, gangs and limits allow."""
+    jobs = [job for job in snapshot.of(PodMigrationJob) if job.active]
+    moving = frozenset(
+        pod.key
+        for pod in snapshot.bound_pods()
+        if any(job.pod == pod.key or (pod.uid and job.pod_uid == pod.uid) for job in jobs)
+    )
+    for move in moves:
+        if move.pod in moving:
+            yield Violation(ViolationKind.LIMIT, str(move.pod), "has an active PodMigrationJob")
     held = [
         *_budgets(snapshot),
-        *_workloads(snapshot, args),
-        *_gangs(snapshot),
-        *_migrating(snapshot, moves, args),
+        *_workloads(snapshot, args, moving),
+        *_gangs(snapshot, moving),
+        *_migrating(snapshot, moves, args, moving),
     ]
     for wave in range(max((move.arrives for move in moves), default=-1) + 1):
         gone = {move.pod for move in moves if move.leaves <= wave <= move.arrives}
@@ -63,7 +73,9 @@ def _budgets(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
         yield _Limit(ViolationKind.BUDGET, name, keys, budget.disruptions_allowed)
 
 
-def _workloads(snapshot: ClusterSnapshot, args: MigrationControllerArgs) -> Iterator[_Limit]:
+def _workloads(
+    snapshot: ClusterSnapshot, args: MigrationControllerArgs, moving: frozenset[PodKey]
+) -> Iterator[_Limit]:
     records = {(one.kind, one.namespace, one.name): one for one in snapshot.of(Workload)}
 
     def record(owner: OwnerReference | None, namespace: str) -> Workload | None:
@@ -82,6 +94,7 @@ def _workloads(snapshot: ClusterSnapshot, args: MigrationControllerArgs) -> Iter
         replicas = records[kind, namespace, name].replicas or 0
         keys = frozenset(pod.key for pod in pods)
         away = frozenset(pod.key for pod in pods if not pod.ready or pod.deleted is not None or pod.finished)
+        away |= keys & moving
         alone = replicas == 1 and not args.skip_check_expected_replicas
         subject = f"{kind} {namespace}/{name}"
         for share in (args.max_unavailable_per_workload, args.max_migrating_per_workload):
@@ -100,7 +113,7 @@ def _scaled(replicas: int, share: Share | None) -> int:
     return min(count, replicas)
 
 
-def _gangs(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
+def _gangs(snapshot: ClusterSnapshot, moving: frozenset[PodKey]) -> Iterator[_Limit]:
     members: dict[str, list[Pod]] = defaultdict(list)
     for pod in snapshot.bound_pods():
         name = gang_name(pod.labels, pod.annotations)
@@ -108,13 +121,20 @@ def _gangs(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
             members[f"{pod.namespace}/{name}"].append(pod)
     for name, least in sorted(gang_minimums(snapshot, members).items()):
         keys = frozenset(pod.key for pod in members[name])
-        yield _Limit(ViolationKind.GANG, name, keys, len(keys) - least)
+        yield _Limit(ViolationKind.GANG, name, keys, len(keys) - least, keys & moving)
 
 
 def _migrating(
-    snapshot: ClusterSnapshot, moves: Sequence[Move], args: MigrationControllerArgs
+    snapshot: ClusterSnapshot,
+    moves: Sequence[Move],
+    args: MigrationControllerArgs,
+    moving: frozenset[PodKey],
 ) -> Iterator[_Limit]:
     sets: dict[tuple[str, int], set[PodKey]] = defaultdict(set)
+    away: dict[str, set[PodKey]] = defaultdict(set)
+    for key in moving:
+        for name in ("all nodes", f"namespace {key.namespace}", f"node {snapshot.location[key]}"):
+            away[name].add(key)
     for move in moves:
         for name, most in (
             ("all nodes", args.max_migrating_globally),
@@ -124,7 +144,7 @@ def _migrating(
             if most is not None and most > 0:
                 sets[name, most].add(move.pod)
     for (name, most), keys in sorted(sets.items()):
-        yield _Limit(ViolationKind.LIMIT, name, frozenset(keys), most)
+        yield _Limit(ViolationKind.LIMIT, name, frozenset(keys), most, frozenset(away[name]))
 
 
 def _limiters(

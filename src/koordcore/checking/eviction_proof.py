@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore.checking.cover_proof import cheapest_node
 from koordcore.model.preemption import NO_PRIORITY
 from koordcore.model.proofs import EvictionEvidence, EvictionProblem, Evidence
 
@@ -32,7 +33,7 @@ def eviction_fault(
     if not isinstance(evidence, EvictionEvidence) or _damage(problem, evidence.leaving) != objective:
         return "it is not said who leaves at this damage"
     violations, highest, jobs, pods, priorities, restarts, moves = objective
-    if violations or restarts or moves:
+    if violations or moves or (restarts and problem.members != 1):
         return "a plan without violations, restarts and moves may exist"
     if highest == NO_PRIORITY:
         return "somebody is lost, and nobody leaves" if jobs or pods or priorities else ""
@@ -40,6 +41,10 @@ def eviction_fault(
     if fault:
         return fault
     usable = _usable(problem, problem.priority <= highest)
+    if problem.members == 1:
+        rows = _slots(problem, usable) > 0
+        fine = cheapest_node(problem, usable, rows & (problem.home >= 0), (jobs, pods, priorities, restarts))
+        return "" if fine else "a node may have a cheaper choice"
     if jobs and _holds(problem, usable & (problem.slack > 0)[problem.job]):
         return "the members may fit without a broken job"
     least = 1 if jobs else max(1, _fewest(problem, usable))
@@ -60,7 +65,8 @@ def _damage(problem: EvictionProblem, leaving: tuple[int, ...]) -> tuple[int, ..
     if (broken & (~problem.breakable | (left < whole))).any() or not _holds(problem, gone):
         return None
     highest = int(problem.priority[gone].max(initial=NO_PRIORITY))
-    return 0, highest, int(broken.sum()), int(gone.sum()), int(problem.priority[gone].sum()), 0, 0
+    restarts = 0 if problem.restart is None else int(problem.restart[gone].sum())
+    return 0, highest, int(broken.sum()), int(gone.sum()), int(problem.priority[gone].sum()), restarts, 0
 
 
 def floor_fault(problem: EvictionProblem, objective: tuple[int, ...]) -> str:

@@ -9,7 +9,16 @@ from koordcore.checking.gang_parts import check_parts
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, Waiting
-from koordcore.model.gangs import Gang, GangMode, GatherRule, MatchPolicy, NetworkTopologySpec, PodGroup
+from koordcore.model.gangs import (
+    DEFAULT_ARGS,
+    CoschedulingArgs,
+    Gang,
+    GangMode,
+    GatherRule,
+    MatchPolicy,
+    NetworkTopologySpec,
+    PodGroup,
+)
 from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, gang_name, parse_gang_pod
@@ -30,7 +39,8 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             name = gang_name(pod.labels, pod.annotations)
             if name:
                 members[f"{pod.namespace}/{name}"].append(pod)
-    gangs, tree = gang_configs(snapshot.of(PodGroup), members), None
+    args = result.policy.args_of(CoschedulingArgs)
+    gangs, tree = gang_configs(snapshot.of(PodGroup), _everybody(result.snapshot), args), None
     if any(gang.topology_spec is not None or gang.sub_groups is not None for gang in gangs.values()):
         tree = _tree(snapshot)
     if tree is not None:
@@ -60,20 +70,44 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
             yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
 
 
-def gang_configs(groups: Iterable[PodGroup], members: Mapping[str, list[Pod]]) -> dict[str, Gang]:
-    """Say how gangs are meant, by id: as their PodGroups say, or else one of the members."""
-    gangs = {group.id: gang_from_pod_group(group).gang for group in groups}
-    for gang_id, pods in members.items():
-        # Without a PodGroup the first member, by age and name, says how the gang is meant.
-        ordered = sorted(pods, key=lambda pod: (pod.created is None, pod.created, pod.key))
-        for pod in () if gang_id in gangs else ordered:
+def gang_configs(
+    groups: Iterable[PodGroup], pods: Iterable[Pod], args: CoschedulingArgs = DEFAULT_ARGS
+) -> dict[str, Gang]:
+    """Say how gangs are meant, by id: as their PodGroups say, else their first member by key."""
+    gangs = {group.id: gang_from_pod_group(group, args).gang for group in groups}
+    named = ((pod, gang_name(pod.labels, pod.annotations)) for pod in pods)
+    members = sorted(((pod.key, f"{pod.namespace}/{name}", pod) for pod, name in named if name), key=_first)
+    for _, gang_id, pod in members:
+        if gang_id not in gangs:
             config = parse_gang_pod(
-                namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
+                namespace=pod.namespace,
+                name=pod.name,
+                labels=pod.labels,
+                annotations=pod.annotations,
+                args=args,
             ).pod.config
             if config is not None:
                 gangs[gang_id] = config
-                break
     return gangs
+
+
+def _first(item: tuple[PodKey, str, Pod]) -> PodKey:
+    return item[0]
+
+
+def _everybody(snapshot: ClusterSnapshot) -> Iterator[Pod]:
+    """Give all pods that may say how a gang is meant: who runs, ran or waits."""
+    yield from snapshot.bound_pods()
+    yield from snapshot.pending
+    yield from snapshot.of(Pod)
+
+
+def gang_minimums(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, int]:
+    """Give the minimum of every gang that is configured and has members, by id."""
+    if not members:
+        return {}
+    gangs = gang_configs(snapshot.of(PodGroup), _everybody(snapshot))
+    return {gang_id: gangs[gang_id].min_available for gang_id in members if gang_id in gangs}
 
 
 def _before(snapshot: ClusterSnapshot) -> tuple[Counter[str], Counter[str]]:

@@ -26,11 +26,12 @@ def best_gathering(problem: TreeProblem) -> tuple[int, ...] | None:
     counts = [k for k in range(table.shape[1]) if problem.least <= k <= problem.size and table[0, k] < _NEVER]
     if not counts:
         return None
-    return (-max(counts), *tree.parts(table[:, max(counts)]))
+    return (-max(counts), *tree.parts(table[:, max(counts)], max(counts)))
 
 
 def _nobody(problem: TreeProblem) -> tuple[int, ...]:
-    return (0,) * (1 + len(problem.order) * (3 if problem.near.any() else 2))
+    parts = len(problem.order) * (3 if problem.near.any() else 2) + len(problem.even)
+    return (0,) * (1 + parts + (problem.worth is not None))
 
 
 class _Tree:
@@ -63,19 +64,35 @@ class _Tree:
         for domain, depth in enumerate(self._depth):
             self._by_depth[depth].append(domain)
         self._nearest: list[int] = [max((near[one] for one in ones), default=0) for ones in self._by_depth]
+        offered = [slots[one] for one in self._by_depth[self._leaf]]
+        worth = [] if problem.worth is None else problem.worth.tolist()
+        self._top = max((value for value, room in zip(worth, offered, strict=bool(worth)) if room), default=0)
+        # What a member loses against the leaf that is worth most.
+        self._loss = {first + leaf: max(0, self._top - value) for leaf, value in enumerate(worth)}
         self._words = self._packed()
 
     def _packed(self) -> list[list[tuple[str, int, int]]]:
         """Share the parts of the objective out to words, each part with a size that no sum reaches."""
-        depths = range(self._leaf, 0, -1)
-        parts = [("open", depth) for depth in self._problem.order]
+        depths, problem = range(self._leaf, 0, -1), self._problem
+        parts: list[tuple[str, int]] = []
+        for depth in problem.order:
+            parts += [("open", depth), *([("even", depth)] if depth in problem.even else [])]
         parts += [("near", depth) for depth in depths if self._nearest[0]]
         parts += [("tight", depth) for depth in depths]
+        parts += [("worth", self._leaf)] if problem.worth is not None else []
         words: list[list[tuple[str, int, int]]] = [[]]
         top = 1
         for kind, depth in parts:
-            costs = sorted((self._part(kind, one) for one in self._by_depth[depth]), reverse=True)
-            size = sum(costs[: self._size]) + 1
+            if kind == "even":
+                there = max((self._bound[one] for one in self._by_depth[depth]), default=0)
+                size = self._size * (self._size + 2 * there) + 1
+            elif kind == "worth":
+                size = self._size * max(self._loss.values(), default=0) + 1
+            else:
+                costs = sorted((self._part(kind, one) for one in self._by_depth[depth]), reverse=True)
+                size = sum(costs[: self._size]) + 1
+            if size >= _WORD:
+                raise OverflowError("a part of the objective is beyond what is counted here")
             if top * size >= _WORD and words[-1]:
                 words.append([])
                 top = 1
@@ -89,7 +106,7 @@ class _Tree:
             return int(self._bound[domain] == 0)
         if kind == "near":
             return self._nearest[self._depth[domain]] - self._near[domain]
-        return self._slots[domain]
+        return self._slots[domain] if kind == "tight" else 0
 
     def _cost(self, domain: int) -> Table:
         """What using a domain adds to every word, shape (words,)."""
@@ -102,7 +119,16 @@ class _Tree:
             cost.append(total)
         return np.array(cost, np.int64)
 
-    def parts(self, words: Table) -> tuple[int, ...]:
+    def _add(self, table: Table, kind: str, depth: int, amounts: Table) -> None:
+        """Add to one part of the objective what every number of members costs, shape (k + 1,)."""
+        for number, word in enumerate(self._words):
+            weight = 1
+            for one, at, size in reversed(word):
+                if (one, at) == (kind, depth):
+                    table[number] += weight * amounts
+                weight *= size
+
+    def parts(self, words: Table, placed: int) -> tuple[int, ...]:
         """Take the parts of the objective out of the words."""
         found: list[int] = []
         for word, total in zip(self._words, words.tolist(), strict=True):
@@ -111,6 +137,8 @@ class _Tree:
                 left, digit = divmod(left, size)
                 digits.append(digit)
             found += reversed(digits)
+        if self._problem.worth is not None:
+            found[-1] -= self._top * placed
         return tuple(found)
 
     def table(self, domain: int) -> Table:
@@ -144,25 +172,44 @@ class _Tree:
         if alone or self._depth[domain] != self._leaf - 1 or multiple > 1:
             yield from map(self.table, ones)
             return
+        even = self._leaf in self._problem.even
+        if even:
+            # Of leaves that are open already more than the fewest may be used, to lie evenly.
+            yield from map(self.table, (one for one in ones if self._bound[one]))
+            ones = [one for one in ones if not self._bound[one]]
 
         def kind(one: int) -> tuple[int, int, bool]:
             return self._slots[one], self._near[one], self._bound[one] > 0
 
         for (slots, _, _), same in groupby(sorted(ones, key=kind), key=kind):
             alike = list(same)
-            used = -(-np.arange(min(self._size, slots * len(alike)) + 1) // max(1, slots))
-            yield self._cost(alike[0])[:, None] * used[None, :]
+            counts = np.arange(min(self._size, slots * len(alike)) + 1)
+            used = -(-counts // max(1, slots))
+            table = self._cost(alike[0])[:, None] * used[None, :]
+            if even:
+                each, more = np.divmod(counts, np.maximum(1, used))
+                self._add(table, "even", self._leaf, more * (each + 1) ** 2 + (used - more) * each**2)
+            if self._loss:
+                losses = np.repeat(sorted(self._loss[one] for one in alike), max(1, slots))
+                lost = np.concatenate(([0], np.cumsum(losses)))[: len(counts)]
+                self._add(table, "worth", self._leaf, lost)
+            yield table
 
     def _closed(self, domain: int, table: Table) -> Table:
         """Add what using the domain costs, and rule out what it may not hold."""
         problem, depth, bound = self._problem, self._depth[domain], self._bound
         table = table.copy()
+        counts = np.arange(table.shape[1])
         if depth:
             table[:, 1:] += self._cost(domain)[:, None]
+            if depth in problem.even:
+                there = bound[domain]
+                self._add(table, "even", depth, (counts + there) ** 2 - there**2)
+        if domain in self._loss:
+            self._add(table, "worth", depth, counts * self._loss[domain])
         if depth and depth == problem.must_depth and bound[0] and not bound[domain]:
             table[0, 1:] = _NEVER
-        counts = np.arange(table.shape[1]) + bound[domain]
-        table[0, counts % problem.multiples[depth] != 0] = _NEVER
+        table[0, (counts + bound[domain]) % problem.multiples[depth] != 0] = _NEVER
         table[0] = np.minimum(table[0], _NEVER)
         return table
 

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from koordcore._vector import Vector
 from koordcore.checking.groups import leaf_of
+from koordcore.checking.holders import holder_key, holder_of, identity_of, used_by
 from koordcore.checking.quota_sums import QuotaSums
-from koordcore.checking.reservations import holder_key, holder_of, identity_of, used_by
 from koordcore.model.affinity import PodAffinityTerm
 from koordcore.model.claims import ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.metrics import NodeMetric
@@ -248,8 +248,8 @@ class ClusterIndex:
             self._set(self._labelled, pair, holder, sign)
 
     def _queue(self, holder: Holder, pod: Pod, sign: int) -> None:
-        if pod.scheduling_group is not None:
-            self._set(self._marked, ("waits", leaf_of(pod)), holder, sign)
+        for what, name in _memberships(pod):
+            self._set(self._marked, (f"{what} waits", name), holder, sign)
         if pod.nominated_node:
             self._set(self._marked, NOMINATED, holder, sign)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from koordcore.checking.holders import holder_of
 from koordcore.checking.index import ClusterIndex, Holder
 from koordcore.checking.neighbours import hard_constraints, means, selected, terms_of
-from koordcore.checking.reservations import holder_of
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod

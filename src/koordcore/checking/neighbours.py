@@ -46,7 +46,7 @@ def check_neighbours(
     new = [one for one in placed if one[0].key in bound]
     unseen: frozenset[PodKey] = frozenset()
     if result.policy.plugin("Reservation") is not None:
-        from koordcore.checking.reservations import owned_holders
+        from koordcore.checking.holders import owned_holders
 
         unseen = owned_holders(result.snapshot, [pod for pod, _ in new])
     if result.policy.filters("InterPodAffinity"):

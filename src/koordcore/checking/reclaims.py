@@ -85,7 +85,8 @@ class _Turns:
             coming.count(pod)
         wanted = {name for pod in members for name, amount in pod.requests.items() if amount}
         for name in sorted(coming.whole.keys() & self._quotas.keys()):
-            for resource in sorted(wanted):
+            # What a quota's max does not name is not counted against it.
+            for resource in sorted(wanted & self._quotas[name].max.keys()):
                 after = self._used(name, resource) + coming.whole[name][resource]
                 bound = self._quotas[name].min.get(resource, 0)
                 if coming.whole[name][resource] and after > bound and not self._guaranteed:

@@ -3,235 +3,39 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
 
 import attrs
 
 from koordcore.checking.cpus import STATUS, cpulist
 from koordcore.checking.devices import ALLOCATED as DEVICES
-from koordcore.checking.nodes import KEPT_BY, STANDS_FOR
+from koordcore.checking.holders import (
+    AFFINITY,
+    IGNORED,
+    NOMINATED,
+    PREFIX,
+    USED,
+    holder_key,
+    identity_of,
+    owns,
+    used_by,
+)
+from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError
 from koordcore.model.decisions import Bound, Nominated, Waiting
-from koordcore.model.pods import Pod, PodKey, PodPhase
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import (
     AllocatePolicy,
     ConditionStatus,
     Reservation,
     ReservationArgs,
-    ReservationOwner,
 )
 from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
 from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
-
-_PREFIX: Final = "scheduling.koordinator.sh/"
-USED: Final = _PREFIX + "reservation-allocated"
-AFFINITY: Final = _PREFIX + "reservation-affinity"
-NOMINATED: Final = "koordcore.io/nominated-node"
-IGNORED: Final = _PREFIX + "reservation-ignored"
-
-
-def holder_key(one: Reservation) -> PodKey:
-    """Give the key of the pod that stands for a reservation."""
-    namespace = one.template.namespace if one.template is not None else "default"
-    return PodKey(namespace, one.uid or f"reservation-{one.name}")
-
-
-def used_by(pod: Pod) -> str:
-    """Give the uid (or, without one, the name) of the reservation that a pod says it uses; empty for none."""
-    if USED not in pod.annotations:
-        return ""
-    try:
-        raw = json.loads(pod.annotations.get(USED) or "{}")
-        return str(raw.get("uid") or raw.get("name") or "")
-    except (ValueError, AttributeError):
-        return ""
-
-
-def identity_of(one: Reservation) -> str:
-    """Give the name by which users know a reservation: its uid, or else its name."""
-    return one.uid or one.name
-
-
-def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """Put a pod on the node of each reservation that holds what is left of it, and let pending ones wait.
-
-    Left is what neither its users nor pods that ignore reservations have taken. Of pods that act as
-    reservations likewise only that is left.
-    """
-    names = {state.name for state in snapshot.nodes}
-    holders = [
-        _remainder(snapshot, one)
-        for one in snapshot.of(Reservation)
-        if one.active and one.status.node_name in names
-    ]
-    waiting = [
-        attrs.evolve(holder_of(one), node_name=None)
-        for one in snapshot.of(Reservation)
-        if not one.status.node_name and not one.over
-    ]
-    known = {pod.key for pod in snapshot.pending}
-    acting = [_what_is_left_of(snapshot, pod) for pod in snapshot.bound_pods() if is_operating_pod(pod)]
-    held = snapshot.forget(*(pod.key for pod in acting)) if acting else snapshot
-    held = held.assume(*holders, *acting) if holders or acting else held
-    added = [pod for pod in waiting if pod.key not in known]
-    return held.with_pending(*added) if added else held
-
-
-def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """Put a pod on the node of each reservation that asks for and holds all that was granted to it."""
-    names = {state.name for state in snapshot.nodes}
-    there = (one for one in snapshot.of(Reservation) if one.active and one.status.node_name in names)
-    holders = [holder_of(one) for one in there]
-    return snapshot.assume(*holders) if holders else snapshot
-
-
-def owned_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[PodKey]:
-    """Give the pods of those reservations that some of the pods own or ignore: they are not in its way."""
-    pods = tuple(pods)
-    ignored = any(pod.labels.get(IGNORED) == "true" for pod in pods)
-    return frozenset(
-        holder_key(one)
-        for one in snapshot.of(Reservation)
-        if ignored or any(_owns(term, pod) for term in one.owners for pod in pods)
-    )
-
-
-def without_holders(result: ScheduleResult, before: ClusterSnapshot) -> ScheduleResult:
-    """Give the result without what it says about reservations as pods."""
-    keys = {holder_key(one) for one in before.of(Reservation)}
-    return attrs.evolve(result, decisions=tuple(one for one in result.decisions if one.pod not in keys))
-
-
-def holder_of(one: Reservation) -> Pod:
-    """Give the pod that stands for a reservation and holds all that was granted to it."""
-    template = one.template or Pod(name=one.name)
-    key = holder_key(one)
-    granted = one.status.allocatable if one.active else None
-    stated = one.labels.get("koordinator.sh/priority", "")
-    priority = one.template_priority
-    if priority is None:
-        spelt = re.fullmatch(r"[+-]?[0-9]{1,19}", stated) and -(2**31) <= int(stated) < 2**31
-        priority = int(stated) if spelt else 2**31 - 1
-    return attrs.evolve(
-        template,
-        name=key.name,
-        uid=one.uid,
-        labels={**template.labels, **one.labels},
-        annotations={
-            **template.annotations,
-            **one.annotations,
-            STANDS_FOR: "true",
-            KEPT_BY: f"reservation {one.name}, which belongs to {one.owners_text}",
-        },
-        requests={**template.requests, **(granted or {})},
-        priority=priority,
-        node_name=one.status.node_name or None,
-        phase=PodPhase.PENDING,
-    )
-
-
-def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
-    holder = holder_of(one)
-    there = snapshot.node(one.status.node_name).pods
-    takers = [pod for pod in there if used_by(pod) == identity_of(one) or pod.labels.get(IGNORED) == "true"]
-    users = {pod.key for pod in takers if used_by(pod) == identity_of(one)}
-    if one.allocate_once and users:  # it is over with its first user
-        bare = {key: text for key, text in holder.annotations.items() if key not in (DEVICES, STATUS)}
-        return attrs.evolve(holder, requests={}, annotations=bare, host_ports=())
-    ports = [port for pod in takers for port in pod.host_ports]
-    free = tuple(port for port in holder.host_ports if port not in ports)
-    return attrs.evolve(_less(holder, takers), host_ports=free)
-
-
-def _what_is_left_of(snapshot: ClusterSnapshot, pod: Pod) -> Pod:
-    """Give a pod that acts as a reservation without what others have of it; its ports are its own."""
-    one = operating_reservation(pod)
-    takers = [
-        other
-        for other in snapshot.node(one.status.node_name).pods
-        if other.key != pod.key
-        and (used_by(other) == identity_of(one) or other.labels.get(IGNORED) == "true")
-    ]
-    return _less(pod, takers) if takers else pod
-
-
-def _less(holder: Pod, takers: list[Pod]) -> Pod:
-    """Give a pod without what others took of what it holds."""
-    left = dict(holder.requests)
-    for pod in takers:
-        for name, amount in pod.requests.items():
-            left[name] = max(0, left.get(name, 0) - amount)
-    annotations = dict(holder.annotations)
-    try:
-        if DEVICES in annotations:
-            annotations[DEVICES] = _devices_left(annotations[DEVICES], takers)
-        if STATUS in annotations:
-            annotations[STATUS] = _cpus_left(annotations[STATUS], takers)
-    except (ValueError, TypeError, AttributeError, KoordcoreError):
-        pass  # what cannot be read holds nothing
-    return attrs.evolve(holder, requests=left, annotations=annotations)
-
-
-def _devices_left(text: str, takers: list[Pod]) -> str:
-    gone: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    functions: set[tuple[str, int, str]] = set()
-    for pod in takers:
-        for kind, entries in json.loads(pod.annotations.get(DEVICES) or "{}").items():
-            for entry in entries or ():
-                place = kind, int(entry.get("minor", 0))
-                for name, amount in parse_resources(entry.get("resources") or {}).items():
-                    gone[place][name] += amount
-                functions.update(
-                    (*place, vf["busID"]) for vf in (entry.get("extension") or {}).get("vfs") or ()
-                )
-    left: dict[str, list[Any]] = {}
-    for kind, entries in json.loads(text).items():
-        for entry in entries or ():
-            place = kind, int(entry.get("minor", 0))
-            amounts = parse_resources(entry.get("resources") or {})
-            rest = {name: max(0, amount - gone[place][name]) for name, amount in amounts.items()}
-            if not any(rest.values()):
-                continue
-            kept = {**entry, "resources": rest}
-            vfs = (entry.get("extension") or {}).get("vfs") or ()
-            free = [vf for vf in vfs if (*place, vf["busID"]) not in functions]
-            kept["extension"] = {**(entry.get("extension") or {}), "vfs": free}
-            left.setdefault(kind, []).append(kept)
-    return json.dumps(left)
-
-
-def _cpus_left(text: str, takers: list[Pod]) -> str:
-    raw = json.loads(text)
-    cpus = set(cpulist(raw.get("cpuset") or ""))
-    amounts = {
-        int(entry.get("node", 0)): dict(parse_resources(entry.get("resources") or {}))
-        for entry in raw.get("numaNodeResources") or ()
-    }
-    for pod in takers:
-        taken = json.loads(pod.annotations.get(STATUS) or "{}")
-        cpus -= cpulist(taken.get("cpuset") or "")
-        for entry in taken.get("numaNodeResources") or ():
-            here = amounts.get(int(entry.get("node", 0)), {})
-            for name, amount in parse_resources(entry.get("resources") or {}).items():
-                here[name] = max(0, here.get(name, 0) - amount)
-    zones = [
-        {"node": node, "resources": {name: _quantity(name, amount) for name, amount in here.items()}}
-        for node, here in amounts.items()
-    ]
-    return json.dumps({"cpuset": ",".join(map(str, sorted(cpus))), "numaNodeResources": zones})
-
-
-def _quantity(name: str, amount: int) -> str:
-    return f"{amount}m" if name == "cpu" else str(amount)
-
-
-# -- who may use what ----------------------------------------------------------------------------------------
 
 
 def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
@@ -287,7 +91,7 @@ def lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str,
     takers = [
         pod
         for pod in coming
-        if pod.labels.get(IGNORED) == "true" or any(_owns(term, pod) for term in held.owners)
+        if pod.labels.get(IGNORED) == "true" or any(owns(term, pod) for term in held.owners)
     ]
     drawn: dict[str, int] = {PODS: 1} if takers else {}
     for name, amount in holder.requests.items():
@@ -318,7 +122,7 @@ def taken_in(snapshot: ClusterSnapshot, result: ScheduleResult) -> frozenset[Pod
         unchanged = old.at(old.node_name, annotations={USED: pod.annotations[USED]}) == pod
         cluster = one.pre_allocation_policy.mode == "Cluster"
         wanted = old.labels.get(args.pre_allocation.label) == "true" and args.pre_allocation.cluster_mode
-        may = wanted if cluster else any(_owns(term, old) for term in one.owners)
+        may = wanted if cluster else any(owns(term, old) for term in one.owners)
         if unchanged and may and placed[holder_key(one)] == old.node_name:
             found.append(pod.key)
     return frozenset(found)
@@ -451,7 +255,7 @@ def _check_user(pod: Pod, decision: Bound, one: Reservation | None) -> Iterator[
         yield _wrong(subject, f'the decision says "{decision.reservation}", the pod says {one.name}')
     if not (one.available or _used_up(one)) or one.status.node_name != decision.node:
         yield _wrong(subject, f"uses {one.name}, which is not available on {decision.node}")
-    if one.owners_error or not any(_owns(term, pod) for term in one.owners):
+    if one.owners_error or not any(owns(term, pod) for term in one.owners):
         yield _wrong(subject, f"is no owner of {one.name}")
     try:
         affinity = json.loads(pod.annotations.get(AFFINITY) or "{}")
@@ -461,36 +265,6 @@ def _check_user(pod: Pod, decision: Bound, one: Reservation | None) -> Iterator[
         yield _wrong(subject, f"names the reservation {affinity['name']} and uses {one.name}")
 
 
-def _owns(term: ReservationOwner, pod: Pod) -> bool:
-    """Tell whether an owner term holds for a pod; written apart from the allocator's own rule on purpose."""
-    if term.object is not None:
-        wanted = term.object
-        for left, right in (
-            (wanted.uid, pod.uid),
-            (wanted.name, pod.name),
-            (wanted.namespace, pod.namespace),
-            (wanted.api_version, "v1"),
-        ):
-            if left and left != right:
-                return False
-    if term.controller is not None:
-        asked = term.controller
-        if asked.namespace and asked.namespace != pod.namespace:
-            return False
-        fitting = [
-            owner
-            for owner in pod.owners
-            if asked.kind in ("", owner.kind)
-            and asked.name in ("", owner.name)
-            and asked.uid in ("", owner.uid)
-            and asked.api_version in ("", owner.api_version)
-            and (asked.controller is None or asked.controller == owner.controller)
-        ]
-        if not fitting:
-            return False
-    return term.selector is None or term.selector.matches(pod.labels)
-
-
 def _check_account(one: Reservation, users: list[Pod]) -> Iterator[Violation]:
     if one.allocate_once and len(users) > 1:
         yield _wrong(one.name, f"may be used once and is used by {len(users)} pods")
@@ -498,7 +272,7 @@ def _check_account(one: Reservation, users: list[Pod]) -> Iterator[Violation]:
         return
     held: Resources = one.status.allocatable or make_resources({})
     try:
-        options = json.loads(one.annotations.get(_PREFIX + "reservation-restricted-options") or "{}")
+        options = json.loads(one.annotations.get(PREFIX + "reservation-restricted-options") or "{}")
         listed = set(options.get("resources") or ())
     except (ValueError, AttributeError):
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from koordcore.checking.claim_records import claims_after
-from koordcore.checking.reservations import identity_of, used_by
+from koordcore.checking.holders import identity_of, used_by
 from koordcore.model.claims import HeldClaim, ResourceClaim
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod

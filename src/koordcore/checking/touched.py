@@ -16,6 +16,7 @@ import attrs
 
 from koordcore.checking.gangs import gang_configs
 from koordcore.checking.groups import leaf_of
+from koordcore.checking.holders import holder_key, holder_of, used_by
 from koordcore.checking.index import (
     ACTING,
     HOLDING,
@@ -28,7 +29,6 @@ from koordcore.checking.index import (
 )
 from koordcore.checking.near import near
 from koordcore.checking.quota_sums import NOBODY, Elsewhere
-from koordcore.checking.reservations import holder_key, holder_of, used_by
 from koordcore.model.claims import (
     DeviceClass,
     ResourceClaim,
@@ -218,15 +218,18 @@ class _Cut:
         self._keep(self._pod_groups(ids))
         for name in ids:
             self._take(index.marked(("gang", name)))
+            self._wait(index.marked(("gang waits", name)))
             self._keep(index.by("ended of gang", name))
 
-    def _members(self, ids: Iterable[str]) -> dict[str, list[Pod]]:
-        """Give the members of gangs, those who come included."""
-        found = {name: [_pod(one) for one in self._index.marked(("gang", name))] for name in ids}
-        for pod in (*(pod for pods in self._after.values() for pod in pods), *self._reserving()):
-            if _gang(pod) in found:
-                found[_gang(pod)].append(pod)
-        return found
+    def _members(self, ids: Iterable[str]) -> Iterator[Pod]:
+        """Give the members of gangs, those who come, wait and ended included."""
+        wanted = set(ids)
+        for name in sorted(wanted):
+            for mark in ("gang", "gang waits"):
+                yield from (_pod(one) for one in self._index.marked((mark, name)))
+            yield from self._index.by("ended of gang", name)
+        coming = (*(pod for pods in self._after.values() for pod in pods), *self._reserving())
+        yield from (pod for pod in coming if _gang(pod) in wanted)
 
     def _pod_groups(self, ids: Iterable[str]) -> list[PodGroup]:
         split = [name.partition("/") for name in sorted(ids)]
@@ -271,7 +274,7 @@ class _Cut:
         index = self._index
         self._take(index.marked(("group", leaf)))
         self._keep(index.by("ended of group", leaf))
-        self._wait(index.marked(("waits", leaf)))
+        self._wait(index.marked(("group waits", leaf)))
 
     def _take_claims(self) -> None:
         """Claims, all of them where one of the pods has one: devices are held across the cluster."""

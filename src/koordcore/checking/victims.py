@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from koordcore.checking.extended import classes_of_resources
+from koordcore.checking.gangs import gang_minimums
 from koordcore.checking.groups import group_priorities, units_of
 from koordcore.checking.leaving import PROTECTING, leaving_anyhow
 from koordcore.checking.needless import check_needed
@@ -16,12 +17,11 @@ from koordcore.checking.reclaims import check_reclaims
 from koordcore.checking.room import overflow
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Nominated, Victim
-from koordcore.model.gangs import Gang, PodGroup
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import PODS
-from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.protocol.gang import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -155,20 +155,6 @@ def _members(running: Mapping[PodKey, Pod]) -> dict[str, list[Pod]]:
         if name and not pod.leaving:
             members[f"{pod.namespace}/{name}"].append(pod)
     return members
-
-
-def gang_minimums(snapshot: ClusterSnapshot, members: Mapping[str, list[Pod]]) -> dict[str, int]:
-    """Give the minimum of every gang that is configured and has members, by id."""
-    gangs: dict[str, Gang] = {group.id: gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)}
-    for gang_id, pods in members.items():
-        for pod in sorted(pods, key=lambda pod: pod.key) if gang_id not in gangs else ():
-            config = parse_gang_pod(
-                namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
-            ).pod.config
-            if config is not None:
-                gangs[gang_id] = config
-                break
-    return {gang_id: gangs[gang_id].min_available for gang_id in members if gang_id in gangs}
 
 
 def _lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str, int]:

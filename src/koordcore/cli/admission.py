@@ -5,25 +5,35 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+
+import attrs
 
 from koordcore.colocation.profile import PriorityClassSpec, mutate_pod
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import SourceObject
-from koordcore.manifests.bundle import assemble
+from koordcore.manifests.cross_checks import filled_topology
+from koordcore.manifests.loading import assemble
 from koordcore.manifests.sources import read_sources
 from koordcore.model.cluster import Namespace, PriorityClass
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.quotas import ElasticQuota, QuotaProfile
 from koordcore.model.resources import format_resources
 from koordcore.protocol.profile import ColocationProfile
-from koordcore.protocol.quota import PREFIX
-from koordcore.quota.profile import RootQuota, reconcile_profile
+from koordcore.protocol.quota import PREFIX, TREE_ID, labels_of, quota_label, quota_object
+from koordcore.quota.profile import (
+    RootQuota,
+    add_tree_affinity,
+    reconcile_profile,
+    tree_id_of,
+    tree_profile,
+)
 from koordcore.snapshot import ClusterSnapshot
 
 _PERCENTS: Final = 100
+_SIGS: Final = "scheduling.sigs.k8s.io"
 
 
 def load_admitted(
@@ -69,16 +79,19 @@ def load_admitted(
             root = reconcile_profile(profile, [state.node for state in plain.nodes])
             admitted.append(SourceObject(f"ElasticQuotaProfile {profile.name}", _quota_manifest(root)))
             told.append(f"ElasticQuotaProfile {profile.name} made ElasticQuota {root.name}")
+    admitted, kept = _on_their_nodes(admitted, plain.of(QuotaProfile))
+    told += (
+        f"ElasticQuotaProfile {name} keeps {count} pod{'s' * (count > 1)} of its tree on its nodes"
+        for name, count in sorted(kept.items())
+    )
     return assemble(admitted, network, as_gangs), told
 
 
 def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str]) -> SourceObject:
     raw: Any = source.raw
-    if not (isinstance(raw, Mapping) and raw.get("kind") == "Pod" and raw.get("apiVersion") == "v1"):
+    if not _waits(raw):
         return source
-    spec, meta = raw.get("spec") or {}, raw.get("metadata") or {}
-    if spec.get("nodeName") or (raw.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return source
+    meta = raw.get("metadata") or {}
     profiles = plain.of(ColocationProfile)
     pod = {**raw, "metadata": {**meta, "namespace": meta.get("namespace") or "default"}}
     draw = sum(map(ord, f"{pod['metadata']['namespace']}/{meta.get('name', '')}")) % _PERCENTS
@@ -94,6 +107,53 @@ def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str
     )
     changed.update(done.applied)
     return SourceObject(source.source, done.pod) if done.changed else source
+
+
+def _on_their_nodes(
+    sources: Sequence[SourceObject], profiles: Iterable[QuotaProfile]
+) -> tuple[list[SourceObject], Counter[str]]:
+    """Require of waiting pods of a profile's tree the nodes of the profile, and count them by profile.
+
+    A profile without a tree's id has the one that its controller writes on it.
+    """
+    known = [attrs.evolve(one, labels=one.labels | {TREE_ID: tree_id_of(one)}) for one in profiles]
+    quotas = [
+        quota_object(one.raw)
+        for one in sources
+        if isinstance(one.raw, Mapping) and _is(one.raw, _SIGS, "ElasticQuota")
+    ]
+    topology = filled_topology({one.name: one for one in reversed(quotas)})
+    found: list[SourceObject] = []
+    kept: Counter[str] = Counter()
+    for source in sources if known else ():
+        raw: Any = source.raw
+        changed = source
+        if _waits(raw):
+            meta = raw.get("metadata") or {}
+            label, namespace = quota_label(labels_of(raw)), str(meta.get("namespace") or "default")
+            profile = tree_profile(topology, known, quota=label, namespace=namespace)
+            before = raw["spec"].get("affinity") if profile is not None else None
+            after = None if profile is None else add_tree_affinity(before, profile.node_selector)
+            if profile is not None and after != before:
+                spec = {**raw["spec"], "affinity": after}
+                changed = SourceObject(source.source, {**raw, "spec": spec})
+                kept[profile.name] += 1
+        found.append(changed)
+    return found or list(sources), kept
+
+
+def _is(raw: Any, group: str, kind: str) -> bool:
+    if not isinstance(raw, Mapping) or raw.get("kind") != kind:
+        return False
+    return str(raw.get("apiVersion") or "").rpartition("/")[0] == group
+
+
+def _waits(raw: Any) -> bool:
+    """Tell whether an object is a pod that has no node yet."""
+    if not _is(raw, "", "Pod"):
+        return False
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    return bool(spec) and not spec.get("nodeName") and status.get("phase") not in ("Succeeded", "Failed")
 
 
 def _quota_manifest(root: RootQuota) -> dict[str, Any]:

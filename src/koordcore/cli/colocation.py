@@ -17,6 +17,7 @@ from koordcore.colocation import (
     lending_table,
     render_waterfalls,
 )
+from koordcore.colocation.agent import PodSetting, pod_settings
 from koordcore.colocation.cluster import LendingRow, LendingTable, lend
 from koordcore.errors import ModelError
 from koordcore.manifests.lending_patches import lending_patches
@@ -26,7 +27,8 @@ EPILOG: Final = """\
 examples:
   koordcore colocation cluster.yaml
   koordcore colocation cluster.yaml --node node-1      from capacity to what is lent, step by step
-  koordcore colocation cluster.yaml -o patches         what the manager would send, NUMA zones included
+  koordcore colocation cluster.yaml -o patches         what the manager would send, NUMA zones
+                                                       included, and what agents write for pods
 """
 
 
@@ -46,16 +48,22 @@ def run(arguments: argparse.Namespace) -> int:
     snapshot = load_paths(arguments).snapshot
     given = read_now(arguments)
     now = latest_report(snapshot) if given is None else moment_of(given)
-    if now is None:
+    settings: tuple[PodSetting, ...] = ()
+    if arguments.output == "patches":
+        settings = pod_settings(snapshot, None if arguments.node is None else [arguments.node])
+    if now is None and not settings:
         raise ModelError("no NodeMetric with a time in the dump: give --now")
     config = config_of_snapshot(snapshot)
     if arguments.output == "patches":
-        after = lend(snapshot, config, now=now)
+        after = snapshot if now is None else lend(snapshot, config, now=now)
         for call in lending_patches(snapshot, after):
             about = call["path"].removesuffix("/status").rpartition("/")[2]
             if arguments.node in (None, about):
                 print(json.dumps(call))
+        for one in settings:
+            print(json.dumps(one.record()))
         return 0
+    assert now is not None
     if arguments.node is not None:
         snapshot.node(arguments.node)
         waterfalls = explain_node(snapshot, config, arguments.node, now=now)

@@ -13,8 +13,10 @@ import attrs
 from koordcore.checking import verify
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now
 from koordcore.cli.policies import KNOWN_POLICIES, read_policies
+from koordcore.cli.queues import compare_queues, comparison_record, comparison_tables
 from koordcore.cli.tables import Column, Table, Tone, show, working
 from koordcore.model.decisions import Unschedulable
+from koordcore.model.kueue import KueueWorkload
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.scoring.gpu_share import CARD
@@ -28,6 +30,7 @@ examples:
   koordcore compare cluster.yaml                              stock Kubernetes and Koordinator's profile
   koordcore compare cluster.yaml --policy ours.yaml           stock Kubernetes and every profile of the file
   koordcore compare cluster.yaml --policy bestfit --policy fgd --policy foresight
+  koordcore compare cluster.yaml --as-gangs                   Kueue's own rule beside what starts here
   koordcore compare cluster.yaml --policy now.yaml --policy next.yaml -o json
 """
 
@@ -59,7 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare, verify every plan, print; 1 when a plan is not legal."""
     policies = read_policies(arguments.policy or (), quiet=arguments.quiet)
     snapshot, now = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
+    queues = None
     with working(f"placing {len(snapshot.pending)} pods under {len(policies)} policies"):
+        if arguments.as_gangs and snapshot.has(KueueWorkload):
+            queues = compare_queues(snapshot, next(iter(policies.values())), now)
+            # The policies are asked about the pods as their admission makes them.
+            snapshot = queues.ours.before
         found = compare_policies(snapshot, policies, now=now)
         violations = [(one.name, what) for one in found.outcomes for what in verify(snapshot, one.result)]
     for name, violation in violations:
@@ -68,8 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
     if violations:
         return 1
     if arguments.output == "json":
-        print(json.dumps(_record(found), indent=2))
+        told = {} if queues is None else {"kueue": comparison_record(queues)}
+        print(json.dumps(_record(found) | told, indent=2))
     else:
+        for table in () if queues is None else comparison_tables(queues):
+            show(table)
         _print_tables(found, arguments.limit)
     return 0
 

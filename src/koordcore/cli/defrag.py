@@ -28,6 +28,7 @@ from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
 from koordcore.errors import ModelError
 from koordcore.manifests import load
 from koordcore.model.certificates import Limits
+from koordcore.model.policy import Policy
 from koordcore.model.resources import PODS, Resources, make_resources, parse_resources
 from koordcore.scheduling.plugins.gpu_share import mix_of
 from koordcore.scoring.gpu_share import CARD
@@ -92,11 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _fragments(arguments, snapshot, rules)
     if arguments.pod is not None:
         return _for_pod(arguments, snapshot, rules)
-    wanted = _wanted(arguments, snapshot)
-    _check_names(wanted, snapshot)
-    refused = refused_shape(snapshot, wanted.requests, rules.policy)
-    if refused:
-        raise ModelError(f"--want {arguments.want}: {refused}")
+    wanted = read_wanted(arguments, snapshot, rules.policy)
     with working(f"making room on {len(snapshot.nodes)} nodes"):
         moving = plan_room(snapshot, wanted, rules=rules, budget=Limits(arguments.effort))
     done = moving.plan
@@ -186,6 +183,22 @@ def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: 
     }
     print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
     return 0 if moving.legal else 1
+
+
+def read_wanted(arguments: argparse.Namespace, snapshot: ClusterSnapshot, policy: Policy) -> Wanted:
+    """Read the shape of ``--want``, and refuse what no node can ever have.
+
+    Raises
+    ------
+    ModelError
+        When the text cannot be read, or names what nobody offers.
+    """
+    wanted = _wanted(arguments, snapshot)
+    _check_names(wanted, snapshot)
+    refused = refused_shape(snapshot, wanted.requests, policy)
+    if refused:
+        raise ModelError(f"--want {arguments.want}: {refused}")
+    return wanted
 
 
 def _wanted(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Wanted:

@@ -22,8 +22,10 @@ from koordcore.cli.inputs import (
     read_now,
 )
 from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.queues import decide, in_queue, said
 from koordcore.cli.schedule import describe_requests, short_amount
 from koordcore.cli.tables import Column, Table, Tone, amount, show
+from koordcore.controlplane.workload_pods import workload_of
 from koordcore.explaining import Explanation, NodeVerdict, explain
 from koordcore.explaining.groups import explain_group
 from koordcore.explaining.post_filter import failure_event
@@ -50,7 +52,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.description = "Say why a pod goes where it goes, why not elsewhere, and what would help."
     parser.epilog = EPILOG
     parser.add_argument(
-        "pod", metavar="POD", help="namespace/name, a name that is unambiguous, or a job such as job/train"
+        "pod",
+        metavar="POD",
+        help="namespace/name, a name that is unambiguous, or a job or group "
+        "such as job/train or podgroup/ml/train",
     )
     add_paths(parser)
     add_policy(parser)
@@ -73,6 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
     snapshot, now = lent(arguments, as_of(arguments, load_paths(arguments).snapshot)), read_now(arguments)
     pod = find_member(snapshot, arguments.pod) or find_pod(snapshot, arguments.pod)
     policy = read_policy(arguments)
+    queued = ""
+    if in_queue(snapshot, pod):
+        decided = decide(snapshot, policy, now, as_gangs=True)
+        queued = said(next(one for one in decided.workloads if one.workload == workload_of(pod)))
+        snapshot = decided.before
+        pod = snapshot.pod(pod.key) or pod
     if arguments.output == "object":
         answer = schedule_explanation(snapshot, pod, now=now or _moment(snapshot), policy=policy)
         print(json.dumps(answer, indent=2))
@@ -83,6 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print(json.dumps(_record(explanation) | ({"event": event} if event else {}), indent=2))
     else:
+        if queued:
+            print(queued)
         print_explanation(snapshot, pod, explanation, arguments.nodes)
         waits = pod.node_name is None and snapshot.pod(pod.key) is not None
         for line in explain_group(snapshot, pod, policy=policy) if waits else ():

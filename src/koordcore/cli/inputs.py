@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordcore.cli.tables import working
-from koordcore.errors import ManifestError, ModelError
+from koordcore.errors import ModelError
 from koordcore.manifests import Loaded, load
 from koordcore.manifests.front_doors import DOORS
+from koordcore.manifests.podless import OPENED_KINDS
+from koordcore.model.kueue import KueueWorkload
 from koordcore.model.network import ClusterNetworkTopology, label_layers
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
@@ -45,7 +47,8 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
         "--as-gangs",
         action="store_true",
         help="take LeaderWorkerSets, JobSets, RayClusters, RayJobs, TrainJobs, PyTorchJobs, MPIJobs and Jobs "
-        "for gangs, with the pods that are still to be made",
+        "for gangs, with the pods that are still to be made; Workloads of Kueue, and jobs in its queues, "
+        "also need their quota",
     )
     parser.add_argument(
         "--admit",
@@ -184,18 +187,19 @@ def say_left_out(result: ScheduleResult, *, quiet: bool = False) -> None:
 
 
 def say_podless(arguments: argparse.Namespace, loaded: Loaded) -> None:
-    """Name on standard error the jobs that own nothing in the dump, which ``--as-gangs`` would show.
-
-    A batch Job is left out: mostly it has ended and its pods are gone.
-    """
-    if arguments.quiet or arguments.as_gangs:
+    """Name on standard error the objects that want pods and have none in the dump, in a line or two."""
+    if arguments.quiet:
         return
-    doors = set(DOORS.values())
-    kinds = ((name.partition(".")[0], count) for name, count in loaded.unread.items())
-    found = [f"{count} {kind}" for kind, count in kinds if kind in doors]
-    if found:
-        told = ", ".join(found)
-        print(f"not looked at: {told} without pods (--as-gangs takes them for gangs)", file=sys.stderr)
+    gangs = [(kind.partition(".")[0], n) for kind, n in loaded.podless.items() if kind in OPENED_KINDS]
+    others = [(kind, n) for kind, n in loaded.podless.items() if kind not in OPENED_KINDS]
+    for found, why in ((gangs, "--as-gangs takes them for gangs"), (others, "only pods are placed")):
+        if found:
+            told = ", ".join(f"{number} {kind}" for kind, number in found)
+            print(f"not looked at: {told} without pods ({why})", file=sys.stderr)
+    waiting = sum(one.waits for one in loaded.snapshot.of(KueueWorkload))
+    if waiting:
+        told = f"{waiting} Workloads of Kueue that wait for quota"
+        print(f"not looked at: {told} (--as-gangs decides quota and places together)", file=sys.stderr)
 
 
 def _nobody_has(network: ClusterNetworkTopology, snapshot: ClusterSnapshot) -> None:
@@ -209,25 +213,45 @@ def _nobody_has(network: ClusterNetworkTopology, snapshot: ClusterSnapshot) -> N
                 raise ModelError(f"--layers: no node has the label {label}{hint}")
 
 
-def read_arguments(path: Path) -> Any:
+def read_json(option: str, path: str | Path) -> Any:
+    """Read the file of an option as JSON.
+
+    Raises
+    ------
+    ModelError
+        With the option and the file, when there is none or its text is no JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{option}: {path}: no such file") from None
+    except OSError as error:
+        raise ModelError(f"{option}: {path}: {(error.strerror or str(error)).lower()}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{option}: {path}: not JSON: {error}") from None
+
+
+def read_arguments(option: str, path: Path) -> Any:
     """Read the arguments of a plugin as JSON, without ``apiVersion`` and ``kind``.
 
     Raises
     ------
-    ManifestError
-        When the text is no JSON.
+    ModelError
+        As :func:`read_json` does.
     """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ManifestError.at(str(path), f"not JSON: {error}") from None
+    raw = read_json(option, path)
     if isinstance(raw, dict):
         return {key: one for key, one in raw.items() if key not in ("apiVersion", "kind")}
     return raw
 
 
+_GROUPS: Final = ("podgroup", "compositepodgroup", "gang")
+
+
 def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
-    """Find a member of a job such as ``job/train`` or ``jobset/ml/train``, one that waits first.
+    """Find a member of a job such as ``job/train``, or of a group such as ``podgroup/ml/train``.
+
+    One that waits comes first.
 
     Returns
     -------
@@ -240,6 +264,8 @@ def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
         When there is no pod of such a job.
     """
     kind, _, name = text.partition("/")
+    if kind.lower() in _GROUPS and name and snapshot.pod(PodKey(kind, name)) is None:
+        return _of_group(snapshot, kind, name)
     known = DOORS.get(kind.lower())
     if known is None or not name or snapshot.pod(PodKey(kind, name)) is not None:
         return None
@@ -249,6 +275,20 @@ def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
         if owned and space in ("", pod.namespace):
             return pod
     raise ModelError(f"no pod of {known} {name} in the dump")
+
+
+def _of_group(snapshot: ClusterSnapshot, kind: str, name: str) -> Pod:
+    """Give the first waiting member of a gang or group."""
+    # Who asks about one pod does not pay for the table of all gangs.
+    from koordcore.explaining.groups import waiting_jobs
+
+    found = waiting_jobs(snapshot, name)
+    if not found:
+        raise ModelError(f"no {kind} {name} with waiting pods in the dump")
+    if len(found) > 1:
+        names = ", ".join(job.name for job in found)
+        raise ModelError(f"several {kind}s are called {name}: {names}; write {kind}/namespace/name")
+    return found[0].pods[0]
 
 
 def find_pod(snapshot: ClusterSnapshot, text: str) -> Pod:

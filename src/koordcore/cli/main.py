@@ -22,6 +22,7 @@ VERBS: Final = {
     "verify": "check a plan against a dump",
     "when": "say when a pod or a gang can start at the earliest, and what may run before",
     "inspect": "show what a dump holds",
+    "report": "write a page to look at: cards and holders, queue, gangs, quotas, plans",
     "quota": "show the quota tree and who lends to whom",
     "topology": "show the network tree and what is free in it",
     "colocation": "show what every node can lend to batch and mid pods",

@@ -58,7 +58,7 @@ def read_rules(arguments: argparse.Namespace) -> MoveRules:
     policy = read_policy(arguments)
     if arguments.migration is None:
         return MoveRules(policy=policy)
-    raw = read_arguments(arguments.migration)
+    raw = read_arguments("--migration", arguments.migration)
     if not isinstance(raw, dict):
         raise ManifestError.at(str(arguments.migration), "expected an object")
     counts = {key: value for key, value in raw.items() if key.startswith("maxNoOfPodsToEvict")}

@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from koordcore.cli.own_policies import own_policy
 from koordcore.errors import ModelError
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests import load
@@ -68,7 +69,7 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
 
 
 def _read(arguments: argparse.Namespace) -> Policy:
-    known = Policy() if arguments.policy is None else _known(arguments.policy)
+    known = Policy() if arguments.policy is None else known_policy(arguments.policy)
     if known is None:
         quiet: bool = arguments.quiet
         chosen = _chosen(arguments, _profiles(arguments.policy, quiet=quiet))
@@ -105,7 +106,7 @@ def read_policies(sources: Sequence[str], *, quiet: bool = False) -> dict[str, P
     found: dict[str, Policy] = {}
     for source in sources or ("stock", "koordinator"):
         profiles = (
-            {source: known} if (known := _known(source)) is not None else _profiles(source, quiet=quiet)
+            {source: known} if (known := known_policy(source)) is not None else _profiles(source, quiet=quiet)
         )
         if not profiles:
             raise ModelError(f"--policy: there is no KubeSchedulerConfiguration in {source}")
@@ -123,24 +124,27 @@ def _names(source: str, name: str) -> Iterator[str]:
     yield from (f"{Path(source).stem}:{name}#{number}" for number in itertools.count(2))
 
 
-def _known(name: str) -> Policy | None:
+def known_policy(name: str) -> Policy | None:
+    """Give a policy that needs no file; ``None`` where nobody knows the name."""
     if name in POLICY_NAMES:
         return named_policy(name)
-    if name not in tuple(PolicyName):
+    meant = name if name in tuple(PolicyName) else own_policy(name)
+    if meant is None:
         return None
-    share = PluginSetting(
-        name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=PolicyName(name))
-    )
+    share = PluginSetting(name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=meant))
     return named_policy("stock").with_plugin(share)
+
+
+def no_such_policy(text: str) -> str:
+    """Say that there is neither a file nor a policy of that name, with the nearest name."""
+    near = get_close_matches(text, KNOWN_POLICIES, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{text}: no such file or folder, and none of {', '.join(POLICY_NAMES)}{hint}"
 
 
 def _profiles(path: str, *, quiet: bool) -> dict[str, Policy]:
     if path != "-" and not Path(path).exists():
-        near = get_close_matches(path, KNOWN_POLICIES, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ModelError(
-            f"--policy: {path}: no such file or folder, and none of {', '.join(POLICY_NAMES)}{hint}"
-        )
+        raise ModelError(f"--policy: {no_such_policy(path)}")
     loaded = load([path], sys.stdin)
     for warning in () if quiet else loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)

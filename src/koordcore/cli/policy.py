@@ -1,4 +1,4 @@
-"""``koordcore policy``: what a scheduler configuration means, and what is odd about it."""
+"""``koordcore policy``: what a configuration, or a policy by name, means, and what is odd about it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
+from koordcore.cli.policies import known_policy, no_such_policy
 from koordcore.cli.tables import Column, Table, Tone, show
-from koordcore.errors import ManifestError, Problem
+from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.framework.registry import known_plugins
+from koordcore.manifests.named_policies import POLICY_NAMES
+from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION
 from koordcore.manifests.policy_args import write_args
 from koordcore.manifests.policy_lint import lint_configuration
 from koordcore.manifests.policy_manifest import configuration_manifest
@@ -21,26 +25,41 @@ from koordcore.manifests.scheduler_config import (
 )
 from koordcore.manifests.sources import read_sources
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 
 EPILOG: Final = """\
 examples:
   koordcore policy scheduler-config.yaml
   koordcore policy scheduler-config.yaml -o config     the same, written out without defaults
   koordcore policy scheduler-config.yaml -o json       findings for programs
+  koordcore policy binpack                             what one of the known names means
 """
+
+
+SHIPPED: Final = "koordinator"
+"""The known policy that is a configuration, which the lint reads."""
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser.description = "Say what a KubeSchedulerConfiguration means here, and what is odd about it."
+    parser.description = (
+        "Say what a KubeSchedulerConfiguration, or a policy by name, means here, and what is odd about it."
+    )
     parser.epilog = EPILOG
-    parser.add_argument("file", metavar="FILE", help="a KubeSchedulerConfiguration, or - for standard input")
+    parser.add_argument(
+        "file",
+        metavar="NAME|FILE",
+        help=f"{', '.join(POLICY_NAMES)}, a KubeSchedulerConfiguration, or - for standard input",
+    )
     parser.add_argument("-o", "--output", choices=("table", "json", "config"), default="table")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain every profile; 1 when there is anything to say against it."""
+    known = None if Path(arguments.file).exists() else known_policy(arguments.file)
+    if known is not None and arguments.file != SHIPPED:
+        return _print_known(known, arguments.output)
     configurations = list(_configurations(arguments.file))
     findings = [one for each in configurations for one in lint_configuration(each, known_plugins())]
     profiles = [one for each in configurations for one in each.profiles]
@@ -54,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(record, indent=2))
         return 1 if findings else 0
     for profile in profiles:
-        show(_table(profile))
+        show(_table(profile.policy(known_plugins()), _left_out(profile)))
     if findings:
         rows = [(one.profile, one.plugin, one.message) for one in findings]
         columns = (Column("PROFILE", tone=Tone.NAME), Column("PLUGIN"), Column("FINDING", tone=Tone.BAD))
@@ -63,7 +82,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if findings else 0
 
 
+def _print_known(policy: Policy, output: str) -> int:
+    """Print a policy that has a name: there is nothing to say against it."""
+    match output:
+        case "config":
+            print(json.dumps(configuration_manifest(policy), indent=2))
+        case "json":
+            print(json.dumps([], indent=2))
+        case _:
+            show(_table(policy))
+            print("1 profiles · 0 findings")
+    return 0
+
+
 def _configurations(path: str) -> Iterator[SchedulerConfiguration]:
+    if path != "-" and not Path(path).exists():
+        if path != SHIPPED:
+            raise ModelError(no_such_policy(path))
+        yield scheduler_configuration(KOORDINATOR_CONFIGURATION)
+        return
     found = False
     for source in read_sources([path], stdin=sys.stdin):
         if isinstance(source, Problem):
@@ -79,13 +116,12 @@ def _configurations(path: str) -> Iterator[SchedulerConfiguration]:
         raise ManifestError([Problem("", "there is no KubeSchedulerConfiguration in it", source=path)])
 
 
-def _table(profile: SchedulerProfile) -> Table:
-    policy = profile.policy(known_plugins())
+def _table(policy: Policy, note: str = "") -> Table:
     share = policy.percentage_of_nodes
     looked_at = {0: "a share of the nodes that falls with their number", 100: "all nodes"}
     return Table(
         title="; ".join(
-            (f"{profile.name}: {looked_at.get(share, f'{share} % of the nodes')}", *_gates(policy))
+            (f"{policy.name}: {looked_at.get(share, f'{share} % of the nodes')}", *_gates(policy))
         ),
         columns=(
             Column("FEATURE", tone=Tone.NAME),
@@ -94,7 +130,7 @@ def _table(profile: SchedulerProfile) -> Table:
             Column("ARGUMENTS", tone=Tone.DIM),
         ),
         rows=[_row(one) for one in policy.plugins],
-        note=_left_out(profile),
+        note=note,
     )
 
 
@@ -106,7 +142,13 @@ def _gates(policy: Policy) -> Iterator[str]:
 
 def _row(setting: PluginSetting) -> tuple[str, str, str, str]:
     args: Any = setting.args
-    text = "" if args is None else json.dumps(write_args(setting.name, args), separators=(",", ":"))
+    match args:
+        case None:
+            text = ""
+        case GpuShareArgs():
+            text = str(args.policy)
+        case _:
+            text = json.dumps(write_args(setting.name, args), separators=(",", ":"))
     return (
         setting.name,
         "yes" if setting.filters else "",

@@ -16,7 +16,7 @@ from koordcore.errors import ModelError
 from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.quota import QuotaLedger, cluster_ledger, explain_runtime, format_waterfall, quota_table
-from koordcore.quota.explain import format_table
+from koordcore.quota.table import format_table
 
 _PLUGIN: Final = "ElasticQuota"
 _QUESTIONS: Final = ("revoke", "reclaim")

@@ -123,7 +123,7 @@ def read_args(arguments: argparse.Namespace) -> LowNodeLoadArgs:
         if arguments.prod_high:
             raw["prodHighThresholds"] = _percents("--prod-high", arguments.prod_high)
     else:
-        raw = read_arguments(arguments.args)
+        raw = read_arguments("--args", arguments.args)
     problems = low_node_load_problems(default_low_node_load(raw))
     if problems:
         raise ModelError("; ".join(problems))

@@ -27,6 +27,7 @@ from koordcore.cli.inputs import (
     say_podless,
 )
 from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.queues import Decided, decide, workload_record, workloads_table
 from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
 from koordcore.explaining.network import used_domains
 from koordcore.manifests.plan_patches import patches
@@ -38,7 +39,6 @@ from koordcore.model.policy import GangTurns
 from koordcore.model.preemption import PreemptionRules, Relocation
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
-from koordcore.scheduling import schedule
 from koordcore.simulate.record import write_record
 
 _NAMED: Final = 3
@@ -81,7 +81,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --preempt: move pods that fit elsewhere instead, and prefer those who can move",
     )
-    parser.add_argument("-o", "--output", choices=tuple(PRINTERS), default="table")
+    parser.add_argument("-o", "--output", choices=(*PRINTERS, "patches"), default="table")
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write the call down, for `koordcore simulate FILE`"
     )
@@ -115,13 +115,17 @@ def run(arguments: argparse.Namespace) -> int:
     relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
     with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
-        result = schedule(snapshot, policy=policy, now=now, preempt=rules)
-        violations = verify(snapshot, result)
+        decided = decide(snapshot, policy, now, rules, as_gangs=arguments.as_gangs)
+        result = decided.result
+        violations = verify(decided.before, result)
     if violations:
         # The library promises that this cannot happen; if it does, nobody should act on the plan.
         for violation in violations:
             print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)
         return 1
+    if arguments.record and decided.workloads:
+        print("koordcore: --record: a call with Workloads of Kueue cannot be written down", file=sys.stderr)
+        return 2
     if arguments.record:
         record = write_record(snapshot, None, result, policy=policy, now=now, preempt=rules)
         arguments.record.write_text(record, encoding="utf-8")
@@ -131,33 +135,59 @@ def run(arguments: argparse.Namespace) -> int:
     say_left_out(result, quiet=arguments.quiet)
     say_podless(arguments, loaded)
     if arguments.output == "patches":
-        print_patches(result, arguments.limit, now)
+        print_patches(result, now)
+        if arguments.lend:
+            _print_settings(result)
     else:
-        PRINTERS[arguments.output](result, arguments.limit)
-    return 1 if any(isinstance(one, Unschedulable) for one in result.decisions) else 0
+        PRINTERS[arguments.output](decided, arguments.limit)
+    left = any(not one.admitted for one in decided.workloads)
+    return 1 if left or any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 
 
-def print_json(result: ScheduleResult, limit: int) -> None:
+def _print_settings(result: ScheduleResult) -> None:
+    """Print what the agents of their nodes set for the pods that were placed."""
+    from koordcore.colocation.agent import pod_settings
+
+    placed = {one.pod: one.node for one in result.bound}
+    for one in pod_settings(result.snapshot, set(placed.values())):
+        if one.pod in placed:
+            print(json.dumps(one.record()))
+
+
+def print_json(decided: Decided, limit: int) -> None:
     """Print all decisions as JSON."""
     del limit
-    print(json.dumps(result_record(result), indent=2))
+    print(json.dumps(_record(decided), indent=2))
 
 
-def print_patches(result: ScheduleResult, limit: int, now: datetime | None = None) -> None:
+def _record(decided: Decided) -> dict[str, object]:
+    record = result_record(decided.result)
+    return record | (
+        {"workloads": [workload_record(one) for one in decided.workloads]} if decided.workloads else {}
+    )
+
+
+def print_patches(result: ScheduleResult, now: datetime | None = None) -> None:
     """Print what a controller would send to the API server, one JSON object per line, in that order."""
-    del limit
     # The command line alone may look at a clock; device plugins find new pods by the time of their binding.
     for call in patches(result, now=now, bound_at=now or datetime.now(UTC)):
         print(json.dumps(call.to_json()))
 
 
-def print_yaml(result: ScheduleResult, limit: int) -> None:
+def print_yaml(decided: Decided, limit: int) -> None:
     """Print all decisions as YAML."""
     del limit
     need_yaml("output as YAML")
     import yaml  # optional: only this output needs it
 
-    print(yaml.safe_dump(result_record(result), sort_keys=False, allow_unicode=True), end="")
+    print(yaml.safe_dump(_record(decided), sort_keys=False, allow_unicode=True), end="")
+
+
+def print_plan(decided: Decided, limit: int) -> None:
+    """Print what became of Workloads, and the tables of the plan."""
+    if decided.workloads:
+        show(_cut(workloads_table(decided.workloads), limit))
+    print_tables(decided.result, limit)
 
 
 def print_tables(result: ScheduleResult, limit: int) -> None:
@@ -359,9 +389,8 @@ def nearest_text(decision: Unschedulable) -> str:
     return f"{near.node}: {'; '.join((*parts, *near.remarks))}"
 
 
-PRINTERS: Final[dict[str, Callable[[ScheduleResult, int], None]]] = {
-    "table": print_tables,
+PRINTERS: Final[dict[str, Callable[[Decided, int], None]]] = {
+    "table": print_plan,
     "json": print_json,
     "yaml": print_yaml,
-    "patches": print_patches,
 }

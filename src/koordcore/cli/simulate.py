@@ -11,18 +11,22 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+from koordcore.cli.own_policies import own_policy
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.errors import ModelError
 from koordcore.manifests import load
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.scheduling.plugins.gpu_share import demand_of
 from koordcore.scoring.fragmentation import workload_mix
-from koordcore.scoring.gpu_policies import PolicyName, make_policy
+from koordcore.scoring.gpu_policies import PolicyLike, PolicyName, make_policy
+from koordcore.scoring.gpu_share import GpuDemand
 from koordcore.simulate.cluster import arrivals_of, nodes_of
 from koordcore.simulate.engine import replay
 from koordcore.simulate.events import Refused
+from koordcore.simulate.plots import PlotKind, check_target, plot
 from koordcore.simulate.reader import TraceFolder, read_text
 from koordcore.simulate.record import is_record, replay_record
-from koordcore.simulate.report import PlotKind, Summary, csv_text, json_text, plot, summaries
+from koordcore.simulate.report import Summary, csv_text, json_text, summaries
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, summarise
 from koordcore.simulate.sweeps import Progress, ResultFolder, SweepResult, sweep
 
@@ -34,6 +38,7 @@ each may be compressed.
 
 examples:
   koordcore simulate openb --policy fgd --seed 42
+  koordcore simulate openb --policy fgd --policy mine:Tightest --plot mine.pdf
   koordcore simulate openb --trace all --policy all --seed 42 --store results --plot allocation.svg
   koordcore schedule cluster.yaml --record call.json; koordcore simulate call.json
   koordcore simulate openb --clock trace --compress 400 --plot waiting.png --kind waiting
@@ -57,8 +62,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         action="append",
-        choices=(*PolicyName, ALL),
-        help="which policy; repeat for several (default: bestfit and fgd)",
+        metavar="NAME|MODULE:CLASS",
+        help=f"{', '.join(PolicyName)}, {ALL}, or your own; repeat for several (default: bestfit and fgd)",
     )
     parser.add_argument(
         "--seed", action="append", type=int, metavar="N", help="order of arrival; repeat for several (42)"
@@ -86,6 +91,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, print, draw; 1 when a run was given up or a recorded call comes out differently."""
+    if arguments.plot:
+        check_target(arguments.plot)
     if arguments.folder.is_file():
         text = read_text(arguments.folder)
         if is_record(text):
@@ -111,12 +118,12 @@ def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
 def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     """Let the pending pods of a dump arrive when they were created."""
     snapshot = load([arguments.folder]).snapshot
-    nodes, events = nodes_of(snapshot), arrivals_of(snapshot.pending)
+    nodes, events = nodes_of(snapshot), arrivals_of(snapshot.pending, snapshot.of(SchedulingPodGroup))
     mix = workload_mix([demand_of(pod) for pod in (*snapshot.bound_pods(), *snapshot.pending)])
     results = []
-    for name in _policies(arguments):
+    for name, meant in _policies(arguments).items():
         seed = (arguments.seed or [42])[0]
-        policy = make_policy(name, mix, nodes=nodes, seed=seed)
+        policy = make_policy(meant, mix, nodes=nodes, seed=seed)
         result = replay(nodes, events, policy, mix=mix, refused=Refused.WAITS)
         cell = Cell(arguments.folder.name.split(".")[0], name, seed, Clock.TRACE)
         results.append(summarise(cell, result))
@@ -136,9 +143,15 @@ def _replay_record(text: str) -> int:
     return 1
 
 
-def _policies(arguments: argparse.Namespace) -> list[PolicyName]:
+def _policies(arguments: argparse.Namespace) -> dict[str, PolicyLike]:
+    """Give what was asked for by name; each is made once, so that a mistake comes before the work."""
     names = arguments.policy or [PolicyName.BEST_FIT, PolicyName.FGD]
-    return list(PolicyName) if ALL in names else [PolicyName(name) for name in names]
+    if ALL in names:
+        names = [*PolicyName, *(name for name in names if name != ALL and name not in tuple(PolicyName))]
+    found = {str(name): own_policy(name) or str(name) for name in names}
+    for policy in found.values():
+        make_policy(policy, workload_mix([GpuDemand(gpus=1)]))
+    return found
 
 
 def _cells(arguments: argparse.Namespace) -> list[Cell]:
@@ -163,7 +176,8 @@ def _cells(arguments: argparse.Namespace) -> list[Cell]:
 
 def _play(cells: list[Cell], arguments: argparse.Namespace) -> SweepResult:
     store = ResultFolder(arguments.store) if arguments.store else None
-    play = partial(play_cell, arguments.folder)
+    own = {name: meant for name, meant in _policies(arguments).items() if not isinstance(meant, str)}
+    play = partial(play_cell, arguments.folder, policies=own)
     # Spawned workers start clean: a fork would take over the state of whatever thread is running here.
     executor = partial(ProcessPoolExecutor, max(1, arguments.workers), mp_context=get_context("spawn"))
     if not sys.stderr.isatty():

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from koordcore.checking import check_certificate, verify
 from koordcore.checking.certificates import CertificateCheck
 from koordcore.checking.moves import verify_moves
-from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, say_left_out
+from koordcore.cli.inputs import (
+    add_lend,
+    add_now,
+    add_paths,
+    as_of,
+    lent,
+    load_paths,
+    read_json,
+    say_left_out,
+)
 from koordcore.cli.moves import add_rules, read_rules
 from koordcore.cli.tables import Column, Table, Tone, show
 from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
@@ -45,7 +52,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--proofs",
         metavar="FILE",
-        help="why nothing better exists, as `koordcore schedule --proofs FILE` writes it; repeated here",
+        help="why nothing better exists, as `schedule`, `rebalance` and `defrag` write it with --proofs; "
+        "repeated here",
     )
     parser.set_defaults(run=run)
 
@@ -54,7 +62,7 @@ def _check_proofs(claims: Mapping[str, Certificate], file: str | None) -> Table 
     """Repeat the proofs of what is claimed to be the best, or to be impossible; None where nothing is."""
     if not claims:
         return None
-    given = {} if file is None else proofs_from_record(json.loads(Path(file).read_text(encoding="utf-8")))
+    given = {} if file is None else proofs_from_record(read_json("--proofs", file))
     rows = []
     for name, claim in claims.items():
         proof = given.get(name)
@@ -74,7 +82,7 @@ def _check_proofs(claims: Mapping[str, Certificate], file: str | None) -> Table 
 def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
     snapshot = lent(arguments, as_of(arguments, load_paths(arguments).snapshot))
-    record = json.loads(Path(arguments.plan).read_text(encoding="utf-8"))
+    record = read_json("--plan", arguments.plan)
     rules = read_rules(arguments)
     if isinstance(record, dict) and record.get("format") == MOVES_FORMAT:
         moves, bound = moves_from_record(record)

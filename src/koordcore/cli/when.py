@@ -1,21 +1,26 @@
-"""``koordcore when``: the earliest start of a pod or a gang, and what may run before."""
+"""``koordcore when``: the earliest start of a pod or gang, its place in the queue, what may run before."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from koordcore.cli.inputs import add_now, add_paths, find_pod, load_paths, read_now
+from koordcore.cli.inputs import add_now, add_paths, find_member, find_pod, load_paths, read_now, say_podless
 from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.queue_starts import place_lines, place_of, place_record, queue_record, show_queue
+from koordcore.cli.queues import decide, in_queue, said
 from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ManifestError, ModelError
+from koordcore.explaining.groups import job_of, waiting_jobs
 from koordcore.manifests.encode import pod_manifest
+from koordcore.manifests.front_doors import DOORS
 from koordcore.model.durations import format_duration
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END, expected_duration, expected_end
-from koordcore.protocol.gang import gang_name
 from koordcore.scheduling.backfilling import (
     BackfillPlan,
     EarliestStart,
@@ -24,6 +29,7 @@ from koordcore.scheduling.backfilling import (
     earliest_start,
     future_reservations,
 )
+from koordcore.scheduling.serving import queue_starts, queue_units
 from koordcore.snapshot import ClusterSnapshot
 
 EPILOG = f"""\
@@ -33,17 +39,30 @@ A pod that says neither stays for ever.
 
 examples:
   koordcore when default/trainer-0 cluster.yaml
+  koordcore when jobset/train cluster.yaml train.yaml
   koordcore when default/big-gang cluster.yaml --now 2026-11-21T12:00:00Z -o json
+  koordcore when --all cluster.yaml             everybody who waits, in the order of the queue
   koordcore when default/big-gang cluster.yaml -o reservations > held.json  # to apply once the room is there
 """
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser.description = "Say when a pod or a gang can start at the earliest, and what may run before."
+    parser.description = (
+        "Say when a pod or a gang can start at the earliest, who is before it in the queue and when its turn "
+        "brings it a place, and what may run before. POD|GANG is namespace/name of a pod or gang that "
+        "waits, or a job or group such as job/train or podgroup/ml/train."
+    )
     parser.epilog = EPILOG
-    parser.add_argument("name", metavar="POD|GANG", help="namespace/name of a pod or a gang that waits")
     add_paths(parser)
+    parser.usage = (
+        "%(prog)s [-h] [options] POD|GANG PATH [PATH ...]\n       %(prog)s --all [options] PATH [PATH ...]"
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="everybody who waits instead of one POD|GANG: the queue served whenever a running pod leaves",
+    )
     add_policy(parser)
     add_now(parser, "the newest start of a running pod")
     parser.add_argument("-o", "--output", choices=("table", "json", "reservations"), default="table")
@@ -51,26 +70,63 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Answer for one pod or gang; 1 when there is no start."""
-    snapshot = load_paths(arguments).snapshot
+    """Answer for one pod or gang, or for the whole queue; 1 when there is no start."""
+    name = "" if arguments.all else _first_of(arguments)
+    arguments.as_gangs = arguments.as_gangs or name.partition("/")[0].lower() in DOORS
+    loaded = load_paths(arguments)
+    snapshot = loaded.snapshot
+    say_podless(arguments, loaded)
     now = read_now(arguments) or _newest_start(snapshot)
-    pods = _asked(snapshot, arguments.name)
     policy = read_policy(arguments)
     ends, durations = _expectations(snapshot)
+    if arguments.all:
+        with working("serving the queue"):
+            units = queue_starts(snapshot, ends, durations, now=now, policy=policy)
+        if arguments.output == "table":
+            show_queue(units, now)
+        elif arguments.output == "json":
+            print(json.dumps(queue_record(units), indent=2))
+        else:
+            raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
+        return 0 if all(unit.start is not None for unit in units) else 1
+    pods = _asked(snapshot, name)
+    if in_queue(snapshot, pods[0]):
+        decided = decide(snapshot, policy, now, as_gangs=True)
+        told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
+        print(f"{said(told)}\nquota that others give back later is not foreseen")
+        return 0 if told.admitted else 1
     with working("looking ahead"):
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
         between = None
         if isinstance(plan, EarliestStart) and plan.start > now:
             between = backfill(snapshot, plan, ends, durations, now=now, policy=policy)
+        place = place_of(queue_units(snapshot, policy), pods)
+        start, message = plan.start if isinstance(plan, EarliestStart) else None, ""
+        if place is not None and len(place.units) > 1 and arguments.output != "reservations":
+            served = queue_starts(snapshot, ends, durations, now=now, policy=policy, until=place.unit.name)[
+                place.index
+            ]
+            start, message = served.start, served.message
     if arguments.output == "reservations":
         made = () if isinstance(plan, NoStart) else future_reservations(plan)
         items = [_reservation_manifest(one) for one in made]
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2))
     elif arguments.output == "json":
-        print(json.dumps(_record(plan, between), indent=2))
+        queue = place_record(place, start, message)
+        print(json.dumps({**_record(plan, between), "queue": queue}, indent=2))
     else:
-        _print(arguments.name, plan, between, now)
+        earliest = plan.start if isinstance(plan, EarliestStart) else None
+        _print(name, plan, between, now, place_lines(place, start, message, now=now, earliest=earliest))
     return 0 if isinstance(plan, EarliestStart) else 1
+
+
+def _first_of(arguments: argparse.Namespace) -> str:
+    """Take the name off the positional arguments, which argparse gives as one list."""
+    name, *paths = arguments.paths
+    if not paths:
+        raise ModelError(f"expected POD|GANG and PATH, got {name} alone; --all is about the whole queue")
+    arguments.paths = paths
+    return str(name)
 
 
 def _newest_start(snapshot: ClusterSnapshot) -> datetime:
@@ -82,22 +138,17 @@ def _newest_start(snapshot: ClusterSnapshot) -> datetime:
 
 
 def _asked(snapshot: ClusterSnapshot, name: str) -> list[Pod]:
-    """Give the pending members of the gang of that name, else the pod of that name."""
-    namespace, _, short = name.rpartition("/")
-    members = [
-        pod
-        for pod in snapshot.pending
-        if gang_name(pod.labels, pod.annotations) == short and namespace in ("", pod.namespace)
-    ]
-    if len({pod.namespace for pod in members}) > 1:
-        raise ModelError(f"several namespaces have a gang {short}; say which")
-    if members:
-        return members
-    pod = find_pod(snapshot, name)
+    """Give the pending members of the gang, group or job of that name, else the pod of that name."""
+    jobs = waiting_jobs(snapshot, name)
+    if len(jobs) > 1:
+        raise ModelError(f"several gangs are called {name}: {', '.join(job.name for job in jobs)}")
+    if jobs:
+        return list(jobs[0].pods)
+    pod = find_member(snapshot, name) or find_pod(snapshot, name)
     if pod.key in snapshot.location:
         raise ModelError(f"pod {pod.key} runs already, on {snapshot.location[pod.key]}")
-    gang = gang_name(pod.labels, pod.annotations)
-    return _asked(snapshot, f"{pod.namespace}/{gang}") if gang else [pod]
+    job = job_of(snapshot, pod)
+    return [pod] if job is None else list(job.pods)
 
 
 def _expectations(snapshot: ClusterSnapshot) -> tuple[dict[PodKey, datetime], dict[PodKey, timedelta]]:
@@ -167,17 +218,26 @@ def _reservation_manifest(one: Reservation) -> dict[str, object]:
     }
 
 
-def _print(name: str, plan: EarliestStart | NoStart, between: BackfillPlan | None, now: datetime) -> None:
+def _print(
+    name: str,
+    plan: EarliestStart | NoStart,
+    between: BackfillPlan | None,
+    now: datetime,
+    queue: Sequence[str],
+) -> None:
     if isinstance(plan, NoStart):
         print(f"{name}: no start is in sight, even when everybody whose end is known has left")
         print(f"  {plan.message}")
+        print("\n".join(queue))
         return
     if plan.start == now:
-        print(f"{name}: can start now")
+        print(f"{name}: can start now" + (" where the others keep waiting" if len(queue) > 1 else ""))
     else:
         print(f"{name}: starts at {plan.start.isoformat()}, in {plan.start - now}")
         print(f"  at {plan.too_early and plan.too_early.isoformat()} it does not fit yet")
         print(f"  waits for {', '.join(map(str, plan.waits_for))}")
+    for line in queue:
+        print(line)
     rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
     columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
     show(Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows))

@@ -254,7 +254,17 @@ def predict(state: PredictionState, name: str) -> Prediction | None:
 
 
 def collect_garbage(state: PredictionState, now: int, *, expiry: int = MODEL_EXPIRY) -> PredictionState:
-    """Drop the models without a sample for longer than they may live."""
+    """Drop the models without a sample for longer than they may live.
+
+    Parameters
+    ----------
+    state
+        All models.
+    now
+        Nanoseconds since 1970.
+    expiry
+        Nanoseconds without a sample.
+    """
     rows = np.flatnonzero(now - state.updated <= expiry)
     return PredictionState(
         names=tuple(state.names[row] for row in rows),
@@ -283,6 +293,17 @@ def save_step(
     interval: int = CHECKPOINT_INTERVAL,
 ) -> tuple[PredictionState, tuple[ModelCheckpoint, ...]]:
     """Save the models that were not saved for longest.
+
+    Parameters
+    ----------
+    state
+        All models.
+    now
+        Nanoseconds since 1970.
+    limit
+        Most models saved at once.
+    interval
+        Nanoseconds between two savings of one model.
 
     Returns
     -------

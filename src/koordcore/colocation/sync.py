@@ -32,7 +32,7 @@ from koordcore.model.colocation import (
 from koordcore.model.durations import SECOND
 from koordcore.model.metrics import NOTHING_MEASURED, Measured
 from koordcore.model.quantity import NANO
-from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
+from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordcore.protocol.colocation import (
     format_origin_allocatable,
     third_party_allocations_of,
@@ -95,7 +95,7 @@ class NodeResource:
     zone_resources: immutabledict[str, Measured] = immutabledict()  # noqa: RUF009 - immutable
 
 
-def _ratio(annotations: Mapping[str, str]) -> float:
+def amplification_of(annotations: Mapping[str, str]) -> float:
     """Give the normalization ratio of this cycle; what cannot be read amplifies nothing."""
     try:
         return normalization_ratio_of(annotations) or 1.0
@@ -103,14 +103,14 @@ def _ratio(annotations: Mapping[str, str]) -> float:
         return 1.0
 
 
-def _amplified(amount: int, ratio: float) -> int:
+def amplified(amount: int, ratio: float) -> int:
     """Multiply in thousandths and cut; upstream's extended resources are rounded up to integers later."""
     return int(float(ceil_divide(amount, _MILLI)) * ratio) * _MILLI if ratio > 1 else amount
 
 
 def amplified_batch_cpu(milli_cores: int, annotations: Mapping[str, str]) -> int:
     """Give milli-cores of batch cpu in normalized cores, by the ratio among some annotations."""
-    return bytes_up(_amplified(milli_cores * NANO, _ratio(annotations))) if milli_cores else 0
+    return bytes_up(amplified(milli_cores * NANO, amplification_of(annotations))) if milli_cores else 0
 
 
 def prepare_node(node: NodeStatus, resource: NodeResource) -> NodeStatus:
@@ -140,7 +140,7 @@ def prepare_node(node: NodeStatus, resource: NodeResource) -> NodeStatus:
     if node.allocatable is None:
         amounts.clear()
     if BATCH_CPU in amounts:
-        amounts[BATCH_CPU] = _amplified(amounts[BATCH_CPU], _ratio(resource.annotations))
+        amounts[BATCH_CPU] = amplified(amounts[BATCH_CPU], amplification_of(resource.annotations))
     amounts = {name: bytes_up(amount) * NANO for name, amount in amounts.items()}
     if had_notes:
         origin = {name: amounts.get(name, 0) // NANO for name in _BATCH}
@@ -182,7 +182,8 @@ def is_different(old: int | None, new: int | None, threshold: float) -> bool:
     return abs(after - before) > before * threshold
 
 
-def _is_due(last: int | None, seconds: int | None, now: int) -> bool:
+def is_due(last: int | None, seconds: int | None, now: int) -> bool:
+    """Tell whether more than so many seconds have passed since then; nanoseconds in."""
     return last is None or now - last > (seconds or 0) * SECOND
 
 
@@ -210,7 +211,7 @@ def needs_status_sync(
     if new is None:
         return False
     strategy = overlay(DEFAULT_STRATEGY, strategy)
-    if _is_due(last_sync, strategy.update_time_threshold_seconds, now):
+    if is_due(last_sync, strategy.update_time_threshold_seconds, now):
         return True
     threshold = strategy.resource_diff_threshold or 0.0
     before = NOTHING_MEASURED if old is None else old
@@ -220,108 +221,6 @@ def needs_status_sync(
 def needs_meta_sync(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
     """Decide by a node's annotations whether its ratios are to be written; the origin alone never is."""
     return normalization_changed(old, new).needed or amplification_changed(old, new).needed
-
-
-@attrs.frozen
-class ZoneResource:
-    """One resource of a NUMA node in its topology object, exact amounts."""
-
-    name: str
-    capacity: int
-    allocatable: int
-    available: int
-
-
-@attrs.frozen
-class ZoneStatus:
-    """One NUMA node of a topology object, resources in its order."""
-
-    name: str
-    resources: tuple[ZoneResource, ...] = ()
-
-
-@attrs.frozen
-class ZoneUpdate:
-    """The zones of a topology object after a cycle, and whether the object is written."""
-
-    updated: bool
-    zones: tuple[ZoneStatus, ...]
-
-
-def update_zones(
-    zones: tuple[ZoneStatus, ...],
-    resource: NodeResource,
-    strategy: ColocationStrategy,
-    *,
-    last_update: int | None,
-    now: int,
-) -> ZoneUpdate:
-    """Put a cycle's amounts on the NUMA nodes of a topology object.
-
-    A number that changed by no more than the threshold keeps its old value, even when others are written.
-    Unlike those of a node, a zone's numbers may be fractions: they are written as the cycle gave them.
-    Batch amounts of a zone that the cycle does not name are set to zero; upstream means to and does not
-    (ruling 11).
-
-    Parameters
-    ----------
-    zones
-        The object as stored; without cpu or memory anywhere it is left alone.
-    resource
-        The cycle's results; its ratio amplifies batch cpu.
-    strategy
-        Its time and difference thresholds count; defaults where it says nothing.
-    last_update
-        Moment of the last write of the object; ``None`` before the first.
-    now
-        Moment of the decision, nanoseconds since 1970.
-    """
-    if not any(one.name in (CPU, MEMORY) for zone in zones for one in zone.resources):
-        return ZoneUpdate(False, zones)
-    strategy = overlay(DEFAULT_STRATEGY, strategy)
-    threshold = strategy.resource_diff_threshold or 0.0
-    ratio = _ratio(resource.annotations)
-    done = []
-    for zone in zones:
-        fresh = resource.zone_resources.get(zone.name)
-        if fresh is None:
-            done.append(_emptied(zone))
-            continue
-        amounts = {
-            name: _amplified(amount, ratio) if name == BATCH_CPU else amount for name, amount in fresh.items()
-        }
-        done.append(_merged(zone, amounts, threshold))
-    due = bool(resource.zone_resources) and _is_due(last_update, strategy.update_time_threshold_seconds, now)
-    return ZoneUpdate(due or tuple(done) != zones, tuple(done))
-
-
-def _emptied(zone: ZoneStatus) -> ZoneStatus:
-    resources = tuple(
-        ZoneResource(one.name, 0, 0, 0) if one.name in _BATCH else one for one in zone.resources
-    )
-    return ZoneStatus(zone.name, resources)
-
-
-def _merged(zone: ZoneStatus, amounts: Mapping[str, int], threshold: float) -> ZoneStatus:
-    def newer(old: int, new: int) -> int:
-        return new if is_different(old, new, threshold) else old
-
-    resources = [
-        ZoneResource(
-            one.name,
-            newer(one.capacity, amounts[one.name]),
-            newer(one.allocatable, amounts[one.name]),
-            newer(one.available, amounts[one.name]),
-        )
-        if one.name in amounts
-        else one
-        for one in zone.resources
-    ]
-    known = {one.name for one in zone.resources}
-    added = [ZoneResource(name, new, new, new) for name, new in sorted(amounts.items()) if name not in known]
-    if added:
-        resources = sorted([*resources, *added], key=lambda one: one.name)
-    return ZoneStatus(zone.name, tuple(resources))
 
 
 @attrs.frozen(kw_only=True)

@@ -205,6 +205,17 @@ def explain_node(
 ) -> tuple[Waterfall, ...]:
     """Explain what one node of a snapshot lends.
 
+    Parameters
+    ----------
+    snapshot
+        The cluster, with NodeMetrics.
+    config
+        From the ConfigMap.
+    name
+        The node.
+    now
+        Nanoseconds since 1970.
+
     Raises
     ------
     ModelError

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
         needs_status_sync as needs_status_sync,
         prepare_node as prepare_node,
         run_cycle as run_cycle,
-        update_zones as update_zones,
     )
+    from koordcore.colocation.zones import update_zones as update_zones
     from koordcore.descheduling.migration.arbitrate import arbitrate as arbitrate
     from koordcore.descheduling.migration.limits import LimiterState as LimiterState
     from koordcore.protocol.device_amounts import device_resources as device_resources
@@ -75,13 +75,13 @@ if TYPE_CHECKING:
         adapt_to_plugin as adapt_to_plugin,
         lock_blocks as lock_blocks,
     )
-    from koordcore.protocol.gang import format_pod_group_status as format_pod_group_status
     from koordcore.protocol.network_topology import format_detail_status as format_detail_status
     from koordcore.protocol.normalization import (
         cpu_basic_info_of as cpu_basic_info_of,
         format_amplification as format_amplification,
         format_raw_allocatable as format_raw_allocatable,
     )
+    from koordcore.protocol.pod_group import format_pod_group_status as format_pod_group_status
     from koordcore.protocol.pod_qos import (
         cpu_qos_of as cpu_qos_of,
         parse_resource_qos as parse_resource_qos,
@@ -135,12 +135,11 @@ else:
             "koordcore.colocation.resctrl": (
                 "class_schemata new_tasks parse_mask pod_bandwidth pod_group pod_schemata resctrl_group"
             ),
-            "koordcore.colocation.sync": (
-                "needs_meta_sync needs_status_sync prepare_node run_cycle update_zones"
-            ),
+            "koordcore.colocation.sync": "needs_meta_sync needs_status_sync prepare_node run_cycle",
+            "koordcore.colocation.zones": "update_zones",
             "koordcore.descheduling.migration.arbitrate": "arbitrate",
             "koordcore.descheduling.migration.limits": "LimiterState",
-            "koordcore.protocol.gang": "format_pod_group_status",
+            "koordcore.protocol.pod_group": "format_pod_group_status",
             "koordcore.protocol.network_topology": "format_detail_status",
             "koordcore.protocol.normalization": (
                 "cpu_basic_info_of format_amplification format_raw_allocatable"

@@ -8,9 +8,24 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
+    from koordcore.controlplane.admission import (
+        AdmissionPlan as AdmissionPlan,
+        WorkloadDecision as WorkloadDecision,
+        admit_workloads as admit_workloads,
+    )
+    from koordcore.controlplane.admission_review import (
+        PlacedWorkload as PlacedWorkload,
+        review_admitted as review_admitted,
+    )
+    from koordcore.controlplane.feed import Feed as Feed
     from koordcore.controlplane.journal import (
         Batch as Batch,
         is_final as is_final,
+    )
+    from koordcore.controlplane.loop import (
+        ControlLoop as ControlLoop,
+        LoopSettings as LoopSettings,
+        Turn as Turn,
     )
     from koordcore.controlplane.mirror import (
         Mirror as Mirror,
@@ -28,19 +43,38 @@ if TYPE_CHECKING:
         Request as Request,
         version_of as version_of,
     )
+    from koordcore.controlplane.steps import (
+        NO_ANSWER as NO_ANSWER,
+        Answer as Answer,
+        Await as Await,
+        Look as Look,
+        Moment as Moment,
+        Relist as Relist,
+        Say as Say,
+        Send as Send,
+        Step as Step,
+        Steps as Steps,
+    )
     from koordcore.controlplane.turn import (
         is_news as is_news,
         orders as orders,
     )
+    from koordcore.controlplane.writing import Journal as Journal
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
+            "koordcore.controlplane.admission": "AdmissionPlan WorkloadDecision admit_workloads",
+            "koordcore.controlplane.feed": "Feed",
+            "koordcore.controlplane.admission_review": "PlacedWorkload review_admitted",
             "koordcore.controlplane.journal": "Batch is_final",
+            "koordcore.controlplane.loop": "ControlLoop LoopSettings Turn",
             "koordcore.controlplane.mirror": "Mirror complete",
             "koordcore.controlplane.overdue": "Overdue",
             "koordcore.controlplane.queue": "Backoff SchedulingQueue",
             "koordcore.controlplane.requests": "RESOURCES Request version_of",
+            "koordcore.controlplane.steps": ("NO_ANSWER Answer Await Look Moment Relist Say Send Step Steps"),
             "koordcore.controlplane.turn": "is_news orders",
+            "koordcore.controlplane.writing": "Journal",
         },
     )

@@ -30,7 +30,17 @@ class Mirror:
     # -- telling -----------------------------------------------------------------------------------------
 
     def listed(self, kind: str, items: Iterable[Object], version: str) -> tuple[Object, ...]:
-        """Take all objects of a kind at one version; gives them as they are kept."""
+        """Take all objects of a kind at one version; gives them as they are kept.
+
+        Parameters
+        ----------
+        kind
+            Kind of the objects.
+        items
+            The objects as JSON; a list leaves out their kind.
+        version
+            ``resourceVersion`` of the list.
+        """
         ready = {key_of(item): complete(kind, item, self._resources) for item in items}
         self._objects[kind] = ready
         self._followed[kind] = int(version)
@@ -44,6 +54,8 @@ class Mirror:
 
         Parameters
         ----------
+        kind, item
+            Kind of the object, and the object as JSON.
         what
             ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, which only tells the version.
         """
@@ -71,7 +83,15 @@ class Mirror:
         return [item for items in self._objects.values() for item in items.values()]
 
     def find(self, kind: str, name: str, namespace: str = "") -> Object | None:
-        """Give one object."""
+        """Give one object.
+
+        Parameters
+        ----------
+        kind
+            Kind of the object.
+        name, namespace
+            Its key; ``""`` for what is in no namespace.
+        """
         return self._objects[kind].get((namespace, name))
 
     def followed(self, kind: str) -> int:
@@ -84,6 +104,16 @@ class Mirror:
 
 
 def complete(kind: str, item: Object, resources: Mapping[str, str] = RESOURCES) -> Object:
-    """Add what items of a list lack, and drop what nobody reads."""
+    """Add what items of a list lack, and drop what nobody reads.
+
+    Parameters
+    ----------
+    kind
+        Kind of the object.
+    item
+        The object as JSON.
+    resources
+        Path of each kind, which tells its group and version.
+    """
     metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
     return {**item, "apiVersion": version_of(kind, resources), "kind": kind, "metadata": metadata}

@@ -11,7 +11,7 @@ import attrs
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
 from koordcore.manifests.plan_patches import patches
-from koordcore.model.pods import PodKey
+from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -39,6 +39,8 @@ def orders(
 
     Parameters
     ----------
+    result
+        What was decided there.
     snapshot
         The cluster before.
     going
@@ -81,7 +83,9 @@ def is_news(remark: Request, mirror: Mirror) -> bool:
 def _pinned(request: Request, snapshot: ClusterSnapshot) -> Request:
     """Make sure that a request never meets a later pod of the same name."""
     assert request.pod is not None
-    pod = snapshot.pod(PodKey(*request.pod))
+    namespace, name = request.pod
+    # Members of half a gang may run on a node that is gone: they are records then.
+    pod = snapshot.pod(PodKey(namespace, name)) or snapshot.find(Pod, name, namespace)
     assert pod is not None
     body: dict[str, Any] = dict(request.body)
     if request.subresource == "eviction":

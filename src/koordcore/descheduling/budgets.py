@@ -9,6 +9,7 @@ from koordcore.descheduling.migration.workloads import UnknownScale, Workloads
 from koordcore.descheduling.moves import Group
 from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.mappings import EMPTY
+from koordcore.model.migration import PodMigrationJob
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs, ObjectLimiter
 from koordcore.protocol.gang import gang_name
@@ -20,6 +21,7 @@ def move_groups(
     budgets: Iterable[PodDisruptionBudget] = (),
     workloads: Iterable[Workload] = (),
     minimums: Mapping[str, int] = EMPTY,
+    jobs: Iterable[PodMigrationJob] = (),
     args: MigrationControllerArgs | None = None,
     limits: EvictionLimits = NO_LIMITS,
 ) -> tuple[Group, ...]:
@@ -39,6 +41,9 @@ def move_groups(
         Those with a known number of replicas; a workload of one pod is not moved unless ``args`` says so.
     minimums
         Members that each gang needs at least, by ``namespace/name``.
+    jobs
+        Migration jobs: the pods of active ones are on their way, so they are away for their workloads and
+        gangs, and get no second job.
     args
         Shares of a workload that may be away; defaults when left out.
     limits
@@ -55,15 +60,27 @@ def move_groups(
         ]
         name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
         groups.append(Group(name, tuple(sorted(covered)), max(0, budget.disruptions_allowed)))
-    groups += _workload_groups(pods, workloads, args)
-    groups += _gang_groups(pods, minimums)
+    moving = moving_pods(pods, jobs)
+    groups += _workload_groups(pods, workloads, args, moving)
+    groups += _gang_groups(pods, minimums, moving)
     groups += _limit_groups(pods, limits)
     groups += _limiter_groups(pods, workloads, args)
+    groups.append(Group("an active PodMigrationJob", tuple(sorted(moving)), 0))
     return tuple(group for group in groups if group.pods and group.most < len(group.pods))
 
 
+def moving_pods(pods: Iterable[Pod], jobs: Iterable[PodMigrationJob]) -> frozenset[PodKey]:
+    """Give the pods that an active migration job is about, by the job's name of the pod or by its uid."""
+    active = [job for job in jobs if job.active]
+    named, uids = {job.pod for job in active}, {job.pod_uid for job in active if job.pod_uid}
+    return frozenset(pod.key for pod in pods if pod.key in named or (pod.uid and pod.uid in uids))
+
+
 def _workload_groups(
-    pods: Sequence[Pod], workloads: Iterable[Workload], args: MigrationControllerArgs
+    pods: Sequence[Pod],
+    workloads: Iterable[Workload],
+    args: MigrationControllerArgs,
+    moving: frozenset[PodKey],
 ) -> list[Group]:
     index = Workloads(workloads, pods)
     members: dict[tuple[str, str, str], list[Pod]] = {}
@@ -82,7 +99,9 @@ def _workload_groups(
         )
         if replicas[key] == 1 and not args.skip_check_expected_replicas:
             most = 0
-        away = sum(not pod.ready or pod.deleted is not None or pod.finished for pod in own)
+        away = sum(
+            not pod.ready or pod.deleted is not None or pod.finished or pod.key in moving for pod in own
+        )
         name = f"{key[1]} {key[0]}/{key[2]}"
         groups.append(Group(name, tuple(sorted(pod.key for pod in own)), max(0, most - away)))
     return groups
@@ -118,21 +137,24 @@ def _limiter_rate(kind: str, limiter: ObjectLimiter, workload: Workload | Unknow
     return 0 if share is None else max_unavailable(workload.replicas or 0, share)
 
 
-def _gang_groups(pods: Sequence[Pod], minimums: Mapping[str, int]) -> list[Group]:
+def _gang_groups(pods: Sequence[Pod], minimums: Mapping[str, int], moving: frozenset[PodKey]) -> list[Group]:
     members: dict[str, list[PodKey]] = {}
     for pod in pods if minimums else ():
         name = gang_name(pod.labels, pod.annotations)
         if name and not pod.finished and pod.deleted is None:
             members.setdefault(f"{pod.namespace}/{name}", []).append(pod.key)
     return [
-        Group(f"gang {name}", tuple(sorted(keys)), max(0, len(keys) - minimums[name]))
+        Group(f"gang {name}", tuple(sorted(keys)), max(0, len(keys) - len(moving & {*keys}) - minimums[name]))
         for name, keys in sorted(members.items())
         if name in minimums
     ]
 
 
 def migrating_groups(
-    pods: Sequence[Pod], *, args: MigrationControllerArgs | None = None
+    pods: Sequence[Pod],
+    *,
+    args: MigrationControllerArgs | None = None,
+    jobs: Iterable[PodMigrationJob] = (),
 ) -> tuple[Group, ...]:
     """List the limits on what is on its way at any moment: in all, per namespace, per node that it leaves.
 
@@ -142,6 +164,13 @@ def migrating_groups(
         All bound pods.
     args
         The limits; one that is absent, 0 or less limits nothing.
+    jobs
+        Migration jobs: the active ones take their part of each limit for as long as the plan lasts.
+
+    Returns
+    -------
+    tuple of Group
+        ``most`` is 0 where the jobs under way leave nothing.
     """
     args = args or MigrationControllerArgs()
     limits = EvictionLimits(
@@ -149,8 +178,17 @@ def migrating_groups(
         per_namespace=_limit(args.max_migrating_per_namespace),
         per_node=_limit(args.max_migrating_per_node),
     )
-    groups = _limit_groups(pods, limits)
+    moving = moving_pods(pods, jobs)
+    groups = [_beside(group, len(moving & {*group.pods})) for group in _limit_groups(pods, limits)]
     return tuple(group for group in groups if group.most < len(group.pods))
+
+
+def _beside(group: Group, active: int) -> Group:
+    """Give what is left of a limit beside jobs that are under way, and say how many these are."""
+    if not active:
+        return group
+    jobs = f"{active} active PodMigrationJob{'s' * (active > 1)}"
+    return Group(f"{group.name}, beside {jobs},", group.pods, max(0, group.most - active))
 
 
 def _limit(most: int | None) -> int | None:

@@ -22,6 +22,7 @@ from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator
 from koordcore.model.certificates import Certificate
 from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.decisions import Bound
+from koordcore.model.migration import PodMigrationJob
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -90,7 +91,7 @@ def limits_of(
     Parameters
     ----------
     snapshot
-        The cluster, with its PodDisruptionBudgets, workloads and gangs.
+        The cluster, with its PodDisruptionBudgets, workloads, gangs and PodMigrationJobs.
     args
         Limits of migration; upstream's defaults when left out.
     limits
@@ -102,15 +103,20 @@ def limits_of(
         What may be moved in all, and what may be on its way at any moment.
     """
     pods = tuple(snapshot.bound_pods())
+    jobs = snapshot.of(PodMigrationJob)
     groups = move_groups(
         pods,
         budgets=snapshot.of(PodDisruptionBudget),
         workloads=snapshot.of(Workload),
         minimums=JobTable(snapshot).minimums(),
+        jobs=jobs,
         args=args,
         limits=limits,
     )
-    return groups, migrating_groups(pods, args=args)
+    at_once = migrating_groups(pods, args=args, jobs=jobs)
+    # What may not even start is a limit on the whole plan, and said as one.
+    full = tuple(group for group in at_once if group.most < 1)
+    return (*groups, *full), tuple(group for group in at_once if group.most >= 1)
 
 
 def static_allows(snapshot: ClusterSnapshot) -> Allows:

@@ -92,7 +92,7 @@ def plan_room_for(
     refused = found if isinstance(found, Refusal) else (found.refuse() or (None, None))[1]
     if refused is not None:
         raise ModelError(f"{pod.key}: {refused.reason}")
-    moving = partial(Moving, problem_of_rooms(snapshot, rules))
+    moving = partial(Moving, snapshot, problem_of_rooms(snapshot, rules))
     now = place_pod(workspace, plugins, pod)
     if isinstance(now, Bound):
         plan = RoomForPod(moves=(), place=now, certificate=Certificate.make_proven((0, 0, 0)))

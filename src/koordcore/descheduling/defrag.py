@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
+import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._certify import certified
@@ -31,6 +32,7 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
+from koordcore.model.proofs import VacatingProblem
 from koordcore.model.resources import Resources, make_resources
 
 _WHOLE: Final = 6_000
@@ -141,6 +143,7 @@ def plan_defragmentation(
         for host in hosts
     }
     bound, ranked = _bound(blocks, curves, wanted)
+    counted = bound
     choice = greedy = _greedy(problem, wanted, ranked, blocks, curves, by_node)
     objective = _objective(problem, wanted, choice)
     whole = len(problem.movable) * sum(host.receives for host in problem.hosts) <= _WHOLE
@@ -154,7 +157,9 @@ def plan_defragmentation(
         choice, objective = greedy, _objective(problem, wanted, greedy)
         moves = in_waves(problem, choice.targets) or ()
     certificate = Certificate.make_bounded(objective, bound)
-    if certificate.proven and whole:
+    if objective == counted:
+        certificate = Certificate.make_proven(objective, _vacating(blocks, by_node, wanted))
+    elif certificate.proven and whole:
         certificate = _evident(problem, wanted, blocks, choice, certificate, limits)
     return DefragmentationPlan(
         moves=moves,
@@ -178,6 +183,32 @@ def _evident(
     asked = _Asked(problem, wanted, blocks, choice)
     found = certified(asked.program.problem(asked.stages), asked.hint, limits)
     return found if found.objective == known.objective else known
+
+
+def _vacating(
+    blocks: Mapping[str, list[Host]], by_node: Mapping[str, Sequence[Movable]], wanted: Wanted
+) -> VacatingProblem:
+    """State the question that the bound answers."""
+    names = sorted(name for name, amount in wanted.requests.items() if amount)
+    hosts = [(number, host) for number, ones in enumerate(blocks.values()) for host in ones]
+    own = [(row, one) for row, (_, host) in enumerate(hosts) for one in by_node.get(host.name, ())]
+    slots = min(wanted.count, wanted.per_node or wanted.count)
+    most = [
+        min([slots, *(host.allocatable.get(name, 0) // wanted.requests[name] for name in names)])
+        for _, host in hosts
+    ]
+    free = [[_free(host).get(name, 0) for _, host in hosts] for name in names]
+    return VacatingProblem(
+        request=np.array([wanted.requests[name] for name in names], np.int64),
+        count=wanted.count,
+        free=np.array(free, np.int64).reshape(len(names), len(hosts)),
+        most=np.array(most, np.int64),
+        home=np.array([number for number, _ in hosts], np.int64),
+        host=np.array([row for row, _ in own], np.int64),
+        amounts=np.array([[one.requests.get(name, 0) for _, one in own] for name in names], np.int64).reshape(
+            len(names), len(own)
+        ),
+    )
 
 
 def _blocks(problem: MoveProblem, wanted: Wanted) -> dict[str, list[Host]]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
+import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._certify import certified
@@ -32,9 +33,12 @@ from koordcore.descheduling.waves import in_waves
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
+from koordcore.model.proofs import CoolingProblem
 
 _WHOLE: Final = 6_000
 """Pairs of pod and target up to which the program covers every pod and every node."""
+_NO_LIMIT: Final = 2**62
+"""Stands for the limit of a resource that has none."""
 _SHORT: Final = 10_000
 """Pairs up to which it covers what the greedy left hot or moved, and a shortlist of targets."""
 
@@ -89,7 +93,7 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
     by_node: dict[str, list[Movable]] = {}
     for one in problem.movable:
         by_node.setdefault(one.node, []).append(one)
-    bound = _bound(hot, by_node)
+    bound = counted = _bound(hot, by_node)
     targets = greedy = _greedy(problem, hot, by_node)
     objective = _objective(problem, hot, targets)
     pairs = len(problem.movable) * sum(host.receives for host in problem.hosts)
@@ -109,7 +113,9 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
         targets, objective = greedy, _objective(problem, hot, greedy)
         moves = in_waves(problem, targets) or ()
     certificate = Certificate.make_bounded(objective, bound)
-    if certificate.proven and pairs <= _WHOLE:
+    if objective == counted:
+        certificate = Certificate.make_proven(objective, _cooling(hot, by_node))
+    elif certificate.proven and pairs <= _WHOLE:
         certificate = _evident(problem, hot, targets, certificate, limits)
     still = _after(problem, hot, targets)
     return RebalancePlan(
@@ -132,6 +138,21 @@ def _evident(
     asked = _Asked(problem, hot, targets, problem.movable, _receivers(problem))
     found = certified(asked.program.problem(asked.stages), asked.hint, limits)
     return found if found.objective == known.objective else known
+
+
+def _cooling(hot: Sequence[Host], by_node: Mapping[str, Sequence[Movable]]) -> CoolingProblem:
+    """State the question that the bound answers."""
+    names = sorted({name for host in hot for name in host.high})
+    own = [(number, one) for number, host in enumerate(hot) for one in by_node.get(host.name, ())]
+    over = [[host.usage.get(name, 0) - host.high.get(name, _NO_LIMIT) for host in hot] for name in names]
+    used = [[one.usage.get(name, 0) for _, one in own] for name in names]
+    return CoolingProblem(
+        excess=np.array(over, np.int64).reshape(len(names), len(hot)),
+        share=np.array([[share(host, name) for host in hot] for name in names], np.int64),
+        host=np.array([number for number, _ in own], np.int64),
+        cost=np.array([one.cost for _, one in own], np.int64),
+        amounts=np.array(used, np.int64).reshape(len(names), len(own)),
+    )
 
 
 def _excess(host: Host) -> dict[str, int]:

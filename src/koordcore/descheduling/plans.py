@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
+from koordcore._notebook import html_table
 from koordcore.descheduling.card_amounts import asked_by_parts, nodes_by_parts, pods_by_parts
 from koordcore.descheduling.checked_moves import (
     CheckedMoves,
@@ -81,6 +82,8 @@ class Moving(Generic[P]):
 
     Parameters
     ----------
+    snapshot
+        The cluster that it was made for.
     problem
         Hosts, movable pods and limits that the planner saw.
     plan
@@ -89,9 +92,34 @@ class Moving(Generic[P]):
         What each pod gets at its target; the plan is not to be carried out where something is refused.
     """
 
+    snapshot: ClusterSnapshot = attrs.field(repr=False)
     problem: MoveProblem
     plan: P
     checked: CheckedMoves
+
+    def _repr_html_(self) -> str:
+        """Show the moves in a notebook."""
+        certificate = self.plan.certificate
+        refused = [f"{pod} is refused on {node}" for pod, node in self.checked.refusals]
+        title = f"{len(self.plan.moves)} moves, {certificate.status.text}"
+        return html_table(title, self.table(), [*refused, f"objective {list(certificate.objective)}"])
+
+    def table(self) -> dict[str, list[Any]]:
+        """Give the moves as columns by name, as pandas, polars and pyarrow take them.
+
+        Returns
+        -------
+        dict
+            ``pod``, ``source``, ``target``, and the waves, from 0, in which it ``leaves`` and ``arrives``.
+        """
+        moves = self.plan.moves
+        return {
+            "pod": [str(move.pod) for move in moves],
+            "source": [move.source for move in moves],
+            "target": [move.target for move in moves],
+            "leaves": [move.leaves for move in moves],
+            "arrives": [move.arrives for move in moves],
+        }
 
     @property
     def legal(self) -> bool:
@@ -259,4 +287,4 @@ def confirmed(
     done, checked = checked_plan(
         snapshot, with_places, policy=rules.policy, args=rules.migration, limits=rules.limits
     )
-    return Moving(problem, done, checked)
+    return Moving(snapshot, problem, done, checked)

@@ -7,7 +7,7 @@ stages have the names of the scheduling framework.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import attrs
@@ -245,7 +245,7 @@ def filters_of(
 
 
 def _filters(
-    scheduling_class: SchedulingClass, names: tuple[str, ...], allowed: BoolVector
+    scheduling_class: SchedulingClass, names: Sequence[str], allowed: BoolVector
 ) -> dict[str, FilterVerdict]:
     verdicts = {names[row]: FilterVerdict() for row in np.flatnonzero(allowed).tolist()}
     alive = allowed.copy()

@@ -98,6 +98,36 @@ def _where(snapshot: ClusterSnapshot, key: str, nodes: list[str]) -> str:
     return key if domain < 0 else f"{key}={domains.names[domain]}"
 
 
+def job_of(snapshot: ClusterSnapshot, pod: Pod, policy: Policy = Policy()) -> Job | None:
+    """Give the gang or group that a waiting pod is decided with; ``None`` for a pod that goes alone."""
+    for turn in JobTable(snapshot, policy).turns(snapshot.pending):
+        if isinstance(turn, Job) and any(one.key == pod.key for one in turn.pods):
+            return turn
+    return None
+
+
+def waiting_jobs(snapshot: ClusterSnapshot, name: str) -> tuple[Job, ...]:
+    """Find the gangs and groups of a name that have members waiting, in queue order.
+
+    Parameters
+    ----------
+    name
+        Of a gang, a PodGroup or a group above it: ``namespace/name``, or the name alone.
+    """
+    found = []
+    for turn in JobTable(snapshot).turns(snapshot.pending):
+        if isinstance(turn, Job):
+            ids = {*turn.gangs, *(() if turn.tree is None else _ids(turn.tree))}
+            known = {one.rpartition(":")[2] for one in ids}
+            if name in known or ("/" not in name and any(one.rpartition("/")[2] == name for one in known)):
+                found.append(turn)
+    return tuple(found)
+
+
+def _ids(tree: GroupTree) -> tuple[str, ...]:
+    return (tree.id, *(each for child in tree.children for each in _ids(child)))
+
+
 def explain_group(
     snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy(), limits: Limits = DEFAULT_LIMITS
 ) -> tuple[str, ...]:
@@ -117,10 +147,8 @@ def explain_group(
     tuple of str
         Empty for a pod that goes alone.
     """
-    for turn in JobTable(snapshot, policy).turns(snapshot.pending):
-        if isinstance(turn, Job) and any(one.key == pod.key for one in turn.pods):
-            break
-    else:
+    turn = job_of(snapshot, pod, policy)
+    if turn is None:
         return ()
     states = [
         f"{'  ' * one.level}{one.name}: at least {one.least}, {one.running} run, {one.waiting} wait"

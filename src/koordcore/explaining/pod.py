@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 import attrs
 import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
+from koordcore._notebook import html_table
 from koordcore.errors import ModelError
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -105,6 +107,32 @@ class Explanation:
     refusal: str = ""
     verdicts: tuple[NodeVerdict, ...] = ()
     help: tuple[Help, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook what each node says."""
+        told = getattr(self.decision, "message", "") or getattr(self.decision, "reason", "")
+        where = f"{self.pod}: {self.best or self.bound_to or 'no node'}"
+        return html_table(where, self.table(), [one for one in (told, self.refusal) if one])
+
+    def table(self) -> dict[str, list[Any]]:
+        """Give the verdicts as columns by name, as pandas, polars and pyarrow take them.
+
+        Returns
+        -------
+        dict
+            ``node``, ``fits``, ``total`` (-1 where the pod does not fit), ``plugin`` that refuses, ``lacks``
+            in words, and the score of every plugin under its name (``None`` where the pod does not fit).
+        """
+        plugins = sorted({name for one in self.verdicts for name in one.scores})
+        lacks = [", ".join(lack.reason for lack in one.shortfalls) for one in self.verdicts]
+        return {
+            "node": [one.node for one in self.verdicts],
+            "fits": [one.fits for one in self.verdicts],
+            "total": [one.total for one in self.verdicts],
+            "plugin": [one.plugin for one in self.verdicts],
+            "lacks": lacks,
+            **{name: [one.scores.get(name) for one in self.verdicts] for name in plugins},
+        }
 
     @property
     def best(self) -> str | None:

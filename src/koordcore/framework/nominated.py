@@ -56,6 +56,9 @@ class NominatedPods:
         self._workspace, self._plugins = workspace, plugins
         self._on: dict[int, list[Pod]] = {}
         self._row: dict[PodKey, int] = {}
+        self.claimed: list[Pod] = []
+        """Pods that were nominated in this call, as they are counted on their nodes."""
+        self._held: list[Pod] = []
         row_of = workspace.layout.row_of
         for pod in sorted(pods, key=attrgetter("key")):
             row = row_of.get(pod.nominated_node or "")
@@ -86,12 +89,41 @@ class NominatedPods:
     def narrow(self, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector) -> BoolVector:
         """Leave out the nodes that do not take the pod beside those that are nominated there: ``(N,)``."""
         narrowed = feasible
+        if self.may_mislead(scheduling_class):
+            with self.lifted():
+                narrowed = feasible & scheduling_class.feasible()
         for row in self.one_by_one(pod, feasible):
             narrowed = feasible.copy() if narrowed is feasible else narrowed
             narrowed[row] = scheduling_class.feasible()[row]
         if narrowed is not feasible:
             scheduling_class.update()  # scores look at the nodes without them
         return narrowed
+
+    def may_mislead(self, scheduling_class: SchedulingClass) -> bool:
+        """Tell whether who was nominated in this call may help a pod elsewhere, by affinity or spreading."""
+        return bool(self.claimed) and scheduling_class.looks_elsewhere
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Do not count those who were nominated in this call."""
+        held, self.claimed = self.claimed, []
+        for pod in reversed(held):
+            forget_nominated(self._workspace, self._plugins, pod)
+        try:
+            yield
+        finally:
+            for pod in held:
+                assume_nominated(self._workspace, self._plugins, pod.at(None), str(pod.node_name))
+            self.claimed = held
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Let those who were nominated in this call count as pods like others: somebody places them."""
+        held, self.claimed = self.claimed, []
+        try:
+            yield
+        finally:
+            self.claimed = held
 
     def one_by_one(self, pod: Pod, among: BoolVector) -> Iterator[int]:
         """Go through the nodes of a mask, ``(N,)``, where pods count against one, and count them at each.
@@ -118,12 +150,26 @@ class NominatedPods:
     @contextmanager
     def _assumed(self, pods: list[Pod]) -> Iterator[None]:
         kept, self._on = self._on, {}
-        held = [
+        self._held = [
             assume_nominated(self._workspace, self._plugins, pod, str(pod.nominated_node)) for pod in pods
         ]
         try:
             yield
         finally:
-            for pod in reversed(held):
+            for pod in reversed(self._held):
                 forget_nominated(self._workspace, self._plugins, pod)
-            self._on = kept
+            self._on, self._held = kept, []
+
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Within :meth:`assumed`, count nobody who does not run: nobody owes what he does not hold."""
+        held, self._held = self._held, []
+        for pod in reversed(held):
+            forget_nominated(self._workspace, self._plugins, pod)
+        try:
+            yield
+        finally:
+            self._held = [
+                assume_nominated(self._workspace, self._plugins, pod.at(None), str(pod.node_name))
+                for pod in held
+            ]

@@ -143,6 +143,8 @@ class PluginSet:
         self.workspace = workspace
         self._policy, self.name = policy, policy.name
         self._known: _Made = {} if known is None else known
+        # Classes of earlier calls hold this list, and plugins may be made anew between calls.
+        self._remarking: list[Plugin] = []
         made = self._make_own()
         self._others = {profile: PluginSet(workspace, profile, self._known) for profile in policy.others}
         self._assemble(made)
@@ -171,7 +173,7 @@ class PluginSet:
         self.everyone: list[tuple[Plugin, PluginSetting]] = list(own.values())
         self._placing = [one for one, _ in self.everyone if type(one).placed is not Plugin.placed]
         self._preferring = [one for one in self.plugins if one.prefers]
-        self._remarking = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
+        self._remarking[:] = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
         # Who matches the pods of a call all together.
         overriding = (one for one, _ in self.everyone if type(one).matches is not Plugin.matches)
         self.matching = [one for one in overriding if one.matches]
@@ -323,6 +325,11 @@ class PluginSet:
         return SchedulingClass(
             self.workspace, pod, parts, ground, change, self._groups, self._remarking, source
         )
+
+    @property
+    def prefers(self) -> bool:
+        """Some plugin of this very profile may know of nodes to try first."""
+        return bool(self._preferring)
 
     def preferred(self, pod: Pod) -> Sequence[int]:
         """Give rows of nodes that some plugin wants tried first."""

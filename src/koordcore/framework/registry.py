@@ -8,6 +8,7 @@ the library's own names cannot be taken.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Final, cast
 
@@ -66,11 +67,17 @@ def plugin_type(name: str) -> type[Plugin]:
         When there is no such plugin, or what an entry point offers is none.
     """
     if name in PLUGINS:
-        module, attribute = PLUGINS[name]
-        return cast("type[Plugin]", getattr(import_module(f"{_HOME}.{module}"), attribute))
+        return _own_type(name)
     if name not in offered_plugins():
         raise ModelError(f"no plugin {name}")
     return _checked(name, offered_plugins()[name].load())
+
+
+@cache
+def _own_type(name: str) -> type[Plugin]:
+    """Give one of the library's own; looking a module up again takes longer than most plugins' answers."""
+    module, attribute = PLUGINS[name]
+    return cast("type[Plugin]", getattr(import_module(f"{_HOME}.{module}"), attribute))
 
 
 def plugin_of(setting: PluginSetting) -> type[Plugin]:

@@ -10,6 +10,7 @@ import attrs
 
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin import Plugin
+from koordcore.model.containers import Container
 from koordcore.model.pods import Pod
 
 RequestKey: TypeAlias = tuple[Hashable, ...]
@@ -17,10 +18,22 @@ RequestKey: TypeAlias = tuple[Hashable, ...]
 
 _OWN: Final = frozenset({"name", "uid", "created", "key"})
 """What pods out of one template differ in."""
+_CONTAINERS: Final = frozenset({"containers", "init_containers"})
 _MOST: Final = 4096
 """Templates that are remembered; then all are forgotten."""
 
-_template_of: Final = attrgetter(*(field.name for field in attrs.fields(Pod) if field.name not in _OWN))
+_of_pod: Final = attrgetter(
+    *(field.name for field in attrs.fields(Pod) if field.name not in _OWN | _CONTAINERS)
+)
+_of_container: Final = attrgetter(*(field.name for field in attrs.fields(Container)))
+
+
+def _template_of(pod: Pod) -> tuple[Hashable, ...]:
+    """Give what a pod says but for what is its own, in tuples: they are equal at a glance where parts are."""
+    containers = tuple(map(_of_container, pod.containers))
+    if not pod.init_containers:
+        return (*_of_pod(pod), containers)
+    return (*_of_pod(pod), containers, tuple(map(_of_container, pod.init_containers)))
 
 
 class RequestReader:
@@ -38,6 +51,7 @@ class RequestReader:
         self._by_template = [(number, one.request_of) for number, one in numbered if one.by_template]
         self._by_pod = [(number, one.request_of) for number, one in numbered if not one.by_template]
         self._known: dict[tuple[Hashable, ...], RequestKey | Refusal] = {}
+        self._last: tuple[tuple[Hashable, ...], RequestKey | Refusal] | None = None
 
     def read(self, pod: Pod) -> RequestKey | Refusal:
         """Give what a pod asks for, or a refusal by one of the plugins.
@@ -48,12 +62,15 @@ class RequestReader:
             What the pod says to a plugin cannot be read.
         """
         template = _template_of(pod)
-        found = self._known.get(template)
+        last = self._last
+        # To compare with the pod before is cheaper than to hash: mostly the very same values come again.
+        found = last[1] if last is not None and last[0] == template else self._known.get(template)
         if found is None:
             found = self._read(pod)
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[template] = found
+        self._last = template, found
         if isinstance(found, Refusal) or not self._by_pod:
             return found
         requests = list(found)

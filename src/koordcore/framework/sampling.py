@@ -48,11 +48,8 @@ class NodeSample:
         self._number, self._percentage = number, percentage
         self._wanted = nodes_to_find(number, percentage)
         self._start = 0
-
-    @property
-    def whole(self) -> bool:
+        self.whole = self._wanted >= number
         """All nodes are looked at, always."""
-        return self._wanted >= self._number
 
     def narrow(self, feasible: BoolVector) -> BoolVector:
         """Keep the feasible nodes that the search finds before it has enough, and move the start."""

@@ -175,7 +175,17 @@ class Workspace:
         return node_state(self.layout.nodes[row], self.pods_on(row).values())
 
     def put(self, values: list[T], row: int, value: T) -> None:
-        """Replace one node's value in a list that :meth:`values` gave."""
+        """Replace one node's value in a list that :meth:`values` gave.
+
+        Parameters
+        ----------
+        values
+            The list itself.
+        row
+            The node.
+        value
+            Its new value.
+        """
         self._log.append((self._set, values, row, values[row]))
         self._set(values, row, value)
 
@@ -230,7 +240,17 @@ class Workspace:
         return np.array(flat, np.int64).reshape(4, number)
 
     def shift(self, row: int, requested: Mapping[str, int], scored: Mapping[str, int], sign: int) -> None:
-        """Count amounts on a node that no pod stands for, or take them off; undoing it is the caller's."""
+        """Count amounts on a node that no pod stands for, or take them off; undoing it is the caller's.
+
+        Parameters
+        ----------
+        row
+            The node.
+        requested, scored
+            Amounts by resource, as filters and as scores count them.
+        sign
+            1 to count them, -1 to take them off.
+        """
         self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items())
         self.touched.append(row)
 
@@ -238,6 +258,15 @@ class Workspace:
         """Put a pod, with its node and annotations set, on its node; room is not checked.
 
         Whoever knows what :meth:`change_of` gives for it passes that on.
+
+        Parameters
+        ----------
+        pod
+            Who comes.
+        row
+            The node.
+        change
+            What it counts there, shape (4, R); worked out where left out.
         """
         self.pods_on(row)[pod.key] = pod
         self._bound[pod.key] = pod
@@ -250,7 +279,15 @@ class Workspace:
         self._add(pod, row, -1)
 
     def annotate(self, key: PodKey, row: int, annotations: Mapping[str, str]) -> None:
-        """Write more on a pod that this workspace has bound; nothing that is counted may depend on it."""
+        """Write more on a pod that this workspace has bound; nothing that is counted may depend on it.
+
+        Parameters
+        ----------
+        key, row
+            The pod and its node.
+        annotations
+            Added to what it has.
+        """
         before = self.pods_on(row)[key]
         self._rewrite(before.at(before.node_name, annotations=annotations), row)
         self._log.append((self._rewrite, before, row))
@@ -357,6 +394,8 @@ class Workspace:
 
         Parameters
         ----------
+        snapshot
+            Where to go on.
         changes
             What lies between.
         removed, placed

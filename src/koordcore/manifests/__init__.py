@@ -10,17 +10,17 @@ from koordcore._face import read_late
 
 if TYPE_CHECKING:
     from koordcore.manifests._raw import SourceLimits as SourceLimits
-    from koordcore.manifests.bundle import (
-        Loaded as Loaded,
-        load as load,
-        snapshot_from_objects as snapshot_from_objects,
-    )
+    from koordcore.manifests.bundle import Loaded as Loaded
     from koordcore.manifests.calls import Call as Call
     from koordcore.manifests.encode import (
         node_manifest as node_manifest,
         pod_manifest as pod_manifest,
     )
     from koordcore.manifests.events import EventReader as EventReader
+    from koordcore.manifests.loading import (
+        load as load,
+        snapshot_from_objects as snapshot_from_objects,
+    )
     from koordcore.manifests.move_records import (
         moves_from_record as moves_from_record,
         moves_record as moves_record,
@@ -55,7 +55,8 @@ else:
         __name__,
         {
             "koordcore.manifests._raw": "SourceLimits",
-            "koordcore.manifests.bundle": "Loaded load snapshot_from_objects",
+            "koordcore.manifests.bundle": "Loaded",
+            "koordcore.manifests.loading": "load snapshot_from_objects",
             "koordcore.manifests.calls": "Call",
             "koordcore.manifests.encode": "node_manifest pod_manifest",
             "koordcore.manifests.events": "EventReader",

@@ -38,9 +38,10 @@ def read_yaml(text: str, label: str, *, limits: SourceLimits = LIMITS) -> Iterat
     spans = [
         (start, end) for start, end in itertools.pairwise(starts) if not _blank(_document(text, start, end))
     ]
+    line = at = 0
     for number, (start, end) in enumerate(spans, 1):
         name = label if len(spans) == 1 else f"{label} (document {number})"
-        line = text.count("\n", 0, start)
+        line, at = line + text.count("\n", at, start), start
         yield from _read_document(_document(text, start, end), name, line, limits)
 
 

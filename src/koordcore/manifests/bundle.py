@@ -1,4 +1,4 @@
-"""Many objects in, one snapshot out, with every problem of every object."""
+"""The objects of a dump together: what they say about each other once all of them are known."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import attrs
 from immutabledict import immutabledict
 
 from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError, ModelError, Problem
-from koordcore.manifests._raw import Source, SourceLimits, SourceObject
+from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
 from koordcore.manifests.claim_conflicts import claim_conflicts
 from koordcore.manifests.cpu_sync import sync_reservations
@@ -28,21 +27,19 @@ from koordcore.manifests.cross_checks import (
     shown,
     stand_ins,
     topology_remarks,
-    warn_of_quality,
 )
 from koordcore.manifests.device_sync import sync_devices, untold_holders
-from koordcore.manifests.front_doors import with_gangs
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
 from koordcore.manifests.kueue import KUEUE
 from koordcore.manifests.nameless import named
+from koordcore.manifests.pod_admission import pod_problems
+from koordcore.manifests.podless import wants_pods, without_pods
 from koordcore.manifests.pods import PodReading, resolve_priority
-from koordcore.manifests.sources import read_sources
 from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import PriorityClass, RawObject
-from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -55,13 +52,11 @@ from koordcore.snapshot import ClusterSnapshot
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
 """API group and kind to decoder; objects of other kinds are kept as they are, and counted."""
 
-READ_AS_TEXT: Final = frozenset({("", "Service")})
-"""Kinds without a record of their own that plugins read out of the kept text."""
+READ_AS_TEXT: Final = frozenset({("", "Service"), ("slo.koordinator.sh", "NodeSLO")})
+"""Kinds without a record of their own that are read out of the kept text."""
 _NAMESPACED: Final = frozenset({("", "Service"), ("", "ConfigMap"), ("", "PersistentVolumeClaim")})
 """Kinds without a decoder that live in ``default`` when they name no namespace."""
 _GROUP_OF: Final = {kind: group for group, kind in DECODERS}
-_MAX_PROBLEMS: Final = 10_000
-"""After this many problems the rest of the input is not looked at."""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,6 +76,8 @@ class Loaded:
         One for each profile of the scheduler configurations, in the order of their names.
     unread
         Objects by kind of those kinds that no plugin reads; they are kept as :class:`RawObject` records.
+    podless
+        Objects by kind that want pods of which the dump has none, so that no plan is about them.
     """
 
     snapshot: ClusterSnapshot
@@ -88,96 +85,7 @@ class Loaded:
     warnings: tuple[Problem, ...] = ()
     counts: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
     unread: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
-
-
-def load(
-    paths: str | Path | Iterable[str | Path],
-    stdin: IO[str] | None = None,
-    *,
-    limits: SourceLimits | None = None,
-    network: ClusterNetworkTopology | None = None,
-    as_gangs: bool = False,
-) -> Loaded:
-    """Read files, folders and standard input into a snapshot.
-
-    Parameters
-    ----------
-    paths
-        JSON or YAML files (``.gz`` too), folders, or ``-``; one of them, or several.
-    stdin
-        What ``-`` stands for.
-    limits
-        Bounds against hostile input.
-    network
-        The network's layers, whatever the objects and labels of the dump say.
-    as_gangs
-        Jobs of known kinds (:data:`koordcore.manifests.front_doors.DOORS`) become gangs with the pods that
-        their controllers would make; the warnings say so.
-
-    Raises
-    ------
-    ManifestError
-        With every problem of every file and object; nothing is half loaded.
-    MissingExtraError
-        When YAML is to be read and PyYAML is not installed.
-    """
-    if isinstance(paths, str | Path):
-        paths = [paths]
-    return assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network, as_gangs)
-
-
-def snapshot_from_objects(objects: Iterable[Mapping[str, Json]], *, as_gangs: bool = False) -> Loaded:
-    """Make a snapshot of objects that are parsed already.
-
-    Parameters
-    ----------
-    objects
-        Kubernetes and Koordinator objects in any order; equal sets of objects give equal snapshots.
-    as_gangs
-        As for :func:`load`.
-
-    Raises
-    ------
-    ManifestError
-        With every problem of every object.
-
-    Examples
-    --------
-    >>> loaded = snapshot_from_objects([
-    ...     {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
-    ...      "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}},
-    ...     {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"nodeName": "n1"}},
-    ... ])
-    >>> [str(pod.key) for pod in loaded.snapshot.bound_pods()]
-    ['default/web']
-    """
-    numbered = (SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
-    return assemble(numbered, as_gangs=as_gangs)
-
-
-def assemble(
-    sources: Iterable[Source], network: ClusterNetworkTopology | None = None, as_gangs: bool = False
-) -> Loaded:
-    """Make a snapshot of objects that say where they come from; see :func:`load`."""
-    bundle = Bundle()
-    if as_gangs:
-        sources = with_gangs(sources, bundle.problems, bundle.warnings)
-    for source in sources:
-        if isinstance(source, Problem):
-            bundle.problems.append(source)
-        else:
-            bundle.add(source)
-        if len(bundle.problems) > _MAX_PROBLEMS:
-            where = source.source
-            told = "too many problems; from here on the input was not looked at"
-            bundle.problems.append(Problem("", told, source=where))
-            break
-    else:
-        if network is not None:
-            others = [one for one in bundle.records if not isinstance(one, ClusterNetworkTopology)]
-            bundle.records = [*others, network]
-        return bundle.finish()
-    raise ManifestError(bundle.problems)
+    podless: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
 
 
 @attrs.frozen
@@ -207,6 +115,7 @@ class Bundle:
         self.unread: list[tuple[Key, Mapping[str, Json], str]] = []
         self.seen: dict[Key, str] = {}
         self.owners: dict[Key, tuple[Key, ...]] = {}
+        self.wanting: list[Key] = []
 
     def add(self, source: SourceObject) -> None:
         """Take one object."""
@@ -240,6 +149,8 @@ class Bundle:
         except (ManifestError, ModelError) as error:
             reading.note(error, "")
         self._note_owners(reading, raw, key)
+        if (decoder is None or decoder is read_workload) and wants_pods(key, raw):
+            self.wanting.append(key)
         if reading.problems:
             self.problems += map(place.put, dict.fromkeys(reading.problems))
         if reading.warnings:
@@ -353,7 +264,13 @@ class Bundle:
             warnings=tuple(self.warnings),
             counts=dict(sorted(self.counts.items())),
             unread=dict(sorted(unread.items())),
+            podless=dict(sorted(self._podless().items())),
         )
+
+    def _podless(self) -> Counter[str]:
+        owning = {owner for owners in self.owners.values() for owner in owners}
+        pods = ((read.pod.namespace, read.pod.name) for read, _ in self.pods)
+        return Counter(map(_kind, without_pods(self.wanting, owning, pods)))
 
     def _cross_checks(self) -> None:
         pods = [read.pod for read, _ in self.pods]
@@ -381,7 +298,7 @@ class Bundle:
             elif pod.node_name is None:
                 pending.append(pod)
                 warn_of_volumes(reading, pod, claims)
-                warn_of_quality(reading, pod)
+                reading.warnings += pod_problems(pod)
             elif pod.node_name in on_node:
                 on_node[pod.node_name].append(pod)
                 if id(pod.requests) not in checked:

@@ -20,6 +20,7 @@ from koordcore.protocol.colocation import parse_config
 from koordcore.protocol.device_object import templates_from_manifest
 from koordcore.protocol.fields import Json, load_json
 from koordcore.protocol.normalization import parse_amplification_config, parse_normalization_config
+from koordcore.protocol.qos_config import QOS_KEY, parse_qos_config
 
 SLO_CONTROLLER_CONFIG: Final = "slo-controller-config"
 CONTROL_NAMESPACE, SHARED_TEMPLATES = DEFAULT_DEVICE_POLICY.template_source
@@ -29,6 +30,7 @@ _CHECKED: Final[Mapping[str, Callable[[Json], object]]] = {
     "colocation-config": parse_config,
     "cpu-normalization-config": parse_normalization_config,
     "resource-amplification-config": parse_amplification_config,
+    QOS_KEY: parse_qos_config,
 }
 
 

@@ -9,7 +9,6 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, ModelError, Problem
-from koordcore.manifests._reading import Reading
 from koordcore.model.gangs import GatherStrategy, PodGroup
 from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
 from koordcore.model.nodes import Node
@@ -20,14 +19,8 @@ from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import Json, field, load_json, show
 from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, LABEL_POD_GROUP, gang_name
 from koordcore.protocol.networks import network_of
-from koordcore.protocol.qos import (
-    LABEL_QOS_CLASS,
-    PriorityClass,
-    QoSClass,
-    priority_class_with_default,
-    qos_class_of,
-)
 from koordcore.protocol.quota import PARENT, QUOTA_NAME, TREE_ID, QuotaObject, quota_pod_of
+from koordcore.protocol.quota_rules import QuotaTopology
 from koordcore.protocol.quota_webhook import check_tree, open_topology, refuse_pod, resolve_quota
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS, parse_sub_groups
 from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER, NetworkTopology
@@ -39,12 +32,6 @@ Remark: TypeAlias = tuple[Key, Problem]
 
 _SIGS: Final = "scheduling.sigs.k8s.io"
 _SPEC_PATH: Final = f"metadata.annotations[{ANNOTATION_TOPOLOGY_SPEC}]"
-_LOW: Final = (PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE)
-_UNSUITABLE: Final[Mapping[QoSClass, tuple[PriorityClass, ...]]] = {
-    QoSClass.BE: (PriorityClass.PROD,),
-    QoSClass.LSR: _LOW,
-    QoSClass.LSE: _LOW,
-}
 _RULE_FIELDS: Final = ("layer", "strategy", "podcountmultiple")
 
 
@@ -192,16 +179,6 @@ def profile_remarks(records: Sequence[ClusterRecord]) -> Iterator[Remark]:
             yield ("quota.koordinator.sh", "ElasticQuotaProfile", one.namespace, one.name), Problem("", told)
 
 
-def warn_of_quality(reading: Reading, pod: Pod) -> None:
-    """Warn of a quality of service and a priority that the webhook refuses together."""
-    quality = qos_class_of(pod.labels)
-    if quality in _UNSUITABLE and LABEL_QOS_CLASS in pod.labels:
-        band = priority_class_with_default(pod.labels, pod.priority, "")
-        if band in _UNSUITABLE[quality]:
-            told = f"the webhook refuses {quality} together with priority class {band or 'none'}"
-            reading.warn(f"metadata.labels[{LABEL_QOS_CLASS}]", told)
-
-
 def quota_remarks(quotas: Sequence[QuotaObject], pods: Iterable[Pod]) -> Iterator[Remark]:
     """Say what the webhook would have refused: trees that cannot be, and pods in inner or unknown quotas."""
     if not quotas:
@@ -212,7 +189,7 @@ def quota_remarks(quotas: Sequence[QuotaObject], pods: Iterable[Pod]) -> Iterato
         if first is not quota:
             told = f"a quota of this name is in namespace {first.namespace} too; names tell quotas apart"
             yield _key(quota), Problem("metadata.name", told)
-    topology = open_topology([attrs.evolve(one, labels=_filled(one, named)) for one in named.values()])
+    topology = filled_topology(named)
     for quota, message in check_tree(topology):
         yield _key(quota), Problem("", f"the webhook refuses it: {message}")
     for pod in pods:
@@ -225,6 +202,11 @@ def quota_remarks(quotas: Sequence[QuotaObject], pods: Iterable[Pod]) -> Iterato
         refused = refuse_pod(topology, asked)
         if refused is not None:
             yield key, Problem("", f"the webhook refuses it: {refused.message}")
+
+
+def filled_topology(named: Mapping[str, QuotaObject]) -> QuotaTopology:
+    """Take quotas in by name, each with the tree that the webhook fills in where it names none."""
+    return open_topology([attrs.evolve(one, labels=_filled(one, named)) for one in named.values()])
 
 
 def _key(quota: QuotaObject) -> Key:

@@ -82,7 +82,8 @@ class EventReader:
 
     What cannot be read counts as not there, alone, and is named in :attr:`problems` until it is replaced or
     gone. The changes of all events lead an empty snapshot to what :func:`koordcore.manifests.load` makes of
-    the objects that are there; owners that own each other are not looked for.
+    the objects that are there; owners that own each other are not looked for, and what the manager of a live
+    cluster writes on nodes out of their Device objects is not completed in its place, as in a dump.
 
     Examples
     --------

@@ -14,7 +14,15 @@ from typing import Any, TypeGuard
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import Source
 from koordcore.manifests.front_door_kinds import DOORS, OPENERS, TRAIN_JOB, Group, Member, open_train_job
+from koordcore.manifests.kueue_doors import (
+    Queued,
+    pods_missing,
+    pods_there,
+    queue_of,
+    shown as shown_workload,
+)
 from koordcore.manifests.sources import SourceObject
+from koordcore.model.kueue import QUEUE_LABEL
 from koordcore.protocol.fields import as_mapping
 from koordcore.protocol.gang import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS
@@ -58,6 +66,7 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
     known = list(sources)
     well = [one for one in known if _is_object(one)]
     ids = [_identity(_raw(one)) for one in well]
+    queued = Queued(_raw(one) for one in well)
     kinds = {(kind, space, name) for (_, kind, space, name) in ids}
     runtimes = {
         (i[1], i[3]): _raw(one) for one, i in zip(well, ids, strict=True) if i[1].endswith("TrainingRuntime")
@@ -67,6 +76,9 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
     }
     pods = _Pods([(place, one) for place, one in enumerate(known) if _is_pod(one)])
     added: list[SourceObject] = []
+    origin = {id(_raw(one)): one.source for one in well}
+    for workload in queued.waiting:
+        added += pods.of_workload(workload, origin[id(workload)], warnings)
     for one, (group, kind, space, name) in zip(well, ids, strict=True):
         door = OPENERS.get((group, kind))
         owned = any(
@@ -77,6 +89,9 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
         # A RayJob's cluster says more than the job; any other child is told by its parent.
         if (kind == "RayJob" and (kind, space, name) in parents) or (owned and kind != "RayCluster"):
             continue
+        # What Kueue has made of a job says more than the job.
+        if (kind, space, name) in queued.owners and not pods.has_owned(kind, space, name):
+            continue
         shown = f"{kind} {space}/{name}"
         try:
             opened = open_train_job(name, _raw(one), runtimes) if door is None else door(name, _raw(one))
@@ -84,7 +99,17 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             problems += [Problem(each.path, each.message, shown, one.source) for each in error.problems]
             continue
         for gang in opened.groups:
-            added += pods.into(gang, space, kind, name, one, kinds, warnings)
+            made = None if pods.knows(gang, space) else queued.made_for(gang, _raw(one))
+            if made is None:
+                added += pods.into(gang, space, kind, name, one, kinds, warnings)
+            else:
+                if gang.spec is not None or gang.parts is not None:
+                    opened.unsaid.append(f"in a queue: which domains the parts of {gang.name} need")
+                added.append(SourceObject(one.source, made))
+                added += pods.of_workload(made, one.source, warnings, gang.members)
+        queue = ((_raw(one).get("metadata") or {}).get("labels") or {}).get(QUEUE_LABEL)
+        if queue and not queued.any:
+            opened.unsaid.append(f"its quota in queue {queue}: there is no ClusterQueue")
         for what in opened.unsaid:
             warnings.append(Problem("", f"not said by a gang: {what}", shown, one.source))
     return [*pods.written(known), *added]
@@ -110,6 +135,7 @@ class _Pods:
     def __init__(self, pods: Sequence[tuple[int, SourceObject]]) -> None:
         self._left = dict(pods)
         self._gang: dict[int, str] = {}
+        self._queued: dict[int, dict[str, Any]] = {}
 
     def into(
         self,
@@ -175,6 +201,31 @@ class _Pods:
         told = f"shown as gang {space}/{gang.name} of {len(gang.members)}, of which {there} are there"
         warnings.append(Problem("", told, f"{kind} {space}/{name}", source.source))
 
+    def of_workload(
+        self, workload: dict[str, Any], source: str, warnings: list[Problem], members: Sequence[Member] = ()
+    ) -> Iterator[SourceObject]:
+        """Give the pods of a Workload of Kueue that are missing; those that are there name it."""
+        there = pods_there(workload, {place: _raw(one) for place, one in self._left.items()})
+        self._queued |= there
+        for place in there:
+            del self._left[place]
+        made = list(pods_missing(workload, there.values(), members))
+        yield from (SourceObject(source, one) for one in made)
+        told = f"shown as gang of {len(there) + len(made)}, of which {len(there)} are there, "
+        told += f"in queue {queue_of(workload)}"
+        warnings.append(Problem("", told, shown_workload(workload), source))
+
+    def knows(self, gang: Group, space: str) -> bool:
+        """Tell whether a member of a group is in the dump."""
+        return any(self._find(member, space) is not None for member in gang.members)
+
+    def has_owned(self, kind: str, space: str, name: str) -> bool:
+        """Tell whether pods of a job are in the dump."""
+        return any(
+            (kind, name) in _owners(_raw(one)) and _identity(_raw(one))[2] == space
+            for one in self._left.values()
+        )
+
     def _find(self, member: Member, space: str) -> int | None:
         for place, one in self._left.items():
             meta = _raw(one)["metadata"]
@@ -192,6 +243,8 @@ class _Pods:
     def written(self, known: Sequence[Source]) -> list[Source]:
         """Give the objects of the dump, pods that joined a gang with its label."""
         found = list(known)
+        for place, raw in self._queued.items():
+            found[place] = SourceObject(found[place].source, raw)
         for place, gang in self._gang.items():
             raw = _raw(found[place])
             meta = raw["metadata"]

@@ -80,8 +80,6 @@ IDLE_ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = immutabledict(
         "Coscheduling": {
             "controllerWorkers": _WORKERS,
             "awareNetworkTopology": "gangs heed the topology that they name, always",
-            "defaultMatchPolicy": "a gang that names none is once-satisfied",
-            "defaultTimeout": "a gang that names none waits 600 seconds",
         },
     }
 )

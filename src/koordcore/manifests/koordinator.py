@@ -22,11 +22,12 @@ from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.protocol.device_object import device_object_from_manifest
 from koordcore.protocol.fields import Json, as_mapping
-from koordcore.protocol.gang import gang_from_pod_group, parse_pod_group
+from koordcore.protocol.gang import gang_from_pod_group
 from koordcore.protocol.migration import parse_job
 from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.node_metric import parse_node_metric
 from koordcore.protocol.numa_nodes import node_resource_topology_of
+from koordcore.protocol.pod_group import parse_pod_group
 from koordcore.protocol.profile import parse_profile
 from koordcore.protocol.quota import (
     QuotaObject,

@@ -1,16 +1,39 @@
-"""Kueue's objects, as far as they tell the network: Topology and ResourceFlavor."""
+"""Kueue's queues: ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology; ``v1beta1`` and ``v1beta2``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from koordcore.manifests._reading import Reading, read_metadata, section
 from koordcore.manifests.kubernetes import Decoder
+from koordcore.manifests.kueue_workloads import read_kueue_workload
+from koordcore.model.kueue import ClusterQueue, Cohort, FlavorQuota, LocalQueue, ResourceGroup
 from koordcore.model.network import KueueTopology, ResourceFlavor
-from koordcore.protocol.fields import Json, as_labels, as_mapping, as_str, list_of, required
+from koordcore.model.resources import Resources, parse_resources
+from koordcore.model.selectors import NOTHING
+from koordcore.protocol.fields import (
+    Json,
+    as_labels,
+    as_list,
+    as_mapping,
+    as_str,
+    as_strings,
+    collect,
+    list_of,
+    optional,
+    required,
+)
+from koordcore.protocol.selectors import as_label_selector, as_taints, as_tolerations
 
 _GROUP: Final = "kueue.x-k8s.io"
+_RUNS: Final = ("", "None")
+_DEFAULTS: Final[Mapping[str, Sequence[str]]] = {
+    "reclaimWithinCohort": ("Never",),
+    "withinClusterQueue": ("Never",),
+    "borrowWithinCohort.policy": ("Never",),
+}
+"""Preemption's fields, and what they say where nobody is evicted."""
 
 
 def _topology(reading: Reading, raw: Mapping[str, Json]) -> KueueTopology:
@@ -32,11 +55,116 @@ def _flavor(reading: Reading, raw: Mapping[str, Json]) -> ResourceFlavor:
         name=meta.name,
         node_labels=reading.take(spec, "nodeLabels", "spec", as_labels, {}),
         topology=reading.take(spec, "topologyName", "spec", as_str, ""),
+        taints=reading.take(spec, "nodeTaints", "spec", as_taints, ()),
+        tolerations=reading.take(spec, "tolerations", "spec", as_tolerations, ()),
+    )
+
+
+def _group(raw: Json) -> ResourceGroup:
+    entry = as_mapping(raw)
+    return ResourceGroup(
+        resources=required(entry, "coveredResources", as_strings),
+        flavors=required(entry, "flavors", lambda found: collect(_flavor_quota, as_list(found))),
+    )
+
+
+def _flavor_quota(raw: Json) -> FlavorQuota:
+    entry = as_mapping(raw)
+    listed = optional(entry, "resources", lambda found: collect(_amounts, as_list(found)), ())
+    nominal, borrowing, lending = ({**_merged(listed, place)} for place in range(3))
+    name = required(entry, "name", as_str)
+    return FlavorQuota(flavor=name, nominal=nominal, borrowing=borrowing, lending=lending)
+
+
+def _merged(listed: Sequence[tuple[Resources, Resources, Resources]], place: int) -> dict[str, int]:
+    return {name: amount for one in listed for name, amount in one[place].items()}
+
+
+def _amounts(raw: Json) -> tuple[Resources, Resources, Resources]:
+    """Read what a queue has of one resource: nominal, borrowing limit, lending limit."""
+    entry = as_mapping(raw)
+    name = required(entry, "name", as_str)
+
+    def read(field: str) -> Resources:
+        value = entry.get(field)
+        return parse_resources({} if value is None else {name: value})
+
+    required(entry, "nominalQuota", lambda value: value)
+    return read("nominalQuota"), read("borrowingLimit"), read("lendingLimit")
+
+
+def _cohort(reading: Reading, raw: Mapping[str, Json]) -> Cohort:
+    meta = read_metadata(reading, raw, namespaced=False)
+    spec = section(reading, raw, "spec")
+    _not_decided(reading, spec, "fairSharing", "shares by weight are not decided")
+    return Cohort(
+        name=meta.name,
+        parent=reading.take(spec, "parentName", "spec", as_str, "")
+        or reading.take(spec, "parent", "spec", as_str, ""),
+        groups=reading.take(spec, "resourceGroups", "spec", list_of(_group), ()),
+    )
+
+
+def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
+    meta = read_metadata(reading, raw, namespaced=False)
+    spec = section(reading, raw, "spec")
+    fungible = section(reading, spec, "flavorFungibility", "spec")
+    checks = reading.take(spec, "admissionChecks", "spec", as_strings, ())
+    rules = section(reading, spec, "admissionChecksStrategy", "spec")
+    named = reading.take(rules, "admissionChecks", "spec.admissionChecksStrategy", list_of(_check), ())
+    queue = ClusterQueue(
+        name=meta.name,
+        cohort=reading.take(spec, "cohortName", "spec", as_str, "")
+        or reading.take(spec, "cohort", "spec", as_str, ""),
+        groups=reading.take(spec, "resourceGroups", "spec", list_of(_group), ()),
+        namespace_selector=reading.take(spec, "namespaceSelector", "spec", as_label_selector, NOTHING),
+        strict=reading.take(spec, "queueingStrategy", "spec", as_str, "") == "StrictFIFO",
+        stopped=reading.take(spec, "stopPolicy", "spec", as_str, "") not in _RUNS,
+        next_for_borrowing=reading.take(fungible, "whenCanBorrow", "spec.flavorFungibility", as_str, "")
+        == "TryNextFlavor",
+        checks=(*checks, *named),
+    )
+    if queue.checks:
+        reading.warn("spec.admissionChecks", f"not asked: {', '.join(queue.checks)}")
+    _not_decided(reading, spec, "fairSharing", "shares by weight are not decided")
+    _not_decided(reading, spec, "admissionScope", "who used little lately does not come first")
+    _not_decided(reading, spec, "concurrentAdmissionPolicy", "a Workload takes one flavor, and keeps it")
+    policies = section(reading, spec, "preemption", "spec")
+    for field, idle in _DEFAULTS.items():
+        head, _, tail = field.partition(".")
+        value = section(reading, policies, head).get(tail) if tail else policies.get(head)
+        if value is not None and value not in idle:
+            told = f"{value}: nobody is evicted for quota; who needs that waits"
+            reading.warn(f"spec.preemption.{field}", told)
+    return queue
+
+
+def _check(raw: Json) -> str:
+    return required(as_mapping(raw), "name", as_str)
+
+
+def _not_decided(reading: Reading, spec: Mapping[str, Json], field: str, why: str) -> None:
+    if spec.get(field):
+        reading.warn(f"spec.{field}", f"not looked at: {why}")
+
+
+def _local_queue(reading: Reading, raw: Mapping[str, Json]) -> LocalQueue:
+    meta = read_metadata(reading, raw)
+    spec = section(reading, raw, "spec")
+    return LocalQueue(
+        name=meta.name,
+        namespace=meta.namespace,
+        cluster_queue=reading.take(spec, "clusterQueue", "spec", as_str, ""),
+        stopped=reading.take(spec, "stopPolicy", "spec", as_str, "") not in _RUNS,
     )
 
 
 KUEUE: Final[Mapping[tuple[str, str], Decoder]] = {
     (_GROUP, "Topology"): _topology,
     (_GROUP, "ResourceFlavor"): _flavor,
+    (_GROUP, "ClusterQueue"): _cluster_queue,
+    (_GROUP, "Cohort"): _cohort,
+    (_GROUP, "LocalQueue"): _local_queue,
+    (_GROUP, "Workload"): read_kueue_workload,
 }
 """API group and kind to decoder, whatever the version."""

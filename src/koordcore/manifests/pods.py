@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._reading import (
     Reading,
     as_labels,
-    as_resources,
     as_time,
     choice,
     is_object,
     read_metadata,
     section,
 )
-from koordcore.manifests.aliases import canonical_names
+from koordcore.manifests.pod_containers import (
+    held_containers,
+    limits_of,
+    read_containers,
+    read_overhead,
+    read_pod_level,
+    requests_of,
+    scored_requests_of,
+    stored_container,
+    written_container,
+)
 from koordcore.manifests.pod_references import read_resource_claims, read_scheduling_group
 from koordcore.model.cluster import PriorityClass
-from koordcore.model.containers import (
-    DEFAULT_CPU_REQUEST,
-    DEFAULT_MEMORY_REQUEST,
-    Container,
-    effective_requests,
+from koordcore.model.pods import (
+    Pod,
+    PodPhase,
+    PreemptionPolicy,
 )
-from koordcore.model.pods import HostPort, Pod, PodPhase, PreemptionPolicy
-from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources, maximum
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -39,18 +44,13 @@ from koordcore.protocol.fields import (
     as_mapping,
     as_str,
     collect,
-    optional,
     required,
-    show,
 )
 from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
 from koordcore.protocol.selectors import as_affinity, as_spread_constraints, as_tolerations
 
-_NON_ZERO: Final[Resources] = immutabledict({CPU: DEFAULT_CPU_REQUEST, MEMORY: DEFAULT_MEMORY_REQUEST})
 _NO_LABELS: Final[immutabledict[str, str]] = immutabledict()
 _BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy")
-_PORTS: Final = range(1, 65536)
 
 _known_phase: Final = choice(PodPhase)
 _preemption_policy: Final = choice(PreemptionPolicy)
@@ -132,16 +132,18 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
     memory = reading.memory
     node_name = reading.take(spec, "nodeName", "spec", as_str, "") or None
     on_host = reading.take(spec, "hostNetwork", "spec", as_bool, False)
-    convert = _stored_container if meta.uid else _container
-    containers, ports = _containers(reading, spec, "containers", on_host, convert)
-    init_containers, init_ports = _containers(reading, spec, "initContainers", on_host, convert)
+    convert = stored_container if meta.uid else written_container
+    containers, ports = read_containers(reading, spec, "containers", on_host, convert)
+    init_containers, init_ports = read_containers(reading, spec, "initContainers", on_host, convert)
     conditions = _conditions(reading, status)
     if node_name is not None and status:
         infeasible = _infeasible(status, conditions)
-        containers = _held(reading, status, "containerStatuses", containers, infeasible)
-        init_containers = _held(reading, status, "initContainerStatuses", init_containers, infeasible)
-    overhead = _overhead(reading, spec)
-    pod_requests, pod_limits = _pod_level(reading, spec, containers, init_containers)
+        containers = held_containers(reading, status, "containerStatuses", containers, infeasible)
+        init_containers = held_containers(
+            reading, status, "initContainerStatuses", init_containers, infeasible
+        )
+    overhead = read_overhead(reading, spec)
+    pod_requests, pod_limits = read_pod_level(reading, spec, containers, init_containers)
     pod = Pod(
         name=meta.name,
         namespace=meta.namespace,
@@ -154,9 +156,9 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         overhead=overhead,
         pod_requests=pod_requests,
         pod_limits=pod_limits,
-        requests=memory.same(_requests, containers, init_containers, overhead, pod_requests),
-        limits=memory.same(_limits, containers, init_containers, overhead, pod_limits),
-        scored_requests=memory.same(_scored, containers, init_containers, overhead, pod_requests),
+        requests=memory.same(requests_of, containers, init_containers, overhead, pod_requests),
+        limits=memory.same(limits_of, containers, init_containers, overhead, pod_limits),
+        scored_requests=memory.same(scored_requests_of, containers, init_containers, overhead, pod_requests),
         priority=reading.take(spec, "priority", "spec", as_int, 0),
         priority_class=reading.take(spec, "priorityClassName", "spec", as_str, ""),
         preemption_policy=reading.take(
@@ -197,186 +199,6 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
 
 def _phase(value: Json) -> PodPhase:
     return PodPhase.PENDING if value == "" else _known_phase(value)
-
-
-# --- containers -----------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class _ContainerReading:
-    container: Container
-    notes: tuple[Problem, ...]
-
-
-def _containers(
-    reading: Reading,
-    spec: Mapping[str, Json],
-    name: str,
-    on_host: bool,
-    convert: Callable[[Json], _ContainerReading],
-) -> tuple[tuple[Container, ...], tuple[HostPort, ...]]:
-    elements = reading.take(spec, name, "spec", as_list, [])
-    containers: list[Container] = []
-    ports: list[HostPort] = []
-    for index, element in enumerate(elements):
-        path = f"spec.{name}[{index}]"
-        if not is_object(element):
-            reading.problem(path, "expected object")
-            continue
-        part = {field: element[field] for field in _CONTAINER_FIELDS if field in element}
-        try:
-            read = reading.memory.once(convert, part)
-        except ManifestError as error:
-            reading.note(error, path)
-            continue
-        reading.warnings += (note.within(path) for note in read.notes)
-        containers.append(read.container)
-        if "ports" in element and (name == "containers" or read.container.restarts_always):
-            ports += _host_ports(reading, element, path, on_host)
-    return reading.memory.same(_tuple, *containers), tuple(ports)
-
-
-def _tuple(*containers: Container) -> tuple[Container, ...]:
-    return containers
-
-
-def _container(value: Json) -> _ContainerReading:
-    """Read a container of a manifest: what asks for nothing but has a limit asks for that limit.
-
-    The API server fills it in so; a manifest that has not met it yet means the same.
-    """
-    read = _stored_container(value)
-    container = read.container
-    requests = make_resources({**container.limits, **container.requests})
-    return _ContainerReading(attrs.evolve(container, requests=requests), read.notes)
-
-
-def _stored_container(value: Json) -> _ContainerReading:
-    """Read a container of an object with a uid, which the API server has filled in already."""
-    raw = as_mapping(value)
-    reading = Reading()
-    resources = section(reading, raw, "resources")
-    limits = _amounts(reading, resources, "limits", "resources")
-    requests = _amounts(reading, resources, "requests", "resources")
-    policy = reading.take(raw, "restartPolicy", "", as_str, "")
-    container = Container(
-        name=reading.take(raw, "name", "", as_str, ""),
-        requests=requests,
-        limits=limits,
-        image=reading.take(raw, "image", "", as_str, ""),
-        restarts_always=policy == "Always",
-    )
-    reading.finish()
-    return _ContainerReading(container, tuple(reading.warnings))
-
-
-def _amounts(reading: Reading, raw: Mapping[str, Json], name: str, path: str) -> Resources:
-    """Read amounts under their right names; a negative one is wrong."""
-    listed = reading.take(raw, name, path, as_mapping, NO_RESOURCES)
-    if not listed:
-        return NO_RESOURCES
-    place = f"{path}.{name}" if path else name
-    renamed, notes = canonical_names(listed)
-    reading.warnings += (note.within(place) for note in notes)
-    try:
-        amounts = as_resources(renamed)
-    except ManifestError as error:
-        reading.note(error, place)
-        return NO_RESOURCES
-    for resource, amount in amounts.items():
-        if amount < 0:
-            reading.problem(f"{place}[{resource}]", f"must not be negative, got {show(renamed[resource])}")
-    return NO_RESOURCES if reading.problems else amounts
-
-
-def _port(value: Json) -> int:
-    port = as_int(value)
-    if port != 0 and port not in _PORTS:
-        raise ManifestError.at("", f"expected 1..65535, got {port}")
-    return port
-
-
-def _host_ports(
-    reading: Reading, container: Mapping[str, Json], path: str, on_host: bool
-) -> Iterable[HostPort]:
-    opened = reading.recall(container, "ports", path, _ports_of, ())
-    for host, inside, protocol, ip in opened:
-        # On the host's network every port is the host's (a default of the API server).
-        port = host or (inside if on_host else 0)
-        if port:
-            yield HostPort(port, protocol or "TCP", ip or "0.0.0.0")
-
-
-def _ports_of(value: Json) -> tuple[tuple[int, int, str, str], ...]:
-    return collect(_port_of, as_list(value))
-
-
-def _port_of(value: Json) -> tuple[int, int, str, str]:
-    raw = as_mapping(value)
-    return (
-        optional(raw, "hostPort", _port, 0),
-        optional(raw, "containerPort", _port, 0),
-        optional(raw, "protocol", as_str, ""),
-        optional(raw, "hostIP", as_str, ""),
-    )
-
-
-# --- what the pod as a whole takes ----------------------------------------------------------------
-
-
-def _requests(
-    containers: tuple[Container, ...], init: tuple[Container, ...], overhead: Resources, whole: Resources
-) -> Resources:
-    return effective_requests(containers, init, overhead=overhead, pod_level=whole)
-
-
-def _limits(
-    containers: tuple[Container, ...], init: tuple[Container, ...], overhead: Resources, whole: Resources
-) -> Resources:
-    return effective_requests(containers, init, overhead=overhead, pod_level=whole, limits=True)
-
-
-def _scored(
-    containers: tuple[Container, ...], init: tuple[Container, ...], overhead: Resources, whole: Resources
-) -> Resources:
-    if not containers and not init:
-        return make_resources({**_NON_ZERO, **effective_requests((), (), overhead=overhead, pod_level=whole)})
-    return effective_requests(containers, init, overhead=overhead, pod_level=whole, defaults=_NON_ZERO)
-
-
-def _overhead(reading: Reading, spec: Mapping[str, Json]) -> Resources:
-    return _amounts(reading, spec, "overhead", "spec") if spec.get("overhead") else NO_RESOURCES
-
-
-def _pod_level(
-    reading: Reading,
-    spec: Mapping[str, Json],
-    containers: tuple[Container, ...],
-    init_containers: tuple[Container, ...],
-) -> tuple[Resources, Resources]:
-    """Read ``spec.resources``; requests that it leaves out come from the containers, else from its limits."""
-    if not spec.get("resources"):
-        return NO_RESOURCES, NO_RESOURCES
-    resources = section(reading, spec, "resources", "spec")
-    limits = _supported(reading, _amounts(reading, resources, "limits", "spec.resources"), "limits")
-    requests = _supported(reading, _amounts(reading, resources, "requests", "spec.resources"), "requests")
-    of_containers = effective_requests(containers, init_containers)
-    filled = {name: of_containers.get(name, amount) for name, amount in limits.items()}
-    return make_resources({**filled, **requests}), limits
-
-
-def _supported(reading: Reading, amounts: Resources, name: str) -> Resources:
-    supported = {
-        resource: amount
-        for resource, amount in amounts.items()
-        if resource in (CPU, MEMORY) or resource.startswith("hugepages-")
-    }
-    for resource in amounts:
-        if resource not in supported:
-            reading.warn(
-                f"spec.resources.{name}[{resource}]", "not a resource of the pod as a whole; ignored"
-            )
-    return make_resources(supported)
 
 
 # --- status ---------------------------------------------------------------------------------------
@@ -420,45 +242,6 @@ def _infeasible(status: Mapping[str, Json], conditions: Mapping[str, Mapping[str
     return status.get("resize") == "Infeasible" or (
         pending.get("status") == "True" and pending.get("reason") == "Infeasible"
     )
-
-
-def _held(
-    reading: Reading,
-    status: Mapping[str, Json],
-    name: str,
-    containers: tuple[Container, ...],
-    infeasible: bool,
-) -> tuple[Container, ...]:
-    """Let a container that is being resized hold the largest of what it asks for, has, and is promised.
-
-    A resize that the node has refused is not counted (Kubernetes' ``resource.PodRequests`` with
-    ``UseStatusResources``).
-    """
-    statuses = status.get(name)
-    if not statuses:
-        return containers
-    held: dict[str, Resources] = {}
-    for index, element in enumerate(reading.take(status, name, "status", as_list, [])):
-        if not is_object(element) or element.get("resources") is None:
-            continue
-        path = f"status.{name}[{index}]"
-        actual = section(reading, element, "resources", path)
-        requests = reading.recall(actual, "requests", f"{path}.resources", as_resources, NO_RESOURCES)
-        promised = reading.recall(element, "allocatedResources", path, as_resources, NO_RESOURCES)
-        held[str(element.get("name"))] = maximum(requests, promised) if promised != requests else requests
-    staying = name == "containerStatuses"
-    changed = tuple(
-        _holding(one, held.get(one.name), infeasible) if staying or one.restarts_always else one
-        for one in containers
-    )
-    return containers if changed == containers else changed
-
-
-def _holding(container: Container, held: Resources | None, infeasible: bool) -> Container:
-    if held is None or held == container.requests:
-        return container
-    largest = held if infeasible else maximum(container.requests, held)
-    return container if largest == container.requests else attrs.evolve(container, requests=largest)
 
 
 # --- the rest -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from koordcore.errors import ManifestError
 from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.proofs import (
     Branch,
+    CoolingProblem,
     EvictionEvidence,
     EvictionProblem,
     Evidence,
@@ -23,6 +24,7 @@ from koordcore.model.proofs import (
     Problem,
     ProofTree,
     TreeProblem,
+    VacatingProblem,
 )
 from koordcore.protocol.fields import (
     Json,
@@ -47,6 +49,7 @@ _ARRAYS: Final[Mapping[str, type]] = {
     "slots": np.int64,
     "bound": np.int64,
     "near": np.int64,
+    "worth": np.int64,
     "request": np.int64,
     "free": np.int64,
     "most": np.int64,
@@ -57,8 +60,19 @@ _ARRAYS: Final[Mapping[str, type]] = {
     "amounts": np.int64,
     "slack": np.int64,
     "breakable": np.bool_,
+    "restart": np.int64,
+    "excess": np.int64,
+    "share": np.int64,
+    "host": np.int64,
+    "cost": np.int64,
 }
-_MATRICES: Final = ("free", "amounts")
+_MATRICES: Final = ("free", "amounts", "excess", "share")
+_KINDS: Final[Mapping[str, type[TreeProblem | EvictionProblem | CoolingProblem | VacatingProblem]]] = {
+    "Tree": TreeProblem,
+    "Eviction": EvictionProblem,
+    "Cooling": CoolingProblem,
+    "Vacating": VacatingProblem,
+}
 
 Read: TypeAlias = Callable[[Json], Any]
 
@@ -110,7 +124,7 @@ def _problem_record(problem: Problem) -> dict[str, Any]:
                 "rows": [attrs.asdict(row) for row in problem.rows],
                 "stages": [attrs.asdict(stage) for stage in problem.stages],
             }
-        case TreeProblem() | EvictionProblem():
+        case TreeProblem() | EvictionProblem() | CoolingProblem() | VacatingProblem():
             fields = {one.name: getattr(problem, one.name) for one in attrs.fields(type(problem))}
             rest = fields.pop("rest", None)
             record = {"kind": type(problem).__name__.removesuffix("Problem")}
@@ -254,19 +268,22 @@ def _problem(value: Json) -> Problem:
     kind = required(raw, "kind", as_str)
     if kind == "Linear":
         return _linear(raw)
-    if kind not in ("Tree", "Eviction"):
-        raise ManifestError.at("kind", f'expected Linear, Tree or Eviction, got "{kind}"')
-    made: type[TreeProblem] | type[EvictionProblem] = TreeProblem if kind == "Tree" else EvictionProblem
+    if kind not in _KINDS:
+        raise ManifestError.at("kind", f'expected Linear, {", ".join(_KINDS)}, got "{kind}"')
+    made = _KINDS[kind]
     given: dict[str, Any] = {}
     for one in attrs.fields(made):
         if one.name in _ARRAYS:
-            given[one.name] = required(raw, one.name, _array(one.name))
+            read: Read = _array(one.name)
         elif one.name == "rest":
-            given[one.name] = optional(raw, one.name, _linear, None)
+            read = _linear
         else:
-            given[one.name] = required(
-                raw, one.name, _ints if one.name in ("multiples", "order") else _as_whole
-            )
+            read = _ints if one.name in ("multiples", "order", "even") else _as_whole
+        given[one.name] = (
+            required(raw, one.name, read)
+            if one.default is attrs.NOTHING
+            else optional(raw, one.name, read, one.default)
+        )
     return made(**given)
 
 

@@ -278,6 +278,15 @@ def result_from_record(
     Decisions that the snapshot cannot carry out (about an unknown pod or node, or a bound pod) stay decisions
     and change no snapshot; :func:`koordcore.verify` names them.
 
+    Parameters
+    ----------
+    snapshot
+        The cluster that the plan is for.
+    record
+        The plan as JSON.
+    policy
+        Of whoever made it.
+
     Raises
     ------
     ManifestError

@@ -10,6 +10,7 @@ from koordcore.manifests._reading import Reading, as_resources, as_time, choice,
 from koordcore.manifests.aliases import canonical_names
 from koordcore.manifests.held_claims import read_held_claims
 from koordcore.manifests.pods import read_pod
+from koordcore.model.affinity import TaintEffect
 from koordcore.model.durations import HOUR
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import (
@@ -45,6 +46,7 @@ from koordcore.protocol.reservation import (
 from koordcore.protocol.reservation_owners import as_object_reference, as_owner, owners_error
 from koordcore.protocol.selectors import as_taints
 
+_HARD: Final = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 _DEFAULT_TTL: Final = 24 * HOUR
 
 _policy: Final = choice(AllocatePolicy)
@@ -99,6 +101,10 @@ def read_reservation(reading: Reading, raw: Mapping[str, Json]) -> Reservation:
             reading.warn(f"metadata.annotations[{key}]", f"cannot be read: {error.problems[0].message}")
     if unreadable:
         reading.warn("spec.owners", f"matches nobody: {unreadable}")
+    taints = reading.recall(spec, "taints", "spec", as_taints, ())
+    if any(taint.effect in _HARD for taint in taints):
+        told = "keep out owners with a reservation affinity alone; others tolerate them, as upstream has it"
+        reading.warn("spec.taints", told)
     return Reservation(
         name=meta.name,
         uid=meta.uid,
@@ -118,7 +124,7 @@ def read_reservation(reading: Reading, raw: Mapping[str, Json]) -> Reservation:
             spec, "preAllocationPolicy", "spec", _pre_allocation, PreAllocationPolicy()
         ),
         unschedulable=reading.take(spec, "unschedulable", "spec", as_bool, False),
-        taints=reading.recall(spec, "taints", "spec", as_taints, ()),
+        taints=taints,
         created=meta.created,
         deleted=meta.deleted,
         status=_status(reading, section(reading, raw, "status")),

@@ -23,10 +23,10 @@ from koordcore.model.resources import CPU, MEMORY
 from koordcore.model.selectors import NodeSelectorTerm
 from koordcore.protocol.device_args import device_policy_of
 from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, list_of, optional, required
-from koordcore.protocol.gang import parse_coscheduling_args
 from koordcore.protocol.hints import parse_max_hint_nodes
 from koordcore.protocol.load import parse_load_aware_args
 from koordcore.protocol.numa_args import numa_args_of
+from koordcore.protocol.pod_group import parse_coscheduling_args
 from koordcore.protocol.quota_args import parse_quota_args
 from koordcore.protocol.reservation_args import parse_reservation_args
 from koordcore.protocol.selectors import as_affinity, as_spread_constraints

@@ -96,7 +96,17 @@ class Certificate:
         problem: Problem | None = None,
         evidence: Evidence | None = None,
     ) -> Certificate:
-        """Certify an objective that no other answer beats; without a problem nobody can check that."""
+        """Certify an objective that no other answer beats; without a problem nobody can check that.
+
+        Parameters
+        ----------
+        objective
+            Values of the objective, most important first.
+        problem
+            What was decided, for who checks it.
+        evidence
+            Why nothing beats it.
+        """
         status = CertificateStatus.PROVEN if problem is not None else CertificateStatus.PROVEN_BY_SOLVER
         return cls(status, objective, objective, problem, evidence)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from immutabledict import immutabledict
@@ -26,6 +27,17 @@ def frozen(mapping: Mapping[str, Any]) -> immutabledict[str, Any]:
         return immutabledict(mapping) if mapping else EMPTY
     except (TypeError, ValueError):
         return mapping  # type: ignore[return-value]  # the record's own check names the field
+
+
+@lru_cache(maxsize=16_384)
+def _shared(items: tuple[tuple[str, str], ...]) -> immutabledict[str, str]:
+    return immutabledict(items)
+
+
+def shared_texts(mapping: Mapping[str, str]) -> immutabledict[str, str]:
+    """Freeze a small mapping of texts as :func:`frozen_texts` does; equal ones become one object."""
+    made = frozen_texts(mapping)
+    return _shared(tuple(made.items())) if type(made) is immutabledict else made
 
 
 def frozen_texts(mapping: Mapping[str, str]) -> immutabledict[str, str]:

@@ -9,6 +9,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.affinity import Taint, Toleration
 from koordcore.model.checks import check_fields
 from koordcore.model.mappings import frozen_texts
 from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER, LayerSpec
@@ -52,7 +53,7 @@ class KueueTopology:
 
 @attrs.frozen(kw_only=True)
 class ResourceFlavor:
-    """A ResourceFlavor of Kueue, as far as it says which nodes lie under which Topology.
+    """A ResourceFlavor of Kueue: a kind of nodes.
 
     Parameters
     ----------
@@ -62,11 +63,17 @@ class ResourceFlavor:
         Labels that its nodes have.
     topology
         Name of the Topology; empty for none.
+    taints
+        What its nodes repel; only pod sets that tolerate it get the flavor.
+    tolerations
+        What every pod gets that the flavor is given to.
     """
 
     name: str
     node_labels: immutabledict[str, str] = attrs.field(default=_NO_TEXTS, converter=frozen_texts)
     topology: str = ""
+    taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
     namespace: str = ""
 
     __attrs_post_init__ = check_fields

@@ -242,6 +242,10 @@ class NodeResourceTopology:
         Where the object gives them, the zones are amplified already; empty otherwise.
     shared_pools, be_shared_pools
         CPUs that LS pods and BE pods run on, as the node reports them.
+    cpu_vendor
+        As ``/proc/cpuinfo`` names it; empty where the node does not say.
+    cache_mask
+        All ways of the last-level cache; 0 where the node does not say.
     """
 
     name: str
@@ -257,6 +261,8 @@ class NodeResourceTopology:
     )
     shared_pools: tuple[CPUSharedPool, ...] = ()
     be_shared_pools: tuple[CPUSharedPool, ...] = ()
+    cpu_vendor: str = ""
+    cache_mask: int = 0
 
     __attrs_post_init__ = check_fields
 

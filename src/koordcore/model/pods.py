@@ -16,7 +16,7 @@ from koordcore.model.checks import check_fields
 from koordcore.model.claims import HeldClaim
 from koordcore.model.containers import NON_ZERO_DEFAULTS, Container, effective_requests
 from koordcore.model.drafts import copier
-from koordcore.model.mappings import EMPTY, frozen_texts
+from koordcore.model.mappings import EMPTY, frozen_texts, shared_texts
 from koordcore.model.resources import (
     NO_RESOURCES,
     Resources,
@@ -260,7 +260,7 @@ class Pod:
     name: str
     namespace: str = "default"
     uid: str = ""
-    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=shared_texts)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     owners: tuple[OwnerReference, ...] = ()
     containers: tuple[Container, ...] = ()
@@ -291,7 +291,7 @@ class Pod:
     disruption: str = ""
     preempted_by: str = ""
     kubernetes_qos: str = ""
-    node_selector: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
+    node_selector: immutabledict[str, str] = attrs.field(default=EMPTY, converter=shared_texts)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
@@ -326,6 +326,15 @@ class Pod:
         Claims that it holds are those given; off its node it holds none.
 
         Does what ``attrs.evolve`` does, in an eighth of its time, because the loop binds every pod once.
+
+        Parameters
+        ----------
+        node
+            Name of the node; ``None`` to take the pod off its node.
+        annotations, labels
+            Added to what the pod has.
+        claims
+            What it holds there.
         """
         made = _copy(self, node, None)
         # The empty mapping is told by what it is: asking a frozen one for its length is a call.

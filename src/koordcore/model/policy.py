@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 from immutabledict import immutabledict
@@ -17,6 +17,8 @@ from koordcore.model.device_policy import DevicePolicy, ScoringStrategy as Devic
 from koordcore.model.feature_gates import POLICY_GATES, args_under
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.resources import CPU, MEMORY
+
+T = TypeVar("T")
 
 MAX_SCORE: Final = 100
 
@@ -421,6 +423,10 @@ class Policy:
     def plugin(self, name: str) -> PluginSetting | None:
         """Give one plugin's setting, or ``None``."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
+
+    def args_of(self, kind: type[T]) -> T:
+        """Give the arguments of a class that a plugin has; the defaults where none says anything."""
+        return next((one.args for one in self.plugins if isinstance(one.args, kind)), None) or kind()
 
     def filters(self, name: str) -> bool:
         """Tell whether a plugin of that name filters nodes."""

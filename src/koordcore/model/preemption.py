@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._notebook import html_table
 from koordcore.model.certificates import Certificate
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Victim
@@ -200,6 +201,29 @@ class PreemptionPlan:
     borrowers: tuple[str, ...] = ()
 
     __attrs_post_init__ = check_fields
+
+    def _repr_html_(self) -> str:
+        """Show the victims in a notebook."""
+        cost = f"{self.damage.pods} pods evicted, {self.damage.jobs} jobs lost, {self.damage.moves} moved"
+        title = f"room for {self.job or 'a job'}: {self.certificate.status.text}"
+        return html_table(title, self.table(), [cost])
+
+    def table(self) -> dict[str, list[Any]]:
+        """Give the victims as columns by name, as pandas, polars and pyarrow take them.
+
+        Returns
+        -------
+        dict
+            ``pod``, ``node``, ``priority``, ``job``, and ``target``, where it runs on; empty if evicted.
+        """
+        target = {move.victim.pod: move.node for move in self.moves}
+        return {
+            "pod": [str(one.pod) for one in self.victims],
+            "node": [one.node for one in self.victims],
+            "priority": [one.priority for one in self.victims],
+            "job": [one.job for one in self.victims],
+            "target": [target.get(one.pod, "") for one in self.victims],
+        }
 
 
 @attrs.frozen(kw_only=True)

@@ -140,8 +140,10 @@ class TreeProblem:
     """Equal members to be put on the leaves of a tree, gathered as well as possible.
 
     The objective has these parts, all to be minimised: members placed, negated; domains opened, per depth in
-    ``order``; how far the used domains stay behind the nearest one of their depth, from the nodes up (absent
-    where nothing is near); slots of the used domains, from the nodes up. Slots of a domain are those of its
+    ``order``, and behind a depth of ``even`` the squares of the members of its domains, bound ones included,
+    less the squares of the bound ones alone; how far the used domains stay behind the nearest one of their
+    depth, from the nodes up (absent where nothing is near); slots of the used domains, from the nodes up;
+    what the members are worth, negated (absent without ``worth``). Slots of a domain are those of its
     children, rounded down so that with the bound members they are a multiple.
 
     Parameters
@@ -162,6 +164,10 @@ class TreeProblem:
         Depths in the order in which opened domains count; one with bound members is open already.
     least, size
         Members that must be placed at least, and at most.
+    even
+        Depths over whose domains members lie as evenly as they can.
+    worth
+        What a member is worth on each leaf, shape (leaves,); ``None`` for nothing.
     """
 
     parent: IntVector
@@ -174,6 +180,8 @@ class TreeProblem:
     order: tuple[int, ...]
     least: int
     size: int
+    even: tuple[int, ...] = ()
+    worth: IntVector | None = None
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -206,6 +214,8 @@ class EvictionProblem:
     rest
         What is left to choose once the highest priority is known to be needed, where counting does not say
         more; over the same objective.
+    restart
+        What restarting each pod costs, shape (V,); ``None`` for nothing.
     """
 
     request: IntVector
@@ -220,7 +230,65 @@ class EvictionProblem:
     slack: IntVector
     breakable: BoolVector
     rest: LinearProblem | None = None
+    restart: IntVector | None = None
 
 
-Problem: TypeAlias = LinearProblem | TreeProblem | EvictionProblem
+@attrs.frozen(eq=False, kw_only=True)
+class CoolingProblem:
+    """Hosts that use too much, and pods that may leave them.
+
+    The objective has these parts, all to be minimised: hosts that stay hot; what exceeds their limits then,
+    in permille of their shares, each resource of a host rounded up; pods that move; what moving them costs.
+    Where the pods go is left out, so that this is a bound.
+
+    Parameters
+    ----------
+    excess
+        What each host uses beyond its limits, shape (R, H); not positive where it does not.
+    share
+        What the permille are taken of, shape (R, H); at least 1.
+    host, cost
+        Of every pod that may leave, shape (V,). Costs are not negative.
+    amounts
+        What each of them uses, shape (R, V).
+    """
+
+    excess: IntMatrix
+    share: IntMatrix
+    host: IntVector
+    cost: IntVector
+    amounts: IntMatrix
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class VacatingProblem:
+    """Slots to be made free on the hosts of one block, and pods that may leave them.
+
+    The objective has these parts, all to be minimised: slots that are missing; pods that move; what moving
+    them costs, which is at least 1 for each. Where the pods go is left out, so that this is a bound.
+
+    Parameters
+    ----------
+    request, count
+        What a slot takes, shape (R,), and how many are wanted.
+    free
+        What is free on every host, shape (R, H); may be negative.
+    most, home
+        Slots that each host may have, and its block, -1 for none, shape (H,).
+    host
+        Of every pod that may leave, shape (V,).
+    amounts
+        What each of them gives back, shape (R, V).
+    """
+
+    request: IntVector
+    count: int
+    free: IntMatrix
+    most: IntVector
+    home: IntVector
+    host: IntVector
+    amounts: IntMatrix
+
+
+Problem: TypeAlias = LinearProblem | TreeProblem | EvictionProblem | CoolingProblem | VacatingProblem
 """What a proof is about."""

@@ -53,6 +53,12 @@ def make_resources(amounts: Mapping[str, int] | Iterable[tuple[str, int]]) -> Re
     for name, amount in pairs:
         if type(amount) is not int or type(name) is not str:
             raise ModelError(f"{name}: expected int, got {amount!r:.60}")
+    return _shared(tuple(pairs))
+
+
+@lru_cache(maxsize=16_384)
+def _shared(pairs: tuple[tuple[str, int], ...]) -> Resources:
+    """Give one object for equal amounts: most pods of a cluster ask for what others ask for."""
     return immutabledict(pairs)
 
 

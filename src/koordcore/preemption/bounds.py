@@ -69,6 +69,7 @@ def eviction_problem(
         slack=problem.jobs.slack,
         breakable=problem.jobs.breakable,
         rest=rest,
+        restart=problem.restart,
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.preemption import NO_PRIORITY
-from koordcore.preemption.exact import Scope, solve_exact
+from koordcore.preemption.exact import solve_exact
 from koordcore.preemption.node_victims import (
     Cost,
     NodeVictims,
@@ -26,6 +26,7 @@ from koordcore.preemption.node_victims import (
     cheapest_victims,
 )
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
+from koordcore.preemption.victim_program import Scope
 
 Offers: TypeAlias = Callable[[IntVector], BoolVector]
 """Tells which of some nodes would take the member if everybody had left them; a yes may be wrong."""

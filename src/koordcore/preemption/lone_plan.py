@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
+import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
@@ -143,6 +144,7 @@ def plan_alone(
     search = LoneSearch(problem, domains, limits)
     tries = max(_TRIES, int(_TRIES * limits.deterministic_time))
     trials = None if dry_run is None else _Trials(problem, search, dry_run, offers, tries)
+    first = True
     while (plan := search.pop()) is not None:
         if trials is None or trials.holds(plan):
             bound = plan[0] if search.loose is None else min(plan[0], search.loose)
@@ -150,7 +152,8 @@ def plan_alone(
             other = search.pop() if plan[2] else None
             if other is not None and trials is not None and not trials.holds(other):
                 other = None
-            return _answer(problem, plan, bound), other
+            return attrs.evolve(_answer(problem, plan, bound), first=first), other
+        first = False
         if trials.left <= 0:
             return trials.best()
     return CertificateStatus.INFEASIBLE if search.loose is None else CertificateStatus.HEURISTIC

@@ -32,12 +32,13 @@ from koordcore.preemption.bounds import (
 from koordcore.preemption.cost import damage_of
 from koordcore.preemption.domains import depths_of, domains_at
 from koordcore.preemption.evident import with_evidence
-from koordcore.preemption.exact import ExactAnswer, Scope, certify_nowhere, solve_exact
+from koordcore.preemption.exact import ExactAnswer, certify_nowhere, solve_exact
 from koordcore.preemption.greedy import Draft, draft_plan, spare
 from koordcore.preemption.lone import Offers, is_lone
 from koordcore.preemption.lone_plan import plan_alone
 from koordcore.preemption.moves import nobody_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
+from koordcore.preemption.victim_program import Scope
 from koordcore.preemption.written import Found, write_plan
 
 NOT_HELPFUL: Final = "preemption not helpful"

@@ -196,7 +196,7 @@ def make_problem(
             for key, (number, shape) in shapes.items()
         }
     return PreemptionProblem(
-        nodes=layout.names,
+        nodes=tuple(layout.names),
         free=room,
         shapes=tuple(shape for _, shape in shapes.values()),
         roles=tuple(roles),

@@ -109,6 +109,8 @@ def adapt_to_plugin(
 
     Parameters
     ----------
+    allocation, pod, pod_labels, node
+        Who got what where.
     vendor, model
         Labels of the Device object.
     now

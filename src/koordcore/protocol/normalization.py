@@ -39,11 +39,17 @@ class CPUBasicInfo:
         Name of the model; empty where it is not said.
     hyper_thread, turbo
         Whether each is switched on.
+    vendor
+        As ``/proc/cpuinfo`` names it; empty where it is not said.
+    cache_mask
+        All ways of the last-level cache in hexadecimal; empty where it is not said.
     """
 
     model: str = ""
     hyper_thread: bool = False
     turbo: bool = False
+    vendor: str = ""
+    cache_mask: str = ""
 
 
 @attrs.frozen
@@ -257,6 +263,8 @@ def cpu_basic_info_of(annotations: Mapping[str, str]) -> CPUBasicInfo | None:
             optional(raw, "cpuModel", as_str, "", fold_case=True),
             optional(raw, "hyperThreadEnabled", as_bool, False, fold_case=True),
             optional(raw, "turboEnabled", as_bool, False, fold_case=True),
+            optional(raw, "vendorID", as_str, "", fold_case=True),
+            optional(raw, "catL3CbmMask", as_str, "", fold_case=True),
         )
 
     if ANNOTATION_CPU_BASIC_INFO not in annotations:

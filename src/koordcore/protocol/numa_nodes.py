@@ -48,7 +48,7 @@ from koordcore.protocol.fields import (
     load_json,
     optional,
 )
-from koordcore.protocol.normalization import parse_amplification
+from koordcore.protocol.normalization import CPUBasicInfo, cpu_basic_info_of, parse_amplification
 from koordcore.protocol.numa import read_annotation
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology, parse_cpulist
 
@@ -84,6 +84,7 @@ _EMPTY: Final[Mapping[str, Json]] = {}
 _NOTHING: Final[list[Json]] = []
 _NO_ROWS: Final[tuple[tuple[int, int, int, int], ...]] = ()
 _NO_POOLS: Final[tuple[CPUSharedPool, ...]] = ()
+_MASK_DIGITS: Final = 16
 _NO_RATIOS: Final[immutabledict[str, float]] = immutabledict()
 
 
@@ -232,6 +233,7 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
         ratios = parse_amplification(annotations)
     except ManifestError:
         ratios = _NO_RATIOS
+    vendor, mask = _cache(annotations)
     return NodeResourceTopology(
         name=name,
         topology=topology,
@@ -242,7 +244,20 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
         amplification_ratios=ratios,
         shared_pools=_lenient(annotations, ANNOTATION_CPU_SHARED_POOLS, _pools, _NO_POOLS),
         be_shared_pools=_lenient(annotations, ANNOTATION_BE_CPU_SHARED_POOLS, _pools, _NO_POOLS),
+        cpu_vendor=vendor,
+        cache_mask=mask,
     )
+
+
+def _cache(annotations: Mapping[str, str]) -> tuple[str, int]:
+    """Give the maker of the CPUs and all ways of their last-level cache, as far as the node says them."""
+    try:
+        info = cpu_basic_info_of(annotations) or CPUBasicInfo()
+    except ManifestError:
+        return "", 0
+    digits = info.cache_mask.strip().lower()
+    known = 0 < len(digits) <= _MASK_DIGITS and all(one in "0123456789abcdef" for one in digits)
+    return info.vendor, int(digits, 16) if known else 0
 
 
 def reserving(nrt: NodeResourceTopology, annotations: Mapping[str, str]) -> NodeResourceTopology:

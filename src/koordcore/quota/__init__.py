@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from koordcore.quota.explain import (
         explain_runtime as explain_runtime,
         format_waterfall as format_waterfall,
-        quota_table as quota_table,
     )
     from koordcore.quota.ledger import (
         QuotaLedger as QuotaLedger,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from koordcore.quota.reclaim import (
         plan_reclaim as plan_reclaim,
     )
+    from koordcore.quota.table import quota_table as quota_table
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
@@ -50,12 +50,13 @@ else:
             "koordcore.quota.admission": "Admitted QuotaCheck QuotaRefusal admit admit_together",
             "koordcore.quota.cluster": "cluster_ledger",
             "koordcore.quota.evaluate": "admit_batch",
-            "koordcore.quota.explain": "explain_runtime format_waterfall quota_table",
+            "koordcore.quota.explain": "explain_runtime format_waterfall",
             "koordcore.quota.ledger": "QuotaLedger",
             "koordcore.quota.opening": "open_ledger",
             "koordcore.quota.overuse": "OveruseMonitor plan_revoke",
             "koordcore.quota.preempt": "select_victims",
             "koordcore.quota.profile": "add_tree_affinity",
             "koordcore.quota.reclaim": "plan_reclaim",
+            "koordcore.quota.table": "quota_table",
         },
     )

@@ -108,7 +108,17 @@ class QuotaCheck(Protocol):
         """Name of the rule, for messages."""
 
     def check_pod(self, ledger: QuotaLedger, quota: str, pod: QuotaPod) -> str:
-        """Say why the pod may not be admitted to the quota; empty where it may."""
+        """Say why the pod may not be admitted to the quota; empty where it may.
+
+        Parameters
+        ----------
+        ledger
+            The quotas and what they use.
+        quota
+            Name of the pod's quota.
+        pod
+            Who asks.
+        """
 
 
 def masked_request(ledger: QuotaLedger, quota: str, pod: QuotaPod) -> Resources:

@@ -32,6 +32,10 @@ def cluster_ledger(
 
     Parameters
     ----------
+    snapshot
+        The cluster.
+    policy
+        Arguments of ElasticQuota.
     reservations
         Pending Reservations that name a quota; they count in its request like pods (ruling 23).
 

@@ -212,6 +212,8 @@ def admit_batch(
 
     Parameters
     ----------
+    quota, requests
+        The quota as it was read, and the amounts of each pod.
     write
         The storage.
     max_retries

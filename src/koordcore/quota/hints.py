@@ -24,6 +24,10 @@ def hint_for_quota(ledger: QuotaLedger, pod: QuotaPod, old: ElasticQuota, new: E
 
     Parameters
     ----------
+    pod
+        Who waits.
+    old, new
+        The quota before and after.
     ledger
         Before or after the change.
     """
@@ -40,7 +44,17 @@ def hint_for_quota(ledger: QuotaLedger, pod: QuotaPod, old: ElasticQuota, new: E
 
 
 def hint_for_deleted_pod(ledger: QuotaLedger, pod: QuotaPod, deleted: QuotaPod) -> QueueingHint:
-    """Tell whether the end of a pod may let another in: placed, in the same quota or one above it."""
+    """Tell whether the end of a pod may let another in: placed, in the same quota or one above it.
+
+    Parameters
+    ----------
+    ledger
+        Before or after the end.
+    pod
+        Who waits.
+    deleted
+        Who is gone.
+    """
     name, freed = ledger.resolve(pod), ledger.resolve(deleted)
     if name is None or freed is None or not deleted.assigned or ledger.tree_of(name) != ledger.tree_of(freed):
         return QueueingHint.SKIP

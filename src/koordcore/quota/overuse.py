@@ -149,6 +149,8 @@ def plan_revoke(
 
     Parameters
     ----------
+    ledger
+        The quotas and what they use.
     pods
         All pods; only placed ones can be victims, each of the quota it belongs to itself.
     monitors

@@ -19,7 +19,7 @@ from koordcore.model.resources import CPU, Resources, make_resources, total
 from koordcore.model.selectors import EVERYTHING, NOTHING, LabelSelector, Requirement
 from koordcore.protocol.fields import Json, as_list, as_mapping
 from koordcore.protocol.quota import IS_ROOT, PROFILE, TREE_ID, QuotaObject
-from koordcore.protocol.quota_webhook import QuotaTopology
+from koordcore.protocol.quota_rules import QuotaTopology
 
 _ROOT_MAX: Final = (2**63 - 1) // 2000
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -70,6 +70,8 @@ def reconcile_profile(
 
     Parameters
     ----------
+    profile
+        The profile as it stands.
     nodes
         All nodes. Cordoned, unready and terminating ones count.
     existing_labels
@@ -128,6 +130,10 @@ def tree_profile(
 
     Parameters
     ----------
+    topology
+        The quotas.
+    profiles
+        All of the cluster.
     quota
         What the pod's label names; empty for none.
     namespace

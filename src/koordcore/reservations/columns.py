@@ -273,7 +273,7 @@ def standing(snapshot: ClusterSnapshot) -> Standing:
     """Work out how the reservations of a snapshot with holders stand."""
     layout = snapshot.layout
     known = [one for one in snapshot.of(Reservation) if not one.over]
-    acting = [pod for pods in snapshot.node_values(operating_pods) for pod in pods]
+    acting = [pod for pods in filter(None, snapshot.node_values(operating_pods)) for pod in pods]
     users = used_reservations(snapshot.bound_pods()) if known or acting else {}
     states = [reservation_state(one, owners_of(one, users)) for one in known]
     if acting:
@@ -287,9 +287,10 @@ def standing(snapshot: ClusterSnapshot) -> Standing:
     by_row: dict[int, list[int]] = {}
     back = [NOTHING] * number
     holders = []
+    pods_on: dict[int, dict[PodKey, Pod]] = {}
     for at, (one, state) in enumerate(zip(known, states, strict=True)):
         there = layout.row_of.get(one.status.node_name) if one.active else None
-        holder = _holder_there(snapshot, state, there)
+        holder = _holder_there(snapshot, state, there, pods_on)
         holders.append(holder)
         if there is not None:
             row[at] = there
@@ -318,13 +319,19 @@ def standing(snapshot: ClusterSnapshot) -> Standing:
     )
 
 
-def _holder_there(snapshot: ClusterSnapshot, state: ReservationState, row: int | None) -> Pod:
-    """Give the pod that holds a reservation's room, which stands on its node already."""
+def _holder_there(
+    snapshot: ClusterSnapshot, state: ReservationState, row: int | None, pods_on: dict[int, dict[PodKey, Pod]]
+) -> Pod:
+    """Give the pod that holds a reservation's room, which stands on its node already.
+
+    ``pods_on`` remembers the pods of nodes, which may hold very many reservations.
+    """
     if row is None or state.pod is not None:
         return state.holder
-    key = state.reservation.pod_key
-    there = (pod for pod in snapshot.nodes[row].pods if pod.uid == state.reservation.uid and pod.key == key)
-    return next(there, None) or state.holder
+    if row not in pods_on:
+        pods_on[row] = {pod.key: pod for pod in snapshot.nodes[row].pods}
+    there = pods_on[row].get(state.reservation.pod_key)
+    return there if there is not None and there.uid == state.reservation.uid else state.holder
 
 
 def standing_again(
@@ -360,7 +367,7 @@ def standing_again(
         users = owners_of(one, used_reservations(pods))
         acting_pod = states[number].pod
         state = reservation_state(one, users) if acting_pod is None else operating_state(acting_pod, users)
-        holder = _holder_there(snapshot, state, there)
+        holder = _holder_there(snapshot, state, there, {})
         moved = int(row[number]) != (-1 if there is None else there)
         if moved and row[number] >= 0:
             kept = tuple(other for other in by_row[int(row[number])] if other != number)

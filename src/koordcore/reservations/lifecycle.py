@@ -68,6 +68,10 @@ def synced(
 
     Parameters
     ----------
+    reservation
+        As it stands.
+    now
+        The clock, with a zone.
     nodes
         Names of the nodes that exist.
     pods
@@ -120,6 +124,17 @@ def collected(reservation: Reservation, now: datetime, nodes: Collection[str], *
 
     Only what expired or succeeded is deleted: at once when its node is missing, otherwise ``keep`` after it
     ended. An expired one ended when its condition changed, a succeeded one when it was last looked at.
+
+    Parameters
+    ----------
+    reservation
+        As it stands.
+    now
+        The clock, with a zone.
+    nodes
+        Names of the nodes that exist.
+    keep
+        How long what has ended stays.
     """
     if reservation.expired:
         reason, moment = "Expired", "changed"

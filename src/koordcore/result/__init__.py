@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._notebook import html_table
 from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
@@ -58,6 +59,24 @@ class ScheduleResult:
         kinds = Counter(type(one).__name__ for one in self.decisions)
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
         return f"<ScheduleResult: {counts or 'nobody was asked about'}; {self.snapshot!r}>"
+
+    def _repr_html_(self) -> str:
+        """Show the decisions in a notebook."""
+        plans = [f"{one.job}: {one.placed or one.held} of {one.members} members placed" for one in self.jobs]
+        return html_table(repr(self)[1:-1], self.table(), plans)
+
+    def table(self) -> dict[str, list[Any]]:
+        """Give the decisions as columns by name, as pandas, polars and pyarrow take them.
+
+        Returns
+        -------
+        dict
+            ``namespace``, ``pod``, ``outcome`` (bound, nominated, waiting, unschedulable or not ours),
+            ``node`` (empty for none), ``score`` (``None`` for none) and ``why``; in the order of decisions.
+        """
+        from koordcore.result.tables import decision_table  # who looks at no table does not load it
+
+        return decision_table(self.decisions)
 
     @property
     def bound(self) -> tuple[Bound, ...]:

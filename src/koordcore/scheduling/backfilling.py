@@ -25,6 +25,7 @@ from koordcore.model.reservations import (
     Reservation,
     ReservationOwner,
 )
+from koordcore.protocol.gang import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
@@ -53,8 +54,8 @@ class EarliestStart:
     probes
         How many moments were looked at.
     proven
-        No earlier moment can do: the job only gains when others leave. Where its pods look for neighbours,
-        every moment was looked at instead.
+        No earlier moment can do: the job only gains when others leave. Where its pods look for neighbours, or
+        members of its own leave, every moment was looked at instead.
     """
 
     pods: tuple[Pod, ...]
@@ -143,6 +144,17 @@ def _gains_only(pods: Iterable[Pod]) -> bool:
     return True
 
 
+def _members_leave(snapshot: ClusterSnapshot, pods: Iterable[Pod], ends: Mapping[PodKey, datetime]) -> bool:
+    """Tell whether running pods may leave that count for the minimum of a gang or group of these pods."""
+    spaces = {pod.namespace for pod in pods if _in_group(pod)}
+    leaving = (snapshot.pod(key) for key in ends if key.namespace in spaces)
+    return any(pod is not None and _in_group(pod) for pod in leaving)
+
+
+def _in_group(pod: Pod) -> bool:
+    return pod.scheduling_group is not None or bool(gang_name(pod.labels, pod.annotations))
+
+
 class _Search:
     """One job on one cluster, at any moment."""
 
@@ -226,11 +238,14 @@ def earliest_start(
         raise ModelError("no pod is asked about")
     asked = tuple(queue_order(pods))
     search = _Search(snapshot, asked, ends, policy, now, limits)
-    start = search.first(monotone=_gains_only(asked))
+    start = search.first(monotone=_gains_only(asked) and not _members_leave(snapshot, asked, ends))
     if start is None:
         last = search.at(search.moments[-1] if search.moments else now)
         failed = next((one for one in last.decisions if not isinstance(one, Bound)), None)
-        return NoStart(pods=asked, message=getattr(failed, "message", ""), probes=len(search.known))
+        told = [getattr(failed, "message", "") or getattr(failed, "reason", "")]
+        told += [text for plan in last.jobs for text in (plan.message, plan.detail)]
+        message = next(filter(None, told), "")
+        return NoStart(pods=asked, message=message, probes=len(search.known))
     place = search.moments.index(start) if start in search.moments else -1
     too_early = None if place < 0 else (search.moments[place - 1] if place else now)
     waits = sorted((end, key) for key, end in ends.items() if now < end <= start and key in snapshot.location)
@@ -288,6 +303,12 @@ def backfill(
 
     Parameters
     ----------
+    ends
+        When pods that run end, with a zone.
+    now
+        The clock, with a zone.
+    snapshot, policy, limits
+        As in :func:`koordcore.schedule`.
     plan
         From :func:`earliest_start` with the same arguments.
     durations
@@ -299,7 +320,9 @@ def backfill(
     held_back: list[PodKey] = []
     without_room: list[PodKey] = []
     waiting = queue_order(pod for pod in snapshot.pending if pod.key not in planned)
-    turns = [(turn,) if isinstance(turn, Pod) else turn.pods for turn in JobTable(snapshot).turns(waiting)]
+    turns = [
+        (turn,) if isinstance(turn, Pod) else turn.pods for turn in JobTable(snapshot, policy).turns(waiting)
+    ]
     for pods in turns:
         spans = [durations.get(pod.key) for pod in pods]
         end = None if None in spans else now + max(one for one in spans if one is not None)

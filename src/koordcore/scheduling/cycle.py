@@ -85,7 +85,7 @@ def open_cycle(
     ours
         Who of those that wait is decided about, too, for whatever scheduler it waits.
     """
-    asked = queue_order(_everybody(snapshot, policy) if pods is None else pods)
+    asked = queue_order(waiting_pods(snapshot, policy) if pods is None else pods)
     known = _take_in(snapshot, asked)
     strangers: list[Pod] = []
     if pods is None:
@@ -292,7 +292,7 @@ def _nominate(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> Cluster
     return end.with_pending(*(attrs.evolve(pod, nominated_node=nodes[pod.key]) for pod in pods))
 
 
-def _everybody(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
+def waiting_pods(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
     """Give the pods that wait, and those that stand for what plugins place."""
     return chain(snapshot.pending, *(kind.waiting(snapshot) for kind in kinds_with(policy, "waiting")))
 

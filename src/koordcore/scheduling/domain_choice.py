@@ -56,12 +56,12 @@ class DomainChoice:
         """List the domains that may do, most promising first: members at most, and the domain's number."""
         most = np.sum(self._per_shape, axis=0)
         full = self.fullest(self._per_shape)
-        listed = [
-            (-int(most[number]), -int(full[number]), number)
-            for number in np.flatnonzero(most >= self.least).tolist()
-            if self.fixed in (-1, number)
-        ]
-        return [(-members, number) for members, _, number in sorted(listed)]
+        able = np.flatnonzero(most >= self.least)
+        if self.fixed >= 0:
+            able = able[able == self.fixed]
+        # Keys weigh more the later they come.
+        best = able[np.lexsort((able, -full[able], -most[able]))]
+        return list(zip(most[best].tolist(), best.tolist(), strict=True))
 
     def preferred(self) -> Domains:
         """Give the domains that may do, the one that would be taken first first."""
@@ -90,7 +90,7 @@ class DomainChoice:
             row = layout.index.get(name)
             if row is None:
                 continue
-            whole = self.domains.sums(layout.allocatable[row])
+            whole = self.domains.whole(name, layout.allocatable[row])
             used = self.domains.sums(self.workspace.amounts[REQUESTED, row])
             for number, one in zip(placed, self.outline.classes, strict=bool(placed)):
                 used = used + number * one.pod.requests.get(name, 0)

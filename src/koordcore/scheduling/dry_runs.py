@@ -106,17 +106,18 @@ class DryRuns:
                 self._plugins.removed(gone, row)
                 for plugin in self._limiting:
                     plugin.evicted(gone, charged=key in staying)
-        for claim in self._claims:
-            # What earlier plans promised is taken for real, with cards and CPUs, on the nodes as they are.
-            for held in claim.members:
-                row = row_of[str(held.node_name)]
-                forget_nominated(workspace, self._plugins, held)
-                if place_there(workspace, self._plugins, held.at(None), row) is None:
-                    assume_nominated(workspace, self._plugins, held.at(None), str(held.node_name))
-        try:
-            yield
-        finally:
-            workspace.rollback(mark)
+        with self._plugins.nominated.taken():
+            for claim in self._claims:
+                # What earlier plans promised is taken for real, with cards and CPUs, on nodes as they are.
+                for held in claim.members:
+                    row = row_of[str(held.node_name)]
+                    forget_nominated(workspace, self._plugins, held)
+                    if place_there(workspace, self._plugins, held.at(None), row) is None:
+                        assume_nominated(workspace, self._plugins, held.at(None), str(held.node_name))
+            try:
+                yield
+            finally:
+                workspace.rollback(mark)
 
     def try_plan(
         self, problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector, moves: IntVector

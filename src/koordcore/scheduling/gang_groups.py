@@ -19,6 +19,8 @@ from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt,
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Bound, PodDecision
 from koordcore.model.gangs import (
+    DEFAULT_ARGS,
+    CoschedulingArgs,
     Gang,
     GangMode,
     GangPod,
@@ -50,7 +52,7 @@ NO_PARTS: Final[immutabledict[str, tuple[Part, ...]]] = immutabledict()
 NOWHERE: Final[immutabledict[PodKey, str]] = immutabledict()
 
 
-def _gang_pod(pod: Pod) -> GangPod:
+def _gang_pod(pod: Pod, args: CoschedulingArgs) -> GangPod:
     created = None if pod.created is None else pod.created.strftime("%Y-%m-%dT%H:%M:%SZ")
     return parse_gang_pod(
         namespace=pod.namespace,
@@ -61,20 +63,21 @@ def _gang_pod(pod: Pod) -> GangPod:
         created=created,
         node_name="" if WAITS_AT_PERMIT in pod.annotations else pod.node_name or "",
         terminated=pod.finished,
+        args=args,
     ).pod
 
 
-def gang_state(snapshot: ClusterSnapshot) -> GangState:
+def gang_state(snapshot: ClusterSnapshot, args: CoschedulingArgs = DEFAULT_ARGS) -> GangState:
     """Build the state of all gangs: PodGroups first, then pods in the order of their keys.
 
-    Gangs that know nothing of each other are followed apart: every event copies the records that it may
-    change, and those of thousands of gangs are no concern of one pod.
+    What a gang does not say is as ``args`` have it. Gangs that know nothing of each other are followed
+    apart: an event copies what it may change, and that of thousands of gangs is no concern of one pod.
     """
-    groups = [gang_from_pod_group(group).gang for group in snapshot.of(PodGroup)]
+    groups = [gang_from_pod_group(group, args).gang for group in snapshot.of(PodGroup)]
     candidates = (*running_members(snapshot), *ended_members(snapshot), *snapshot.pending)
     members = [pod for pod in candidates if gang_name(pod.labels, pod.annotations)]
     held = {str(pod.key) for pod in members if WAITS_AT_PERMIT in pod.annotations}
-    pods = [_gang_pod(pod) for pod in sorted(members, key=lambda one: one.key)]
+    pods = [_gang_pod(pod, args) for pod in sorted(members, key=lambda one: one.key)]
     home = _Families([*groups, *(pod.config for pod in pods if pod.config is not None)])
     parts: dict[str, GangState] = {}
     for group in groups:
@@ -268,7 +271,8 @@ class JobTable:
     def __init__(self, snapshot: ClusterSnapshot, policy: Policy | None = None) -> None:
         self._snapshot = snapshot
         self._policy = DEFAULT_POLICY if policy is None else policy
-        self._state: GangState = snapshot.once(gang_state)
+        self._args = self._policy.args_of(CoschedulingArgs)
+        self._state: GangState = snapshot.once(gang_state, self._args)
         self._nodes: dict[str, list[str]] = {}
         if self._state.gangs:
             for pod in snapshot.bound_pods():
@@ -303,11 +307,13 @@ class JobTable:
                     yield job
             elif not gang:
                 yield pod
-            elif self._alone(f"{pod.namespace}/{gang}"):
-                self._repairing[pod.key] = f"{pod.namespace}/{gang}"
-                by_gang[f"{pod.namespace}/{gang}"].remove(pod)
+            elif (gang_id := f"{pod.namespace}/{gang}") in taken:
+                continue
+            elif self._alone(gang_id):
+                self._repairing[pod.key] = gang_id
+                by_gang[gang_id].remove(pod)
                 yield pod
-            elif (gang_id := f"{pod.namespace}/{gang}") not in taken:
+            else:
                 job = self._job(gang_id, pod, by_gang)
                 taken.update(job.members)
                 # Another gang may list this one, which does not list it: nobody has two turns.
@@ -443,5 +449,5 @@ class JobTable:
             return "" if ready >= least else f"{ready} of at least {least} gangs have members enough"
         wanted = any(_needs_network(gang) for gang in gangs.values())
         known = not wanted or self._snapshot.once(network_tree) is not None
-        step = before_pre_filter(self._state, _gang_pod(first), topology_known=known)
+        step = before_pre_filter(self._state, _gang_pod(first, self._args), topology_known=known)
         return "" if step.code is Code.SUCCESS else step.message

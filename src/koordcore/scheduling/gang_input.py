@@ -70,13 +70,15 @@ def outline_of(
         shape_of[str(pod.key)] = numbers.setdefault(id(scheduling_class), len(numbers))
         classes[id(scheduling_class)] = scheduling_class
     names = workspace.layout.names
-    if tree.nodes == names:
+    whole = tree.nodes == names
+    if whole:
         rows = np.arange(len(names), dtype=np.int64)
     else:
         rows = np.array([workspace.layout.row_of[name] for name in tree.nodes], np.int64)
     scores = np.zeros((len(classes), len(rows)), np.int64)
     for number, one in enumerate(classes.values()):
-        scores[number] = np.maximum(0, one.totals(one.feasible()))[rows]
+        totals = np.maximum(0, one.totals(one.feasible()))
+        scores[number] = totals if whole else totals[rows]
     ties = _ties(plugins, pods)
     return Outline(tuple(pods), tuple(classes.values()), shape_of, rows, scores, ties)
 
@@ -160,6 +162,8 @@ def _free(workspace: Workspace, outline: Outline) -> IntMatrix:
 def _near(workspace: Workspace, job: Job, tree: NetworkTopology) -> IntVector:
     """Count the pods that share the first member's network-topology selector, per node of the tree."""
     near = np.zeros(len(tree.nodes), np.int64)
+    if not any(pod.annotations and topology_selector(pod.annotations) for pod in job.pods):
+        return near
     by_key = {str(pod.key): pod for pod in job.pods}
     first = rank_order(Member(key, 0, rank_of(pod)) for key, pod in by_key.items())[0]
     selector = topology_selector(by_key[first.key].annotations)

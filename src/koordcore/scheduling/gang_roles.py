@@ -128,20 +128,23 @@ def needed_parts(job: Job) -> list[JobPart]:
 def roles_of(job: Job, tree: NetworkTopology, shape_of: Mapping[str, int]) -> Roles:
     """Write the parts of a job as roles; with units where not all of them have to start."""
     parts = parts_of(job)
+    held = [gang for gang in job.parts if gang in job.own_specs]
+    plain = not (job.optional or held or any(_some(job, gang) for gang in job.parts))
     roles = tuple(
         Role(
             name=part.name,
-            members=tuple(Member(str(pod.key), shape_of[str(pod.key)], rank_of(pod)) for pod in part.pods),
+            members=tuple(
+                Member(key, shape_of[key], rank_of(pod))
+                for key, pod in zip(map(str, (one.key for one in part.pods)), part.pods, strict=True)
+            ),
             min_available=part.least,
-            started=part.started,
+            started=part.started and not plain,
             **_own_rules(part, tree),
         )
         for part in parts
     )
-    held = [gang for gang in job.parts if gang in job.own_specs]
-    if not (job.optional or held or any(_some(job, gang) for gang in job.parts)):
-        plain = tuple(attrs.evolve(role, started=False) for role in roles)
-        return Roles(roles=plain, quorums=tuple(_quorums(job, parts, {})))
+    if plain:
+        return Roles(roles=roles, quorums=tuple(_quorums(job, parts, {})))
     return _with_units(job, parts, roles, tree)
 
 

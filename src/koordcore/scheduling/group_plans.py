@@ -382,6 +382,9 @@ class Groups:
             pods = self.job.members[leaf.id]
             running = len(self.job.bound[leaf.id])
             starts = running >= leaf.least or any(isinstance(decisions.get(p.key), Bound) for p in pods)
+            if all(pod.key in decisions for pod in pods):
+                listed += [decisions[pod.key] for pod in pods]
+                continue
             left = "no place is left beside the members that start" if starts else self._short(leaf, "")
             listed += [decisions.get(pod.key) or Unschedulable(pod=pod.key, refusal=left) for pod in pods]
         nodes = [one.node for one in listed if isinstance(one, Bound)]

@@ -37,7 +37,12 @@ def aim(
     if not placed:
         return None
     wanted = {name: sum(pod.key in placed for pod in pods) for name, pods in job.members.items()}
-    roles = tuple(attrs.evolve(role, min_available=wanted[role.name]) for role in problem.roles)
+    # Nobody of a group that cannot start gets a place, not even a free one.
+    roles = tuple(
+        attrs.evolve(role, min_available=least, members=role.members if least else ())
+        for role in problem.roles
+        for least in (wanted[role.name],)
+    )
     position = {role.name: number for number, role in enumerate(roles)}
     gathers = tuple(
         (frozenset(position[leaf.id] for leaf in group.leaves), groups.domains_of(group))

@@ -56,8 +56,24 @@ class KeyDomains:
         order, starts = self._sorted
         if not len(self.names):
             return np.zeros(0, dtype=np.int64)
-        total: IntVector = np.add.reduceat(per_node[order], starts[:-1])
+        inside = per_node if self._in_order else per_node[order]
+        total: IntVector = np.add.reduceat(inside, starts[:-1])
         return total
+
+    @cached_property
+    def _in_order(self) -> bool:
+        """All nodes are in some domain, and neighbours by row."""
+        return np.array_equal(self._sorted[0], np.arange(len(self.home)))
+
+    def whole(self, name: str, allocatable: IntVector) -> IntVector:
+        """Sum what the nodes offer of a resource over every domain; it is worked out once."""
+        if name not in self._whole:
+            self._whole[name] = self.sums(allocatable)
+        return self._whole[name]
+
+    @cached_property
+    def _whole(self) -> dict[str, IntVector]:
+        return {}
 
     @cached_property
     def rows(self) -> tuple[IntVector, ...]:

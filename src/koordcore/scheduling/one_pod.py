@@ -62,8 +62,10 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
 
 def _choose(workspace: Workspace, plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Choice:
     """Choose the best node; a nomination, a sample or a hint narrows the choice, a hint before any score."""
-    hints, sample = plugins.preferred(pod), plugins.of(pod).sample
-    if not (hints or pod.nominated_node or plugins.nominated.concern(pod)) and sample.whole:
+    own, nominated = plugins.of(pod), plugins.nominated
+    hints, sample = own.preferred(pod) if own.prefers else (), own.sample
+    plain = not nominated.concern(pod) and not nominated.may_mislead(scheduling_class)
+    if plain and not (hints or pod.nominated_node) and sample.whole:
         return scheduling_class.best()
     every = feasible_nodes(plugins, scheduling_class, pod)
     feasible = nominated_only(workspace, pod, every)
@@ -93,6 +95,10 @@ def feasible_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: P
 
 def refused_by_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
     """Count why every node refused, each beside the pods that are nominated there."""
+    if plugins.nominated.may_mislead(scheduling_class) and (fitting := scheduling_class.feasible()).any():
+        with plugins.nominated.lifted():
+            without = scheduling_class.failure(pod, fitting)
+        return _together([scheduling_class.failure(pod, ~fitting), without])
     if not plugins.nominated.concern(pod):
         return _refused_alike(plugins, scheduling_class, pod)
     alone = np.ones(len(plugins.workspace.layout.names), np.bool_)

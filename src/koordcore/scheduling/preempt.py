@@ -36,10 +36,11 @@ from koordcore.preemption.running import Leaving, amounts_of
 from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
 from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of
-from koordcore.scheduling.freeing import key_of, with_amounts
+from koordcore.scheduling.freeing import with_amounts
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
 from koordcore.scheduling.network_trees import network_tree
+from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
 
@@ -213,16 +214,25 @@ class Preemptor:
         if not (plan.victims or self._claims or leaving):
             return None
         plan = self._completed(problem, plan, runs, pods)
-        plan = attrs.evolve(plan, job=job.preemptor, leaving=_counted_on(plan, leaving))
+        plan = attrs.evolve(plan, job=job.preemptor, leaving=counted_on(plan, leaving))
         if reclaiming:
             gone = {victim.pod: self._running(victim) for victim in plan.victims}
             plan = attrs.evolve(plan, borrowers=runs.borrowers(gone))
         self._claim(plan, runs, pods)
-        return _nominated(plan)
+        return nominated_by(plan)
 
     def _borrowing(self, runs: DryRuns, job: PreemptingJob) -> BoolVector | None:
-        """Tell who may leave for what a job's quotas have lent, once earlier victims have gone."""
-        return runs.reclaimable([pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]])
+        """Tell who may leave for what a job's quotas have lent, once earlier victims have gone.
+
+        What is promised to pods that wait counts against who reclaims, and makes nobody a borrower.
+        """
+        asked = [pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]]
+        whom = runs.reclaimable(asked)
+        if whom is not None and whom.any() and self._plugins.nominated.exist:
+            with self._plugins.nominated.set_aside():
+                holding = runs.reclaimable(asked)
+            whom = None if holding is None else whom & holding
+        return whom
 
     def _running(self, victim: Victim) -> Pod:
         return self._workspace.pods_on(self._workspace.layout.row_of[victim.node])[victim.pod]
@@ -383,10 +393,12 @@ class Preemptor:
             anew = attrs.evolve(unbound(pod), name=f"{pod.name}~moved", uid="")
             members.append(assume_nominated(workspace, self._plugins, anew, move.node))
         self._claims.append(Claim(tuple(members), victims, charged))
+        self._plugins.nominated.claimed += members
         self.plans.append(plan)
 
     def release(self) -> None:
         """Take the members off again: they are nominated, not bound."""
+        self._plugins.nominated.claimed.clear()
         for claim in self._claims:
             for pod in claim.members:
                 forget_nominated(self._workspace, self._plugins, pod)
@@ -428,28 +440,5 @@ def _with_offers(problem: PreemptionProblem, runs: DryRuns, pods: Mapping[str, P
     return attrs.evolve(problem, shapes=shapes)
 
 
-def _counted_on(plan: PreemptionPlan, leaving: Sequence[Pod]) -> tuple[Victim, ...]:
-    """Name who leaves anyhow from the nodes that members are nominated to."""
-    nodes = set(plan.nominations.values())
-    there = (pod for pod in leaving if pod.node_name in nodes)
-    named = (Victim(pod.key, str(pod.node_name), pod.priority, str(pod.key)) for pod in there)
-    return tuple(sorted(named, key=lambda victim: (victim.node, victim.pod)))
-
-
 def _alike(one: Pool, other: Pool) -> bool:
     return np.array_equal(one.room, other.room) and np.array_equal(one.uses, other.uses)
-
-
-def _nominated(plan: PreemptionPlan) -> list[Nominated]:
-    """One decision per member; each victim is named once, if possible by a member that takes its node."""
-    first: dict[str, str] = {}
-    for key, node in plan.nominations.items():
-        first.setdefault(node, key)
-    somebody = next(iter(plan.nominations))
-    by_member: dict[str, list[Victim]] = {}
-    for victim in plan.victims:
-        by_member.setdefault(first.get(victim.node, somebody), []).append(victim)
-    return [
-        Nominated(pod=key_of(key), node=node, victims=tuple(by_member.get(key, ())))
-        for key, node in plan.nominations.items()
-    ]

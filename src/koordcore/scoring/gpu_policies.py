@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from enum import StrEnum
+from inspect import signature
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
+from koordcore.errors import ModelError
 from koordcore.scoring.foresight import Foresight
 from koordcore.scoring.fragmentation import (
     FragmentationGradient,
@@ -135,20 +138,52 @@ _MAKERS: Final[Mapping[PolicyName, Callable[[WorkloadMix, Sequence[GpuNode], int
 )
 
 
+PolicyLike: TypeAlias = str | GpuPolicy | Callable[..., GpuPolicy]
+"""A name, a policy, or a class or function that makes one."""
+
+
 def make_policy(
-    name: PolicyName, mix: WorkloadMix, *, nodes: Sequence[GpuNode] = (), seed: int = 0
+    name: PolicyLike, mix: WorkloadMix, *, nodes: Sequence[GpuNode] = (), seed: int = 0
 ) -> GpuPolicy:
-    """Make a policy by its name.
+    """Make a policy: one of the library's by its name, or one of your own.
 
     Parameters
     ----------
     name
-        Which one.
+        A :class:`PolicyName` or its text; or a policy, which is taken as it is; or a class or function that
+        makes one and is called with those of ``mix``, ``nodes`` and ``seed`` that it has parameters for.
     mix
         All the work to be expected; only some policies look at it.
     nodes
         The cluster at the start; only ``foresight`` looks at it.
     seed
         Only ``random`` looks at it.
+
+    Raises
+    ------
+    ModelError
+        When no policy has that name, or what was made is no policy.
     """
-    return _MAKERS[name](mix, nodes, seed)
+    if isinstance(name, str):
+        if name not in tuple(PolicyName):
+            near = get_close_matches(name, tuple(PolicyName), 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(PolicyName)}"
+            raise ModelError(f"no policy {name}{hint}")
+        return _MAKERS[PolicyName(name)](mix, nodes, seed)
+    if not isinstance(name, type) and isinstance(name, ScoredPolicy | DrawnPolicy):
+        return name
+    given = {"mix": mix, "nodes": nodes, "seed": seed}
+    made = _called(name, given)
+    if not isinstance(made, ScoredPolicy | DrawnPolicy):
+        told = getattr(name, "__name__", name)
+        raise ModelError(f"{told}: no policy: score and slots, or draw and drawn_slots")
+    return made
+
+
+def _called(make: Callable[..., object], given: Mapping[str, object]) -> object:
+    """Call a maker with what it has parameters for; ``None`` where Python cannot say which it has."""
+    try:
+        wanted = signature(make).parameters
+    except ValueError:
+        return None
+    return make(**{name: given[name] for name in wanted if name in given})

@@ -14,97 +14,31 @@ from copy import copy
 from datetime import datetime
 from typing import Final
 
-import attrs
 import numpy as np
+from numpy.typing import NDArray
 
-from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
+from koordcore._arrays import BoolVector, IntCube, IntMatrix, IntVector, Rows
+from koordcore._moved_rows import moved_rows
+from koordcore._vector import Splice
 from koordcore.model.decisions import Shortfall
-from koordcore.model.durations import SECOND
-from koordcore.model.load import AggregatedArgs, LoadAwareArgs, Percents
-from koordcore.model.metrics import NodeMetric, rounded
+from koordcore.model.load import LoadAwareArgs
+from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.resources import Resources, make_resources
-from koordcore.protocol.load import node_thresholds, raw_capacity
 from koordcore.protocol.times import moment_of
-from koordcore.scoring.load_estimates import NO_REPORT, Contribution, Estimator, report_of
+from koordcore.scoring.load_estimates import NO_REPORT, Estimate, Estimator, LoadRequest, change_of, expected
+from koordcore.scoring.load_nodes import NO_LIMIT, NodeLoads
 from koordcore.snapshot import ClusterSnapshot
 
 REASON_EXPIRED: Final = "node(s) nodeMetric expired"
 FITS: Final = 0
 EXPIRED: Final = 1
 
+SCORABLE: Final = 2
 _PARTS: Final = 8
-_BY_NODE: Final = (
-    "capacity",
-    "reported",
-    "_horizons",
-    "_dated",
-    "_moments",
-    "_body",
-    "_aggregated",
-    "_prod_filters",
-    "_plain_filters",
-    "_scorable",
-    "_measured_filter",
-    "_alone_filter",
-    "_measured_score",
-    "_alone_score",
-    "_divisor",
-)
-"""Columns that pods do not change, ``(N,)`` or ``(C, N)``."""
-_PAIRS: Final = ("_amounts", "_limits", "_expired")
-"""Pairs of such columns, for pods that are no prod pods and for those that are."""
-_NEVER: Final = -(2**63)
-
-NO_LIMIT: Final = 2**62
-"""A limit that no load reaches; half the range, so that a load can be subtracted from it."""
-
-
-def threshold_limits(total: IntMatrix, thresholds: IntMatrix) -> IntMatrix:
-    """Give the largest amount that passes ``round(amount / total * 100) <= threshold``, element by element.
-
-    The comparison is upstream's, in float64 and in this order of operations; it is monotone in the amount,
-    so a bisection finds the last amount that passes and the filter itself needs integers only. No limit
-    where the threshold or the total is 0.
-    """
-    limits = np.full(total.shape, NO_LIMIT, np.int64)
-    active = (thresholds != 0) & (total != 0)
-    if not active.any():
-        return limits
-    totals = total[active].astype(np.float64)
-    bounds = thresholds[active].astype(np.float64)
-    low = np.full(totals.shape, -(2**61), np.int64)
-    high = np.full(totals.shape, 2**61, np.int64)
-    while (high - low > 1).any():
-        middle = low + (high - low) // 2
-        percent = middle.astype(np.float64) / totals * 100
-        whole = np.trunc(percent)
-        percent = whole + np.sign(percent) * (np.abs(percent - whole) >= 0.5)
-        passes = percent <= bounds
-        low = np.where(passes, middle, low)
-        high = np.where(passes, high, middle)
-    limits[active] = low
-    return limits
-
-
-@attrs.frozen(eq=False)
-class LoadRequest:
-    """What the kernels need to know of a pod.
-
-    Parameters
-    ----------
-    estimate
-        ``(C, 1)``: what it is expected to use.
-    prod
-        It is a prod pod.
-    daemon
-        It belongs to a DaemonSet, which the filter lets pass.
-    """
-
-    estimate: IntMatrix
-    prod: bool
-    daemon: bool
+_CHANGES_KEPT: Final = 2**12
+"""Kinds of pods of which it is remembered what one changes."""
 
 
 class LoadState:
@@ -118,13 +52,9 @@ class LoadState:
         Resource names of the columns, sorted.
     now
         The clock of the decision, in nanoseconds since 1970.
-    capacity
-        ``(C, N)``: allocatable before amplification.
     prod_usage, node_delta, prod_delta, node_estimated
         ``(C, N)``: what prod pods use by measurement; what pods are expected to use beyond the
         measurement, for all pods and for prod pods; what all pods are expected to use in total.
-    reported
-        ``(N,)``: the node has a metric.
     reasons
         Text of each code that :meth:`fit` gives.
 
@@ -145,29 +75,38 @@ class LoadState:
         self.args = args
         self.names = args.columns
         self.now = now if isinstance(now, int) else moment_of(now)
-        self._estimator = Estimator(args, self.now) if estimator is None else estimator
+        self._estimator = Estimator(args) if estimator is None else estimator
         self._read = 0
         self._shared = False
-        self._filter_statistics: list[tuple[str, int]] = []
-        self._changes: dict[tuple[int, bool, bool, bool], IntMatrix] = {}
-        found = [metrics.get(node.name) for node in nodes]
-        self.capacity = self._matrix([raw_capacity(node) for node in nodes])
+        self._clock: NDArray[np.bool_]
+        self._limits: IntCube
+        self._changes: dict[tuple[Estimate, bool, bool, bool, bool], IntMatrix] = {}
+        self._nodes = NodeLoads(nodes, [metrics.get(node.name) for node in nodes], args)
         self._name_parts(np.zeros((_PARTS, len(self.names), len(nodes)), np.int64))
-        if args.prod_usage_include_sys:
-            self.prod_usage += self._matrix([rounded(one.system_usage) if one else {} for one in found])
-        self.reported: BoolVector = np.array([metric is not None for metric in found], np.bool_)
-        self._reports = [report_of(metric, self.names) for metric in found]
-        horizons = [one.horizon if one.pods else _NEVER for one in self._reports]
-        self._horizons: IntVector = np.array(horizons, np.int64)
-        self._latest = int(self._horizons.max(initial=_NEVER))
-        self._compile_limits(nodes, found)
-        self._compile_loads(found)
+        self.prod_usage += self._nodes.system
+        self._weights = [args.resource_weights.get(name, 0) for name in self.names]
+        self._columns = [
+            column for column, weight in enumerate(self._weights) if weight or args.dominant_resource_weight
+        ]
+        self._even = len({self._weights[column] for column in self._columns}) == 1
+        self._set_clock()
+        self._update_all()
         self.reasons = (
             "",
             REASON_EXPIRED,
             *(f"node(s) {name} usage exceed threshold" for name in self.names),
             *(f"node(s) {name} aggregated usage exceed threshold" for name in self.names),
         )
+
+    @property
+    def capacity(self) -> IntMatrix:
+        """``(C, N)``: allocatable before amplification."""
+        return self._nodes.capacity
+
+    @property
+    def reported(self) -> BoolVector:
+        """``(N,)``: the node has a metric."""
+        return self._nodes.reported
 
     @classmethod
     def of_snapshot(cls, snapshot: ClusterSnapshot, args: LoadAwareArgs, now: datetime | int) -> LoadState:
@@ -180,8 +119,14 @@ class LoadState:
     def fork(self) -> LoadState:
         """Give a state that goes its own way from here; what pods cannot change is shared."""
         other = copy(self)
-        other.own()
+        other.own(self._parts.copy())
         return other
+
+    def own(self, parts: IntMatrix) -> None:
+        """Go one's own way with what pods change; the rest is shared until something changes it."""
+        self._shared = True
+        self._changes = dict(self._changes)
+        self._name_parts(parts)
 
     def at(self, now: int) -> LoadState | None:
         """Give a state for another moment that goes its own way.
@@ -189,11 +134,8 @@ class LoadState:
         ``None`` where a measurement is from after one of the two moments: then the moment decides for which
         pods it stands, and the state has to be compiled for it.
         """
-        if now != self.now and min(now, self.now) <= self._latest:
-            return None
-        other = copy(self)
-        other.own(now)
-        return other
+        other = self.fork()
+        return None if other.go_to(now) is None else other
 
     def go_to(self, now: int) -> IntVector | None:
         """Go to another moment in place, as far as nothing but the age of measurements depends on it.
@@ -206,13 +148,12 @@ class LoadState:
         """
         if now == self.now:
             return np.empty(0, np.int64)
-        if min(now, self.now) <= self._latest:
+        if min(now, self.now) <= self._nodes.latest:
             return None
         turned = np.empty(0, np.int64)
         if not self.now < now < self._fresh_until:
-            turned = np.flatnonzero(self._too_old(now) != self._too_old(self.now))
+            turned = np.flatnonzero(self._nodes.too_old(now) != self._nodes.too_old(self.now))
         self.now = now
-        self._estimator.go_to(now)
         if len(turned):
             self._unshare()
             self._set_clock()
@@ -241,58 +182,39 @@ class LoadState:
         fresh = LoadState(nodes, metrics, self.args, self.now, self._estimator)
         fresh.place_all((pod, place) for place, there in enumerate(pods) for pod in there)
         self._parts[:, :, rows] = fresh._parts
-        for name in _BY_NODE:
-            getattr(self, name)[..., rows] = getattr(fresh, name)
-        for name in _PAIRS:
-            for mine, theirs in zip(getattr(self, name), getattr(fresh, name), strict=True):
-                mine[..., rows] = theirs
-        for place, row in enumerate(rows):
-            self._reports[row] = fresh._reports[place]
-            self._filter_statistics[row] = fresh._filter_statistics[place]
-        self._latest = int(self._horizons.max(initial=_NEVER))
+        self._nodes.put(rows, fresh._nodes)
+        self._clock[..., rows] = fresh._clock
+        self._limits[..., rows] = fresh._limits
         self._note_limits()
 
-    def move(self, origin: IntVector) -> None:
-        """Take note that nodes joined and left.
+    def moved(self, edits: Sequence[Splice], came: Sequence[int]) -> LoadState:
+        """Give a state that goes its own way, where nodes joined and left; see :meth:`move`."""
+        other = copy(self)
+        other.move(edits, came)
+        return other
+
+    def move(self, edits: Sequence[Splice], came: Sequence[int]) -> None:
+        """Let nodes join and leave.
 
         Parameters
         ----------
-        origin
-            For each row the one that it was before, -1 for a node that joined: :meth:`renew` it.
+        edits
+            Rows that were taken out and put in, one after another.
+        came
+            The rows of those that joined: :meth:`renew` them.
         """
-        self._name_parts(self._parts.take(origin, axis=2))
-        for name in _BY_NODE:
-            setattr(self, name, getattr(self, name).take(origin, axis=-1))
-        for name in _PAIRS:
-            setattr(self, name, tuple(one.take(origin, axis=-1) for one in getattr(self, name)))
-        rows = origin.tolist()
-        self._reports = [self._reports[row] for row in rows]
-        self._filter_statistics = [self._filter_statistics[row] for row in rows]
+        self.own(moved_rows(self._parts, edits))
+        self._nodes = self._nodes.moved(edits, came)
+        self._clock, self._limits = moved_rows(self._clock, edits), moved_rows(self._limits, edits)
         self._shared = False
 
     def _unshare(self) -> None:
         """Stop sharing with other states what only metrics and nodes change."""
         if self._shared:
-            for name in _BY_NODE:
-                setattr(self, name, getattr(self, name).copy())
-            for name in _PAIRS:
-                setattr(self, name, tuple(one.copy() for one in getattr(self, name)))
-            self._reports = list(self._reports)
-            self._filter_statistics = list(self._filter_statistics)
+            self._nodes = self._nodes.copied()
+            self._clock = self._clock.copy()
+            self._limits = self._limits.copy()
             self._shared = False
-
-    def own(self, now: int | None = None) -> None:
-        """Stop sharing what pods change, and go to another moment; for a shallow copy."""
-        self._shared = True
-        moment = self.now if now is None else now
-        self._estimator = self._estimator.fork(moment)
-        self._changes = dict(self._changes)
-        self._name_parts(self._parts.copy())
-        if moment != self.now:
-            self.now = moment
-            self._unshare()
-            self._set_clock()
-            self._update_all()
 
     def _name_parts(self, parts: IntMatrix) -> None:
         """Keep everything that a pod changes in one block: a pod is then one addition to a column of it."""
@@ -302,120 +224,41 @@ class LoadState:
 
     # -- compiling -------------------------------------------------------------------------------------
 
-    def _matrix(self, amounts: Iterable[Mapping[str, int]]) -> IntMatrix:
-        rows = [[one.get(name, 0) for name in self.names] for one in amounts]
-        return np.ascontiguousarray(np.array(rows, np.int64).reshape(len(rows), len(self.names)).T)
-
-    def _compile_limits(self, nodes: Sequence[Node], metrics: Sequence[NodeMetric | None]) -> None:
-        """Choose thresholds once per node, and turn them into amounts."""
-        args = self.args
-        updated = [None if one is None else one.update_time for one in metrics]
-        self._dated: BoolVector = np.array([time is not None for time in updated], np.bool_)
-        self._moments: IntVector = np.array([time or 0 for time in updated], np.int64)
-        self._body = np.array([one is not None and one.node_usage is not None for one in metrics], np.bool_)
-        plain: list[Percents] = []
-        prod: list[Percents] = []
-        for node in nodes:
-            own = node_thresholds(node, args.thresholds)
-            statistic = own.aggregated if own.aggregated is not None and own.aggregated.filters else None
-            plain.append(own.usage if statistic is None else statistic.usage_thresholds)
-            prod.append(own.prod)
-            self._filter_statistics.append(
-                ("", 0) if statistic is None else (statistic.usage_type, statistic.usage_duration)
-            )
-        self._aggregated = np.array([bool(kind) for kind, _ in self._filter_statistics], np.bool_)
-        plain_thresholds, prod_thresholds = self._matrix(plain), self._matrix(prod)
-        self._prod_filters: BoolVector = (prod_thresholds != 0).any(axis=0)
-        self._plain_filters: BoolVector = (plain_thresholds != 0).any(axis=0)
-        self._amounts = (
-            threshold_limits(self.capacity, plain_thresholds),
-            threshold_limits(self.capacity, prod_thresholds),
-        )
-        self._set_clock()
-
-    def _too_old(self, now: int) -> BoolVector:
-        """Tell which nodes' metrics have expired at a moment, or say no moment of their own: ``(N,)``."""
-        expiration = self.args.node_metric_expiration_seconds * SECOND
-        return ~self._dated | (now - self._moments >= expiration)
-
     def _set_clock(self) -> None:
         """Find the metrics that are too old now; they refuse, or let everything pass."""
-        args = self.args
-        expired = self._too_old(self.now)
-        self._scorable: BoolVector = self.reported & ~expired & self._body
+        args, nodes = self.args, self._nodes
+        expired = nodes.too_old(self.now)
         late = expired & args.filter_expired_node_metrics
-        passing = ~self.reported | ~self._body | late
-        refusing = self.reported & late
+        passing = ~nodes.reported | ~nodes.body | late
+        refusing = nodes.reported & late
         if args.enable_schedule_when_node_metrics_expired:
             refusing = np.zeros_like(refusing)
-        plain_expired = refusing & self._plain_filters
-        self._expired = (plain_expired, refusing & self._prod_filters | plain_expired)
-        plain_limits, prod_limits = (np.where(passing, NO_LIMIT, limits) for limits in self._amounts)
-        self._limits = (plain_limits, np.where(self._prod_filters, prod_limits, plain_limits))
+        plain_expired = refusing & nodes.plain_filters
+        prod_expired = refusing & nodes.prod_filters | plain_expired
+        # (3, N): expired for pods that are no prod pods, for prod pods; and who is scored.
+        self._clock = np.stack([plain_expired, prod_expired, nodes.reported & ~expired & nodes.body])
+        amounts = (nodes.plain_limits, nodes.prod_limits)
+        plain_limits, prod_limits = (np.where(passing, NO_LIMIT, limits) for limits in amounts)
+        # (2, C, N)
+        self._limits = np.stack([plain_limits, np.where(nodes.prod_filters, prod_limits, plain_limits)])
         self._note_limits()
 
     def _note_limits(self) -> None:
         """Find out whether any node could refuse a pod, and when the next measurement expires."""
-        later = self._dated & (self.now - self._moments < self.args.node_metric_expiration_seconds * SECOND)
-        oldest = int(self._moments[later].min(initial=NO_LIMIT))
-        self._fresh_until = oldest + self.args.node_metric_expiration_seconds * SECOND
+        self._fresh_until = self._nodes.fresh_until(self.now)
         self._filtering = tuple(
-            bool((limits != NO_LIMIT).any() or expired.any())
-            for limits, expired in zip(self._limits, self._expired, strict=True)
+            bool(expired.any() or (limits != NO_LIMIT).any())
+            for limits, expired in zip(self._limits, self._clock[:SCORABLE], strict=True)
         )
-
-    def _compile_loads(self, metrics: Sequence[NodeMetric | None]) -> None:
-        """Choose the measured part of the load once per node and purpose."""
-        args = self.args
-        usage = self._matrix([rounded(one.node_usage) if one and one.node_usage else {} for one in metrics])
-        self._measured_filter = usage.copy()
-        self._alone_filter = self._overlay(self._measured_filter, metrics, self._filter_statistics)
-        scoring = args.aggregated or AggregatedArgs()
-        self._measured_score = usage
-        kinds = [(scoring.score_type, scoring.score_duration)] * len(metrics)
-        self._alone_score = self._overlay(self._measured_score, metrics, kinds)
-        self._weights = [args.resource_weights.get(name, 0) for name in self.names]
-        self._columns = [
-            column for column, weight in enumerate(self._weights) if weight or args.dominant_resource_weight
-        ]
-        self._even = len({self._weights[column] for column in self._columns}) == 1
-        self._divisor = np.maximum(self.capacity, 1)
-        self._update_all()
-
-    def _overlay(
-        self, measured: IntMatrix, metrics: Sequence[NodeMetric | None], wanted: Sequence[tuple[str, int]]
-    ) -> BoolVector:
-        """Put statistics in the place of the latest usage; tell where estimates stand alone.
-
-        That is where a window is asked for that the node does not report.
-        """
-        alone = np.zeros(len(metrics), np.bool_)
-        for row, (metric, (kind, duration)) in enumerate(zip(metrics, wanted, strict=True)):
-            if not kind or metric is None:
-                continue
-            windows = {
-                window.duration: window.usage[kind]
-                for window in metric.aggregated_node_usages
-                if window.usage.get(kind)
-            }
-            if duration in windows and duration != 0:
-                measured[:, row] = self._column(rounded(windows[duration]))
-            elif duration == 0 and windows:
-                measured[:, row] = self._column(rounded(windows[max(windows)]))
-            elif duration != 0:
-                alone[row] = True
-        return alone
-
-    def _column(self, amounts: Mapping[str, int]) -> list[int]:
-        return [amounts.get(name, 0) for name in self.names]
 
     def _update_all(self) -> None:
         """Add up what is left below the limits, and of the capacity, for other and for prod pods."""
-        filtered = np.where(self._alone_filter, self.node_estimated, self._measured_filter + self.node_delta)
-        scored = np.where(self._alone_score, self.node_estimated, self._measured_score + self.node_delta)
+        nodes = self._nodes
+        filtered = np.where(nodes.alone_filter, self.node_estimated, nodes.measured_filter + self.node_delta)
+        scored = np.where(nodes.alone_score, self.node_estimated, nodes.measured_score + self.node_delta)
         prod = self.prod_usage + self.prod_delta
         for kind, limits in enumerate(self._limits):
-            others = np.where(self._prod_filters, prod, filtered) if kind else filtered
+            others = np.where(nodes.prod_filters, prod, filtered) if kind else filtered
             np.subtract(limits, others, out=self._headroom[kind])
         np.subtract(self.capacity, scored, out=self._left[0])
         by_prod = prod if self.args.score_according_prod_usage else scored
@@ -435,18 +278,26 @@ class LoadState:
         return LoadRequest(np.array(amounts, np.int64)[:, None], prod, daemon)
 
     def _count(self, pod: Pod, row: int, assigned: int | None, sign: int) -> None:
-        estimate, report = self._estimator.seen(pod), self._reports[row]
+        estimate, nodes = self._estimator.seen(pod), self._nodes
         if estimate is None:
             return
-        alone = bool(self._alone_filter[row]), bool(self._alone_score[row]), bool(self._prod_filters[row])
+        report, moment = nodes.reports[row], self.now if assigned is None else assigned
+        alone = (
+            bool(nodes.alone_filter[row]),
+            bool(nodes.alone_score[row]),
+            bool(nodes.prod_filters[row]),
+            self.args.score_according_prod_usage,
+        )
         if pod.key in report.pods:
-            change = self._change(self._estimator.contribution(pod, estimate, report, assigned), *alone)
+            change = change_of(self._estimator.contribution(pod, estimate, report, moment), *alone)
         else:
             # Where no measurement shows the pod, all pods of the same estimate change a node alike.
-            key = (estimate.number, *alone)
+            key = (estimate, *alone)
             known = self._changes.get(key)
             if known is None:
-                known = self._change(self._estimator.contribution(pod, estimate, NO_REPORT), *alone)
+                known = change_of(self._estimator.contribution(pod, estimate, NO_REPORT, moment), *alone)
+                if len(self._changes) >= _CHANGES_KEPT:
+                    self._changes.clear()
                 self._changes[key] = known
             change = known
         column = self._parts[:, :, row]
@@ -454,17 +305,6 @@ class LoadState:
             column += change
         else:
             column -= change
-
-    def _change(
-        self, added: Contribution, alone_filter: bool, alone_score: bool, prod_filters: bool
-    ) -> IntMatrix:
-        """What a pod adds to all that is kept of its node: ``(8, C)``."""
-        usage, delta, prod_delta, estimated = np.array(added, np.int64)
-        prod = usage + prod_delta
-        filtered, scored = estimated if alone_filter else delta, estimated if alone_score else delta
-        by_prod = prod if self.args.score_according_prod_usage else scored
-        left = (-filtered, -(prod if prod_filters else filtered), -scored, -by_prod)
-        return np.stack([usage, delta, prod_delta, estimated, *left])
 
     def place(self, pod: Pod, row: int, assigned: int | None = None) -> None:
         """Count a pod on a node.
@@ -484,25 +324,6 @@ class LoadState:
     def remove(self, pod: Pod, row: int, assigned: int | None = None) -> None:
         """Undo :meth:`place` with the same arguments."""
         self._count(pod, row, assigned, -1)
-
-    def replace(self, before: Iterable[Pod], after: Iterable[Pod], row: int) -> None:
-        """Count the pods that a node has now in place of those that it had.
-
-        Parameters
-        ----------
-        before, after
-            Pods that count on the node until now, and from now on.
-        row
-            Of the node.
-        """
-        left = {pod.key: pod for pod in before}
-        for pod in after:
-            if left.get(pod.key) is pod:
-                del left[pod.key]
-            else:
-                self.place(pod, row)
-        for pod in left.values():
-            self.remove(pod, row)
 
     def read(self, journal: Sequence[tuple[Pod, int, int]], besides: Collection[int] = ()) -> None:
         """Count what was added to an append-only list of ``(pod, row, +1 or -1)`` since the last call.
@@ -524,40 +345,36 @@ class LoadState:
         """Count many pods, each with its row."""
         rows: list[int] = []
         numbers: list[int] = []
-        measured: list[tuple[Sequence[int], ...]] = []
+        kinds: dict[Estimate, int] = {}
+        measured: list[int] = []
         measured_rows: list[int] = []
-        estimator, reports = self._estimator, self._reports
+        estimator, reports, now = self._estimator, self._nodes.reports, self.now
         for pod, row in pods:
             estimate = estimator.seen(pod)
             if estimate is None:
                 continue
             report = reports[row]
             if pod.key in report.pods:
-                added = estimator.contribution(pod, estimate, report)
-                measured.append(added)
+                for amounts in estimator.contribution(pod, estimate, report, now):
+                    measured += amounts
                 measured_rows.append(row)
             elif estimate.any:
                 rows.append(row)
-                numbers.append(estimate.number)
+                numbers.append(kinds.setdefault(estimate, len(kinds)))
         if rows:
-            self._add_estimates(np.array(rows, np.int64), np.array(numbers, np.int64))
+            self._add_estimates([*kinds], np.array(rows, np.int64), np.array(numbers, np.int64))
         if measured_rows:
-            changes = np.array(measured, np.int64)
+            changes = np.array(measured, np.int64).reshape(len(measured_rows), 4, len(self.names))
             for part in range(4):
                 for column in range(len(self.names)):
                     np.add.at(self._parts[part, column], measured_rows, changes[:, part, column])
         self._update_all()
 
-    def _add_estimates(self, rows: IntVector, numbers: IntVector) -> None:
+    def _add_estimates(self, kinds: Sequence[Estimate], rows: IntVector, numbers: IntVector) -> None:
         """Count pods that no report shows: all of their estimates is expected beyond the measurement."""
-        known = self._estimator.known
-        amounts = np.array([one.amounts for one in known], np.int64)
-        positive = np.maximum(amounts, 0)
-        prod = np.where(np.array([one.prod for one in known])[:, None], positive, 0)
-        for column in range(len(self.names)):
-            np.add.at(self.node_estimated[column], rows, amounts[numbers, column])
-            np.add.at(self.node_delta[column], rows, positive[numbers, column])
-            np.add.at(self.prod_delta[column], rows, prod[numbers, column])
+        for part, each in enumerate(expected(kinds), start=1):
+            for column, counted in enumerate(self._parts[part]):
+                np.add.at(counted, rows, each[numbers, column])
 
     # -- kernels ---------------------------------------------------------------------------------------
 
@@ -571,7 +388,7 @@ class LoadState:
         if not self.filters(request):
             return np.ones(self.reported[rows].shape, np.bool_)
         fitting = np.logical_and.reduce(self._headroom[kind][:, rows] >= request.estimate)
-        allowed: BoolVector = fitting & ~self._expired[kind][rows]
+        allowed: BoolVector = fitting & ~self._clock[kind][rows]
         return allowed
 
     def fit(self, request: LoadRequest, rows: Rows = slice(None)) -> IntVector:
@@ -589,12 +406,12 @@ class LoadState:
         kind = int(request.prod)
         over = self._headroom[kind][:, rows] < request.estimate
         if over.any():
-            statistic: BoolVector = self._aggregated[rows]
+            statistic: BoolVector = self._nodes.aggregated[rows]
             if request.prod:
-                statistic = np.logical_and(statistic, ~self._prod_filters[rows])
+                statistic = np.logical_and(statistic, ~self._nodes.prod_filters[rows])
             first = over.argmax(axis=0) + 2 + len(self.names) * statistic
             codes = np.where(over.any(axis=0), first, codes)
-        return np.where(self._expired[kind][rows], EXPIRED, codes)
+        return np.where(self._clock[kind][rows], EXPIRED, codes)
 
     def score(self, request: LoadRequest, rows: Rows = slice(None)) -> IntVector:
         """Score 0..100 for each node: the more room is left after the pod, the higher.
@@ -603,14 +420,14 @@ class LoadState:
         """
         args = self.args
         weight = sum(self._weights) + args.dominant_resource_weight
-        scorable = self._scorable[rows]
+        scorable = self._clock[SCORABLE, rows]
         if weight <= 0:
             return np.zeros(scorable.shape, np.int64)
         # More used than there is scores 0; so does a node that lacks the resource, where nothing is left.
         scores = self._left[int(request.prod)][:, rows] - request.estimate
         np.maximum(scores, 0, out=scores)
         scores *= 100
-        scores //= self._divisor[:, rows]
+        scores //= self._nodes.divisor[:, rows]
         if len(self._columns) != len(scores):
             scores = scores[self._columns]
         if self._even and not args.dominant_resource_weight:

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
+import numpy as np
 
+from koordcore._arrays import IntMatrix
 from koordcore.model.durations import SECOND
 from koordcore.model.load import LoadAwareArgs
-from koordcore.model.mappings import EMPTY, found_in
+from koordcore.model.mappings import found_in
 from koordcore.model.metrics import NodeMetric, rounded_to
 from koordcore.model.pods import Pod
 from koordcore.model.resources import (
@@ -35,9 +37,11 @@ from koordcore.protocol.times import moment_of
 ANNOTATION_RESERVE_POD: Final = "scheduling.koordinator.sh/reserve-pod"
 DEFAULT_REPORT_INTERVAL: Final = 60 * SECOND
 
-_NEVER: Final = -(2**63)
+NEVER: Final = -(2**63)
 _MOST_SEEN: Final = 2**17
 """Pods whose estimates are looked up by identity; then all of them are forgotten."""
+_MOST_KINDS: Final = 2**14
+"""Kinds of pods whose estimates are kept; likewise."""
 _Kind: TypeAlias = tuple[Any, ...]
 """What tells estimates apart: requests, limits, what makes the class, overhead, and the pod's own wishes."""
 _FLOORS: Final[Mapping[str, int]] = {
@@ -89,8 +93,6 @@ class Estimate:
 
     Parameters
     ----------
-    number
-        Its place among the estimates of one estimator.
     amounts
         By column; may be negative where a pod's own factor is.
     positive
@@ -101,7 +103,6 @@ class Estimate:
         The pods are prod pods.
     """
 
-    number: int
     amounts: tuple[int, ...]
     positive: tuple[int, ...]
     any: bool
@@ -127,7 +128,7 @@ class Report:
     pods: Mapping[tuple[str, str], tuple[tuple[int, ...], bool]]
 
 
-NO_REPORT: Final = Report(_NEVER, _NEVER, {})
+NO_REPORT: Final = Report(NEVER, NEVER, {})
 
 
 def report_of(metric: NodeMetric | None, names: Sequence[str]) -> Report:
@@ -141,8 +142,27 @@ def report_of(metric: NodeMetric | None, names: Sequence[str]) -> Report:
         if pod.usage
     }
     if metric.update_time is None:
-        return Report(_NEVER, _NEVER, pods)
+        return Report(NEVER, NEVER, pods)
     return Report(metric.update_time, metric.update_time - interval, pods)
+
+
+@attrs.frozen(eq=False)
+class LoadRequest:
+    """What the kernels need to know of a pod.
+
+    Parameters
+    ----------
+    estimate
+        ``(C, 1)``: what it is expected to use.
+    prod
+        It is a prod pod.
+    daemon
+        It belongs to a DaemonSet, which the filter lets pass.
+    """
+
+    estimate: IntMatrix
+    prod: bool
+    daemon: bool
 
 
 class Contribution(NamedTuple):
@@ -164,6 +184,39 @@ class Contribution(NamedTuple):
     estimated: Sequence[int]
 
 
+def change_of(
+    added: Contribution, alone_filter: bool, alone_score: bool, prod_filters: bool, score_prod: bool
+) -> IntMatrix:
+    """Give what a pod changes in all that is kept of its node: ``(8, C)``.
+
+    The first four are the contribution; then what is left below the limits, and of the capacity for scores,
+    each for other and for prod pods.
+
+    Parameters
+    ----------
+    added
+        What the pod adds.
+    alone_filter, alone_score
+        The filter, and the score, of the node go by estimates alone.
+    prod_filters
+        The node has thresholds for prod pods.
+    score_prod
+        Prod pods are scored by what prod pods use.
+    """
+    usage, delta, prod_delta, estimated = np.array(added, np.int64)
+    prod = usage + prod_delta
+    filtered, scored = estimated if alone_filter else delta, estimated if alone_score else delta
+    left = (-filtered, -(prod if prod_filters else filtered), -scored, -(prod if score_prod else scored))
+    return np.stack([usage, delta, prod_delta, estimated, *left])
+
+
+def expected(kinds: Sequence[Estimate]) -> tuple[IntMatrix, IntMatrix, IntMatrix]:
+    """Give deltas, deltas of prod pods and totals of pods that no report shows, ``(K, C)`` by kind."""
+    amounts = np.array([one.amounts for one in kinds], np.int64)
+    positive = np.maximum(amounts, 0)
+    return positive, np.where(np.array([one.prod for one in kinds])[:, None], positive, 0), amounts
+
+
 def ignored(pod: Pod) -> bool:
     """Tell whether a pod has no load: it has ended, or it only holds room for a reservation."""
     notes = pod.annotations
@@ -173,25 +226,16 @@ def ignored(pod: Pod) -> bool:
 class Estimator:
     """Estimates for one set of arguments; equal pods are estimated once.
 
-    Attributes
-    ----------
-    known
-        Every estimate so far; its place is its number.
+    All states of the load that come of each other share one: what it remembers changes no answer.
     """
 
-    def __init__(self, args: LoadAwareArgs, now: int, learnt: Mapping[_Kind, Estimate] = EMPTY) -> None:
+    def __init__(self, args: LoadAwareArgs) -> None:
         self._args = args
         self._names = args.columns
-        self._now = now
         self._zero = (0,) * len(self._names)
-        self._numbers = dict(learnt)
-        self.known = list(self._numbers.values())
+        self._kinds: dict[_Kind, Estimate] = {}
         self._classes: dict[tuple[Any, ...], PriorityClass] = {}
         self._seen: dict[int, tuple[Pod, Estimate | None]] = {}
-
-    def fork(self, now: int) -> Estimator:
-        """Give an estimator that knows what this one knows, learns on its own, and has a clock of its own."""
-        return Estimator(self._args, now, self._numbers)
 
     def seen(self, pod: Pod) -> Estimate | None:
         """Give what :meth:`of` gives, ``None`` for an ignored pod; most pods are asked about many times."""
@@ -203,10 +247,6 @@ class Estimator:
         found = None if ignored(pod) else self.of(pod)
         self._seen[id(pod)] = (pod, found)
         return found
-
-    def go_to(self, now: int) -> None:
-        """Go to another moment."""
-        self._now = now
 
     def of(self, pod: Pod) -> Estimate:
         """Give the estimate of a pod."""
@@ -221,7 +261,7 @@ class Estimator:
             pod.overhead,
             pod.annotations if self._args.allow_customize_estimation else None,
         )
-        found = self._numbers.get(key)
+        found = self._kinds.get(key)
         return found if found is not None else self._learn(key, pod)
 
     def _class_of(self, key: _Kind, pod: Pod) -> PriorityClass:
@@ -238,14 +278,14 @@ class Estimator:
         amounts = _estimate(pod, kind, self._args)
         by_column = tuple([amounts.get(name, 0) for name in self._names])
         made = Estimate(
-            number=len(self.known),
             amounts=by_column,
             positive=by_column if min(by_column) >= 0 else tuple([max(0, one) for one in by_column]),
             any=any(by_column),
             prod=kind is PriorityClass.PROD,
         )
-        self._numbers[key] = made
-        self.known.append(made)
+        if len(self._kinds) >= _MOST_KINDS:
+            self._kinds.clear()
+        self._kinds[key] = made
         return made
 
     def _deadline(self, pod: Pod, timestamp: int) -> int:
@@ -260,11 +300,9 @@ class Estimator:
             after_initialized = after_initialized if own is None else own
         if after_initialized > 0 and pod.initialized is not None:
             return moment_of(pod.initialized) + after_initialized * SECOND
-        return timestamp + after_scheduled * SECOND if after_scheduled > 0 else _NEVER
+        return timestamp + after_scheduled * SECOND if after_scheduled > 0 else NEVER
 
-    def contribution(
-        self, pod: Pod, estimate: Estimate, report: Report, assigned: int | None = None
-    ) -> Contribution:
+    def contribution(self, pod: Pod, estimate: Estimate, report: Report, assigned: int) -> Contribution:
         """Give what a pod adds to the load of its node.
 
         Parameters
@@ -274,7 +312,7 @@ class Estimator:
         report
             What is measured on its node.
         assigned
-            Moment of its assignment, where it does not say when it was scheduled; ``None`` is now.
+            Moment of its assignment, where it does not say when it was scheduled.
         """
         measured = report.pods.get(pod.key)
         zero = self._zero
@@ -286,9 +324,7 @@ class Estimator:
         usage = used if active else zero
         if not estimate.any:
             return Contribution(usage, zero, zero, zero)
-        timestamp = self._now if assigned is None else assigned
-        if pod.scheduled is not None:
-            timestamp = moment_of(pod.scheduled)
+        timestamp = assigned if pod.scheduled is None else moment_of(pod.scheduled)
         delta = zero
         if report.horizon < timestamp or self._deadline(pod, timestamp) > report.update_time:
             pairs = zip(estimate.amounts, used, strict=True)

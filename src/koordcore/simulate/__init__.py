@@ -16,10 +16,8 @@ if TYPE_CHECKING:
         nodes_of as nodes_of,
     )
     from koordcore.simulate.compare import compare_policies as compare_policies
-    from koordcore.simulate.engine import (
-        Replay as Replay,
-        replay as replay,
-    )
+    from koordcore.simulate.course import Replay as Replay
+    from koordcore.simulate.engine import replay as replay
     from koordcore.simulate.events import (
         Arrival as Arrival,
         Departure as Departure,
@@ -31,13 +29,14 @@ if TYPE_CHECKING:
         Refused as Refused,
         Task as Task,
     )
+    from koordcore.simulate.plots import plot as plot
     from koordcore.simulate.reader import TraceFolder as TraceFolder
     from koordcore.simulate.record import (
         replay_record as replay_record,
         write_record as write_record,
     )
     from koordcore.simulate.report import (
-        plot as plot,
+        curves as curves,
         summaries as summaries,
     )
     from koordcore.simulate.scenario import (
@@ -65,13 +64,15 @@ else:
             "koordcore.simulate.cluster": "arrivals_of final_snapshot nodes_of",
             "koordcore.scoring.gpu_policies": "PolicyName ScoredPolicy make_policy",
             "koordcore.simulate.compare": "compare_policies",
-            "koordcore.simulate.engine": "Replay replay",
+            "koordcore.simulate.course": "Replay",
+            "koordcore.simulate.engine": "replay",
             "koordcore.simulate.events": (
                 "GangArrival Arrival Departure Event NodeArrival NodeDrained NodeFailed Refused Task"
             ),
             "koordcore.simulate.reader": "TraceFolder",
             "koordcore.simulate.record": "replay_record write_record",
-            "koordcore.simulate.report": "plot summaries",
+            "koordcore.simulate.plots": "plot",
+            "koordcore.simulate.report": "curves summaries",
             "koordcore.simulate.scenario": "Cell CellResult Clock play_cell",
             "koordcore.simulate.scheduled": "PodArrival replay_schedule",
             "koordcore.simulate.sweeps": "ResultFolder sweep",

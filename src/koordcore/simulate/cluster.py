@@ -11,12 +11,13 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
 from koordcore.model.pods import Pod
+from koordcore.model.scheduling_groups import SchedulingPodGroup, leaf_id
 from koordcore.protocol.gang import gang_name
 from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_INDEX, GPU_MILLI, demand_of, gpu_node
 from koordcore.scoring.foresight import MILLI, largest_aligned_block, starved_cards
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
 from koordcore.scoring.gpu_share import CARD, GpuNode
-from koordcore.simulate.engine import Replay
+from koordcore.simulate.course import Replay
 from koordcore.simulate.events import Arrival, Event, GangArrival, Task
 from koordcore.snapshot import ClusterSnapshot
 
@@ -75,18 +76,28 @@ def fragmentation_of(snapshot: ClusterSnapshot, mix: WorkloadMix) -> ClusterFrag
     )
 
 
-def arrivals_of(pods: Iterable[Pod]) -> tuple[Event, ...]:
+def arrivals_of(pods: Iterable[Pod], groups: Iterable[SchedulingPodGroup] = ()) -> tuple[Event, ...]:
     """Let pods arrive when they were created, a gang when its last member was; none of them ever ends.
 
     Times are seconds since 1970; a pod without a creation time comes first. Tasks are called by the pods'
     keys (``namespace/name``).
+
+    Parameters
+    ----------
+    pods
+        Who arrives.
+    groups
+        Kubernetes' own groups; those with a ``minCount`` are gangs of all their pods.
     """
+    minimum = {group.id for group in groups if group.min_count is not None}
     singles: list[Pod] = []
     gangs: dict[str, list[Pod]] = {}
     for pod in sorted(pods, key=lambda pod: (_second(pod), pod.namespace, pod.name)):
         name = gang_name(pod.labels, pod.annotations)
         if name:
             gangs.setdefault(f"{pod.namespace}/{name}", []).append(pod)
+        elif pod.scheduling_group is not None and leaf_id(pod) in minimum:
+            gangs.setdefault(leaf_id(pod), []).append(pod)
         else:
             singles.append(pod)
     events: list[tuple[int, str, Event]] = []

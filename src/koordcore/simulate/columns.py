@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from koordcore.simulate.engine import Replay
+from koordcore.simulate.course import Replay
 
 LAST_PERCENT: Final = 130
 

@@ -6,11 +6,9 @@ a few microseconds for each node that changed since the last arrival of its shap
 
 from __future__ import annotations
 
-import hashlib
 import heapq
-import json
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Final
 
 import attrs
@@ -21,6 +19,7 @@ from koordcore.errors import ModelError
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
 from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, ScoredPolicy
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
+from koordcore.simulate.course import Placement, Replay, ReplayColumns
 from koordcore.simulate.events import (
     Arrival,
     Departure,
@@ -34,97 +33,6 @@ from koordcore.simulate.events import (
 )
 
 _NEVER: Final = -(1 << 62)
-
-
-@attrs.frozen
-class Placement:
-    """One decision.
-
-    Parameters
-    ----------
-    task
-        The task's name.
-    node
-        Where it went; empty when it was refused for good.
-    slots
-        Minors of its cards.
-    time, waited
-        Second of the decision, and seconds since the arrival.
-    """
-
-    task: str
-    node: str
-    slots: tuple[int, ...] = ()
-    time: int = 0
-    waited: int = 0
-
-
-@attrs.frozen(eq=False)
-class ReplayColumns:
-    """One entry per event, ends of tasks included, in the order in which they happened.
-
-    Parameters
-    ----------
-    time
-        Seconds.
-    arrived
-        Card milli asked for so far by all tasks that arrived, refused ones included.
-    allocated
-        Card milli in use.
-    fragmented
-        Idle card milli that the mix cannot use, as an expectation.
-    pending
-        Tasks that wait.
-    waited
-        Seconds that the tasks placed at this event had waited, added up.
-    """
-
-    time: NDArray[np.int64]
-    arrived: NDArray[np.int64]
-    allocated: NDArray[np.int64]
-    fragmented: NDArray[np.float64]
-    pending: NDArray[np.int64]
-    waited: NDArray[np.int64]
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class Replay:
-    """What a policy made of a stream of events.
-
-    Parameters
-    ----------
-    columns
-        The course of things.
-    placements
-        Every decision, in order; a task that waited has one entry, at its end.
-    nodes
-        The nodes at the end, in the order of their ranks.
-    waiting
-        Tasks that still wait, in the order of arrival.
-    running
-        Tasks that still run, in the order of their placement.
-    capacity
-        Card milli of the nodes at the start.
-    """
-
-    columns: ReplayColumns
-    placements: tuple[Placement, ...]
-    nodes: tuple[GpuNode, ...]
-    waiting: tuple[Task, ...]
-    running: tuple[Placement, ...]
-    capacity: int
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all decisions in canonical form: equal wherever the same was decided."""
-        rows = [[one.task, one.node, list(one.slots), one.time] for one in self.placements]
-        text = json.dumps(rows, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-    @property
-    def refused(self) -> int:
-        """Tasks that were dropped."""
-        return sum(not one.node for one in self.placements)
 
 
 @attrs.define

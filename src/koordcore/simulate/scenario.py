@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -10,12 +11,14 @@ from pathlib import Path
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.model.mappings import EMPTY
 from koordcore.protocol.fields import as_int, as_list, as_mapping, as_str, list_of, optional, required
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
-from koordcore.scoring.gpu_policies import PolicyName, make_policy
+from koordcore.scoring.gpu_policies import PolicyLike, PolicyName, make_policy
 from koordcore.scoring.gpu_share import CARD, GpuNode
 from koordcore.simulate.columns import arrival_columns
-from koordcore.simulate.engine import Replay, replay
+from koordcore.simulate.course import Replay
+from koordcore.simulate.engine import replay
 from koordcore.simulate.events import Event, Refused
 from koordcore.simulate.reader import PublishedRun, TraceFolder
 from koordcore.simulate.trace import Trace, drawn_ranks, resample, timed_events, untimed_events
@@ -42,13 +45,14 @@ class Cell:
     Parameters
     ----------
     trace, policy, seed, clock
-        Which run; seeds of the stored experiment give its order of arrival, others draw their own.
+        Which run; seeds of the stored experiment give its order of arrival, others draw their own. The policy
+        is a name: of the library's (``PolicyName``), or one that :func:`play_cell` is told the meaning of.
     compress
         By how much the trace's clock is sped up, durations aside; see :func:`timed_events`.
     """
 
     trace: str
-    policy: PolicyName
+    policy: str
     seed: int
     clock: Clock = Clock.FILL
     compress: int = 1
@@ -57,7 +61,8 @@ class Cell:
     def name(self) -> str:
         """A name that is a file name too."""
         speed = f"-x{self.compress}" if self.compress > 1 else ""
-        return f"{self.trace}-{self.policy}-{self.seed}-{self.clock}{speed}"
+        policy = re.sub(r"[^\w.-]", "_", self.policy)
+        return f"{self.trace}-{policy}-{self.seed}-{self.clock}{speed}"
 
 
 def _floats(raw: object) -> tuple[float, ...]:
@@ -124,7 +129,7 @@ class CellResult:
         return cls(
             cell=Cell(
                 required(cell, "trace", as_str),
-                PolicyName(required(cell, "policy", as_str)),
+                required(cell, "policy", as_str),
                 required(cell, "seed", as_int),
                 Clock(required(cell, "clock", as_str)),
                 optional(cell, "compress", as_int, 1),
@@ -156,7 +161,7 @@ def _stored(path: Path) -> dict[tuple[str, int], PublishedRun]:
     return {(run.trace, run.seed): run for run in TraceFolder(path).runs()}
 
 
-def replay_cell(path: Path, cell: Cell) -> Replay:
+def replay_cell(path: Path, cell: Cell, policies: Mapping[str, PolicyLike] = EMPTY) -> Replay:
     """Play one run of a folder.
 
     Parameters
@@ -165,12 +170,19 @@ def replay_cell(path: Path, cell: Cell) -> Replay:
         The folder; see :class:`~koordcore.simulate.reader.TraceFolder`.
     cell
         Which run.
+    policies
+        What names of one's own mean; see :func:`~koordcore.scoring.gpu_policies.make_policy`.
+
+    Raises
+    ------
+    ModelError
+        When nobody says what the policy's name means.
     """
     nodes, trace, mix = _inputs(path, cell.trace)
-    policy = make_policy(cell.policy, mix, nodes=nodes, seed=cell.seed)
+    policy = make_policy(policies.get(cell.policy, cell.policy), mix, nodes=nodes, seed=cell.seed)
     stored = _stored(path).get((cell.trace, cell.seed))
     ranks: Sequence[int] | None = stored.ranks if stored else drawn_ranks(len(nodes), cell.seed)
-    if cell.policy is PolicyName.FORESIGHT:
+    if cell.policy == PolicyName.FORESIGHT and cell.policy not in policies:
         ranks = None  # it needs no draw: the few equal scores go by name
     events: tuple[Event, ...]
     if cell.clock is Clock.TRACE:
@@ -212,6 +224,15 @@ def summarise(cell: Cell, result: Replay) -> CellResult:
     )
 
 
-def play_cell(path: Path, cell: Cell) -> CellResult:
-    """Play one run and keep what tables and plots need; at module level, so that it can be sent away."""
-    return summarise(cell, replay_cell(path, cell))
+def play_cell(path: Path, cell: Cell, policies: Mapping[str, PolicyLike] = EMPTY) -> CellResult:
+    """Play one run and keep what tables and plots need; at module level, so that it can be sent away.
+
+    Parameters
+    ----------
+    path, cell
+        The folder, and which of its runs.
+    policies
+        What names of one's own mean: a policy, or a class or function that makes one. For other processes
+        they stand at module level, too.
+    """
+    return summarise(cell, replay_cell(path, cell, policies))

@@ -28,7 +28,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.reservations.lifecycle import controlled
 from koordcore.scheduling import schedule
-from koordcore.simulate.engine import Placement
+from koordcore.simulate.course import Placement
 from koordcore.simulate.events import Departure, NodeDrained, NodeFailed
 from koordcore.snapshot import ClusterSnapshot
 

@@ -18,8 +18,10 @@ import attrs
 
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._line import KEPT, Delta, Line, Place, RecordPair
+from koordcore._names import Names
+from koordcore._notebook import html_table
 from koordcore._table import Table
-from koordcore._vector import Vector
+from koordcore._vector import Splice, Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -43,7 +45,6 @@ from koordcore.snapshot.changes import (
 from koordcore.snapshot.node_values import concerned
 
 if TYPE_CHECKING:
-    from koordcore._arrays import IntVector
     from koordcore.model.decisions import Bound
 
 
@@ -135,6 +136,23 @@ class ClusterSnapshot:
         records = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
         return f"<ClusterSnapshot: {len(self.nodes)} nodes, {pods}{records}>"
 
+    def _repr_html_(self) -> str:
+        """Show the nodes in a notebook."""
+        return html_table(repr(self)[1:-1], self.table())
+
+    def table(self) -> dict[str, Any]:
+        """Give the nodes as columns by name, as pandas, polars and pyarrow take them.
+
+        Returns
+        -------
+        dict
+            ``node``, ``ready``, ``cordoned``, ``running`` (how many pods); and two arrays of every
+            resource that anybody has or asks for: what is allocatable (``cpu``), and ``cpu requested``.
+        """
+        from koordcore.snapshot.tables import node_table  # who looks at no table does not load it
+
+        return node_table(self)
+
     # -- reading ---------------------------------------------------------------------------------------
 
     @property
@@ -219,7 +237,15 @@ class ClusterSnapshot:
         return cast("tuple[R, ...]", found)
 
     def find(self, kind: type[R], name: str, namespace: str = "") -> R | None:
-        """Give one record, or ``None``."""
+        """Give one record, or ``None``.
+
+        Parameters
+        ----------
+        kind
+            Class of the record.
+        name, namespace
+            Its key; records of the cluster as a whole are in the namespace ``""``.
+        """
         if getattr(kind, "kind", None) is not None or getattr(kind, "api_version", None) is not None:
             # Records of several kinds share the type, and so may share a name.
             table: Mapping[tuple[str, str], R] = self.once(_index_of, kind)
@@ -242,8 +268,8 @@ class ClusterSnapshot:
 
     def _find_node(self, name: str) -> NodeState | None:
         """Give a node by name, or ``None``."""
-        row = bisect_left(self._names, name)
-        return self._nodes[row] if row < len(self._names) and self._names[row] == name else None
+        row = self._names.find(name)
+        return None if row < 0 else self._nodes[row]
 
     def _find_pending(self, key: PodKey) -> Pod | None:
         """Give a pod that waits, or ``None``."""
@@ -257,8 +283,8 @@ class ClusterSnapshot:
         return self._records[place] if there else None
 
     @cached_property
-    def _names(self) -> list[str]:
-        return [state.name for state in self._nodes]
+    def _names(self) -> Names:
+        return Names.of(state.name for state in self._nodes)
 
     @cached_property
     def _record_keys(self) -> list[RecordKey]:
@@ -314,6 +340,7 @@ class ClusterSnapshot:
             if layout is self.layout or (replaced and layout and layout.resources == self.layout.resources):
                 self._changes[id(nodes)] = changed_on(place, self.place)
                 self._states_changed[id(nodes)] = self._states_since(layout, nodes, place)
+                self._rows_before[id(nodes)] = layout.row_of
                 self._record_changes[id(records)] = _records_between(place, self.place)
                 value = again(nodes, records, cast("T", value), self)
             else:
@@ -340,15 +367,17 @@ class ClusterSnapshot:
         known = self._states_changed.get(id(before))
         return _differing(before, self._nodes) if known is None else known
 
-    def origin_of(self, before: Vector[NodeState]) -> IntVector:
-        """Give for each row that of its node in what :meth:`derived` gave, -1 for one that joined."""
-        from koordcore._arrays import origin_of
-
+    def moves_since(self, before: Vector[NodeState]) -> list[Splice]:
+        """Give where nodes left what :meth:`derived` gave, and where others joined, one after another."""
         pairs = self.changed_states(before)
-        left = {old.name for old, new in pairs if old is not None and new is None}
-        gone = [row for row, old in enumerate(before) if old.name in left] if left else []
+        left = [old.name for old, new in pairs if old is not None and new is None]
         came = [new.name for old, new in pairs if old is None and new is not None]
-        return origin_of(len(before), gone, sorted(_rows_in(self._names, came)))
+        row_of = self._rows_before.get(id(before))
+        if row_of is None:
+            row_of = {state.name: row for row, state in enumerate(before)}
+        gone = sorted((row_of[name] for name in left), reverse=True)
+        joined = sorted(map(self._names.find, came))
+        return [*(Splice(row, 1, 0) for row in gone), *(Splice(row, 0, 1) for row in joined)]
 
     def _states_since(
         self, layout: ClusterLayout, before: Vector[NodeState], place: Place
@@ -380,6 +409,10 @@ class ClusterSnapshot:
 
     @cached_property
     def _states_changed(self) -> dict[int, list[tuple[NodeState | None, NodeState | None]] | None]:
+        return {}
+
+    @cached_property
+    def _rows_before(self) -> dict[int, Mapping[str, int]]:
         return {}
 
     @cached_property
@@ -504,12 +537,14 @@ class ClusterSnapshot:
 
         Parameters
         ----------
+        pods, pending
+            Who runs, and who waits.
         records
             Before, as they are here, and after.
         """
         states = {}
         for name, there in pods.items():
-            row = bisect_left(self._names, name)
+            row = self._names[name]
             states[row] = NodeState(self._nodes[row].node, there)
         return self._fork(states, _by_key(pending), records)
 
@@ -520,7 +555,7 @@ class ClusterSnapshot:
         changed = [(before, after) for before, after in changed if before is not after]
         if any(state is None or self._find_node(name) is None for name, state in states.items()):
             return self._moved(states, pending, changed)
-        rows = {bisect_left(self._names, name): state for name, state in states.items() if state is not None}
+        rows = {self._names[name]: state for name, state in states.items() if state is not None}
         return self._fork(rows, pending, changed)
 
     def _moved(
@@ -530,23 +565,27 @@ class ClusterSnapshot:
         records: Sequence[RecordPair],
     ) -> ClusterSnapshot:
         """Let nodes join and leave: rows are others then, and what is kept by row moves with them."""
-        names, nodes, changed = list(self._names), list(self._nodes), []
-        edits: list[tuple[slice, int]] = []
-        for name, state in states.items():
-            old, place = self._find_node(name), bisect_left(names, name)
+        changed: list[tuple[int, NodeState | None, NodeState | None]] = []
+        edits: list[Splice] = []
+        there: dict[int, NodeState] = {}
+        joined = 0
+        for name in sorted(states):
+            old, state, place = self._find_node(name), states[name], self._names.place(name)
+            row = place + joined
             if old is not state:
-                changed.append((place, old, state))
-            here = slice(place, place + (old is not None))
-            names[here] = [] if state is None else [name]
-            nodes[here] = [] if state is None else [state]
-            edits.append((here, int(state is not None)))
-        made = self._derived(Vector(nodes), tuple(changed), pending, records, names)
+                changed.append((place if state is None else row, old, state))
+            if state is not None:
+                there[row] = state
+            if (old is None) != (state is None):
+                edits.append(Splice(row, int(old is not None), int(state is not None)))
+                joined += 1 if old is None else -1
+        names = self._names.spliced(edits, {row: state.name for row, state in there.items()})
+        nodes = self._nodes.spliced(edits, there)
+        made = self._derived(nodes, tuple(changed), pending, records, names)
         if "layout" not in _known(self) or not self._names or not names:
             return made
         from koordcore._arrays import moved_columns, moved_layout
 
-        fresh = _rows_in(names, states)
-        there = {row: nodes[row] for row in fresh}
         layout = moved_layout(self.layout, names, there, edits)
         if layout is None:
             return made
@@ -557,7 +596,7 @@ class ClusterSnapshot:
         for build, values in self._node_memo.items():
             touched = concerned(build, records)
             if touched is not None:
-                anew = {row: build(made, nodes[row]) for row in {*fresh, *_rows_in(names, touched)}}
+                anew = {row: build(made, nodes[row]) for row in {*there, *_rows_in(names, touched)}}
                 memo[build] = values.spliced(edits, anew)
         object.__setattr__(made, "_node_memo", memo)
         return made
@@ -620,7 +659,7 @@ class ClusterSnapshot:
         changed: tuple[tuple[int, NodeState | None, NodeState | None], ...],
         pending: tuple[Pod, ...],
         records: Sequence[RecordPair] = (),
-        names: list[str] | None = None,
+        names: Names | None = None,
     ) -> ClusterSnapshot:
         """Make a snapshot of parts that are known to be sorted and unique, without looking at them again.
 
@@ -664,16 +703,17 @@ class ClusterSnapshot:
         }
         if not moved:
             return self._records.changed(replaced), keys
-        records, keys = list(self._records.changed(replaced)), list(keys)
+        records, keys = self._records.changed(replaced), list(keys)
         for before, after in moved:
             key = record_key(cast("ClusterRecord", before or after))
             place = bisect_left(keys, key)
             if after is None:
-                del records[place], keys[place]
+                records = records.spliced([Splice(place, 1, 0)], {})
+                del keys[place]
             else:
-                records.insert(place, after)
+                records = records.spliced([Splice(place, 0, 1)], {place: after})
                 keys.insert(place, key)
-        return Vector(records), keys
+        return records, keys
 
     def _hand_tables(
         self, made: ClusterSnapshot, pairs: Sequence[tuple[NodeState | None, NodeState | None]]
@@ -711,10 +751,9 @@ class ClusterSnapshot:
         object.__setattr__(made, "_columns_before", source)
 
 
-def _rows_in(names: Sequence[str], wanted: Iterable[str]) -> list[int]:
+def _rows_in(names: Names, wanted: Iterable[str]) -> list[int]:
     """Give the rows of those of some nodes that are there."""
-    places = ((bisect_left(names, name), name) for name in wanted)
-    return [row for row, name in places if row < len(names) and names[row] == name]
+    return [row for row in map(names.find, wanted) if row >= 0]
 
 
 def _pending_with(pending: tuple[Pod, ...], changed: Mapping[PodKey, Pod | None]) -> tuple[Pod, ...]:

@@ -18,14 +18,12 @@ from koordcore.colocation.normalization import (
 from koordcore.colocation.sync import (
     NodeResource,
     NodeStatus,
-    ZoneResource,
-    ZoneStatus,
     needs_meta_sync,
     needs_status_sync,
     prepare_node,
     run_cycle,
-    update_zones,
 )
+from koordcore.colocation.zones import ZoneResource, ZoneStatus, update_zones
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import DEFAULT_STRATEGY, ColocationConfig, overlay
 from koordcore.model.metrics import Measured, parse_measured

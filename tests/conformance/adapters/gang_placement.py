@@ -22,10 +22,10 @@ from koordcore.model.resources import PODS, parse_resources, total
 from koordcore.protocol.gang import (
     ANNOTATION_TOPOLOGY_INDEX,
     gang_from_pod_group,
-    parse_pod_group,
     parse_topology_index,
     topology_selector,
 )
+from koordcore.protocol.pod_group import parse_pod_group
 from koordcore.topology.network import NetworkTopology
 from tests.conformance.adapters.gangs import read_pod
 from tests.conformance.adapters.network_topology import expand, read_tree

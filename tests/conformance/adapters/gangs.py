@@ -18,13 +18,11 @@ from koordcore.model.gangs import CoschedulingArgs, Gang, GangPod, gang_group_id
 from koordcore.protocol.gang import (
     ParsedGangPod,
     binding_annotations,
-    format_pod_group_status,
     gang_from_pod_group,
-    parse_coscheduling_args,
     parse_gang_pod,
     parse_groups,
-    parse_pod_group,
 )
+from koordcore.protocol.pod_group import format_pod_group_status, parse_coscheduling_args, parse_pod_group
 from tests.conformance.core import Case, Verdict, equality, subject
 from tests.reference import gang_cycle, gang_events
 from tests.reference.fit_errors import fit_error

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from koordcore.manifests.bundle import snapshot_from_objects
+from koordcore.manifests.loading import snapshot_from_objects
 from koordcore.manifests.pods import pod_from_manifest
 from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.cluster import PodDisruptionBudget
@@ -529,7 +529,7 @@ def cost(case: Case) -> Any:
     if not wanted <= set(candidates.keys):
         return {"allowed": False}
     problem = PreemptionProblem(
-        nodes=layout.names,
+        nodes=tuple(layout.names),
         free=layout.allocatable,
         shapes=(),
         roles=(),

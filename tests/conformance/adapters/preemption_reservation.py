@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from koordcore.manifests.bundle import snapshot_from_objects
+from koordcore.manifests.loading import snapshot_from_objects
 from koordcore.manifests.pods import pod_from_manifest
 from koordcore.manifests.reservations import reservation_from_manifest
 from koordcore.model.cluster import PodDisruptionBudget

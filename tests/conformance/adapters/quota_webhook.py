@@ -23,10 +23,9 @@ from koordcore.protocol.quota import (
     quota_profile_from_object,
     resource_list_annotation,
 )
+from koordcore.protocol.quota_rules import QuotaTopology, WebhookPolicy
 from koordcore.protocol.quota_webhook import (
-    QuotaTopology,
     Refused,
-    WebhookPolicy,
     create_quota,
     delete_quota,
     fill_quota,

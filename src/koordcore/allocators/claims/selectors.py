@@ -42,7 +42,7 @@ class CelCompiler:
 
     Examples
     --------
-    >>> from koordcore.model.claims import SliceDevice
+    >>> from koordcore.model.device_slices import SliceDevice
     >>> selector = CelCompiler().selector("device.driver == 'gpu.example.com'")
     >>> selector(DeviceView("gpu.example.com", SliceDevice(name="gpu-0")))
     True

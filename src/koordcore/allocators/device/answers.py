@@ -181,7 +181,17 @@ class DeviceAnswers:
     def take(
         self, state: NodeDevices, pod: str, numa_mask: int | None = None
     ) -> tuple[DeviceAllocation, NodeDevices] | DeviceShortfall:
-        """Choose the devices of a pod on a node, and give the node's state with them taken."""
+        """Choose the devices of a pod on a node, and give the node's state with them taken.
+
+        Parameters
+        ----------
+        state
+            Devices of the node.
+        pod
+            Who gets them, as holders are named.
+        numa_mask
+            NUMA nodes that may serve, bit by bit; ``None`` for all.
+        """
         if self.request.designated is not None:
             given = self.allocate(state, numa_mask)
             return given if isinstance(given, DeviceShortfall) else (given, state.assume(pod, given))

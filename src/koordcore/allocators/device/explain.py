@@ -241,6 +241,16 @@ def smallest_release(
 
     Parameters
     ----------
+    state
+        Devices of the node.
+    request
+        What the pod asks for.
+    numa_mask
+        NUMA nodes that may serve, bit by bit; ``None`` for all.
+    policy
+        Arguments of DeviceShare.
+    terms
+        What the pod may use of reservations, from :func:`terms_for`.
     among
         Holders that may be asked to go; ``None`` for all.
 

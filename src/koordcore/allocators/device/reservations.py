@@ -139,6 +139,8 @@ def terms_for(
 
     Parameters
     ----------
+    state
+        Devices of the node.
     reservations
         All of the node.
     source
@@ -221,6 +223,14 @@ def allocate_reserved(
 
     Parameters
     ----------
+    state
+        Devices of the node; ``None`` where it has no Device object.
+    request
+        What the pod asks for.
+    numa_mask
+        NUMA nodes that may serve, bit by bit; ``None`` for all.
+    policy
+        Arguments of DeviceShare.
     nominated
         Holder name of the reservation that was chosen for the pod.
     victims

@@ -169,7 +169,15 @@ class NodeDevices:
         return self.names.ids.get((kind, minor), "")
 
     def vf_of(self, kind: DeviceType, minor: int, rank: int) -> VirtualFunction:
-        """The VF of a rank on its device."""
+        """The VF of a rank on its device.
+
+        Parameters
+        ----------
+        kind, minor
+            The device.
+        rank
+            Place of the VF among its VFs, from 0.
+        """
         return self.names.vfs[kind, minor][rank]
 
     def vf_mask(self, kind: DeviceType, holding: DeviceHolding) -> int:
@@ -187,6 +195,8 @@ class NodeDevices:
 
         Parameters
         ----------
+        pod, allocation
+            Who gets what.
         uses
             What is taken afterwards, where that is known from a node in the same state.
 

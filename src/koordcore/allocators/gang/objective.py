@@ -135,9 +135,9 @@ class Terms:
         """What members per node are worth, negated: the last part of the objective, if scores count."""
         return (-int((self.scores * counts).sum()),) if len(self.scores) else ()
 
-    def evaluate(self, counts: IntVector) -> tuple[int, ...]:
-        """Compute the objective of member counts per node, shape (nodes,)."""
-        totals = self.tree.sum_up(counts)
+    def evaluate(self, counts: IntVector, summed: IntVector | None = None) -> tuple[int, ...]:
+        """Compute the objective of member counts per node, shape (nodes,); their sums may be known, (T,)."""
+        totals = self.tree.sum_up(counts) if summed is None else summed
         starts = self.tree.layer_start
         used = {
             depth: np.flatnonzero(totals[starts[depth] : starts[depth + 1]]) + starts[depth]
@@ -222,12 +222,16 @@ def gathering_problem(terms: Terms, slots: IntVector) -> TreeProblem:
         order=terms.order,
         least=demand.least,
         size=demand.size,
+        even=tuple(depth for depth in terms.order if depth in terms.even),
+        worth=terms.scores if len(terms.scores) else None,
     )
 
 
-def domains_used(tree: NetworkTopology, counts: IntVector) -> immutabledict[str, int]:
-    """Count the domains with members, per layer from the top down."""
-    totals = tree.sum_up(counts)
+def domains_used(
+    tree: NetworkTopology, counts: IntVector, summed: IntVector | None = None
+) -> immutabledict[str, int]:
+    """Count the domains with members, per layer from the top down; the sums of counts may be known."""
+    totals = tree.sum_up(counts) if summed is None else summed
     return immutabledict(
         (layer, int(np.count_nonzero(totals[start:end])))
         for layer, (start, end) in zip(tree.layers, pairwise(tree.layer_start[1:]), strict=True)

@@ -87,16 +87,15 @@ def _placement(terms: Terms, places: Sequence[tuple[int, int]], problem: TreePro
     for node, count in places:
         counts[node] += count
     nodes, left_out = deal(tree, demand, places, total=int(counts.sum()))
+    totals = tree.sum_up(counts)
     return GangPlacement(
         nodes=nodes,
         left_out=left_out,
-        # The problem knows nothing of scores and evenness: only the planner has proven anything about them.
         certificate=Certificate.make_proven(
-            (*terms.evaluate(counts), *terms.scored(counts)),
-            None if terms.scored(counts) or demand.units or terms.even else problem,
+            (*terms.evaluate(counts, totals), *terms.scored(counts)), problem
         ),
         objective_layers=tuple(tree.layers[depth - 1] for depth in terms.order),
-        domains=domains_used(tree, counts),
+        domains=domains_used(tree, counts, totals),
     )
 
 
@@ -181,10 +180,13 @@ class _TreeProgram:
             terms.slots[children].tolist(),
             strict=True,
         )
-        groups: dict[tuple[int, int, int], list[int]] = {}
+        evenly = self._leaf_depth in terms.even
+        groups: dict[tuple[int, int, int, int], list[int]] = {}
         for node, kind in zip((children - first).tolist(), alike, strict=True):
-            groups.setdefault(kind, []).append(node)
-        return tuple(_Group(self._best_first(nodes), slots) for (_, _, slots), nodes in groups.items())
+            # Nodes that are open already cost nothing to open, so that the fewest need not be the most even.
+            apart = node if evenly and kind[0] else -1
+            groups.setdefault((apart, *kind), []).append(node)
+        return tuple(_Group(self._best_first(nodes), slots) for (*_, slots), nodes in groups.items())
 
     def _best_first(self, nodes: list[int]) -> tuple[int, ...]:
         """Order alike nodes by their scores; of equals the first in leaf order stays first."""

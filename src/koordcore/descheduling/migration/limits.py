@@ -139,6 +139,15 @@ class LimiterState:
         """Take a token from every bucket of an evicted pod; a bucket is made, full, at the first eviction.
 
         A type whose rate is 0 has no bucket; the other types are tracked all the same.
+
+        Parameters
+        ----------
+        pod
+            Who was evicted.
+        workloads
+            Who owns whom.
+        now
+            Nanoseconds since 1970.
         """
         state = self.swept(now)
         buckets = dict(state.buckets)

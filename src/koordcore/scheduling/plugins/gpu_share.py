@@ -36,7 +36,14 @@ from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.scheduling.plugins.exact import device_state
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
-from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, PolicyName, ScoredPolicy, make_policy
+from koordcore.scoring.gpu_policies import (
+    DrawnPolicy,
+    GpuPolicy,
+    PolicyLike,
+    PolicyName,
+    ScoredPolicy,
+    make_policy,
+)
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.node_values import per_node
@@ -58,14 +65,15 @@ class GpuShareArgs:
     Parameters
     ----------
     policy
-        Whose score counts.
+        Whose score counts: a name, or a policy of one's own as for
+        :func:`~koordcore.scoring.gpu_policies.make_policy`, whose scores may be any integers.
     mix
         The work to be expected; left out, the pods of the snapshot, bound and pending.
     seed
         For the policy ``random``.
     """
 
-    policy: PolicyName = PolicyName.FORESIGHT
+    policy: PolicyLike = PolicyName.FORESIGHT
     mix: WorkloadMix | None = None
     seed: int = 0
 
@@ -301,7 +309,8 @@ class GpuShare(Plugin):
         empty = [empty_node(snapshot, state) for state in snapshot.nodes]
         mix = settings.mix or mix_of(snapshot)
         self.policy: GpuPolicy = make_policy(settings.policy, mix, nodes=empty, seed=settings.seed)
-        self._ranked = settings.policy is PolicyName.FORESIGHT
+        bounded = set(PolicyName) - {PolicyName.FORESIGHT}
+        self._ranked = not (isinstance(settings.policy, str) and settings.policy in bounded)
         self.models = [node.model for node in empty]
         self.numbers = np.arange(len(empty))
         self._devices = workspace.values(device_state)

@@ -66,9 +66,9 @@ class _Compiled:
             return self(snapshot)
         if not changed and not states:
             return value
-        state = value.fork()
-        if any(before is None or after is None for before, after in states):
-            state.move(snapshot.origin_of(nodes))
+        moves = snapshot.moves_since(nodes)
+        came = [row_of[after.name] for before, after in states if before is None and after is not None]
+        state = value.moved(moves, came) if moves else value.fork()
         renew(state, snapshot, sorted(changed))
         return state
 

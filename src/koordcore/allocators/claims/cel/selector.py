@@ -74,7 +74,7 @@ def device_variable(driver: str, device: SliceDevice) -> DeviceVariable:
 
     Examples
     --------
-    >>> from koordcore.model.claims import AttributeKind, AttributeValue, SliceDevice
+    >>> from koordcore.model.device_slices import AttributeKind, AttributeValue, SliceDevice
     >>> gpu = SliceDevice(name="gpu-0", attributes={"numa": AttributeValue(AttributeKind.INT, (1,))})
     >>> selector = compile_selector("device.attributes['gpu.example.com'].numa == 1")
     >>> selector.evaluate(device_variable("gpu.example.com", gpu))

@@ -211,6 +211,10 @@ class ExactStates:
 
         Parameters
         ----------
+        pod, row
+            Who, and the node.
+        given
+            What it gets.
         after
             The devices of the node with the pod's taken, where that is known already.
         """

@@ -30,8 +30,9 @@ class _Concerned:
     """Numbers of the nodes whose vendor's plugin has conditions of its own."""
 
     def __init__(self, workspace: Workspace) -> None:
-        nodes = workspace.layout.nodes
-        self.rows = frozenset(row for row, one in enumerate(nodes) if one.labels.get(GPU_VENDOR) in LOCKS)
+        vendors = workspace.layout.kinds.label(GPU_VENDOR)
+        asking = vendors.judge(lambda vendor: vendor in LOCKS)
+        self.rows = frozenset(np.flatnonzero(asking).tolist())
 
 
 def locked(workspace: Workspace) -> bool:

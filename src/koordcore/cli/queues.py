@@ -1,0 +1,186 @@
+"""Kueue's Workloads on the command line: who of them starts, and what the others lack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from koordcore.cli.tables import Column, Table
+from koordcore.controlplane.admission import AdmissionPlan, WorkloadDecision, admit_workloads
+from koordcore.controlplane.admission_review import PlacedWorkload, review_admitted
+from koordcore.controlplane.workload_pods import workload_of
+from koordcore.model.kueue import KueueWorkload
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionRules
+from koordcore.result import ScheduleResult
+from koordcore.scheduling import schedule
+from koordcore.snapshot import ClusterSnapshot
+
+
+@attrs.frozen
+class Decided:
+    """A plan, with the cluster that it holds for and what became of Workloads."""
+
+    before: ClusterSnapshot
+    result: ScheduleResult
+    workloads: tuple[WorkloadDecision, ...] = ()
+
+
+def decide(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    now: datetime | None,
+    preempt: PreemptionRules | None = None,
+    *,
+    as_gangs: bool,
+) -> Decided:
+    """Schedule; with ``--as-gangs`` Workloads of Kueue get their quota and places with the rest."""
+    if not (as_gangs and any(one.waits for one in snapshot.of(KueueWorkload))):
+        return Decided(snapshot, schedule(snapshot, policy=policy, now=now, preempt=preempt))
+    plan = admit_workloads(snapshot, policy=policy, now=now, preempt=preempt)
+    return Decided(plan.before, plan.result, plan.workloads)
+
+
+def in_queue(snapshot: ClusterSnapshot, pod: Pod) -> bool:
+    """Tell whether a pod belongs to a Workload that waits."""
+    named = workload_of(pod)
+    return any(one.waits and one.key == named for one in snapshot.of(KueueWorkload)) if named else False
+
+
+def said(one: WorkloadDecision) -> str:
+    """Say in a line what became of a Workload."""
+    where = f"in ClusterQueue {one.queue}" if one.queue else "in no queue"
+    if not one.admitted:
+        return f"Workload {one.workload} waits {where}: {one.reason}"
+    borrowing = ", borrowing" if one.borrows else ""
+    return f"Workload {one.workload} starts {where} on {_flavors(one)}{borrowing}"
+
+
+def workloads_table(workloads: Sequence[WorkloadDecision]) -> Table:
+    """One row per Workload that waited, in the order in which they were decided."""
+    titles = ("WORKLOAD", "QUEUE", "PODS", "OUTCOME", "FLAVORS", "WHY")
+    rows = [
+        (
+            one.workload,
+            one.queue,
+            f"{one.pods}/{one.asked}",
+            ("borrows" if one.borrows else "starts") if one.admitted else "waits",
+            _flavors(one),
+            one.reason
+            or "; ".join(f"not {why}" if why.startswith("on ") else why for why in one.passed_over),
+        )
+        for one in workloads
+    ]
+    columns = [Column(name, number=name == "PODS") for name in titles]
+    return Table(title="Workloads of Kueue", columns=tuple(columns), rows=rows)
+
+
+@attrs.frozen
+class QueueComparison:
+    """Kueue's own rule beside the library's plan.
+
+    Parameters
+    ----------
+    ours, theirs
+        The same Workloads with places in mind, and by quota alone.
+    running
+        Admitted ones where they run and where they could.
+    """
+
+    ours: AdmissionPlan
+    theirs: AdmissionPlan
+    running: tuple[PlacedWorkload, ...]
+
+    @property
+    def pairs(self) -> list[tuple[WorkloadDecision, WorkloadDecision]]:
+        """What became of each Workload, in our order: by Kueue's rule, and here."""
+        known = {one.workload: one for one in self.theirs.workloads}
+        return [(known[one.workload], one) for one in self.ours.workloads]
+
+
+def compare_queues(snapshot: ClusterSnapshot, policy: Policy, now: datetime | None) -> QueueComparison:
+    """Decide waiting Workloads by quota and places, and by quota alone as Kueue does, and review the rest."""
+    return QueueComparison(
+        ours=admit_workloads(snapshot, policy=policy, now=now),
+        theirs=admit_workloads(snapshot, policy=policy, now=now, by_quota_alone=True),
+        running=review_admitted(snapshot, policy=policy, now=now),
+    )
+
+
+def comparison_tables(found: QueueComparison) -> Iterator[Table]:
+    """Who starts by which rule; and which of those that run lie in more domains than they need."""
+    if found.pairs:
+        columns = [Column(name) for name in ("WORKLOAD", "BY KUEUE'S RULE", "HERE", "WHY NOT")]
+        rows = [
+            (ours.workload, _outcome(theirs), _outcome(ours), theirs.reason or ours.reason)
+            for theirs, ours in found.pairs
+        ]
+        started = [sum(one.pods == one.asked > 0 for one in part) for part in zip(*found.pairs, strict=True)]
+        note = f"whole Workloads: {started[0]} by Kueue's rule (flavors by quota alone), {started[1]} here"
+        yield Table(title="Workloads of Kueue", columns=tuple(columns), rows=rows, note=note)
+    if found.running:
+        columns = [Column(name) for name in ("WORKLOAD", "PODS", "RUNS IN", "COULD RUN IN")]
+        lying = [
+            (one.workload, str(one.pods), _domains(one.now), _domains(one.best) if one.worse else "the same")
+            for one in found.running
+        ]
+        worse = sum(one.worse for one in found.running)
+        note = f"{worse} of {len(lying)} lie in more domains than they need, everybody else staying"
+        yield Table(title="Admitted by Kueue", columns=tuple(columns), rows=lying, note=note)
+
+
+def comparison_record(found: QueueComparison) -> dict[str, Any]:
+    """Write a comparison as JSON values."""
+    return {
+        "workloads": [
+            {"here": workload_record(ours), "byKueuesRule": workload_record(theirs)}
+            for theirs, ours in found.pairs
+        ],
+        "admitted": [
+            {
+                "workload": one.workload,
+                "clusterQueue": one.queue,
+                "pods": one.pods,
+                "now": dict(one.now),
+                "best": dict(one.best),
+                "worse": one.worse,
+            }
+            for one in found.running
+        ],
+    }
+
+
+def _outcome(one: WorkloadDecision) -> str:
+    if not one.admitted:
+        return "waits"
+    part = "" if one.pods == one.asked else f", {one.pods} of {one.asked} pods"
+    return f"{_flavors(one)}{part}{', borrowing' if one.borrows else ''}"
+
+
+def _domains(counts: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{count} {level.rpartition('/')[2]}{'s' * (count != 1)}" for level, count in counts.items()
+    )
+
+
+def _flavors(one: WorkloadDecision) -> str:
+    return ", ".join(dict.fromkeys(one.flavors.values()))
+
+
+def workload_record(one: WorkloadDecision) -> dict[str, Any]:
+    """Write what became of a Workload as JSON values."""
+    return {
+        "workload": one.workload,
+        "clusterQueue": one.queue,
+        "admitted": one.admitted,
+        "pods": one.pods,
+        "asked": one.asked,
+        "flavors": dict(one.flavors),
+        "borrows": one.borrows,
+        "reason": one.reason,
+        "passedOver": list(one.passed_over),
+    }

@@ -1,0 +1,137 @@
+"""``koordcore report``: a page to look at."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from koordcore.checking import verify
+from koordcore.cli.defrag import read_wanted
+from koordcore.cli.inputs import (
+    add_lend,
+    add_now,
+    add_paths,
+    as_of,
+    lent,
+    load_paths,
+    read_now,
+    say_left_out,
+    say_podless,
+)
+from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.rebalance import read_args
+from koordcore.cli.starts import known_starts
+from koordcore.cli.tables import working
+from koordcore.descheduling.card_moves import fragments_of, plan_less_fragmentation
+from koordcore.descheduling.plans import MoveRules, Moving, plan_cooling, plan_room
+from koordcore.errors import ModelError
+from koordcore.model.metrics import NodeMetric
+from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionRules, Relocation
+from koordcore.protocol.times import moment_of
+from koordcore.reporting import report
+from koordcore.scheduling import schedule
+from koordcore.snapshot import ClusterSnapshot
+
+EPILOG = """\
+examples:
+  koordcore report cluster.yaml -o report.html
+  koordcore report cluster.yaml -o report.html --preempt              who would have to leave, step by step
+  koordcore report cluster.yaml -o report.html --want 2x:nvidia.com/gpu=8     moves that make room
+  koordcore report cluster.yaml -o - > report.html
+"""
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb."""
+    parser.description = (
+        "Place the pending pods of a dump and write one HTML page about it: every card and its holder, the "
+        "queue, gangs, quotas, and plans step by step. The page asks nobody for anything."
+    )
+    parser.epilog = EPILOG
+    add_paths(parser)
+    add_policy(parser)
+    add_now(parser, "the newest metric's")
+    add_lend(parser)
+    parser.add_argument(
+        "-o", "--output", default="report.html", metavar="FILE", help="where to (report.html); - for a pipe"
+    )
+    parser.add_argument("--title", default="", metavar="TEXT", help="title of the page (the first path)")
+    parser.add_argument(
+        "--preempt", action="store_true", help="plan who has to go for jobs that find no place"
+    )
+    parser.add_argument("--relocate", action="store_true", help="with --preempt: prefer those who can move")
+    parser.add_argument("--rebalance", action="store_true", help="plan moves that cool hot nodes")
+    parser.add_argument(
+        "--high", default="cpu=65,memory=80", metavar="PERCENTS", help="with --rebalance: what is hot"
+    )
+    parser.add_argument("--want", metavar="[Nx:]NAME=AMOUNT,…", help="plan moves that make room for this")
+    parser.add_argument("--fragments", action="store_true", help="plan moves for fewer cards idle in vain")
+    parser.set_defaults(run=run, args=None, prod_high="", block=None, per_node=None)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Schedule, verify, plan, write the page."""
+    if arguments.relocate and not arguments.preempt:
+        raise ModelError("--relocate: pods move only for a job that preempts; add --preempt")
+    _check_target(arguments.output)
+    loaded = load_paths(arguments)
+    policy = read_policy(arguments)
+    snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)
+    relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
+    rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
+    with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
+        result = schedule(snapshot, policy=policy, now=now, preempt=rules)
+        violations = verify(snapshot, result)
+    if violations:
+        for violation in violations:
+            print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)
+        return 1
+    say_left_out(result, quiet=arguments.quiet)
+    say_podless(arguments, loaded)
+    with working("planning moves and writing the page"):
+        plans = dict(_plans(arguments, result.snapshot, policy))
+        starts = known_starts(result, now)
+        page = report(
+            result, plans=plans, starts=starts, title=arguments.title or Path(arguments.paths[0]).name
+        )
+    if arguments.output == "-":
+        print(page)
+    else:
+        Path(arguments.output).write_text(page, encoding="utf-8")
+        print(f"{arguments.output}: {len(page.encode()) / 1000:.0f} kB, {len(snapshot.nodes)} nodes")
+    return 0
+
+
+def _check_target(output: str) -> None:
+    """Refuse a place that cannot be written to before any work is done."""
+    folder = Path(output).parent
+    if output != "-" and not folder.is_dir():
+        raise ModelError(f"--output: no folder {folder}")
+    if Path(output).is_dir():
+        raise ModelError(f"--output: {output} is a folder")
+
+
+def _plans(
+    arguments: argparse.Namespace, snapshot: ClusterSnapshot, policy: Policy
+) -> Iterator[tuple[str, Moving[Any]]]:
+    """Make the plans of moves that were asked for, on the cluster with the placed pods in it."""
+    rules = MoveRules(policy=policy)
+    if arguments.rebalance:
+        reports = snapshot.of(NodeMetric)
+        if not reports:
+            raise ModelError("--rebalance: no NodeMetric in the dump")
+        given = read_now(arguments)
+        now = max(one.update_time or 0 for one in reports) if given is None else moment_of(given)
+        yield "Cooler nodes", plan_cooling(snapshot, read_args(arguments), now=now, rules=rules)
+    if arguments.want:
+        wanted = read_wanted(arguments, snapshot, policy)
+        yield f"Room for {arguments.want}", plan_room(snapshot, wanted, rules=rules)
+    if arguments.fragments:
+        aim = fragments_of(snapshot)
+        if not aim.nodes:
+            raise ModelError("--fragments: no node of the dump has cards")
+        yield "Fewer cards idle in vain", plan_less_fragmentation(snapshot, aim, rules=rules)

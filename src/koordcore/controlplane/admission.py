@@ -1,0 +1,445 @@
+"""Kueue's admission, decided together with the places: a Workload gets its quota when its pods have nodes.
+
+Quota is a tree on the library's own ledger (:mod:`koordcore.quota.kueue`), a Workload's pods are a gang of
+the library's own planner. Flavors are tried in the order of the queue, and the first with quota *and* nodes
+is taken; the reference looks at quota alone, or at nodes only within the flavor that quota chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.controlplane.flavors import FlavorChoice, Flavors
+from koordcore.controlplane.workload_pods import admitted_pods, pod_set_of, without_gang, workload_of
+from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.cluster import Namespace
+from koordcore.model.decisions import JobPlan, PodDecision, Waiting
+from koordcore.model.kueue import ClusterQueue, Cohort, KueueWorkload, LocalQueue
+from koordcore.model.mappings import EMPTY, frozen
+from koordcore.model.network import KueueTopology, ResourceFlavor
+from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionRules
+from koordcore.quota.kueue import QueueLedger, QueueShortfall, open_queues
+from koordcore.result import ScheduleResult
+from koordcore.scheduling import schedule
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodEnded
+
+_EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC)
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+
+@attrs.frozen(kw_only=True)
+class WorkloadDecision:
+    """What became of one Workload that waited.
+
+    Parameters
+    ----------
+    workload
+        ``namespace/name``.
+    queue
+        Its ClusterQueue; empty where it has none.
+    admitted
+        It got quota, and its pods got nodes.
+    pods, asked
+        How many pods got a node; how many it has.
+    flavors
+        By pod set and resource, as ``podset/resource``, the flavor that it is given; empty where it waits.
+    borrows
+        It uses quota of its cohort's.
+    reason
+        Why it waits; where it is admitted by quota alone, what of it cannot start; else empty.
+    passed_over
+        Why flavors before those that it got were not taken, in their order.
+    """
+
+    workload: str
+    queue: str = ""
+    admitted: bool = False
+    pods: int = 0
+    asked: int = 0
+    flavors: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+    borrows: bool = False
+    reason: str = ""
+    passed_over: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class AdmissionPlan:
+    """Quota and places of one call.
+
+    Parameters
+    ----------
+    before
+        The cluster with the pods of admitted Workloads as their admission makes them: on the nodes of their
+        flavors, in their gang. :func:`koordcore.verify` takes it with ``result``.
+    result
+        Decisions about all pods that wait; those of Workloads without quota wait.
+    workloads
+        In the order in which they were decided.
+    """
+
+    before: ClusterSnapshot
+    result: ScheduleResult
+    workloads: tuple[WorkloadDecision, ...]
+
+
+def admit_workloads(
+    snapshot: ClusterSnapshot,
+    *,
+    policy: Policy = Policy(),
+    now: datetime | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    preempt: PreemptionRules | None = None,
+    by_quota_alone: bool = False,
+) -> AdmissionPlan:
+    """Decide which Workloads of Kueue start, with which flavors, and where their pods go.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster. A pending pod belongs to the Workload that its annotation ``kueue.x-k8s.io/workload``
+        names.
+    policy, now, limits
+        As for :func:`koordcore.schedule`.
+    preempt
+        For pods that belong to no Workload. Nobody is evicted for a Workload, neither for quota nor for
+        nodes.
+    by_quota_alone
+        Take the first flavors that have the quota, as the reference does, whether or not there are nodes.
+
+    Returns
+    -------
+    AdmissionPlan
+        Pods of no Workload come first: they have no queue to wait in. Then, again and again, the first
+        Workload of each ClusterQueue: those that need not borrow, then by priority, age and name. Who cannot
+        start stops those behind it where the queue is ``StrictFIFO``.
+    """
+    decided = _Admission(snapshot, policy, now, limits, by_quota_alone)
+    decided.others(preempt)
+    decided.run()
+    return decided.plan()
+
+
+@attrs.frozen
+class _Entry:
+    """A Workload that waits, with its queue and pods."""
+
+    workload: KueueWorkload
+    queue: ClusterQueue
+    pods: tuple[Pod, ...]
+    choices: tuple[FlavorChoice, ...]
+
+    def one_of_each(self) -> dict[str, Pod]:
+        return {pod_set_of(pod, self.workload): pod for pod in reversed(self.pods)}
+
+    def counts(self) -> dict[str, int]:
+        """Count the pods of each pod set."""
+        found = {one.name: 0 for one in self.workload.pod_sets}
+        for pod in self.pods:
+            found[pod_set_of(pod, self.workload)] += 1
+        return found
+
+    @property
+    def asked(self) -> dict[str, Mapping[str, int]]:
+        return {name: pod.requests for name, pod in self.one_of_each().items()}
+
+
+class _Admission:
+    """One call: the queues, the ledger and the cluster as they stand after each decision."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        policy: Policy,
+        now: datetime | None,
+        limits: Limits,
+        by_quota_alone: bool,
+    ) -> None:
+        self._given = snapshot
+        self._policy, self._now, self._limits = policy, now, limits
+        self._by_quota_alone = by_quota_alone
+        self._flavors = Flavors(
+            {one.name: one for one in snapshot.of(ResourceFlavor)},
+            {one.name: one for one in snapshot.of(KueueTopology)},
+        )
+        self._queues = {one.name: one for one in snapshot.of(ClusterQueue)}
+        self._ledger = _opened(snapshot)
+        waiting = {one.key: one for one in snapshot.of(KueueWorkload) if one.waits}
+        self._members: dict[str, list[Pod]] = {key: [] for key in waiting}
+        self._free: list[Pod] = []
+        for pod in snapshot.pending:
+            self._members.get(workload_of(pod), self._free).append(pod)
+        gone = [pod.key for members in self._members.values() for pod in members]
+        self._cluster = snapshot.apply(*map(PodEnded, gone)) if gone else snapshot
+        self._results: list[ScheduleResult] = []
+        self._changed: dict[str, tuple[Pod, ...]] = {}
+        self._groups: list[object] = []
+        self._decided: list[WorkloadDecision] = []
+        self._plans: list[JobPlan] = []
+        self._lines: dict[str, list[_Entry]] = {}
+        for key in sorted(waiting, key=lambda key: _rank(waiting[key])):
+            self._enqueue(waiting[key])
+
+    def others(self, preempt: PreemptionRules | None) -> None:
+        """Decide about the pods that belong to no Workload."""
+        result = self._scheduled(self._cluster, self._free, preempt)
+        self._results.append(result)
+        self._cluster = result.snapshot
+
+    def run(self) -> None:
+        """Decide about the Workloads."""
+        while heads := [line[0] for line in self._lines.values() if line]:
+            for entry in sorted(heads, key=lambda one: (self._first_borrows(one), *_rank(one.workload))):
+                decided = self._decide(entry)
+                self._decided.append(decided)
+                line = self._lines[entry.queue.name]
+                line.pop(0)
+                if not decided.admitted and entry.queue.strict:
+                    for behind in line:
+                        why = f"behind {entry.workload.key}, which cannot start (StrictFIFO)"
+                        self._decided.append(self._waits(behind.workload, behind.queue.name, why))
+                    line.clear()
+
+    def plan(self) -> AdmissionPlan:
+        """Put the decisions together."""
+        told = {one.workload: one for one in self._decided}
+        before, after = self._given, self._cluster
+        waiting: list[PodDecision] = []
+        if self._groups:
+            before = before.with_records(*self._groups)  # type: ignore[arg-type]  # PodGroups
+        before = before.with_pending(*(pod for pods in self._changed.values() for pod in pods))
+        for key, members in sorted(self._members.items()):
+            left = [pod for pod in members if pod.key not in after.location]
+            after = after.with_pending(*left) if left else after
+            why = told[key].reason or "quota is there for fewer pods"
+            decided = {pod.key for pod in self._changed.get(key, ())}
+            waiting += [
+                Waiting(pod=pod.key, reason=f"Workload {key}: {why}")
+                for pod in left
+                if pod.key not in decided
+            ]
+        parts = self._results
+        decisions = [one for part in parts for one in part.decisions]
+        result = ScheduleResult(
+            decisions=(*decisions, *waiting),
+            snapshot=after,
+            jobs=(*(one for part in parts for one in part.jobs), *self._plans),
+            together=tuple(one for part in parts for one in part.together),
+            preemptions=tuple(one for part in parts for one in part.preemptions),
+            policy=self._policy,
+            stats=_stats(parts, len(waiting)),
+        )
+        return AdmissionPlan(before=before, result=result, workloads=tuple(self._decided))
+
+    def _enqueue(self, workload: KueueWorkload) -> None:
+        """Put a Workload into the line of its queue, or say why it is in none."""
+        local = self._given.find(LocalQueue, workload.queue, workload.namespace)
+        queue = None if local is None else self._queues.get(local.cluster_queue)
+        pods = tuple(self._members[workload.key])
+        name = "" if local is None else local.cluster_queue
+        why = _no_queue(workload, local, queue, self._given) or self._ledger.broken.get(name, "")
+        if not why and not pods:
+            why = "none of its pods is there"
+        if why or queue is None:
+            self._decided.append(self._waits(workload, name, why))
+            return
+        entry = _Entry(workload, queue, pods, ())
+        choices = self._flavors.choices(queue, workload, entry.one_of_each())
+        if isinstance(choices, str):
+            self._decided.append(self._waits(workload, name, choices))
+            return
+        self._lines.setdefault(queue.name, []).append(attrs.evolve(entry, choices=tuple(choices)))
+
+    def _waits(
+        self, workload: KueueWorkload, queue: str, why: str, passed: Sequence[str] = ()
+    ) -> WorkloadDecision:
+        asked = len(self._members[workload.key])
+        return WorkloadDecision(
+            workload=workload.key, queue=queue, asked=asked, reason=why, passed_over=tuple(passed)
+        )
+
+    def _first_borrows(self, entry: _Entry) -> bool:
+        """Tell whether the flavors that quota alone would choose need borrowing; without any it is last."""
+        for choice in entry.choices:
+            amounts = choice.amounts(entry.asked, entry.counts())
+            if isinstance(self._ledger.admit(entry.workload.key, entry.queue.name, amounts), QueueLedger):
+                return self._ledger.borrows(entry.queue.name, amounts)
+        return True
+
+    def _decide(self, entry: _Entry) -> WorkloadDecision:
+        passed: list[str] = []
+        missed: list[tuple[str, JobPlan | None]] = []
+        for choice in self._ordered(entry):
+            found = self._with_quota(entry, choice)
+            if isinstance(found, QueueShortfall):
+                passed.append(found.message)
+                continue
+            outcome = self._placed(entry, choice, found)
+            if isinstance(outcome, WorkloadDecision):
+                return attrs.evolve(outcome, passed_over=tuple(passed))
+            named = ", ".join(
+                sorted({one.name for given in choice.pod_sets.values() for one in given.flavors})
+            )
+            why = (outcome.detail or outcome.message) if outcome else "its pods find no nodes"
+            passed.append(f"on {named}: {why}" if named else why)
+            missed.append((passed[-1], outcome))
+            if self._by_quota_alone:
+                break
+        if missed and missed[0][1] is not None:
+            self._plans.append(missed[0][1])
+        return self._waits(entry.workload, entry.queue.name, "; ".join(dict.fromkeys(passed)), passed)
+
+    def _ordered(self, entry: _Entry) -> Iterable[FlavorChoice]:
+        if not entry.queue.next_for_borrowing:
+            return entry.choices
+        counts = entry.counts()
+        return sorted(
+            entry.choices,
+            key=lambda one: self._ledger.borrows(entry.queue.name, one.amounts(entry.asked, counts)),
+        )
+
+    def _with_quota(self, entry: _Entry, choice: FlavorChoice) -> dict[str, int] | QueueShortfall:
+        """Count the pods of each pod set that quota allows; at most one pod set may have fewer than all."""
+        counts = entry.counts()
+        shortfall = self._lacks(entry, choice, counts)
+        elastic = next((one for one in entry.workload.pod_sets if one.least < counts[one.name]), None)
+        if shortfall is None or elastic is None:
+            return counts if shortfall is None else shortfall
+        low, high = elastic.least, counts[elastic.name] - 1
+        shortfall = self._lacks(entry, choice, {**counts, elastic.name: low})
+        if shortfall is not None:
+            return shortfall
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self._lacks(entry, choice, {**counts, elastic.name: middle}) is None
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return {**counts, elastic.name: low}
+
+    def _lacks(self, entry: _Entry, choice: FlavorChoice, counts: Mapping[str, int]) -> QueueShortfall | None:
+        amounts = choice.amounts(entry.asked, counts)
+        found = self._ledger.admit(entry.workload.key, entry.queue.name, amounts)
+        return found if isinstance(found, QueueShortfall) else None
+
+    def _placed(
+        self, entry: _Entry, choice: FlavorChoice, counts: Mapping[str, int]
+    ) -> WorkloadDecision | JobPlan | None:
+        """Place a Workload on the nodes of some flavors; else give the plan that says why not."""
+        workload = entry.workload
+        pods = list(_first(entry, counts))
+        group, made = admitted_pods(pods, workload, choice, self._flavors.topologies)
+        result = self._scheduled(self._cluster.with_records(group), made, None)
+        bound = [one.pod for one in result.bound]
+        told = ""
+        taken = dict.fromkeys(counts, 0)
+        for pod in made:
+            taken[pod_set_of(pod, workload)] += pod.key in bound
+        if not bound:
+            if not self._by_quota_alone or any(one.levels for one in self._given_topologies(choice)):
+                return result.jobs[0] if result.jobs else None
+            # Without a topology the reference asks nobody for nodes: pods are made, and start one by one.
+            made = [without_gang(pod) for pod in made]
+            result = self._scheduled(self._cluster, made, None)
+            bound = [one.pod for one in result.bound]
+            told = f"{len(made) - len(bound)} of its pods find no nodes, and its quota is used"
+            taken = dict(counts)
+        amounts = choice.amounts(entry.asked, taken)
+        borrows = self._ledger.borrows(entry.queue.name, amounts)
+        self._ledger = self._ledger.with_usage(workload.key, entry.queue.name, amounts)
+        self._cluster = result.snapshot
+        self._results.append(result)
+        if not told:
+            self._groups.append(group)
+        self._changed[workload.key] = tuple(made)
+        flavors = {
+            f"{name}/{resource}": flavor
+            for name, given in choice.pod_sets.items()
+            for resource, flavor in given.by_resource.items()
+        }
+        return WorkloadDecision(
+            workload=workload.key,
+            queue=entry.queue.name,
+            admitted=True,
+            pods=len(bound),
+            asked=len(entry.pods),
+            flavors=immutabledict(flavors),
+            borrows=borrows,
+            reason=told,
+        )
+
+    def _given_topologies(self, choice: FlavorChoice) -> list[KueueTopology]:
+        names = {one.topology for given in choice.pod_sets.values() for one in given.flavors}
+        return [one for name, one in self._flavors.topologies.items() if name in names]
+
+    def _scheduled(
+        self, cluster: ClusterSnapshot, pods: Iterable[Pod], preempt: PreemptionRules | None
+    ) -> ScheduleResult:
+        return schedule(
+            cluster, pods, policy=self._policy, now=self._now, limits=self._limits, preempt=preempt
+        )
+
+
+def _opened(snapshot: ClusterSnapshot) -> QueueLedger:
+    """Open the queues' ledger with what admitted Workloads use."""
+    ledger = open_queues(snapshot.of(ClusterQueue), snapshot.of(Cohort))
+    for one in snapshot.of(KueueWorkload):
+        known = one.admitted_by in ledger.nominal and one.admitted_by not in ledger.broken
+        if one.finished or not known:
+            continue
+        amounts: dict[str, int] = {}
+        for given in one.assignments:
+            for resource, flavor in given.flavors.items():
+                key = f"{flavor}/{resource}"
+                amounts[key] = amounts.get(key, 0) + given.usage.get(resource, 0)
+        ledger = ledger.with_usage(one.key, one.admitted_by, amounts)
+    return ledger
+
+
+def _rank(one: KueueWorkload) -> tuple[int, datetime, str]:
+    return -one.priority, one.created or _EARLIEST, one.key
+
+
+def _no_queue(
+    workload: KueueWorkload,
+    local: LocalQueue | None,
+    queue: ClusterQueue | None,
+    snapshot: ClusterSnapshot,
+) -> str:
+    """Say why a Workload is in no line; empty where it is."""
+    if not workload.active:
+        return "it is not active"
+    if local is None:
+        named = f"LocalQueue {workload.queue}" if workload.queue else "queue named"
+        return f"there is no {named} in namespace {workload.namespace}"
+    if queue is None:
+        return f"there is no ClusterQueue {local.cluster_queue}"
+    if local.stopped or queue.stopped:
+        return f"{'LocalQueue ' + local.name if local.stopped else 'ClusterQueue ' + queue.name} is stopped"
+    known = snapshot.find(Namespace, workload.namespace)
+    labels = {_NAME_LABEL: workload.namespace, **({} if known is None else known.labels)}
+    if not queue.namespace_selector.matches(labels):
+        return f"ClusterQueue {queue.name} does not select namespace {workload.namespace}"
+    return ""
+
+
+def _first(entry: _Entry, counts: Mapping[str, int]) -> Iterator[Pod]:
+    left = dict(counts)
+    for pod in entry.pods:
+        name = pod_set_of(pod, entry.workload)
+        left[name] -= 1
+        if left[name] >= 0:
+            yield pod
+
+
+def _stats(parts: Sequence[ScheduleResult], waiting: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.stats.items():
+            found[name] = count if name == "nodes" else found.get(name, 0) + count
+    return {**found, "pods": found["pods"] + waiting, "waiting": found["waiting"] + waiting}

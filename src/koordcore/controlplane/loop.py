@@ -1,0 +1,145 @@
+"""The loop of a scheduler: look, decide, write down, do; again and again.
+
+It remembers nothing that matters. What is taken follows from the pods, what is about to be taken from the
+journal, and so a kill at any moment loses no more than the time since the last look.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from koordcore.checking import verify
+from koordcore.controlplane.feed import Feed
+from koordcore.controlplane.overdue import Overdue
+from koordcore.controlplane.queue import Backoff, SchedulingQueue
+from koordcore.controlplane.steps import Look, Moment, Say, Send, Steps
+from koordcore.controlplane.turn import is_news, orders
+from koordcore.controlplane.writing import Journal
+from koordcore.errors import SolverError
+from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionRules
+from koordcore.model.quotas import QuotaPolicy
+from koordcore.scheduling.entry import schedule
+from koordcore.snapshot import ClusterSnapshot
+
+
+@attrs.frozen(kw_only=True)
+class LoopSettings:
+    """What a cluster's owner decides; times in seconds.
+
+    Parameters
+    ----------
+    policy
+        Whose pods are decided, and by which plugins.
+    quotas
+        How quotas are enforced.
+    batch
+        How many pods are decided at once; it bounds the size of the journal too.
+    patience
+        How long others are given to finish what they began.
+    backoff
+        How long refused pods pause.
+    """
+
+    policy: Policy = Policy()
+    quotas: QuotaPolicy = attrs.field(factory=QuotaPolicy)
+    batch: int = 500
+    patience: float = 2.0
+    backoff: Backoff = attrs.field(factory=Backoff)
+
+
+@attrs.frozen(kw_only=True)
+class Turn:
+    """What one turn did.
+
+    Parameters
+    ----------
+    finished
+        Calls of a batch that somebody had left.
+    asked, bound, nominated, evicted
+        Pods.
+    lost
+        A rival's batch came first, and nothing of this turn was done.
+    waiting
+        Pods that the queue still has.
+    """
+
+    finished: int = 0
+    asked: int = 0
+    bound: int = 0
+    nominated: int = 0
+    evicted: int = 0
+    lost: bool = False
+    waiting: int = 0
+
+
+class ControlLoop:
+    """A scheduler of one cluster, as steps for whoever drives it.
+
+    Parameters
+    ----------
+    feed
+        Where its news come in; all kinds have been listed before :meth:`open`.
+    """
+
+    def __init__(self, feed: Feed, settings: LoopSettings) -> None:
+        self._feed, self._settings = feed, settings
+        self.journal = Journal(feed, patience=settings.patience)
+        self._queue = SchedulingQueue(settings.policy, limit=settings.batch, backoff=settings.backoff)
+        self._overdue = Overdue(patience=settings.patience, quotas=settings.quotas)
+        self._left_out: frozenset[str] = frozenset()
+        self.snapshot = ClusterSnapshot()
+        """The cluster as it was when it was last looked at."""
+
+    def open(self) -> Steps[Turn]:
+        """Finish what the journal says."""
+        return Turn(finished=(yield from self.journal.open()))
+
+    def turn(self) -> Steps[Turn | None]:
+        """Take one turn; ``None`` where there is nothing to do."""
+        moment: Moment = yield Look()
+        yield from self._read(moment.now)
+        going = self._overdue.look(self.snapshot, now=moment.now)
+        pods = self._queue.take(self.snapshot, now=moment.now)
+        yield Look("read")
+        if not pods and not going:
+            return None
+        for key, reason in going.items():
+            yield Say(f"evicting {key}: {reason}")
+        policy = self._settings.policy
+        result = schedule(self.snapshot, pods, policy=policy, now=moment.wall, preempt=PreemptionRules())
+        yield Look("decide")
+        if broken := verify(self.snapshot, result):
+            raise SolverError(f"the plan is not legal: {broken[0]}")
+        yield Look("verify")
+        todo = orders(self.snapshot, result, going, now=moment.wall)
+        turn = Turn(
+            asked=len(pods),
+            bound=len(result.bound),
+            nominated=result.stats.get("nominated", 0),
+            evicted=sum(one.subresource == "eviction" for one in todo.requests),
+            waiting=len(self._queue),
+        )
+        if todo.requests and not (yield from self.journal.commit(todo.requests)):
+            yield Look("write")
+            return attrs.evolve(turn, lost=True)
+        yield from self.journal.carry_out()
+        moment = yield Look("write")
+        self._queue.done(result.decisions, now=moment.now)
+        remarks = tuple(one for one in todo.remarks if is_news(one, self._feed.mirror))
+        if remarks:
+            yield Send(remarks)
+        yield Look("write")
+        return attrs.evolve(turn, waiting=len(self._queue))
+
+    def _read(self, now: float) -> Steps[None]:
+        """Take in what the watches have shown."""
+        changes, problems = self._feed.take()
+        if not changes:
+            return
+        self.snapshot = self.snapshot.apply(*changes)
+        self._queue.notice(changes, now=now)
+        left_out = frozenset(map(str, problems))
+        for problem in sorted(left_out - self._left_out):
+            yield Say(f"left out: {problem}", grave=True)
+        self._left_out = left_out

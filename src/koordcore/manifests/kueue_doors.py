@@ -1,0 +1,216 @@
+"""Pods of Kueue's Workloads before anybody has made them, and Workloads of jobs that Kueue has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from koordcore.manifests.front_door_kinds import Group, Member
+from koordcore.manifests.kueue_workloads import topology_annotations
+from koordcore.model.kueue import GATES, POD_SET_LABEL, PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION
+
+KUEUE: Final = "kueue.x-k8s.io"
+_VERSION: Final = f"{KUEUE}/v1beta2"
+_NAMES: Final = (
+    "jobset.sigs.k8s.io/replicatedjob-name",
+    "ray.io/group",
+    "ray.io/node-type",
+    "training.kubeflow.org/replica-type",
+)
+"""Labels of members that tell their role."""
+_LEADER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+Object = dict[str, Any]
+
+
+class Queued:
+    """What a dump says about Kueue's Workloads, as raw objects.
+
+    Parameters
+    ----------
+    objects
+        All objects of the dump.
+    """
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        objects = list(objects)
+        workloads = [one for one in objects if _kind(one) == "Workload" and _group(one) == KUEUE]
+        self._waiting = [one for one in workloads if _waits(one)]
+        self.any = any(_kind(one) == "ClusterQueue" for one in objects)
+        """Whether the dump has a ClusterQueue."""
+        self.owners = {
+            (str(owner.get("kind")), _space(one), str(owner.get("name")))
+            for one in workloads
+            for owner in _owners(one)
+        }
+        """Kind, namespace and name of what has a Workload already."""
+        self._values = {
+            (_kind(one), _name(one)): one.get("value")
+            for one in objects
+            if _kind(one) in ("PriorityClass", "WorkloadPriorityClass")
+        }
+
+    @property
+    def waiting(self) -> Sequence[Object]:
+        """Workloads that wait for quota."""
+        return self._waiting
+
+    def made_for(self, gang: Group, job: Object) -> Object | None:
+        """Make the Workload that Kueue would make for a group of a job.
+
+        Nothing is made for a job in no queue, nor where no ClusterQueue is known.
+        """
+        labels = (job.get("metadata") or {}).get("labels") or {}
+        queue = labels.get(QUEUE_LABEL)
+        if not queue or not gang.members or not self.any:
+            return None
+        return {
+            "apiVersion": _VERSION,
+            "kind": "Workload",
+            "metadata": {
+                "name": gang.name,
+                "namespace": _space(job),
+                "creationTimestamp": job["metadata"].get("creationTimestamp"),
+                "ownerReferences": [_reference(job)],
+            },
+            "spec": {
+                "queueName": queue,
+                "priority": self._priority(labels.get(PRIORITY_LABEL), gang),
+                "podSets": [_pod_set(name, members) for name, members in roles(gang.members).items()],
+            },
+        }
+
+    def _priority(self, named: object, gang: Group) -> int:
+        if named:
+            value = self._values.get(("WorkloadPriorityClass", str(named)))
+        else:
+            specs = (one.template.get("spec") for one in gang.members)
+            names = [one.get("priorityClassName") for one in specs if isinstance(one, Mapping)]
+            value = self._values.get(("PriorityClass", str(names[0]))) if names and names[0] else 0
+        return value if isinstance(value, int) else 0
+
+
+def pods_there(workload: Object, pods: Mapping[int, Object]) -> dict[int, Object]:
+    """Find pods that belong to a Workload: they name it, or it was made for them; give them with its name."""
+    owners = {str(one.get("name")) for one in _owners(workload) if one.get("kind") == "Pod"}
+    first = _pod_sets(workload)[0] if _pod_sets(workload) else {}
+    found = {}
+    for place, raw in pods.items():
+        meta = raw.get("metadata") or {}
+        notes = meta.get("annotations") or {}
+        if _space(raw) != _space(workload) or (raw.get("spec") or {}).get("nodeName"):
+            continue
+        if notes.get(WORKLOAD_ANNOTATION) != _name(workload) and _name(raw) not in owners:
+            continue
+        labels = {POD_SET_LABEL: str(first.get("name") or "main"), **(meta.get("labels") or {})}
+        named = {**meta, "labels": labels, "annotations": {**notes, WORKLOAD_ANNOTATION: _name(workload)}}
+        found[place] = {**raw, "metadata": named}
+    return found
+
+
+def pods_missing(
+    workload: Object, there: Iterable[Object], members: Sequence[Member] = ()
+) -> Iterator[Object]:
+    """Make the pods of a Workload that are not there; a gate keeps them waiting for its admission."""
+    counts: dict[str, int] = {}
+    for raw in there:
+        name = raw["metadata"]["labels"][POD_SET_LABEL]
+        counts[name] = counts.get(name, 0) + 1
+    known = roles(members)
+    for one in _pod_sets(workload):
+        name, count = str(one.get("name") or "main"), one.get("count")
+        written = one.get("template")
+        template: Object = written if isinstance(written, dict) else {}
+        meta = template.get("metadata") or {}
+        for index in range(counts.get(name, 0), count if isinstance(count, int) else 1):
+            member = known[name][index] if name in known else None
+            spec = template.get("spec") or {}
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": member.name if member else f"{_name(workload)}-{name}-{index}",
+                    "namespace": _space(workload),
+                    "labels": {
+                        **(meta.get("labels") or {}),
+                        **(member.labels if member else {}),
+                        POD_SET_LABEL: name,
+                    },
+                    "annotations": {**(meta.get("annotations") or {}), WORKLOAD_ANNOTATION: _name(workload)},
+                    "ownerReferences": _owners(workload),
+                },
+                "spec": {**spec, "schedulingGates": [{"name": GATES[0]}]},
+            }
+
+
+def shown(workload: Object) -> str:
+    """Name a Workload in messages."""
+    return f"Workload {_space(workload)}/{_name(workload)}"
+
+
+def queue_of(workload: Object) -> str:
+    """Give the LocalQueue that a Workload names."""
+    return str((workload.get("spec") or {}).get("queueName") or "")
+
+
+def roles(members: Sequence[Member]) -> dict[str, list[Member]]:
+    """Part the members of a group into pod sets, by what their labels say about their role."""
+    found: dict[str, list[Member]] = {}
+    for one in members:
+        role = next((one.labels[key] for key in _NAMES if key in one.labels), "main")
+        if _LEADER in one.labels:
+            role = "leader" if one.labels[_LEADER] == "0" else "workers"
+        found.setdefault(role, []).append(one)
+    return found
+
+
+def _pod_set(name: str, members: Sequence[Member]) -> Object:
+    template = dict(members[0].template)
+    meta = template.get("metadata")
+    notes = (meta.get("annotations") or {}) if isinstance(meta, Mapping) else {}
+    request = topology_annotations(notes)
+    found: Object = {"name": name, "count": len(members), "template": template}
+    return found | ({"topologyRequest": request} if request else {})
+
+
+def _reference(job: Object) -> Object:
+    return {
+        "apiVersion": job.get("apiVersion"),
+        "kind": job.get("kind"),
+        "name": _name(job),
+        "uid": (job.get("metadata") or {}).get("uid") or "",
+        "controller": True,
+    }
+
+
+def _waits(workload: Object) -> bool:
+    status = workload.get("status") or {}
+    ended = any(
+        one.get("type") == "Finished" and one.get("status") == "True"
+        for one in status.get("conditions") or []
+    )
+    return not ended and not status.get("admission") and not workload["metadata"].get("deletionTimestamp")
+
+
+def _pod_sets(workload: Object) -> list[Object]:
+    listed = (workload.get("spec") or {}).get("podSets") or []
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _owners(raw: Object) -> list[Object]:
+    return [one for one in (raw.get("metadata") or {}).get("ownerReferences") or [] if isinstance(one, dict)]
+
+
+def _kind(raw: Object) -> str:
+    return str(raw.get("kind") or "")
+
+
+def _group(raw: Object) -> str:
+    return str(raw.get("apiVersion") or "").rpartition("/")[0]
+
+
+def _name(raw: Object) -> str:
+    return str((raw.get("metadata") or {}).get("name") or "")
+
+
+def _space(raw: Object) -> str:
+    return str((raw.get("metadata") or {}).get("namespace") or "default")

@@ -1,0 +1,140 @@
+"""Kueue's Workloads: what waits in its queues, and what it has given to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import attrs
+
+from koordcore.errors import ManifestError
+from koordcore.manifests._reading import Reading, as_time, read_metadata, section
+from koordcore.model.kueue import KueueWorkload, PodSet, PodSetAssignment, TopologyRequest
+from koordcore.model.resources import NO_RESOURCES, parse_resources
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_int,
+    as_labels,
+    as_mapping,
+    as_str,
+    list_of,
+    optional,
+    required,
+)
+
+REQUIRED = "kueue.x-k8s.io/podset-required-topology"
+PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
+UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
+SLICE_LEVEL = "kueue.x-k8s.io/podset-slice-required-topology"
+SLICE_SIZE = "kueue.x-k8s.io/podset-slice-size"
+GROUP = "kueue.x-k8s.io/podset-group-name"
+"""Annotations of a pod template: its topology request, before Kueue has made the Workload."""
+
+
+def topology_annotations(notes: Mapping[str, str]) -> dict[str, Json]:
+    """Write a template's annotations as the topology request that Kueue makes of them."""
+    fields = {
+        "required": notes.get(REQUIRED),
+        "preferred": notes.get(PREFERRED),
+        "unconstrained": notes.get(UNCONSTRAINED) == "true" or None,
+        "podSetGroupName": notes.get(GROUP),
+        "podSetSliceRequiredTopology": notes.get(SLICE_LEVEL),
+        "podSetSliceSize": int(notes[SLICE_SIZE]) if notes.get(SLICE_SIZE, "").isdecimal() else None,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def read_kueue_workload(reading: Reading, raw: Mapping[str, Json]) -> KueueWorkload:
+    """Decode a Workload of ``kueue.x-k8s.io``; that of ``scheduling.k8s.io`` is another kind."""
+    meta = read_metadata(reading, raw)
+    spec, status = section(reading, raw, "spec"), section(reading, raw, "status")
+    conditions = reading.take(status, "conditions", "status", list_of(as_mapping), ())
+    true = {one.get("type"): one for one in conditions if one.get("status") == "True"}
+    evicted = reading.take(true.get("Evicted", {}), "lastTransitionTime", "status.conditions", as_time, None)
+    admission = section(reading, status, "admission", "status")
+    sets = reading.take(spec, "podSets", "spec", list_of(_pod_set), ())
+    if not sets:
+        reading.problem("spec.podSets", "required")
+    if any(one.topology.slice_size > 1 and not one.topology.slice_level for one in sets):
+        reading.warn("spec.podSets", "a slice size without the level of slices binds nothing")
+    return KueueWorkload(
+        name=meta.name,
+        namespace=meta.namespace,
+        queue=reading.take(spec, "queueName", "spec", as_str, ""),
+        priority=reading.take(spec, "priority", "spec", as_int, 0),
+        created=_later(meta.created, evicted),
+        pod_sets=sets,
+        active=reading.take(spec, "active", "spec", as_bool, True),
+        finished="Finished" in true or meta.deleted is not None,
+        admitted_by=reading.take(admission, "clusterQueue", "status.admission", as_str, ""),
+        assignments=_less(
+            reading.take(admission, "podSetAssignments", "status.admission", list_of(_assignment), ()),
+            reading.take(status, "reclaimablePods", "status", list_of(_reclaimed), ()),
+            sets,
+        ),
+    )
+
+
+def _later(created: datetime | None, evicted: datetime | None) -> datetime | None:
+    return evicted if created is None or (evicted is not None and evicted > created) else created
+
+
+def _pod_set(raw: Json) -> PodSet:
+    entry = as_mapping(raw)
+    count = optional(entry, "count", _count, 1)
+    return PodSet(
+        name=optional(entry, "name", as_str, "main"),
+        count=count,
+        least=optional(entry, "minCount", _count, count),
+        topology=optional(entry, "topologyRequest", _topology, TopologyRequest()),
+    )
+
+
+def _count(value: Json) -> int:
+    number = as_int(value)
+    if not 0 <= number <= 100_000:
+        raise ManifestError.at("", f"expected 0 to 100000, got {number}")
+    return number
+
+
+def _topology(raw: Json) -> TopologyRequest:
+    entry = as_mapping(raw)
+    return TopologyRequest(
+        required=optional(entry, "required", as_str, ""),
+        preferred=optional(entry, "preferred", as_str, ""),
+        slice_level=optional(entry, "podSetSliceRequiredTopology", as_str, ""),
+        slice_size=optional(entry, "podSetSliceSize", _count, 0),
+        group=optional(entry, "podSetGroupName", as_str, ""),
+        unconstrained=optional(entry, "unconstrained", as_bool, False),
+    )
+
+
+def _assignment(raw: Json) -> PodSetAssignment:
+    entry = as_mapping(raw)
+    return PodSetAssignment(
+        name=optional(entry, "name", as_str, "main"),
+        flavors=optional(entry, "flavors", as_labels, {}),
+        usage=optional(entry, "resourceUsage", lambda one: parse_resources(as_mapping(one)), NO_RESOURCES),
+    )
+
+
+def _reclaimed(raw: Json) -> tuple[str, int]:
+    entry = as_mapping(raw)
+    return required(entry, "name", as_str), required(entry, "count", _count)
+
+
+def _less(
+    given: Sequence[PodSetAssignment], reclaimed: Sequence[tuple[str, int]], sets: Sequence[PodSet]
+) -> tuple[PodSetAssignment, ...]:
+    """Leave out the quota of pods that have ended and given it back."""
+    counts, back = {one.name: one.count for one in sets}, dict(reclaimed)
+    found = []
+    for one in given:
+        count, gone = counts.get(one.name, 0), back.get(one.name, 0)
+        left = max(0, count - gone)
+        usage = {
+            name: amount * left // count if gone and count else amount for name, amount in one.usage.items()
+        }
+        found.append(attrs.evolve(one, usage=usage))
+    return tuple(found)

@@ -1,0 +1,262 @@
+"""What the containers of a pod, and the pod as a whole, ask for and hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.errors import ManifestError, Problem
+from koordcore.manifests._reading import (
+    Reading,
+    as_resources,
+    is_object,
+    section,
+)
+from koordcore.manifests.aliases import canonical_names
+from koordcore.model.containers import (
+    DEFAULT_CPU_REQUEST,
+    DEFAULT_MEMORY_REQUEST,
+    Container,
+    effective_requests,
+)
+from koordcore.model.pods import HostPort
+from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources, maximum
+from koordcore.protocol.fields import (
+    Json,
+    as_int,
+    as_list,
+    as_mapping,
+    as_str,
+    collect,
+    optional,
+    show,
+)
+
+_NON_ZERO: Final[Resources] = immutabledict({CPU: DEFAULT_CPU_REQUEST, MEMORY: DEFAULT_MEMORY_REQUEST})
+
+
+_CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy")
+
+
+_PORTS: Final = range(1, 65536)
+
+
+@attrs.frozen
+class _ContainerReading:
+    container: Container
+    notes: tuple[Problem, ...]
+
+
+def read_containers(
+    reading: Reading,
+    spec: Mapping[str, Json],
+    name: str,
+    on_host: bool,
+    convert: Callable[[Json], _ContainerReading],
+) -> tuple[tuple[Container, ...], tuple[HostPort, ...]]:
+    """Read the containers of one list, and the ports of the node that they take."""
+    elements = reading.take(spec, name, "spec", as_list, [])
+    containers: list[Container] = []
+    ports: list[HostPort] = []
+    for index, element in enumerate(elements):
+        path = f"spec.{name}[{index}]"
+        if not is_object(element):
+            reading.problem(path, "expected object")
+            continue
+        part = {field: element[field] for field in _CONTAINER_FIELDS if field in element}
+        try:
+            read = reading.memory.once(convert, part)
+        except ManifestError as error:
+            reading.note(error, path)
+            continue
+        reading.warnings += (note.within(path) for note in read.notes)
+        containers.append(read.container)
+        if "ports" in element and (name == "containers" or read.container.restarts_always):
+            ports += _host_ports(reading, element, path, on_host)
+    return reading.memory.same(_tuple, *containers), tuple(ports)
+
+
+def _tuple(*containers: Container) -> tuple[Container, ...]:
+    return containers
+
+
+def written_container(value: Json) -> _ContainerReading:
+    """Read a container of a manifest: what asks for nothing but has a limit asks for that limit.
+
+    The API server fills it in so; a manifest that has not met it yet means the same.
+    """
+    read = stored_container(value)
+    container = read.container
+    requests = make_resources({**container.limits, **container.requests})
+    return _ContainerReading(attrs.evolve(container, requests=requests), read.notes)
+
+
+def stored_container(value: Json) -> _ContainerReading:
+    """Read a container of an object with a uid, which the API server has filled in already."""
+    raw = as_mapping(value)
+    reading = Reading()
+    resources = section(reading, raw, "resources")
+    limits = _amounts(reading, resources, "limits", "resources")
+    requests = _amounts(reading, resources, "requests", "resources")
+    policy = reading.take(raw, "restartPolicy", "", as_str, "")
+    container = Container(
+        name=reading.take(raw, "name", "", as_str, ""),
+        requests=requests,
+        limits=limits,
+        image=reading.take(raw, "image", "", as_str, ""),
+        restarts_always=policy == "Always",
+    )
+    reading.finish()
+    return _ContainerReading(container, tuple(reading.warnings))
+
+
+def _amounts(reading: Reading, raw: Mapping[str, Json], name: str, path: str) -> Resources:
+    """Read amounts under their right names; a negative one is wrong."""
+    listed = reading.take(raw, name, path, as_mapping, NO_RESOURCES)
+    if not listed:
+        return NO_RESOURCES
+    place = f"{path}.{name}" if path else name
+    renamed, notes = canonical_names(listed)
+    reading.warnings += (note.within(place) for note in notes)
+    try:
+        amounts = as_resources(renamed)
+    except ManifestError as error:
+        reading.note(error, place)
+        return NO_RESOURCES
+    for resource, amount in amounts.items():
+        if amount < 0:
+            reading.problem(f"{place}[{resource}]", f"must not be negative, got {show(renamed[resource])}")
+    return NO_RESOURCES if reading.problems else amounts
+
+
+def _port(value: Json) -> int:
+    port = as_int(value)
+    if port != 0 and port not in _PORTS:
+        raise ManifestError.at("", f"expected 1..65535, got {port}")
+    return port
+
+
+def _host_ports(
+    reading: Reading, container: Mapping[str, Json], path: str, on_host: bool
+) -> Iterable[HostPort]:
+    opened = reading.recall(container, "ports", path, _ports_of, ())
+    for host, inside, protocol, ip in opened:
+        # On the host's network every port is the host's (a default of the API server).
+        port = host or (inside if on_host else 0)
+        if port:
+            yield HostPort(port, protocol or "TCP", ip or "0.0.0.0")
+
+
+def _ports_of(value: Json) -> tuple[tuple[int, int, str, str], ...]:
+    return collect(_port_of, as_list(value))
+
+
+def _port_of(value: Json) -> tuple[int, int, str, str]:
+    raw = as_mapping(value)
+    return (
+        optional(raw, "hostPort", _port, 0),
+        optional(raw, "containerPort", _port, 0),
+        optional(raw, "protocol", as_str, ""),
+        optional(raw, "hostIP", as_str, ""),
+    )
+
+
+def requests_of(
+    containers: tuple[Container, ...], init: tuple[Container, ...], overhead: Resources, whole: Resources
+) -> Resources:
+    """Add up what the pod asks for, as the scheduler counts it."""
+    return effective_requests(containers, init, overhead=overhead, pod_level=whole)
+
+
+def limits_of(
+    containers: tuple[Container, ...], init: tuple[Container, ...], overhead: Resources, whole: Resources
+) -> Resources:
+    """Add up what the pod may use."""
+    return effective_requests(containers, init, overhead=overhead, pod_level=whole, limits=True)
+
+
+def scored_requests_of(
+    containers: tuple[Container, ...], init: tuple[Container, ...], overhead: Resources, whole: Resources
+) -> Resources:
+    """Add up what scores count: containers that ask for nothing count for a little."""
+    if not containers and not init:
+        return make_resources({**_NON_ZERO, **effective_requests((), (), overhead=overhead, pod_level=whole)})
+    return effective_requests(containers, init, overhead=overhead, pod_level=whole, defaults=_NON_ZERO)
+
+
+def read_overhead(reading: Reading, spec: Mapping[str, Json]) -> Resources:
+    """Read what the sandbox takes beside the containers."""
+    return _amounts(reading, spec, "overhead", "spec") if spec.get("overhead") else NO_RESOURCES
+
+
+def read_pod_level(
+    reading: Reading,
+    spec: Mapping[str, Json],
+    containers: tuple[Container, ...],
+    init_containers: tuple[Container, ...],
+) -> tuple[Resources, Resources]:
+    """Read ``spec.resources``; requests that it leaves out come from the containers, else from its limits."""
+    if not spec.get("resources"):
+        return NO_RESOURCES, NO_RESOURCES
+    resources = section(reading, spec, "resources", "spec")
+    limits = _supported(reading, _amounts(reading, resources, "limits", "spec.resources"), "limits")
+    requests = _supported(reading, _amounts(reading, resources, "requests", "spec.resources"), "requests")
+    of_containers = effective_requests(containers, init_containers)
+    filled = {name: of_containers.get(name, amount) for name, amount in limits.items()}
+    return make_resources({**filled, **requests}), limits
+
+
+def _supported(reading: Reading, amounts: Resources, name: str) -> Resources:
+    supported = {
+        resource: amount
+        for resource, amount in amounts.items()
+        if resource in (CPU, MEMORY) or resource.startswith("hugepages-")
+    }
+    for resource in amounts:
+        if resource not in supported:
+            reading.warn(
+                f"spec.resources.{name}[{resource}]", "not a resource of the pod as a whole; ignored"
+            )
+    return make_resources(supported)
+
+
+def held_containers(
+    reading: Reading,
+    status: Mapping[str, Json],
+    name: str,
+    containers: tuple[Container, ...],
+    infeasible: bool,
+) -> tuple[Container, ...]:
+    """Let a container that is being resized hold the largest of what it asks for, has, and is promised.
+
+    A resize that the node has refused is not counted (Kubernetes' ``resource.PodRequests`` with
+    ``UseStatusResources``).
+    """
+    statuses = status.get(name)
+    if not statuses:
+        return containers
+    held: dict[str, Resources] = {}
+    for index, element in enumerate(reading.take(status, name, "status", as_list, [])):
+        if not is_object(element) or element.get("resources") is None:
+            continue
+        path = f"status.{name}[{index}]"
+        actual = section(reading, element, "resources", path)
+        requests = reading.recall(actual, "requests", f"{path}.resources", as_resources, NO_RESOURCES)
+        promised = reading.recall(element, "allocatedResources", path, as_resources, NO_RESOURCES)
+        held[str(element.get("name"))] = maximum(requests, promised) if promised != requests else requests
+    staying = name == "containerStatuses"
+    changed = tuple(
+        _holding(one, held.get(one.name), infeasible) if staying or one.restarts_always else one
+        for one in containers
+    )
+    return containers if changed == containers else changed
+
+
+def _holding(container: Container, held: Resources | None, infeasible: bool) -> Container:
+    if held is None or held == container.requests:
+        return container
+    largest = held if infeasible else maximum(container.requests, held)
+    return container if largest == container.requests else attrs.evolve(container, requests=largest)

@@ -1,0 +1,285 @@
+"""Kueue's queues and cohorts as a quota tree: nominal quota, borrowing and lending on the one ledger.
+
+A queue is a quota below its cohort, a cohort one below its parent; a flavor's resource is a resource called
+``flavor/resource``. What a queue may borrow follows from two bounds: its own ``max`` (nominal and borrowing
+limit) and that of every cohort above it (what there is in it). What a queue does not lend counts in its
+cohort as used, as long as the queue does not use it itself: a stand-in holds that room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.kueue import ClusterQueue, Cohort, ResourceGroup
+from koordcore.model.pods import PodKey
+from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaPolicy
+from koordcore.model.resources import Resources, make_resources
+from koordcore.protocol.exact import exact_of
+from koordcore.quota.admission import QuotaRefusal, admit
+from koordcore.quota.ledger import QuotaLedger
+from koordcore.quota.opening import open_ledger
+
+_POLICY: Final = QuotaPolicy(
+    enable_runtime_quota=False,
+    enable_min_quota_scale=False,
+    enable_check_parent_quota=True,
+    disable_default_quota=True,
+)
+_UNBOUND: Final = 2**60
+"""Stands for the borrowing limit that a queue does not have: its cohort's bound counts alone."""
+_NOBODY: Final = ""
+
+
+def flavored(flavor: str, amounts: Mapping[str, int]) -> dict[str, int]:
+    """Name amounts by flavor and resource, as the ledger of queues counts them."""
+    return {f"{flavor}/{name}": amount for name, amount in amounts.items()}
+
+
+@attrs.frozen(kw_only=True)
+class QueueShortfall:
+    """What a queue lacks for a workload.
+
+    Parameters
+    ----------
+    where
+        ``ClusterQueue NAME`` or ``Cohort NAME``: whose bound is met first, from the queue up.
+    flavor, resource
+        Of what; the first by name.
+    asked, used, limit
+        Amounts in the resource's unit; ``used`` has what others keep for themselves.
+    message
+        All of it in words.
+    """
+
+    where: str
+    flavor: str
+    resource: str
+    asked: int
+    used: int
+    limit: int
+    message: str
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class QueueLedger:
+    """Queues, cohorts and what is used of them: a value, made by :func:`open_queues`.
+
+    Parameters
+    ----------
+    ledger
+        The quota tree with everything that is used.
+    nominal
+        By queue: what is its own, by flavor and resource.
+    kept
+        By node of the tree: what does not count as free above it.
+    broken
+        By queue: why it has no quota at all.
+    """
+
+    ledger: QuotaLedger
+    nominal: immutabledict[str, Resources]
+    kept: immutabledict[str, Resources]
+    broken: immutabledict[str, str]
+
+    def used(self, queue: str) -> Resources:
+        """What the workloads of a queue use, by flavor and resource."""
+        return self.ledger.used_of(_queue(queue))
+
+    def borrows(self, queue: str, amounts: Mapping[str, int]) -> bool:
+        """Tell whether a queue with so much more used uses more than its own."""
+        used, own = self.used(queue), self.nominal.get(queue, immutabledict())
+        return any(used.get(name, 0) + amount > own.get(name, 0) for name, amount in amounts.items())
+
+    def admit(self, key: str, queue: str, amounts: Mapping[str, int]) -> QueueLedger | QueueShortfall:
+        """Give a queue's workload its quota.
+
+        Parameters
+        ----------
+        key
+            ``namespace/name`` of the workload.
+        queue
+            The ClusterQueue.
+        amounts
+            What it asks for, by flavor and resource.
+
+        Returns
+        -------
+        QueueLedger or QueueShortfall
+            The ledger with it, or what is missing.
+        """
+        pod = _usage(key, _queue(queue), amounts)
+        placed = self._with(pod)
+        outcome = admit(placed.ledger.untrack(pod), pod)
+        return _told(outcome, queue) if isinstance(outcome, QuotaRefusal) else placed
+
+    def with_usage(self, key: str, queue: str, amounts: Mapping[str, int]) -> QueueLedger:
+        """Count what a workload uses already, whether or not it may."""
+        return self._with(_usage(key, _queue(queue), amounts))
+
+    def settled(self) -> QueueLedger:
+        """Hold in the cohorts what nobody uses yet and is not lent, from the queues up."""
+        ledger = self.ledger
+        for node in self.kept:
+            stand_in = self._stand_in(ledger, node)
+            ledger = ledger if stand_in is None else ledger.track(stand_in)
+        return attrs.evolve(self, ledger=ledger)
+
+    def _with(self, pod: QuotaPod) -> QueueLedger:
+        ledger, path = self.ledger, [pod.quota]
+        while (parent := ledger.quotas[path[-1]].parent) != ROOT_QUOTA:
+            path.append(parent)
+        before = [self._stand_in(ledger, node) for node in path]
+        ledger = ledger.track(pod)
+        for node, old in zip(path, before, strict=True):
+            new = self._stand_in(ledger, node)
+            if old is not None and new is not None and old != new:
+                ledger = ledger.untrack(old).track(new)
+        return attrs.evolve(self, ledger=ledger)
+
+    def _stand_in(self, ledger: QuotaLedger, node: str) -> QuotaPod | None:
+        """Give who holds, in the cohort above, what a node keeps and does not use."""
+        kept = self.kept.get(node)
+        if kept is None:
+            return None
+        used = ledger.used_of(node)
+        idle = {name: max(0, amount - used.get(name, 0)) for name, amount in kept.items()}
+        return _usage(node, ledger.quotas[node].parent, idle)
+
+
+def open_queues(queues: Iterable[ClusterQueue], cohorts: Iterable[Cohort]) -> QueueLedger:
+    """Make the tree of queues and cohorts, with nothing used yet.
+
+    A queue below cohorts that form a cycle has no quota, as the reference has it.
+    """
+    declared = {one.name: one for one in cohorts}
+    queues = sorted(queues, key=lambda one: one.name)
+    named = [one.cohort for one in queues] + [one.parent for one in declared.values()]
+    for name in named:
+        if name:
+            declared.setdefault(name, Cohort(name=name))
+    cycles = {name: text for name in declared if (text := _cycle(name, declared))}
+    broken = {one.name: cycles[one.cohort] for one in queues if one.cohort in cycles}
+    tree = _Tree([one for one in queues if one.name not in broken], declared, cycles.keys())
+    nominal = {one.name: make_resources(_amounts(one.groups)[0]) for one in queues}
+    opened = QueueLedger(
+        ledger=open_ledger(tree.quotas, total={}, policy=_POLICY),
+        nominal=immutabledict(nominal),
+        kept=immutabledict(tree.kept),
+        broken=immutabledict(broken),
+    )
+    return opened.settled()
+
+
+class _Tree:
+    """Adds up what each node of the tree has and keeps, from the queues up."""
+
+    def __init__(
+        self, queues: Sequence[ClusterQueue], cohorts: Mapping[str, Cohort], cycles: Iterable[str]
+    ) -> None:
+        self.quotas: list[ElasticQuota] = []
+        self.kept: dict[str, Resources] = {}
+        self._below: dict[str, list[str]] = {}
+        self._cohorts = cohorts
+        self._queues: dict[str, list[ClusterQueue]] = {}
+        known = [cohorts[name] for name in sorted(cohorts.keys() - set(cycles))]
+        for one in known:
+            self._below.setdefault(one.parent, []).append(one.name)
+        for queue in queues:
+            self._queues.setdefault(queue.cohort, []).append(queue)
+        for queue in self._queues.get(_NOBODY, ()):
+            self._add(_queue(queue.name), _NOBODY, queue.groups, {}, {})
+        for name in self._below.get(_NOBODY, ()):
+            self._cohort(name)
+
+    def _cohort(self, name: str) -> tuple[dict[str, int], dict[str, int]]:
+        """Add a cohort and all below it; give what it has, and what of that stays out of sight above."""
+        below, hidden = dict[str, int](), dict[str, int]()
+        parts = [self._cohort(child) for child in self._below.get(name, ())]
+        parts += [self._add(_queue(one.name), name, one.groups, {}, {}) for one in self._queues.get(name, ())]
+        for amounts, kept in parts:
+            for key, amount in amounts.items():
+                below[key] = below.get(key, 0) + amount
+                hidden[key] = hidden.get(key, 0) + kept.get(key, 0)
+        one = self._cohorts[name]
+        return self._add(_cohort(name), one.parent, one.groups, below, hidden)
+
+    def _add(
+        self,
+        node: str,
+        parent: str,
+        groups: Sequence[ResourceGroup],
+        below: Mapping[str, int],
+        hidden: Mapping[str, int],
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        own, borrowing, lending = _amounts(groups)
+        has = {name: own.get(name, 0) + below.get(name, 0) for name in {**below, **own}}
+        kept = {name: amount for name, amount in hidden.items() if amount}
+        if parent:
+            for name, limit in lending.items():
+                shown = has[name] - hidden.get(name, 0)
+                kept[name] = max(0, shown - limit) + hidden.get(name, 0)
+            most = {name: has[name] + borrowing[name] if name in borrowing else _UNBOUND for name in has}
+            if any(kept.get(name, 0) > hidden.get(name, 0) for name in kept):
+                self.kept[node] = make_resources(kept)
+        else:
+            most = has
+        self.quotas.append(
+            ElasticQuota(
+                name=node, parent=_cohort(parent) if parent else ROOT_QUOTA, max=most, is_parent=True
+            )
+        )
+        return has, kept
+
+
+def _amounts(groups: Sequence[ResourceGroup]) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """Name what groups say by flavor and resource: nominal, borrowing limit, lending limit."""
+    flavors = [one for group in groups for one in group.flavors]
+    nominal = {key: amount for one in flavors for key, amount in flavored(one.flavor, one.nominal).items()}
+    borrowing = {key: each for one in flavors for key, each in flavored(one.flavor, one.borrowing).items()}
+    lending = {key: each for one in flavors for key, each in flavored(one.flavor, one.lending).items()}
+    return nominal, borrowing, lending
+
+
+def _queue(name: str) -> str:
+    return f"ClusterQueue {name}"
+
+
+def _cohort(name: str) -> str:
+    return f"Cohort {name}"
+
+
+def _usage(key: str, quota: str, amounts: Mapping[str, int]) -> QuotaPod:
+    # A node makes it count as used.
+    return QuotaPod(key=PodKey("", key), quota=quota, request=make_resources(amounts), node="-")
+
+
+def _cycle(name: str, cohorts: Mapping[str, Cohort]) -> str:
+    trail: list[str] = []
+    while name and name not in trail:
+        trail.append(name)
+        name = cohorts[name].parent
+    if not name:
+        return ""
+    return f"its cohorts form a cycle: {' -> '.join([*trail[trail.index(name) :], name])}"
+
+
+def _told(refusal: QuotaRefusal, queue: str) -> QueueShortfall:
+    where = refusal.ancestor or _queue(queue)
+    name = refusal.exceeded[0]
+    flavor, _, resource = name.partition("/")
+    amounts = [from_.get(name, 0) for from_ in (refusal.request, refusal.used, refusal.limit)]
+    asked, used, limit = (str(exact_of({resource: amount})[resource]) for amount in amounts)
+    word = "used or kept" if where.startswith("Cohort") else "used"
+    return QueueShortfall(
+        where=where,
+        flavor=flavor,
+        resource=resource,
+        asked=amounts[0],
+        used=amounts[1],
+        limit=amounts[2],
+        message=f"{where}: {asked} {resource} of flavor {flavor} asked, {used} of {limit} {word}",
+    )

@@ -1,0 +1,89 @@
+"""Whether those start that could: seen from outside, with a plain idea of what fits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from koordcore.simulate.world.facts import PodFacts, Truth
+from koordcore.simulate.world.profile import SECOND
+
+PATIENCE: Final = 40 * SECOND
+"""How long somebody may wait who has had room all the time, from the last fault on."""
+
+
+class Liveness:
+    """Follows who could start, from second to second."""
+
+    def __init__(self, truth: Truth) -> None:
+        self._truth = truth
+        self._since: dict[str, int] = {}
+
+    def late(self, now: int, last_fault: int) -> list[str]:
+        """Name who has had room for too long; asked once a second."""
+        if not self._truth.waiting or now - last_fault < PATIENCE // 4:
+            self._since.clear()
+            return []
+        ready = set(self._could_start())
+        self._since = {name: self._since.get(name, now) for name in ready}
+        return sorted(name for name, since in self._since.items() if now - since > PATIENCE)
+
+    def _could_start(self) -> Iterable[str]:
+        """Name the most important gangs and pods that wait and would fit, each on its own."""
+        truth = self._truth
+        waiting = [truth.facts[uid] for uid in truth.waiting if not _gone(truth, uid)]
+        if not waiting:
+            return
+        top = max(one.priority for one in waiting)
+        # Who was promised room holds it against those who are no more important.
+        nominated = [
+            (truth.pods[one.uid]["status"]["nominatedNodeName"], one)
+            for one in waiting
+            if truth.pods[one.uid]["status"].get("nominatedNodeName")
+        ]
+        groups: dict[str, list[PodFacts]] = {}
+        for one in waiting:
+            if one.priority == top:
+                groups.setdefault((one.gang and f"gang {one.gang}") or one.name, []).append(one)
+        for name, pods in sorted(groups.items()):
+            gang = pods[0].gang
+            if gang and len(truth.members[gang]) < truth.minimum.get(gang, len(truth.members[gang]) + 1):
+                continue
+            others = [pair for pair in nominated if pair[1] not in pods and pair[1].priority >= top]
+            if self._within_min(pods) and self._fit(pods, others):
+                yield name
+
+    def _within_min(self, pods: list[PodFacts]) -> bool:
+        quota = pods[0].quota
+        if not quota:
+            return True
+        # Those of the quota that wait for room they were promised count, too.
+        held = Counter(self._truth.held.get(quota, {}))
+        for uid in self._truth.waiting:
+            if self._truth.facts[uid].quota == quota:
+                held.update(self._truth.facts[uid].wants)
+        return not self._truth.over(held, self._truth.least[quota])
+
+    def _fit(self, pods: list[PodFacts], others: Iterable[tuple[str, PodFacts]]) -> bool:
+        truth = self._truth
+        free = {name: Counter(truth.room[name]) for name, is_open in sorted(truth.open.items()) if is_open}
+        for name, left in free.items():
+            left.subtract(truth.used.get(name, {}))
+        for name, one in others:
+            if name in free:
+                free[name].subtract(one.wants)
+        for pod in sorted(pods, key=lambda one: (-one.cards, -one.wants.get("cpu", 0), one.name)):
+            node = next((name for name, left in free.items() if _fits(left, pod.wants)), None)
+            if node is None:
+                return False
+            free[node].subtract(pod.wants)
+        return True
+
+
+def _gone(truth: Truth, uid: str) -> bool:
+    return "deletionTimestamp" in truth.pods[uid]["metadata"]
+
+
+def _fits(left: Mapping[str, int], wants: Mapping[str, int]) -> bool:
+    return all(left.get(name, 0) >= value for name, value in wants.items())

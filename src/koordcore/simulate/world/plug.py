@@ -1,0 +1,96 @@
+"""How a scheduler is put into the bottle: what it hears, what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from koordcore.controlplane import Answer, Moment, Request
+from koordcore.controlplane.requests import Object
+from koordcore.snapshot import ClusterSnapshot
+
+
+@attrs.frozen
+class Listed:
+    """All objects of a kind at one version: at the start, and after a watch was lost for good."""
+
+    kind: str
+    items: tuple[Object, ...]
+    version: str
+
+
+@attrs.frozen
+class Watched:
+    """One change: ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, which only tells the version."""
+
+    kind: str
+    what: str
+    item: Object
+
+
+@attrs.frozen
+class Answered:
+    """What came of a request; status 0 says that nobody knows."""
+
+    ticket: int
+    answer: Answer
+
+
+@attrs.frozen
+class Rang:
+    """A bell that was set rings."""
+
+    bell: int
+
+
+News: TypeAlias = Listed | Watched | Answered | Rang
+
+
+@attrs.frozen
+class Post:
+    """Send a request; its answer comes with the same ticket."""
+
+    ticket: int
+    request: Request
+
+
+@attrs.frozen
+class SetBell:
+    """Be woken after so many seconds of the scheduler's own clock."""
+
+    bell: int
+    seconds: float
+
+
+@attrs.frozen
+class ListAgain:
+    """List a kind anew."""
+
+    kind: str
+
+
+@attrs.frozen
+class Note:
+    """Say something for the story of the run."""
+
+    text: str
+
+
+Act: TypeAlias = Post | SetBell | ListAgain | Note
+
+
+class BottledScheduler(Protocol):
+    """A scheduler process; a new object is made whenever one is started, and dropped when it is killed.
+
+    Lists and watches of all kinds that it follows come by themselves, and go on by themselves after a cut.
+    """
+
+    def hear(self, news: News, moment: Moment) -> Iterable[Act]:
+        """Take one piece of news, and say what to do now; ``moment`` is what its clocks show."""
+        ...
+
+    def books(self) -> ClusterSnapshot | None:
+        """Give the cluster as it stands in the books; ``None`` where nobody may look into them."""
+        ...

@@ -1,0 +1,163 @@
+"""Kueue's queues at the command line: jobs of every kind in a queue, and what explain says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from koordcore.cli import main
+from tests.cli.test_front_doors import JOB, JOB_SET, LWS, MPI, RAY, RUNTIME, TORCH, TRAIN, placed, planned
+from tests.manifests.kueue_builders import (
+    GPU,
+    RACK,
+    TOPOLOGY,
+    Object,
+    admitted,
+    flavor,
+    local,
+    node,
+    pod_set,
+    queue,
+    running,
+    template,
+    workload,
+)
+
+NODES = [node(f"a{number}", f"r{number // 3}") for number in range(9)]
+for _one in NODES:
+    _one["metadata"]["labels"]["topology.kubernetes.io/rack"] = _one["metadata"]["labels"][RACK]
+QUEUES = [flavor("a100"), TOPOLOGY, queue("team", {"a100": 64}), local("q", "team")]
+
+
+def queued(job: Object, **spec: object) -> Object:
+    """The job in queue q."""
+    meta = {**job["metadata"], "labels": {"kueue.x-k8s.io/queue-name": "q"}}
+    return {**job, "metadata": meta, "spec": {**job["spec"], **spec}}
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "workloads"),
+    [
+        ([JOB], 3, 1),
+        ([JOB_SET], 5, 1),
+        ([LWS], 6, 2),
+        ([RAY], 4, 1),
+        ([MPI], 4, 1),
+        ([TORCH], 3, 1),
+        ([TRAIN, RUNTIME], 3, 1),
+    ],
+    ids=lambda value: value[0]["kind"] if isinstance(value, list) else None,
+)
+def test_a_job_in_a_queue_needs_quota_as_well_as_nodes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, job: list[Object], pods: int, workloads: int
+) -> None:
+    job = [queued(job[0], suspend=True), *job[1:]]
+    plan, told = planned(capsys, tmp_path, [*NODES, *QUEUES, *job], "--as-gangs")
+    assert len(placed(plan)) == pods
+    assert [one["admitted"] for one in plan["workloads"]] == [True] * workloads
+    assert "in queue q" in told
+    few = [flavor("a100"), TOPOLOGY, queue("team", {"a100": 1}), local("q", "team")]
+    plan, told = planned(capsys, tmp_path, [*NODES, *few, *job], "--as-gangs")
+    if "TrainJob" not in {one["kind"] for one in job}:  # its pods ask for no cards
+        assert not placed(plan)
+        assert all("of flavor a100 asked" in one["reason"] for one in plan["workloads"])
+    plan, told = planned(capsys, tmp_path, [*NODES, *job], "--as-gangs")
+    assert len(placed(plan)) == pods
+    assert "its quota in queue q: there is no ClusterQueue" in told
+
+
+def test_annotations_of_a_template_are_its_topology_request(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    wish = {"kueue.x-k8s.io/podset-required-topology": RACK}
+    job = queued(JOB, suspend=True, parallelism=4, completions=4, template=template(8, **wish))
+    plan, _ = planned(capsys, tmp_path, [*NODES, *QUEUES, job], "--as-gangs")
+    (one,) = plan["workloads"]
+    assert one["reason"] == "on a100: the best rack, r0, has 3 of 4 slots; 1 more would do"
+
+
+def test_a_job_with_a_workload_is_shown_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    work = workload("job-train", pod_set("main", 3, 8))
+    work["metadata"]["ownerReferences"] = [
+        {"kind": "Job", "name": "train", "apiVersion": "batch/v1", "uid": "u"}
+    ]
+    plan, _ = planned(capsys, tmp_path, [*NODES, *QUEUES, queued(JOB, suspend=True), work], "--as-gangs")
+    assert sorted(placed(plan)) == ["job-train-main-0", "job-train-main-1", "job-train-main-2"]
+    dump = str(tmp_path / "dump.json")
+    assert main(["explain", "job/train", dump]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("Workload ml/job-train starts in ClusterQueue team on a100\n")
+    assert "3 of 3 would start now" in told
+
+
+def test_gated_pods_of_a_workload_are_its_members(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    gate = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{number}", "namespace": "ml"},
+            "spec": {**template(8)["spec"], **gate},
+        }
+        for number in range(2)
+    ]
+    work = workload("group", pod_set("main", 2, 8))
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": f"p{number}", "uid": "u"} for number in range(2)]
+    work["metadata"]["ownerReferences"] = owners
+    plan, told = planned(capsys, tmp_path, [*NODES, *QUEUES, *pods, work], "--as-gangs")
+    assert sorted(placed(plan)) == ["p0", "p1"]
+    assert "shown as gang of 2, of which 2 are there, in queue q" in told
+    plan, told = planned(capsys, tmp_path, [*NODES, *QUEUES, *pods, work])
+    assert not placed(plan)
+    assert "not looked at: 1 Workloads of Kueue that wait for quota" in told
+
+
+def test_the_table_names_flavors_and_what_is_missing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    dump = tmp_path / "dump.json"
+    objects = [
+        *NODES,
+        *QUEUES,
+        workload("a", pod_set("main", 4, 8)),
+        workload("b", pod_set("main", 5, 8), hour=1),
+    ]
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert main(["schedule", str(dump), "--as-gangs"]) == 1
+    told = capsys.readouterr().out
+    assert "ml/a      team    4/4  starts   a100" in told
+    assert "ClusterQueue team: 40 nvidia.com/gpu of flavor a100 asked, 32 of 64 used" in told
+    assert main(["schedule", str(dump), "--as-gangs", "--record", str(tmp_path / "r")]) == 2
+    assert "cannot be written down" in capsys.readouterr().err
+
+
+def test_compare_shows_where_kueues_rule_is_worse(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Quota alone takes the first flavor, whose racks are too full; and what runs lies in two racks."""
+    spare = [node(f"h{number}", "s0", "h100") for number in range(4)]
+    busy = [running(f"busy{number}", f"a{number}", 4) for number in (0, 3, 6)]
+    names = {"annotations": {"kueue.x-k8s.io/workload": "runs"}, "labels": {"kueue.x-k8s.io/podset": "main"}}
+    pods = [running(f"runs{number}", where, 4) for number, where in enumerate(("a0", "a3"))]
+    for one in pods:
+        one["metadata"] |= names
+    runs = workload("runs", pod_set("main", 2, 4, preferred=RACK))
+    runs = admitted(runs, "team", {GPU: "a100"}, 8)
+    quotas = queue("team", {"a100": 99, "h100": 32})
+    wide = workload("wide", pod_set("main", 3, 8, required=RACK), hour=1)
+    queues = [flavor("a100"), flavor("h100"), TOPOLOGY, quotas, local("q", "team")]
+    objects = [*NODES, *spare, *busy, *pods, runs, *queues, wide]
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert main(["compare", str(dump), "--as-gangs", "-q", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["kueue"]
+    (pair,) = found["workloads"]
+    assert (pair["here"]["admitted"], pair["byKueuesRule"]["admitted"]) == (True, False)
+    assert pair["here"]["flavors"] == {f"main/{GPU}": "h100"}
+    (lies,) = found["admitted"]
+    assert lies["now"] == {RACK: 2, "node": 2}
+    assert lies["best"] == {RACK: 1, "node": 1}
+    assert main(["compare", str(dump), "--as-gangs", "-q"]) == 0
+    told = capsys.readouterr().out
+    assert "whole Workloads: 0 by Kueue's rule (flavors by quota alone), 1 here" in told
+    assert "1 of 1 lie in more domains than they need" in told

@@ -1,0 +1,289 @@
+"""Kueue's Workloads: quota and places decided as one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from koordcore import schedule, verify
+from koordcore.controlplane import AdmissionPlan, WorkloadDecision, admit_workloads
+from koordcore.manifests import snapshot_from_objects
+from tests.manifests.kueue_builders import (
+    GPU,
+    RACK,
+    TOPOLOGY,
+    Object,
+    admitted,
+    flavor,
+    local,
+    made,
+    node,
+    pod_set,
+    queue,
+    running,
+    workload,
+)
+
+FLAVORS = [flavor("a100"), flavor("h100"), TOPOLOGY]
+NODES = [node(f"a{n}", f"r{n // 2}") for n in range(4)] + [
+    node(f"h{n}", f"s{n // 2}", "h100") for n in range(4)
+]
+
+
+def planned(*objects: Object, **words: Any) -> AdmissionPlan:
+    """Decide, and have it verified."""
+    snapshot = snapshot_from_objects([*FLAVORS, *objects], as_gangs=True).snapshot
+    assert not schedule(snapshot, [pod for pod in snapshot.pending if pod.gated]).bound, "gates are closed"
+    plan = admit_workloads(snapshot, **words)
+    assert verify(plan.before, plan.result) == ()
+    assert {one.pod for one in plan.result.decisions} == {pod.key for pod in snapshot.pending}
+    return plan
+
+
+def about(plan: AdmissionPlan, name: str) -> WorkloadDecision:
+    (found,) = [one for one in plan.workloads if one.workload == f"ml/{name}"]
+    return found
+
+
+def racks(plan: AdmissionPlan, start: str = "") -> list[str]:
+    """Racks of the pods whose names start so, in the order of their names."""
+    nodes = plan.before
+    bound = sorted((one.pod.name, one.node) for one in plan.result.bound)
+    return [nodes.node(where).node.labels[RACK] for name, where in bound if name.startswith(start)]
+
+
+def test_the_next_flavor_is_taken_where_the_first_has_quota_and_no_nodes() -> None:
+    objects = [
+        *NODES,
+        running("x", "a0", 4),
+        running("y", "a2", 4),
+        queue("team", {"a100": 32, "h100": 32}),
+        local("q", "team"),
+        workload("train", pod_set("main", 2, 8, required=RACK)),
+    ]
+    found = about(planned(*objects), "train")
+    assert found.admitted
+    assert dict(found.flavors) == {f"main/{GPU}": "h100"}
+    assert found.passed_over == ("on a100: the best rack, r0, has 1 of 2 slots; 1 more would do",)
+    by_quota = about(planned(*objects, by_quota_alone=True), "train")
+    assert not by_quota.admitted
+    assert by_quota.reason == "on a100: the best rack, r0, has 1 of 2 slots; 1 more would do"
+
+
+def test_a_queue_borrows_what_its_cohort_lends_and_no_more() -> None:
+    def taken(**limits: Any) -> WorkloadDecision:
+        lender = queue("lender", {"a100": 16}, "all", limits=limits)
+        work = workload("w", pod_set("main", 3, 8))
+        return about(
+            planned(*NODES, queue("team", {"a100": 8}, "all"), lender, local("q", "team"), work), "w"
+        )
+
+    assert taken().borrows
+    assert taken(lendingLimit=16).admitted
+    lacking = taken(lendingLimit=15)
+    assert not lacking.admitted
+    assert lacking.reason == "Cohort all: 24 nvidia.com/gpu of flavor a100 asked, 1 of 24 used or kept"
+    own = queue("team", {"a100": 8}, "all", limits={"borrowingLimit": 15})
+    found = planned(
+        *NODES,
+        own,
+        queue("lender", {"a100": 16}, "all"),
+        local("q", "team"),
+        workload("w", pod_set("main", 3, 8)),
+    )
+    told = "ClusterQueue team: 24 nvidia.com/gpu of flavor a100 asked, 0 of 23 used"
+    assert about(found, "w").reason == told
+
+
+def test_cohorts_share_along_their_tree() -> None:
+    objects = [
+        *NODES,
+        queue("team", {"a100": 0}, "left"),
+        queue("other", {"a100": 16}, "right"),
+        local("q", "team"),
+        workload("w", pod_set("main", 2, 8)),
+    ]
+    assert not about(planned(*objects), "w").admitted
+    tree = [made("Cohort", name, {"parentName": "top"}) for name in ("left", "right")]
+    assert about(planned(*objects, *tree), "w").borrows
+    cycle = [made("Cohort", "left", {"parentName": "up"}), made("Cohort", "up", {"parentName": "left"})]
+    assert about(planned(*objects, *cycle), "w").reason == "its cohorts form a cycle: left -> up -> left"
+
+
+def test_what_runs_already_counts() -> None:
+    objects = [*NODES, queue("team", {"a100": 16}), local("q", "team")]
+    runs = workload("runs", pod_set("main", 2, 8))
+    waits = workload("waits", pod_set("main", 1, 8), hour=1)
+    flavors = {GPU: "a100"}
+    assert not about(planned(*objects, admitted(runs, "team", flavors, 16), waits), "waits").admitted
+    half = admitted(runs, "team", flavors, 16)
+    half["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
+    assert about(planned(*objects, half, waits), "waits").admitted
+    over = admitted(runs, "team", flavors, 16)
+    over["status"]["conditions"] = [{"type": "Finished", "status": "True"}]
+    assert about(planned(*objects, over, waits), "waits").admitted
+
+
+def test_topology_requests_are_kept_exactly() -> None:
+    objects = [*NODES, queue("team", {"a100": 64}), local("q", "team")]
+    apart = planned(*objects, workload("w", pod_set("main", 3, 8, required=RACK)))
+    assert not about(apart, "w").admitted
+    preferred = planned(*objects, workload("w", pod_set("main", 3, 8, preferred=RACK)))
+    assert len(set(racks(preferred))) == 2
+    together = planned(*objects, workload("w", pod_set("main", 2, 8, preferred=RACK)))
+    assert len(set(racks(together))) == 1
+    slices: Object = {"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 2}
+    sliced = planned(*objects, running("x", "a0", 8), workload("w", pod_set("main", 2, 8, **slices)))
+    assert racks(sliced) == ["r1", "r1"]
+    assert not about(
+        planned(
+            *objects,
+            running("x", "a0", 8),
+            running("y", "a2", 8),
+            workload("w", pod_set("main", 2, 8, **slices)),
+        ),
+        "w",
+    ).admitted
+
+
+def test_pod_sets_of_one_group_lie_together_and_take_one_flavor() -> None:
+    wish: Object = {"required": RACK, "podSetGroupName": "all"}
+    objects = [
+        *NODES,
+        running("x", "a0", 4),
+        queue("team", {"a100": 64, "h100": 64}),
+        local("q", "team"),
+        workload("w", pod_set("leader", 1, 4, **wish), pod_set("workers", 1, 8, **wish)),
+    ]
+    plan = planned(*objects)
+    assert set(racks(plan)) == {"r0"}
+    alone = planned(
+        *objects[:-1], workload("w", pod_set("leader", 1, 8), pod_set("rest", 2, 8, required=RACK))
+    )
+    assert len(set(racks(alone, "w-rest"))) == 1
+
+
+def test_a_node_without_a_label_of_the_topology_is_in_no_domain() -> None:
+    objects = [node("bare", ""), queue("team", {"a100": 64}), local("q", "team")]
+    asking = planned(*objects, node("a0", "r0", cards=1), workload("w", pod_set("main", 1, 8, required=RACK)))
+    assert not about(asking, "w").admitted
+    anyone = workload("w", pod_set("main", 1, 8))
+    assert not about(planned(*objects, node("a0", "r0", cards=1), anyone), "w").admitted
+    plain = [made("ResourceFlavor", "flat", {}), queue("other", {"flat": 64}), local("p", "other")]
+    flat = planned(*objects[:1], *plain, workload("w", pod_set("main", 1, 8), into="p"))
+    assert about(flat, "w").admitted
+
+
+def test_a_flavor_with_a_topology_is_for_those_who_ask_unless_all_flavors_have_one() -> None:
+    flat = made("ResourceFlavor", "flat", {"nodeLabels": {"gpu": "h100"}})
+    objects = [*NODES, flat, queue("team", {"a100": 64, "flat": 64}), local("q", "team")]
+    found = about(planned(*objects, workload("w", pod_set("main", 1, 8))), "w")
+    assert found.flavors[f"main/{GPU}"] == "flat"
+    asking = about(planned(*objects, workload("w", pod_set("main", 1, 8, unconstrained=True))), "w")
+    assert asking.flavors[f"main/{GPU}"] == "a100"
+
+
+def test_quota_alone_starts_parts_of_a_workload_where_no_topology_is_asked_for() -> None:
+    flat = made("ResourceFlavor", "flat", {})
+    objects = [flat, queue("team", {"flat": 64}), local("q", "team")]
+    objects += [node("a0", "r0"), node("a1", "r0", cards=4)]
+    objects += [workload("w", pod_set("main", 2, 8)), workload("v", pod_set("main", 1, 8), hour=1)]
+    ours, theirs = planned(*objects), planned(*objects, by_quota_alone=True)
+    assert (about(ours, "w").admitted, about(ours, "v").admitted) == (False, True)
+    found = about(theirs, "w")
+    assert (found.admitted, found.pods, found.asked) == (True, 1, 2)
+    assert found.reason == "1 of its pods find no nodes, and its quota is used"
+    assert about(theirs, "v").pods == 0
+
+
+def test_the_order_of_a_queue() -> None:
+    def starts(**spec: Any) -> list[str]:
+        objects = [
+            *NODES,
+            queue("team", {"a100": 16}, **spec),
+            local("q", "team"),
+            workload("old", pod_set("main", 3, 8), hour=1),
+            workload("new", pod_set("main", 1, 8), hour=2),
+            workload("high", pod_set("main", 1, 8), hour=3, priority=7),
+        ]
+        return [one.workload.removeprefix("ml/") for one in planned(*objects).workloads if one.admitted]
+
+    assert starts() == ["high", "new"]
+    assert starts(queueingStrategy="StrictFIFO") == ["high"]
+    assert starts(stopPolicy="Hold") == []
+
+
+def test_fewer_pods_start_where_the_workload_allows_it() -> None:
+    objects = [*NODES, queue("team", {"a100": 24}), local("q", "team")]
+    found = about(planned(*objects, workload("w", pod_set("main", 4, 8, least=2))), "w")
+    assert (found.admitted, found.pods, found.asked) == (True, 3, 4)
+    busy = [running(f"x{n}", f"a{n}", 8) for n in range(2)]
+    found = about(planned(*objects, *busy, workload("w", pod_set("main", 4, 8, least=2))), "w")
+    assert (found.admitted, found.pods) == (True, 2)
+    assert not about(planned(*objects, workload("w", pod_set("main", 5, 8, least=4))), "w").admitted
+
+
+def test_a_flavor_without_borrowing_comes_first_where_the_queue_says_so() -> None:
+    def given(**spec: Any) -> str:
+        other = queue("other", {"a100": 64, "h100": 64}, "all")
+        own = queue("team", {"a100": 4, "h100": 16}, "all", **spec)
+        work = workload("w", pod_set("main", 1, 8))
+        return about(planned(*NODES, own, other, local("q", "team"), work), "w").flavors[f"main/{GPU}"]
+
+    assert given() == "a100"
+    assert given(flavorFungibility={"whenCanBorrow": "TryNextFlavor"}) == "h100"
+
+
+@pytest.mark.parametrize(
+    ("objects", "why"),
+    [
+        ([], "there is no LocalQueue q in namespace ml"),
+        ([local("q", "gone")], "there is no ClusterQueue gone"),
+        ([local("q", "team", stopPolicy="Hold"), queue("team", {"a100": 8})], "LocalQueue q is stopped"),
+        (
+            [local("q", "team"), queue("team", {"a100": 8}, namespaceSelector=None)],
+            "ClusterQueue team does not select namespace ml",
+        ),
+        (
+            [local("q", "team"), made("ClusterQueue", "team", {"namespaceSelector": {}})],
+            "main: ClusterQueue team has no nvidia.com/gpu",
+        ),
+        ([local("q", "team"), queue("team", {"v5": 8})], "there is no ResourceFlavor v5"),
+        (
+            [
+                local("q", "team"),
+                queue("team", {"spot": 8}),
+                flavor("spot", nodeTaints=[{"key": "spot", "effect": "NoSchedule"}]),
+            ],
+            "main does not tolerate taint spot of flavor spot",
+        ),
+        (
+            [local("q", "team"), queue("team", {"flat": 8}), flavor("flat", topology="")],
+            f"flavor flat has no topology level {RACK}, which main names",
+        ),
+    ],
+)
+def test_who_has_no_queue_or_flavor_is_told_which(objects: Sequence[Object], why: str) -> None:
+    found = about(planned(*NODES, *objects, workload("w", pod_set("main", 1, 8, required=RACK))), "w")
+    assert (found.admitted, found.reason) == (False, why)
+
+
+def test_pods_of_no_workload_come_first_and_the_order_of_objects_does_not_matter() -> None:
+    plain = running("plain", "", 8)
+    del plain["spec"]["nodeName"]
+    objects = [
+        *NODES,
+        plain,
+        queue("team", {"a100": 64}),
+        local("q", "team"),
+        workload("w", pod_set("main", 4, 8)),
+        workload("v", pod_set("main", 2, 8), hour=2),
+    ]
+    first = planned(*objects)
+    assert first.result.decision("ml/plain") in first.result.bound
+    for seed in range(3):
+        shuffled = random.Random(seed).sample(objects, len(objects))
+        assert planned(*shuffled).result.decisions == first.result.decisions

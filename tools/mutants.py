@@ -1,0 +1,347 @@
+"""Mutation testing: change one place of a package, and see whether the tests that run it notice.
+
+``python -m tools.mutants PACKAGE --tests FOLDER ... [--seed N] [--sample M] [--minutes T]`` prints a line for
+every mutant that survives, and the score. First the tests are traced once, to know which of them run
+which line; each mutant then meets only those, the most specific first. The same seed draws the same mutants
+on every machine; who ends the time earlier sees a beginning of them.
+
+General tools were tried on paper: they copy the tree for each mutant or start Python anew, which is four
+seconds before the first test; here a worker that has imported everything else is forked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+import attrs
+import pytest
+
+SOURCE: Final = Path("src")
+MOST_TESTS: Final = 30
+"""Tests that a mutant meets at most, those that run the fewest lines of the package first."""
+MOST_SECONDS: Final = 40
+_OPTIONS: Final = (
+    *("-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
+    # The worker has imported hypothesis before; that its asserts are plain is as well.
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
+_SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+    ast.Continue: ast.Break,
+}
+_NAMES: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+@attrs.frozen
+class Mutant:
+    """One change: file, place among the file's places, line, and what it does."""
+
+    path: str
+    place: int
+    line: int
+    what: str
+    statement: int
+    """Line on which the statement begins: a trace knows no others of it, at times."""
+
+
+def places(tree: ast.Module) -> Iterator[tuple[int, str, Callable[[], None]]]:
+    """Give every place that can be changed: its line, what the change is, and the change."""
+    for node in _code(tree):
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.Compare):
+            for number, op in enumerate(node.ops):
+                if type(op) in _SWAPS:
+                    yield line, _swapped(op), _set_item(node.ops, number, _SWAPS[type(op)]())
+        elif isinstance(node, ast.BoolOp | ast.BinOp | ast.AugAssign) and type(node.op) in _SWAPS:
+            yield line, _swapped(node.op), _set(node, "op", _SWAPS[type(node.op)]())
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yield (
+                line,
+                "not removed",
+                _become(node, ast.Call(ast.Name("bool", ast.Load()), [node.operand], [])),
+            )
+        elif isinstance(node, ast.Constant) and type(node.value) is bool:
+            yield line, f"{node.value} negated", _set(node, "value", not node.value)
+        elif isinstance(node, ast.Constant) and type(node.value) is int:
+            yield line, f"{node.value} + 1", _set(node, "value", node.value + 1)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _NAMES:
+            other = _NAMES[node.func.id]
+            yield line, f"{node.func.id} for {other}", _set(node.func, "id", other)
+        elif isinstance(node, ast.If | ast.IfExp):
+            yield line, "if negated", _set(node, "test", ast.UnaryOp(ast.Not(), node.test))
+        elif isinstance(node, ast.Continue):
+            yield line, "break for continue", _become(node, ast.Break())
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            yield line, "call removed", _become(node, ast.Pass())
+
+
+def _code(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk what runs: no annotations, and nothing for type checkers alone."""
+    for name, value in ast.iter_fields(tree):
+        if name in ("annotation", "returns", "decorator_list"):
+            continue
+        for node in value if isinstance(value, list) else [value]:
+            if isinstance(node, ast.AST) and not _for_checkers(node):
+                yield node
+                yield from _code(node)
+
+
+def _for_checkers(node: ast.AST) -> bool:
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name):
+        return node.test.id == "TYPE_CHECKING"
+    return isinstance(node, ast.Assert | ast.Raise)
+
+
+def _swapped(op: ast.AST) -> str:
+    return f"{type(op).__name__} for {_SWAPS[type(op)].__name__}"
+
+
+def _set(node: ast.AST, name: str, value: Any) -> Callable[[], None]:
+    return lambda: setattr(node, name, value)
+
+
+def _set_item(items: list[Any], number: int, value: Any) -> Callable[[], None]:
+    def change() -> None:
+        items[number] = value
+
+    return change
+
+
+def _become(node: ast.AST, other: ast.AST) -> Callable[[], None]:
+    def change() -> None:
+        ast.copy_location(other, node)
+        node.__class__ = other.__class__
+        node.__dict__.clear()
+        node.__dict__.update(other.__dict__)
+
+    return change
+
+
+def mutated(text: str, place: int) -> str:
+    """Give a file with one of its places changed."""
+    tree = ast.parse(text)
+    for number, (_, _, change) in enumerate(places(tree)):
+        if number == place:
+            change()
+            return ast.unparse(ast.fix_missing_locations(tree))
+    raise IndexError(place)
+
+
+def mutants(shadow: Path, package: str, only: Sequence[str]) -> list[Mutant]:
+    """List all mutants of a package's files, by their paths in a copy of the sources."""
+    found = []
+    for file in sorted((shadow / "koordcore" / package).rglob("*.py")):
+        path = file.relative_to(shadow)
+        if only and not any(part in str(path) for part in only):
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        begins = _statements(tree)
+        found += [
+            Mutant(str(path), place, line, what, begins.get(line, line))
+            for place, (line, what, _) in enumerate(places(tree))
+        ]
+    return found
+
+
+def _statements(tree: ast.Module) -> dict[int, int]:
+    """Tell for every line on which line the innermost statement around it begins."""
+    begins: dict[int, int] = {}
+    for node in ast.walk(tree):  # outer ones first
+        if isinstance(node, ast.stmt):
+            begins |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), node.lineno)
+    return begins
+
+
+class _Tracer:
+    """A plugin of pytest: which test runs which lines below a folder."""
+
+    def __init__(self, root: Path, below: Path) -> None:
+        self._root = root.resolve()
+        self.lines: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self.size: Counter[str] = Counter()
+        self._below, self._test, self._seen = str(below.resolve()), "", set[tuple[CodeType, int]]()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Trace one test."""
+        self._test, self._seen = item.nodeid, set()
+        sys.settrace(self._call)
+        yield
+        sys.settrace(None)
+        for code, line in self._seen:
+            self.lines[os.path.relpath(code.co_filename, self._root), line].add(self._test)
+        self.size[self._test] = len(self._seen)
+
+    def _call(self, frame: FrameType, event: str, argument: object) -> Any:
+        if not frame.f_code.co_filename.startswith(self._below):
+            return None
+        self._seen.add((frame.f_code, frame.f_lineno))
+        return self._line
+
+    def _line(self, frame: FrameType, event: str, argument: object) -> Any:
+        self._seen.add((frame.f_code, frame.f_lineno))
+        return self._line
+
+
+def traced(shadow: Path, package: str, tests: Sequence[str]) -> _Tracer:
+    """Run the tests once, in a process of their own, and say what they ran."""
+    import pickle
+
+    tracer = _Tracer(shadow, shadow / "koordcore" / package)
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        _look_at(shadow)
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            pytest.main([*_OPTIONS, *tests], plugins=[tracer])
+        with os.fdopen(writer, "wb") as out:
+            pickle.dump((dict(tracer.lines), tracer.size), out)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as given:
+        tracer.lines, tracer.size = pickle.load(given)
+    os.wait()
+    return tracer
+
+
+def killed(mutant: Mutant, tests: Sequence[str], shadow: Path, *, change: bool = True) -> str:
+    """Run tests on a mutant in a forked process: "killed", "survived" or "timeout"."""
+    target = shadow / mutant.path
+    before = target.read_text(encoding="utf-8")
+    target.write_text(mutated(before, mutant.place) if change else before, encoding="utf-8")
+    try:
+        child = os.fork()
+        if child == 0:
+            os.setpgid(0, 0)
+            _run_tests(tests, shadow)
+        end = time.monotonic() + MOST_SECONDS
+        while time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return "survived" if os.waitstatus_to_exitcode(status) == 0 else "killed"
+            time.sleep(0.02)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return "timeout"
+    finally:
+        target.write_text(before, encoding="utf-8")
+
+
+def _look_at(shadow: Path) -> None:
+    """Have the library imported from a copy."""
+    sys.path[:] = [str(shadow), *(one for one in sys.path if Path(one).resolve() != SOURCE.resolve())]
+    sys.dont_write_bytecode = True
+
+
+def _run_tests(tests: Sequence[str], shadow: Path) -> None:
+    _look_at(shadow)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    try:
+        code = int(pytest.main([*_OPTIONS, "-x", *tests]))
+    except BaseException:  # whatever a mutant does, it was noticed
+        code = 1
+    os._exit(code)
+
+
+def main() -> None:
+    """Draw, run and print."""
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
+    parser.add_argument("package")
+    parser.add_argument("--tests", nargs="+", required=True)
+    parser.add_argument("--files", nargs="*", default=[], help="only files whose path has one of these")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sample", type=int, default=60)
+    parser.add_argument("--skip", type=int, default=0, help="go on behind so many of the sample")
+    parser.add_argument("--minutes", type=float, default=4)
+    asked = parser.parse_args()
+    shadow = Path(tempfile.mkdtemp())
+    # What is edited meanwhile makes no difference.
+    shutil.copytree(SOURCE, shadow, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    every = mutants(shadow, asked.package, asked.files)
+    chosen = random.Random(asked.seed).sample(every, min(asked.sample, len(every)))[asked.skip :]
+    start = time.monotonic()
+    seen = traced(shadow, asked.package, asked.tests)
+    say(f"{len(every)} mutants, {len(seen.size)} tests traced in {time.monotonic() - start:.0f} s")
+    _warm()
+    counts: Counter[str] = Counter()
+    try:
+        for mutant in chosen:
+            if time.monotonic() > start + 60 * asked.minutes:
+                break
+            covering = _covering(seen, mutant)
+            covering = covering[:MOST_TESTS]
+            if covering and not counts and killed(mutant, covering, shadow, change=False) != "survived":
+                raise SystemExit("the tests fail without any change")
+            outcome = killed(mutant, covering, shadow) if covering else "not covered"
+            counts[outcome] += 1
+            if outcome in ("survived", "not covered"):
+                say(f"{outcome}: {mutant.path}:{mutant.line} {mutant.what}")
+    finally:
+        shutil.rmtree(shadow)
+    died = counts["killed"] + counts["timeout"]
+    say(f"{asked.package}: seed {asked.seed}, {sum(counts.values())} mutants, {died} died, {dict(counts)}")
+
+
+def _covering(seen: _Tracer, mutant: Mutant) -> list[str]:
+    """Give the tests that run a mutant's line, the most specific first."""
+    for line in range(mutant.line, mutant.statement - 1, -1):
+        tests = seen.lines.get((mutant.path, line))
+        if tests:
+            return sorted(tests, key=lambda test: (seen.size[test], test))
+    return []
+
+
+def _warm() -> None:
+    """Import what no mutant is part of, once for all."""
+    for name in (
+        "numpy",
+        "hypothesis",
+        "ortools.sat.python.cp_model",
+        "ortools.linear_solver.pywraplp",
+        "yaml",
+    ):
+        __import__(name)
+
+
+def say(text: str) -> None:
+    """Write a line."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
