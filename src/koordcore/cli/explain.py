@@ -51,7 +51,7 @@ examples:
   koordcore explain urgent-1 cluster.yaml
   koordcore explain pretrain cluster.yaml              a gang, or a workload
   koordcore explain report cluster.yaml --nodes 50
-  koordcore explain jobset/train cluster.yaml train.yaml   before it is submitted
+  koordcore explain jobset/train cluster.yaml train.yaml  before submitting
   koordcore explain report cluster.yaml --event
   koordcore explain pretrain-0 cluster.yaml -o object  as a ScheduleExplanation
   koordcore explain --diff a.json b.json cluster.yaml  why two plans differ

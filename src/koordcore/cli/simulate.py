@@ -44,8 +44,9 @@ each may be compressed.
 
 examples:
   koordcore simulate openb --policy fgd --seed 42
-  koordcore simulate openb --policy fgd --policy mine:Tightest --plot mine.pdf
   koordcore simulate openb --trace all --policy all --store results
+  koordcore simulate openb --policy fgd --plot allocation.svg
+  koordcore simulate openb --policy fgd --policy mine:Tightest --plot mine.pdf
   koordcore simulate cluster.yaml --policy fgd --policy bestfit
   koordcore simulate call.json        written by `schedule --record call.json`
   koordcore simulate openb --clock trace --compress 400 --kind waiting \\
