@@ -52,7 +52,7 @@ while time.process_time() - begin < float(sys.argv[1]):
         run = run_world(seed, named_profile(name), own_scheduler)
         if run.breaches:
             sys.exit(f"seed {seed} {name}: {run.breaches[0].rule}: {run.breaches[0].what[:60]}")
-        if run.counts.get("begin", 0) < 25:
+        if run.counts.get("begin", 0) < 3:
             sys.exit(f"seed {seed} {name}: only {run.counts.get('begin', 0)} pods start")
         if time.process_time() - begin > float(sys.argv[1]):
             break
