@@ -12,7 +12,7 @@ from koordcore import ClusterSnapshot, ModelError, Node, Pod, PodKey, schedule, 
 from koordcore._arrays import compile_columns, compile_layout
 from koordcore.framework.workspace import Workspace
 from koordcore.model.resources import total
-from koordcore.scheduling.gang_groups import gang_state
+from koordcore.scheduling.gang_states import gang_state
 from koordcore.scheduling.plugins.neighbours import affine
 from tests.property.strategies import clusters, pods
 

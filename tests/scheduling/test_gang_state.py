@@ -14,7 +14,7 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
-from koordcore.scheduling.gang_groups import gang_state
+from koordcore.scheduling.gang_states import gang_state
 from koordcore.snapshot import ClusterSnapshot
 
 GROUP = "pod-group.scheduling.sigs.k8s.io"

@@ -16,7 +16,7 @@ from koordcore.preemption.running import covers
 from koordcore.protocol.gang import gang_name
 from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
 from koordcore.quota.device_classes import quota_reader
-from koordcore.scheduling.gang_groups import gang_state
+from koordcore.scheduling.gang_states import gang_state
 from koordcore.snapshot import ClusterSnapshot
 
 _SECOND = 10**9

@@ -19,7 +19,7 @@ from koordcore.model.resources import Resources, format_resources, make_resource
 from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.status import QuotaStatus
-from koordcore.scheduling.gang_groups import gang_state
+from koordcore.scheduling.gang_states import gang_state
 from koordcore.scheduling.plugins.exact import device_state, numa_state
 from koordcore.scoring.load import LoadState
 from koordcore.snapshot import ClusterSnapshot
