@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordcore import ClusterSnapshot, Node, NodeState, PluginSetting, Pod, Policy, schedule
+from koordcore import ClusterSnapshot, Node, NodeState, PluginSetting, Pod, Policy, PreemptionRules, schedule
 from koordcore.errors import ModelError
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
@@ -145,3 +145,15 @@ def test_sums_of_large_amounts_are_exact() -> None:
     snapshot = ClusterSnapshot(nodes=nodes, pending=[Pod(name="p", requests={"cpu": 1, "memory": 1})])
     (outcome,) = compare_policies(snapshot, {"stock": Policy()}).outcomes
     assert outcome.resources["memory"].stranded == 0
+
+
+def test_what_preemption_costs_is_counted_for_each_started_card() -> None:
+    """Two pods of one card leave for one of two."""
+    room = {"cpu": 8000, "memory": 1 << 40, "pods": 9, "nvidia.com/gpu": 2}
+    low = [Pod(name=name, requests={"nvidia.com/gpu": 1}, node_name="n") for name in ("a", "b")]
+    high = Pod(name="high", requests={"nvidia.com/gpu": 2}, priority=10)
+    snapshot = ClusterSnapshot(nodes=[Node(name="n", allocatable=room)]).assume(*low)
+    found = compare_policies(snapshot, {"stock": Policy()}, [high], preempt=PreemptionRules())
+    assert (found.outcomes[0].evicted, found.outcomes[0].started) == (2, 2000)
+    assert found.outcomes[0].disruption == 1.0
+    assert compare_policies(snapshot, {"stock": Policy()}, [high]).outcomes[0].disruption is None

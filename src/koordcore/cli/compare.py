@@ -20,6 +20,7 @@ from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import say, show
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.kueue import KueueWorkload
+from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.scoring.gpu_share import CARD
@@ -52,6 +53,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="a KubeSchedulerConfiguration, all profiles of which take part, or one of "
         f"{', '.join(KNOWN_POLICIES)}; repeat it; the first one is what the others are compared with",
     )
+    parser.add_argument(
+        "--preempt", action="store_true", help="let more important pods evict, and count what that costs"
+    )
     add_now(parser, "the newest metric's")
     add_output(parser)
     add_selection(parser)
@@ -72,7 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
             queues = compare_queues(snapshot, next(iter(policies.values())), now)
             # The policies are asked about the pods as their admission makes them.
             snapshot = queues.ours.before
-        found = compare_policies(snapshot, policies, now=now)
+        found = compare_policies(
+            snapshot, policies, now=now, preempt=PreemptionRules() if arguments.preempt else None
+        )
         violations = [(one.name, what) for one in found.outcomes for what in verify(snapshot, one.result)]
     for name, violation in violations:
         # The library promises that this cannot happen; if it does, nobody should act on the figures.
@@ -151,6 +157,15 @@ def _measures(found: Comparison) -> list[_Measure]:
         measure("waiting", "WAITING", lambda one: one.waiting),
         measure("landing elsewhere", "MOVED", lambda one: found.moved(one.name)),
     ]
+    if any(one.evicted for one in outcomes):
+        kept.append(measure("evicted", "EVICTED", lambda one: one.evicted))
+        kept.append(
+            measure(
+                "evictions for each started card",
+                "EACH",
+                lambda one: "–" if one.disruption is None else f"{one.disruption:.2f}",
+            )
+        )
     kept += _layers("with new pods", "", [one.domains for one in outcomes])
     kept += _layers("over all gangs", "GANG ", [one.gang_domains for one in outcomes])
     for name in (CPU, MEMORY):
@@ -247,6 +262,8 @@ def _outcome_record(found: Comparison, one: PolicyOutcome) -> dict[str, Any]:
         "unschedulable": one.unschedulable,
         "waiting": one.waiting,
         "elsewhere": found.moved(one.name),
+        "evicted": one.evicted,
+        "startedMilliCards": one.started,
         "domains": dict(one.domains),
         "gangDomains": dict(one.gang_domains),
         "resources": {name: attrs.asdict(use) for name, use in one.resources.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -16,18 +16,19 @@ from koordcore._arrays import PODS_ROW, IntMatrix
 from koordcore.allocators.gang.objective import domains_used
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.decisions import Bound, Unschedulable
+from koordcore.model.decisions import Bound, Nominated, Unschedulable
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import ZONE_LABEL
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.preemption import PreemptionRules
 from koordcore.model.resources import CPU, MEMORY, PODS, counted
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.plugins.gpu_share import demand_of
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
-from koordcore.scoring.gpu_share import GpuDemand
+from koordcore.scoring.gpu_share import CARD, GpuDemand
 from koordcore.simulate.cluster import ClusterFragmentation, fragmentation_of
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
@@ -76,6 +77,8 @@ class PolicyOutcome:
         The same, added up over the gangs that were placed: lower is nearer together.
     resources
         Use by resource name, in the end.
+    evicted, started
+        Pods that leave for others, and milli-cards of the pods that start, with those for whom they leave.
     fragmentation
         Idle cards and how many of them the work cannot use (FGD); ``None`` in a cluster without cards.
     """
@@ -88,7 +91,14 @@ class PolicyOutcome:
     domains: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     gang_domains: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     resources: immutabledict[str, ResourceUse] = attrs.field(default=EMPTY, converter=frozen)
+    evicted: int = 0
+    started: int = 0
     fragmentation: ClusterFragmentation | None = None
+
+    @property
+    def disruption(self) -> float | None:
+        """Evictions for each card that starts; ``None`` where no card does."""
+        return self.evicted * CARD / self.started if self.started else None
 
 
 @attrs.frozen
@@ -136,6 +146,7 @@ def compare_policies(
     *,
     now: datetime | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    preempt: PreemptionRules | None = None,
 ) -> Comparison:
     """Ask several policies about the same pods on the same cluster.
 
@@ -149,7 +160,7 @@ def compare_policies(
         Name to policy; the first one is what the others are compared with.
     pods
         Whom to place; the snapshot's pending pods when left out.
-    now, limits
+    now, limits, preempt
         As for :func:`koordcore.schedule`.
 
     Raises
@@ -175,7 +186,12 @@ def compare_policies(
     work = [*whole.bound_pods(), *whole.pending]
     mix, shapes = _card_mix(work), Counter(_shape(pod) for pod in work)
     outcomes = tuple(
-        _outcome(name, schedule(snapshot, asked, policy=policy, now=now, limits=limits), mix, shapes)
+        _outcome(
+            name,
+            schedule(snapshot, asked, policy=policy, now=now, limits=limits, preempt=preempt),
+            mix,
+            shapes,
+        )
         for name, policy in policies.items()
     )
     nodes = [{one.pod: one.node for one in outcome.result.bound} for outcome in outcomes]
@@ -188,13 +204,16 @@ def compare_policies(
 
 def _card_mix(pods: Iterable[Pod]) -> WorkloadMix | None:
     """Give what the work asks of cards; pods that ask for the impossible are no work."""
-    demands: list[GpuDemand] = []
+    demands = list(_demands(pods))
+    return workload_mix(demands) if any(one.gpus for one in demands) else None
+
+
+def _demands(pods: Iterable[Pod]) -> Iterator[GpuDemand]:
     for pod in pods:
         try:
-            demands.append(demand_of(pod))
+            yield demand_of(pod)
         except ModelError:
             continue
-    return workload_mix(demands) if any(one.gpus for one in demands) else None
 
 
 def _shape(pod: Pod) -> tuple[tuple[str, int], ...]:
@@ -220,11 +239,20 @@ def _outcome(
         bound=sum(isinstance(one, Bound) for one in result.decisions),
         unschedulable=sum(isinstance(one, Unschedulable) for one in result.decisions),
         waiting=sum(not isinstance(one, Bound | Unschedulable) for one in result.decisions),
+        evicted=len({one.pod for plan in result.preemptions for one in plan.victims}),
+        started=_started(result),
         domains=_domains(end, result.bound),
         gang_domains=gangs,
         resources=_uses(end, shapes),
         fragmentation=cards,
     )
+
+
+def _started(result: ScheduleResult) -> int:
+    """Count the milli-cards of who is placed or nominated."""
+    nodes = {one.pod for one in result.decisions if isinstance(one, Bound | Nominated)}
+    pods = [pod for pod in map(result.snapshot.pod, nodes) if pod is not None]
+    return sum(demand.total for demand in _demands(pods))
 
 
 def _layer_names(counts: Mapping[str, int]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Final
 from koordcore.simulate.world.facts import PodFacts, Truth
 from koordcore.simulate.world.profile import SECOND
 
-PATIENCE: Final = 40 * SECOND
+PATIENCE: Final = 30 * SECOND
 """How long somebody may wait who has had room all the time, from the last fault on."""
 
 
@@ -22,7 +22,7 @@ class Liveness:
 
     def late(self, now: int, last_fault: int) -> list[str]:
         """Name who has had room for too long; asked once a second."""
-        if not self._truth.waiting or now - last_fault < PATIENCE // 4:
+        if not self._truth.waiting or now - last_fault < 10 * SECOND:
             self._since.clear()
             return []
         ready = set(self._could_start())
