@@ -77,7 +77,7 @@ def _page(root: Path, verb: str, about: str) -> str:
     notes, examples = _epilog(parser.epilog or "")
     lines += ["", *notes]
     if examples:
-        lines += ["", "## Examples", "", "```console", *(f"$ {one}" for one in examples), "```"]
+        lines += ["", "## Examples", "", "```text", *(f"$ {one}" for one in examples), "```"]
     for command in SHOWN.get(verb, ()):
         lines += ["", f"## `koordcore {command}`", "", "```text", _printed(root, command), "```"]
     return "\n".join(lines) + "\n"

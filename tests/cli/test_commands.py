@@ -15,6 +15,7 @@ import pytest
 
 from koordcore.cli import main
 from koordcore.cli.main import VERBS
+from tests.cli.screens import screen
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = str(ROOT / "examples" / "gpu-cluster.yaml")
@@ -26,10 +27,12 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
     return code, out.out, out.err
 
 
-def test_schedule_prints_what_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    """The picture in the README is the command's output, to the letter."""
-    code, out, err = run(capsys, "schedule", EXAMPLE)
-    assert (code, err) == (1, "")
+def test_schedule_prints_what_the_readme_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The picture in the README is the command's output on a terminal of 80 columns, to the letter."""
+    code, out = screen(capsys, monkeypatch, 80, "schedule", EXAMPLE, "--quiet")
+    assert code == 1
     assert out.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -79,7 +82,7 @@ def test_inspect_counts_everything(capsys: pytest.CaptureFixture[str]) -> None:
     """Nodes by shape, room, pending pods, kinds."""
     code, out, _ = run(capsys, "inspect", EXAMPLE)
     assert code == 0
-    for part in ("16 nodes", "14 pending pods", "nvidia.com/gpu", "PodGroup"):
+    for part in ("16 nodes", "20 pending pods", "NVIDIA-H100-80GB-HBM3", "PodGroup"):
         assert part in out
 
 
@@ -199,7 +202,7 @@ def test_quota_shows_the_tree_and_one_share(capsys: pytest.CaptureFixture[str], 
     }
     path.write_text(json.dumps([quota, node]), encoding="utf-8")
     code, out, _ = run(capsys, "quota", str(path))
-    assert (code, "team" in out, "runtime" in out) == (0, True, True)
+    assert (code, "team" in out, "RUNTIME" in out) == (0, True, True)
     code, out, _ = run(capsys, "quota", str(path), "--quota", "team")
     assert (code, out.startswith("team, cpu: runtime ")) == (0, True)
     code, _, err = run(capsys, "quota", str(path), "--quota", "nobody")
@@ -329,7 +332,7 @@ def test_colocation_shows_what_can_be_lent(capsys: pytest.CaptureFixture[str], t
     assert (code, "safety margin" in out or "colocation is off" in out) == (0, True)
     assert run(capsys, "colocation", str(path), "--now", "yesterday")[0] == 2
     assert run(capsys, "colocation", str(path), "--node", "nowhere")[0] == 2
-    assert run(capsys, "colocation", EXAMPLE)[0] == 2
+    assert run(capsys, "colocation", EXAMPLE)[0] == 0
 
 
 def test_explain_names_whose_leaving_would_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_known_policies_need_no_file(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["compare", EXAMPLE, "--policy", "bestfit", "--policy", "foresight", "--limit", "2"]) == 0
     out = capsys.readouterr().out
     assert "of these fragmented (FGD)" in out
-    assert "… and 3 more rows; --limit 0 shows all" in out
+    assert "… and 5 more rows; --limit 0 shows all" in out
     assert main(["compare", EXAMPLE]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["STOCK", "KOORDINATOR"]
 
@@ -87,6 +87,6 @@ def test_many_policies_are_rows(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in out[2:7]] == list(names)
     assert out[1].split()[:2] == ["POLICY", "MOVED"]
-    assert "the same under all: placed 11 · unschedulable 2" in out[7]
+    assert "the same under all: placed 15 · unschedulable 4" in out[7]
     (row,) = [line for line in out if "default/whisper-0" in line]
-    assert "gpu-s1b1-3: stock, koordinator · gpu-s1b1-1: bestfit" in row
+    assert "gpu-s2b1-1: stock, koordinator, fgd, foresight · gpu-s1b1-1: bestfit" in row

@@ -89,7 +89,7 @@ def test_a_job_with_a_workload_is_shown_once(capsys: pytest.CaptureFixture[str],
     assert main(["explain", "job/train", dump]) == 0
     told = capsys.readouterr().out
     assert told.startswith("Workload ml/job-train starts in ClusterQueue team on a100\n")
-    assert "3 of 3 would start now" in told
+    assert "3 of 3 members get nodes" in told
 
 
 def test_gated_pods_of_a_workload_are_its_members(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     with pytest.MonkeyPatch.context() as patch:
         written: list[str] = []
         patch.setattr("builtins.print", lambda *parts, **_: written.append(" ".join(map(str, parts))))
-        main(["schedule", str(EXAMPLE), "-o", "json", "--proofs", str(proofs)])
+        main(["schedule", str(EXAMPLE), "-q", "-o", "json", "--proofs", str(proofs)])
     plan.write_text("\n".join(written))
     return plan, proofs
 

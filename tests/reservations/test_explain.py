@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from koordcore.checking import verify
-from koordcore.cli.schedule import nearest_text
+from koordcore.cli.plan_tables import nearest_text
 from koordcore.explaining import explain
 from koordcore.manifests.records import result_from_record, result_record
 from koordcore.model.decisions import Unschedulable

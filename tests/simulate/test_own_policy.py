@@ -118,4 +118,4 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["simulate", "/no/such/folder", "--plot", "x.xyz"]) == 2
-    assert "x.xyz: a picture ends in .png, .svg, .pdf" in capsys.readouterr().err
+    assert "--plot: x.xyz: expected a name that ends in .png, .svg, .pdf" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -13,10 +12,9 @@ import attrs
 from koordcore.colocation.profile import PriorityClassSpec, chooses, mutate_pod
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests import Loaded
-from koordcore.manifests._raw import SourceObject
+from koordcore.manifests._raw import Source, SourceObject
 from koordcore.manifests.cross_checks import filled_topology
 from koordcore.manifests.loading import assemble
-from koordcore.manifests.sources import read_sources
 from koordcore.model.cluster import Namespace, PriorityClass
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.quotas import ElasticQuota, QuotaProfile
@@ -38,13 +36,15 @@ _SIGS: Final = "scheduling.sigs.k8s.io"
 
 
 def load_admitted(
-    paths: Sequence[str], network: ClusterNetworkTopology | None = None, *, as_gangs: bool = False
+    found: Iterable[Source], network: ClusterNetworkTopology | None = None, *, as_gangs: bool = False
 ) -> tuple[Loaded, list[str]]:
     """Load a dump after its ClusterColocationProfiles and ElasticQuotaProfiles were applied.
 
     Parameters
     ----------
-    paths, network, as_gangs
+    found
+        What the dump holds.
+    network, as_gangs
         As for :func:`koordcore.manifests.load`.
 
     Returns
@@ -62,7 +62,7 @@ def load_admitted(
     Profiles change pods that wait for a node, as the webhook does when a pod is created. Where a profile
     applies to a percentage of pods, a pod's name decides, so that the same dump gives the same answer.
     """
-    read = list(read_sources(paths, stdin=sys.stdin))
+    read = list(found)
     problems = [one for one in read if isinstance(one, Problem)]
     if problems:
         raise ManifestError(problems)

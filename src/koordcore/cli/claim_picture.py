@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
-from koordcore.cli.tables import Column, Table, Tone
+from koordcore.cli.layout import Column, Table, Tone
 from koordcore.explaining.claimed_devices import (
     CardView,
     CounterLeft,

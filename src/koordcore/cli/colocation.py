@@ -8,8 +8,12 @@ from typing import Final
 
 import attrs
 
+from koordcore.cli.finding import find_node
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now
-from koordcore.cli.tables import Column, Table, Tone, amount, show
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import TABLE, add_output, for_programs, print_record
+from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.tables import amount, show
 from koordcore.colocation import (
     config_of_snapshot,
     explain_node,
@@ -26,9 +30,9 @@ from koordcore.protocol.times import moment_of
 EPILOG: Final = """\
 examples:
   koordcore colocation cluster.yaml
-  koordcore colocation cluster.yaml --node node-1      from capacity to what is lent, step by step
-  koordcore colocation cluster.yaml -o patches         what the manager would send, NUMA zones
-                                                       included, and what agents write for pods
+  koordcore colocation cluster.yaml --node cpu-1     step by step
+  koordcore colocation cluster.yaml -o patches       what the manager sends, and
+                                                     what agents write for pods
 """
 
 
@@ -39,12 +43,14 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     parser.add_argument("--node", metavar="NAME", help="explain one node")
     add_now(parser, "the newest metric's")
-    parser.add_argument("-o", "--output", choices=("table", "json", "patches"), default="table")
+    add_output(parser, "patches", watch=True)
+    add_selection(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table or one node's waterfalls."""
+    selection = selection_of(arguments)
     snapshot = load_paths(arguments).snapshot
     given = read_now(arguments)
     now = latest_report(snapshot) if given is None else moment_of(given)
@@ -65,22 +71,24 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     assert now is not None
     if arguments.node is not None:
-        snapshot.node(arguments.node)
+        find_node(snapshot, arguments.node)
         waterfalls = explain_node(snapshot, config, arguments.node, now=now)
-        if arguments.output == "json":
-            print(json.dumps([attrs.asdict(one) for one in waterfalls], indent=2))
+        if for_programs(arguments):
+            print_record(arguments, [attrs.asdict(one) for one in waterfalls])
         else:
             print(render_waterfalls(waterfalls))
         return 0
     table = lending_table(snapshot, config, now=now)
-    if arguments.output == "json":
-        print(json.dumps([attrs.asdict(row) for row in (*table.rows, table.total)], indent=2))
+    shown = tuple(row for row in table.rows if selection.node(snapshot.node(row.node)))
+    table = attrs.evolve(table, rows=shown)
+    if for_programs(arguments):
+        print_record(arguments, [attrs.asdict(row) for row in (*table.rows, table.total)])
     else:
-        show(_rendered(table))
+        show(_rendered(table, joined=arguments.output == TABLE))
     return 0
 
 
-def _rendered(table: LendingTable) -> Table:
+def _rendered(table: LendingTable, *, joined: bool) -> Table:
     names = (
         "NODE",
         "BATCH CPU",
@@ -93,25 +101,39 @@ def _rendered(table: LendingTable) -> Table:
         "PODS",
     )
     columns = [
-        Column(name, number=name != "NODE", tone=Tone.NAME if name == "NODE" else Tone.PLAIN)
-        for name in names
+        Column(name, number=name != "NODE", tone=Tone.NAME if name == "NODE" else Tone.PLAIN, rank=rank)
+        for name, rank in zip(names, (0, 0, 0, 2, 2, 3, 5, 4, 4), strict=True)
     ]
     rows = [_cells(row) for row in (*table.rows, table.total)]
+    if joined:
+        rows = _joined(rows)
     return Table(
         title="What can be lent",
-        columns=(*columns, Column("WHY NOTHING", tone=Tone.DIM)),
+        columns=(*columns, Column("WHY NOTHING", tone=Tone.DIM, text=True, rank=1)),
         rows=rows,
         note="batch = capacity - margin - system - pods, before amplification; each as cpu/memory",
     )
+
+
+def _joined(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Join nodes that lend nothing for the same reason into one row."""
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    for row in rows:
+        groups.setdefault(row[-1] or row[0], []).append(row)
+    return [
+        members[0] if len(members) == 1 else (f"{members[0][0]} and {len(members) - 1} more", *members[0][1:])
+        for members in groups.values()
+    ]
 
 
 def _cells(row: LendingRow) -> tuple[str, ...]:
     def pair(amounts: tuple[int, int]) -> str:
         return f"{amount('cpu', amounts[0])}/{amount('memory', amounts[1])}"
 
-    notes = "; ".join(
-        f"{kind}: {note}" for kind, note in (("batch", row.batch_note), ("mid", row.mid_note)) if note
-    )
+    notes = row.batch_note
+    if row.mid_note != row.batch_note:
+        told = (("batch", row.batch_note), ("mid", row.mid_note))
+        notes = "; ".join(f"{kind}: {note}" for kind, note in told if note)
     return (
         row.node,
         amount("cpu", row.batch[0]),

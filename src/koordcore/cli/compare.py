@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -12,9 +11,13 @@ import attrs
 
 from koordcore.checking import verify
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import KNOWN_POLICIES, read_policies
+from koordcore.cli.progress import working
 from koordcore.cli.queues import compare_queues, comparison_record, comparison_tables
-from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.tables import say, show
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.kueue import KueueWorkload
 from koordcore.model.reservations import Reservation
@@ -27,11 +30,10 @@ FORMAT: Final = "koordcore/comparison/v1"
 _SIDE_BY_SIDE: Final = 4
 EPILOG: Final = """\
 examples:
-  koordcore compare cluster.yaml                              stock Kubernetes and Koordinator's profile
-  koordcore compare cluster.yaml --policy ours.yaml           stock Kubernetes and every profile of the file
-  koordcore compare cluster.yaml --policy bestfit --policy fgd --policy foresight
-  koordcore compare cluster.yaml --as-gangs                   Kueue's own rule beside what starts here
-  koordcore compare cluster.yaml --policy now.yaml --policy next.yaml -o json
+  koordcore compare cluster.yaml             stock Kubernetes and Koordinator
+  koordcore compare cluster.yaml --policy default --policy spread
+  koordcore compare cluster.yaml --policy bestfit --policy fgd -o json
+  koordcore compare cluster.yaml --as-gangs  Kueue's own rule beside ours
 """
 
 
@@ -51,7 +53,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(KNOWN_POLICIES)}; repeat it; the first one is what the others are compared with",
     )
     add_now(parser, "the newest metric's")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_output(parser)
+    add_selection(parser)
     parser.add_argument(
         "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
     )
@@ -60,6 +63,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, verify every plan, print; 1 when a plan is not legal."""
+    selection = selection_of(arguments)
     policies = read_policies(arguments.policy or (), quiet=arguments.quiet)
     snapshot, now = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     queues = None
@@ -75,9 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"koordcore: {name}: the plan is not legal: {violation}", file=sys.stderr)
     if violations:
         return 1
-    if arguments.output == "json":
+    if not selection.all:
+        pods = {pod.key: pod for pod in snapshot.pending}
+        shown = (one for one in found.elsewhere if one.pod in pods and selection.pod(pods[one.pod]))
+        found = attrs.evolve(found, elsewhere=tuple(shown))
+    if for_programs(arguments):
         told = {} if queues is None else {"kueue": comparison_record(queues)}
-        print(json.dumps(_record(found) | told, indent=2))
+        print_record(arguments, _record(found) | told)
     else:
         for table in () if queues is None else comparison_tables(queues):
             show(table)
@@ -88,12 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _print_tables(found: Comparison, limit: int) -> None:
     first = found.outcomes[0].name
     wide = len(found.outcomes) > _SIDE_BY_SIDE
-    show(_by_policy(found) if wide else _by_measure(found))
-    if found.elsewhere:
-        show(_landings(found, limit, wide=wide))
+    landings = [_landings(found, limit, wide=wide)] if found.elsewhere else []
+    show(_by_policy(found) if wide else _by_measure(found), *landings)
     pods = len(found.outcomes[0].result.decisions)
     moved = ", ".join(f"{found.moved(one.name)} under {one.name}" for one in found.outcomes[1:])
-    print(f"{pods} pods · landing elsewhere than under {first}: {moved} · verified")
+    say(f"{pods} pods · landing elsewhere than under {first}: {moved} · verified")
 
 
 def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
@@ -106,10 +113,10 @@ def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
     rows: list[tuple[str, ...]]
     columns = [Column("POD", tone=Tone.NAME)]
     if wide:
-        columns.append(Column("WHERE"))
+        columns.append(Column("WHERE", text=True))
         rows = [(known.get(one.pod, str(one.pod)), _told(one, names)) for one in shown]
     else:
-        columns += [Column(name.upper()) for name in names]
+        columns += [Column(name.upper(), text=True) for name in names]
         rows = [(known.get(one.pod, str(one.pod)), *(node or "–" for node in one.nodes)) for one in shown]
     more = len(found.elsewhere) - len(shown)
     note = f"… and {more} more rows; --limit 0 shows all" if more else ""
@@ -167,7 +174,7 @@ def _by_measure(found: Comparison) -> Table:
     names = (Column(one.name.upper(), number=True) for one in found.outcomes)
     return Table(
         title="Policies",
-        columns=(Column("", tone=Tone.NAME), *names),
+        columns=(Column(""), *names),
         rows=[(one.name, *one.cells) for one in _measures(found)],
         note="shares of a node's room, over nodes; out of reach: no use to a pod drawn from the work",
     )
@@ -183,7 +190,10 @@ def _by_policy(found: Comparison) -> Table:
     ]
     return Table(
         title="Policies",
-        columns=(Column("POLICY", tone=Tone.NAME), *(Column(one.short, number=True) for one in told)),
+        columns=(
+            Column("POLICY"),
+            *(Column(one.short, number=True, rank=rank) for rank, one in enumerate(told)),
+        ),
         rows=rows,
         note=f"the same under all: {' · '.join(same)}" if same else "",
     )

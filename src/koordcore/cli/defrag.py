@@ -5,20 +5,24 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from difflib import get_close_matches
+from collections.abc import Collection
 from typing import Final
 
-from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.inputs import add_paths, load_paths, need_folder
+from koordcore.cli.layout import Column, Table
 from koordcore.cli.moves import (
     add_plan_options,
     add_rules,
     certificate_text,
+    chosen,
     moves_table,
     print_plan,
     read_rules,
     waves_table,
 )
-from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.cli.progress import working
+from koordcore.cli.tables import say, show
+from koordcore.cli.words import near
 from koordcore.descheduling.card_amounts import WHOLE_CARDS, asked_by_parts
 from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
 from koordcore.descheduling.checked_moves import refused_shape
@@ -27,6 +31,7 @@ from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
 from koordcore.errors import ModelError
 from koordcore.manifests import load
 from koordcore.model.certificates import Limits
+from koordcore.model.moves import Move
 from koordcore.model.policy import Policy
 from koordcore.model.resources import PODS, Resources, make_resources, parse_resources
 from koordcore.scheduling.plugins.gpu_share import mix_of
@@ -36,8 +41,9 @@ from koordcore.snapshot import ClusterSnapshot
 EPILOG: Final = """\
 examples:
   koordcore defrag cluster.yaml --want 4x:nvidia.com/gpu=8,cpu=32
-  koordcore defrag cluster.yaml --want 32x:nvidia.com/gpu=8 --per-node 1 --block example.com/block
-  koordcore defrag cluster.yaml --want nvidia.com/gpu=4 -o patches
+  koordcore defrag cluster.yaml --want 2x:nvidia.com/gpu=8 --per-node 1 \\
+      --block topology.kubernetes.io/zone
+  koordcore defrag cluster.yaml --want nvidia.com/gpu=8 -o patches
   koordcore defrag cluster.yaml --empty 3
   koordcore defrag cluster.yaml --fragments --worth 0.5 --most 20
 """
@@ -82,6 +88,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when the shape does not fit whatever moves."""
+    need_folder(arguments.proofs, "--proofs")
     snapshot = load_paths(arguments).snapshot
     rules = read_rules(arguments)
     if arguments.empty is not None:
@@ -102,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
             "gains": list(done.gains),
             "prices": list(done.prices),
         },
-        tables=lambda: _print_tables(wanted, done),
+        tables=lambda: _print_tables(wanted, done, chosen(arguments, snapshot, done.moves)),
         reason=REASON,
     )
     return 0 if moving.legal and not done.missing else 1
@@ -117,9 +124,12 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
     def tables() -> None:
         if done.moves:
             text = certificate_text(done.certificate, "empties more with fewer moves")
-            show(moves_table(done.moves, text))
-            show(waves_table(done.moves, done.prices, "NODES EMPTY", [str(one) for one in done.gains]))
-        print(f"{len(done.emptied)} nodes emptied: {', '.join(done.emptied) or 'none'}")
+            won = [str(one) for one in done.gains]
+            show(
+                moves_table(chosen(arguments, snapshot, done.moves), text),
+                waves_table(done.moves, done.prices, "NODES EMPTY", won),
+            )
+        say(f"{len(done.emptied)} nodes emptied: {', '.join(done.emptied) or 'none'}")
 
     won = {"emptied": list(done.emptied), "gains": list(done.gains), "prices": list(done.prices)}
     print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
@@ -140,12 +150,13 @@ def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: 
     def tables() -> None:
         if done.moves:
             text = certificate_text(done.certificate, "is worth more for its price")
-            show(moves_table(done.moves, text))
+            won = [f"{one / CARD:.2f}" for one in done.gains]
             show(
-                waves_table(done.moves, done.prices, "CARDS WON", [f"{one / CARD:.2f}" for one in done.gains])
+                moves_table(chosen(arguments, snapshot, done.moves), text),
+                waves_table(done.moves, done.prices, "CARDS WON", won),
             )
         shown = f"{done.before / CARD:.2f} idle cards in vain before, {left / CARD:.2f} after"
-        print(f"{shown}, {len(done.moves)} moves")
+        say(f"{shown}, {len(done.moves)} moves")
 
     won = {
         "fragmentedMilli": {"before": done.before, "planned": done.after, "after": left},
@@ -193,9 +204,15 @@ def _check_names(wanted: Wanted, snapshot: ClusterSnapshot) -> None:
         known |= WHOLE_CARDS.keys()
     for name, amount in wanted.requests.items():
         if amount and name not in known and not asked_by_parts({name: 1}).keys() <= known:
-            near = get_close_matches(name, sorted(known), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ModelError(f"--want: no node offers {name}{hint}")
+            raise ModelError(f"--want: no node offers {name}{_hint(name, offered) or _hint(name, known)}")
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    """Find what somebody may have meant who leaves the domain out, or misspells a name."""
+    short = [one for one in known if one.rpartition("/")[2] == name]
+    # A device plugin's name says how many; Koordinator's own name says how many hundredths.
+    short.sort(key=lambda one: (one.startswith("koordinator.sh/"), one))
+    return f"; did you mean {short[0]}?" if short else near(name, known)
 
 
 def _requests(text: str) -> Resources:
@@ -208,16 +225,21 @@ def _requests(text: str) -> Resources:
     return make_resources({PODS: 1, **parse_resources(raw)})
 
 
-def _print_tables(wanted: Wanted, plan: DefragmentationPlan) -> None:
+def _print_tables(wanted: Wanted, plan: DefragmentationPlan, shown: tuple[Move, ...]) -> None:
+    tables = []
     if plan.moves:
-        show(moves_table(plan.moves, certificate_text(plan.certificate, "makes more room with fewer moves")))
+        tables.append(
+            moves_table(shown, certificate_text(plan.certificate, "makes more room with fewer moves"))
+        )
         slots = [f"{one}/{wanted.count}" for one in plan.gains]
-        show(waves_table(plan.moves, plan.prices, "SLOTS FREE", slots))
+        tables.append(waves_table(plan.moves, plan.prices, "SLOTS FREE", slots))
     if plan.places:
-        heads = (Column("NODE", tone=Tone.NAME), Column("SLOTS", number=True))
-        show(Table(title="Room", columns=heads, rows=[(name, str(slots)) for name, slots in plan.places]))
+        heads = (Column("NODE"), Column("SLOTS", number=True))
+        places = [(name, str(slots)) for name, slots in plan.places]
+        tables.append(Table(title="Room", columns=heads, rows=places))
+    show(*tables)
     if plan.missing:
         text = certificate_text(plan.certificate, "makes more room")
-        print(f"{plan.missing} of {wanted.count} slots do not fit; {text}")
+        say(f"{plan.missing} of {wanted.count} slots do not fit; {text}")
     else:
-        print(f"{wanted.count} slots fit after {len(plan.moves)} moves")
+        say(f"{wanted.count} slots fit after {len(plan.moves)} moves")

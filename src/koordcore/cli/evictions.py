@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from koordcore.cli.tables import Column, Table, Tone
+from koordcore.cli.layout import Column, Table, Tone
 from koordcore.model.preemption import Damage, PreemptionPlan
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
@@ -51,9 +51,15 @@ def preemption_table(result: ScheduleResult) -> Table:
                 f"{other.where}: {describe_damage(other.damage)}" if other else "none found",
             )
         )
-    titles = ("JOB", "MEMBERS", "GET", "COSTS", "CERTIFICATE", "CHEAPEST ELSEWHERE")
-    columns = [Column(name, number=name == "MEMBERS") for name in titles]
-    return Table(title="Preempting", columns=tuple(columns), rows=rows)
+    columns = (
+        Column("JOB"),
+        Column("MEMBERS", number=True, rank=2),
+        Column("GET", text=True),
+        Column("COSTS", text=True),
+        Column("CERTIFICATE", rank=1),
+        Column("CHEAPEST ELSEWHERE", text=True, rank=3),
+    )
+    return Table(title="Preempting", columns=columns, rows=rows)
 
 
 def _costs(plan: PreemptionPlan) -> str:
@@ -83,9 +89,9 @@ def victims_table(result: ScheduleResult) -> Table:
     columns = (
         Column("POD", tone=Tone.NAME),
         Column("NODE"),
-        Column("PRIORITY", number=True),
-        Column("GANG"),
-        Column("WHICH"),
+        Column("PRIORITY", number=True, rank=3),
+        Column("GANG", rank=2),
+        Column("WHICH", rank=1),
         Column("LEAVES FOR"),
     )
     return Table(title="Leaving", columns=columns, rows=rows)

@@ -6,103 +6,193 @@ import argparse
 import json
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
-from koordcore.cli.inputs import (
-    add_lend,
-    add_now,
-    add_paths,
-    as_of,
-    find_member,
-    find_pod,
-    lent,
-    load_paths,
-    read_now,
+from koordcore.cli.diff import compare_plans, read_plan
+from koordcore.cli.explain_tables import (
+    advice_record,
+    explanation_tables,
+    members_table,
+    say_advice,
+    say_head,
 )
+from koordcore.cli.finding import Subject, find_subject
+from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
+from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.placing import place
 from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.progress import working
 from koordcore.cli.queues import decide, in_queue, said
-from koordcore.cli.schedule import describe_requests, short_amount
-from koordcore.cli.tables import Column, Table, Tone, amount, show
+from koordcore.cli.selection import add_selection
+from koordcore.cli.tables import say, show
+from koordcore.cli.useful_moves import with_moves
 from koordcore.controlplane.workload_pods import workload_of
-from koordcore.explaining import Explanation, NodeVerdict, explain
-from koordcore.explaining.groups import explain_group
+from koordcore.explaining import Explanation, explain
+from koordcore.explaining.advice import advise
+from koordcore.explaining.groups import job_states
 from koordcore.explaining.post_filter import failure_event
 from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.manifests.front_doors import DOORS
-from koordcore.model.decisions import Bound, NotOurs, Shortfall, Unschedulable, Waiting
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
 from koordcore.snapshot import ClusterSnapshot
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_COUNTED: Final = "can serve"
+"""How a line ends that says what the table of nodes says in amounts."""
 EPILOG: Final = """\
+What would help is tried out before it is said, and listed from what costs
+least: wait, change the pod, ask for less, move others, evict, more nodes.
+
 examples:
-  koordcore explain default/trainer-0 cluster.yaml
-  koordcore explain trainer-0 cluster.yaml --nodes 50
-  koordcore explain jobset/train cluster.yaml train.yaml      what would become of it if it were submitted
-  koordcore explain trainer-0 cluster.yaml --event
-  koordcore explain trainer-0 cluster.yaml -o object     as a ScheduleExplanation, for its whole job
+  koordcore explain urgent-1 cluster.yaml
+  koordcore explain pretrain cluster.yaml              a gang, or a workload
+  koordcore explain report cluster.yaml --nodes 50
+  koordcore explain jobset/train cluster.yaml train.yaml   before it is submitted
+  koordcore explain report cluster.yaml --event
+  koordcore explain pretrain-0 cluster.yaml -o object  as a ScheduleExplanation
+  koordcore explain --diff a.json b.json cluster.yaml  why two plans differ
 """
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the verb."""
-    parser.description = "Say why a pod goes where it goes, why not elsewhere, and what would help."
+    parser.description = (
+        "Say why a pod or a gang goes where it goes in its turn, why not elsewhere, and what would help."
+    )
     parser.epilog = EPILOG
     parser.add_argument(
         "pod",
-        metavar="POD",
-        help="namespace/name, a name that is unambiguous, or a job or group "
-        "such as job/train or podgroup/ml/train",
+        metavar="NAME",
+        help="a pod, gang or workload, as name or namespace/name, or a job or group such as job/train or "
+        "podgroup/ml/train",
     )
     add_paths(parser)
     add_policy(parser)
     add_now(parser, "the newest metric's")
     add_lend(parser)
     parser.add_argument(
+        "--diff", nargs=2, metavar=("PLAN", "PLAN"), help="say why two plans of the dump differ, in its place"
+    )
+    parser.add_argument(
         "--event",
         action="store_true",
         help="also the FailedScheduling event as the reference writes it, with why no reservation and no "
         "eviction helps; takes a while in a large cluster",
     )
-    parser.add_argument("--nodes", type=int, default=10, metavar="N", help="how many nodes to show (10)")
-    parser.add_argument("-o", "--output", choices=("table", "json", "object"), default="table")
+    parser.add_argument(
+        "--nodes", type=int, default=10, metavar="N", help="how many rows of nodes to show (10)"
+    )
+    parser.add_argument("--limit", type=int, default=40, metavar="N", help="with --diff: rows per table (40)")
+    add_selection(parser)
+    add_output(parser, "object")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Explain one pod; 1 when no node can take it."""
+    """Explain one pod or gang; 1 when it gets no node."""
+    if arguments.diff:
+        arguments.paths.insert(0, arguments.pod)
+        first, second = (read_plan(one, "--diff") for one in arguments.diff)
+        return compare_plans(arguments, first, second)
     arguments.as_gangs = arguments.as_gangs or arguments.pod.partition("/")[0].lower() in DOORS
     snapshot, now = lent(arguments, as_of(arguments, load_paths(arguments).snapshot)), read_now(arguments)
-    pod = find_member(snapshot, arguments.pod) or find_pod(snapshot, arguments.pod)
-    policy = read_policy(arguments)
+    subject = find_subject(snapshot, arguments.pod, arguments.namespace or "")
+    pod, policy = subject.pods[0], read_policy(arguments)
     queued = ""
     if in_queue(snapshot, pod):
         decided = decide(snapshot, policy, now, as_gangs=True)
         queued = said(next(one for one in decided.workloads if one.workload == workload_of(pod)))
         snapshot = decided.before
-        pod = snapshot.pod(pod.key) or pod
+        subject = attrs.evolve(subject, pods=tuple(snapshot.pod(one.key) or one for one in subject.pods))
+        pod = subject.pods[0]
     if arguments.output == "object":
         answer = schedule_explanation(snapshot, pod, now=now or _moment(snapshot), policy=policy)
         print(json.dumps(answer, indent=2))
         return 0 if answer["status"].get("schedulable") else 1
+    if pod.node_name is not None:
+        return _running(arguments, snapshot, subject, policy, now)
+    result = place(snapshot, policy, now)
+    pod = _who(subject, {one.pod for one in result.decisions}, {one.pod for one in result.bound})
+    with working("looking for what would help"):
+        advice = with_moves(advise(snapshot, result, pod, now=now), policy)
+        explanation = explain(advice.at_turn, pod, policy=policy, now=now)
+    decision = result.decision(pod.key) or explanation.decision
+    explanation = attrs.evolve(explanation, decision=decision)
+    event = _event(arguments, snapshot, pod, explanation, policy)
+    if for_programs(arguments):
+        extra = {"event": event} if event else {}
+        print_record(arguments, _record(explanation) | {"advice": advice_record(advice)} | extra)
+        return 0 if advice.settled else 1
+    if queued:
+        say(queued)
+    say_head(pod, subject, advice)
+    if len(advice.members) > 1:
+        for one in job_states(snapshot, pod, policy):
+            where = f", in {one.where}" if one.where else ""
+            counts = f"at least {one.least}, {one.running} run, {one.waiting} wait"
+            say(f"  {'  ' * one.level}{one.name}: {counts}{where}")
+    together = advice.members if len(advice.members) > 1 else tuple(one.key for one in subject.pods)
+    say_advice(advice, str(pod.key) if len(together) > len(advice.members) else "")
+    tables = explanation_tables(explanation, arguments.nodes)
+    if len(together) > 1:
+        tables.insert(0, members_table(result, together, arguments.nodes))
+    show(*tables)
+    _say_details(explanation)
+    if event:
+        say(f"Event: {event}")
+    return 0 if advice.settled else 1
+
+
+def _who(subject: Subject, decided: set[Any], bound: set[Any]) -> Pod:
+    """Choose the member to show the nodes of: one that gets none, where there is one."""
+    waiting = [pod for pod in subject.pods if pod.key in decided]
+    return next((pod for pod in waiting if pod.key not in bound), waiting[0] if waiting else subject.pods[0])
+
+
+def _running(
+    arguments: argparse.Namespace,
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    policy: Policy,
+    now: datetime | None,
+) -> int:
+    """Judge a pod that runs as if it were not there yet."""
+    pod = subject.pods[0]
     explanation = explain(snapshot, pod, policy=policy, now=now)
-    asked = arguments.event and explanation.best is None and pod.node_name is None
-    event = failure_event(snapshot, pod, policy=policy, now=now) if asked else ""
-    if arguments.output == "json":
-        print(json.dumps(_record(explanation) | ({"event": event} if event else {}), indent=2))
+    if for_programs(arguments):
+        print_record(arguments, _record(explanation))
     else:
-        if queued:
-            print(queued)
-        print_explanation(snapshot, pod, explanation, arguments.nodes)
-        waits = pod.node_name is None and snapshot.pod(pod.key) is not None
-        for line in explain_group(snapshot, pod, policy=policy) if waits else ():
-            print(line)
-        if event:
-            print(f"Event: {event}")
+        say_head(pod, subject, None)
+        say("")
+        show(*explanation_tables(explanation, arguments.nodes))
+        _say_details(explanation)
     return 0 if explanation.best is not None else 1
+
+
+def _event(
+    arguments: argparse.Namespace,
+    snapshot: ClusterSnapshot,
+    pod: Pod,
+    explanation: Explanation,
+    policy: Policy,
+) -> str:
+    if not arguments.event or explanation.best is not None:
+        return ""
+    # Only Koordinator's own profile has several plugins that evict.
+    once = policy.plugin("Coscheduling") is None
+    return failure_event(snapshot, pod, policy=policy, now=read_now(arguments), once=once)
+
+
+def _say_details(explanation: Explanation) -> None:
+    for one in explanation.help:
+        amounts = any(lack.resource and lack.lacking for lack in one.shortfalls)
+        for line in one.details:
+            if not (amounts and line.endswith(_COUNTED)):
+                say(f"{one.nearest}: {line}")
 
 
 def _moment(snapshot: ClusterSnapshot) -> datetime:
@@ -114,117 +204,10 @@ def _moment(snapshot: ClusterSnapshot) -> datetime:
     return max(times, default=_EPOCH)
 
 
-def _record(explanation: Explanation) -> dict[str, object]:
-    record: dict[str, object] = attrs.asdict(
+def _record(explanation: Explanation) -> dict[str, Any]:
+    record: dict[str, Any] = attrs.asdict(
         explanation, value_serializer=lambda _, __, value: dict(value) if hasattr(value, "items") else value
     )
     record["pod"] = str(explanation.pod)
     record["best"] = explanation.best
     return record
-
-
-def print_explanation(snapshot: ClusterSnapshot, pod: Pod, explanation: Explanation, most: int) -> None:
-    """Print one pod's tables."""
-    where = f"bound to {explanation.bound_to}" if explanation.bound_to else "pending"
-    print(f"{pod.key}: {where}, priority {pod.priority}, asks for {describe_requests(pod)}")
-    if pod.gated:
-        print(f"gated by {', '.join(pod.gates)}")
-    if explanation.refusal:
-        print(f"refused before any node is asked: {explanation.refusal}")
-        return
-    outcome = _outcome(explanation)
-    if outcome:
-        print(outcome)
-    print()
-    fitting = [one for one in explanation.verdicts if one.fits]
-    refusing = [one for one in explanation.verdicts if not one.fits]
-    if fitting:
-        show(_fitting_table(fitting, most))
-    if refusing:
-        show(_refusing_table(refusing, most))
-    if explanation.help:
-        show(_help_table(explanation))
-        for one in explanation.help:
-            for line in one.details:
-                print(f"{one.nearest}: {line}")
-
-
-def _outcome(explanation: Explanation) -> str:
-    """Say what is decided in the pod's turn, where the nodes by themselves do not tell."""
-    match explanation.decision:
-        case Bound() as bound:
-            return f"goes to {bound.node} in its turn"
-        case Waiting() as waiting:
-            return f"waits in its turn: {waiting.reason}"
-        case Unschedulable() as refused if explanation.fitting:
-            return f"refused in its turn: {refused.refusal or refused.message}"
-        case NotOurs() as other:
-            return f"waits for the scheduler {other.scheduler_name}, which no profile of the policy names"
-        case _:
-            return ""
-
-
-def _help_table(explanation: Explanation) -> Table:
-    columns = (
-        Column("NODES", number=True),
-        Column("REFUSED BY"),
-        Column("NEAREST", tone=Tone.NAME),
-        Column("WOULD TAKE IT WITH"),
-    )
-    rows = [
-        (
-            str(one.nodes),
-            ", ".join(one.plugins),
-            one.nearest,
-            "; ".join(dict.fromkeys(map(_change, one.shortfalls))),
-        )
-        for one in explanation.help
-    ]
-    return Table(title="What would help", columns=columns, rows=rows)
-
-
-def _change(shortfall: Shortfall) -> str:
-    if shortfall.resource and shortfall.lacking:
-        return f"{short_amount(shortfall.resource, shortfall.lacking)} more"
-    if shortfall.resource and shortfall.requested:
-        return f"{short_amount(shortfall.resource, shortfall.requested)} that go together"
-    return f"lift: {shortfall.reason}"
-
-
-def _fitting_table(fitting: list[NodeVerdict], most: int) -> Table:
-    names = sorted({name for one in fitting for name in one.scores})
-    columns = [Column("NODE", tone=Tone.GOOD), Column("TOTAL", number=True)]
-    columns += [Column(name, number=True) for name in names]
-    rows = [
-        (one.node, str(one.total), *(str(one.scores.get(name, 0)) for name in names))
-        for one in fitting[:most]
-    ]
-    more = len(fitting) - len(rows)
-    return Table(
-        title=f"Fits on {len(fitting)} node{'s' * (len(fitting) != 1)}; scores before weights, best first",
-        columns=tuple(columns),
-        rows=rows,
-        note=f"… and {more} more" if more else "",
-    )
-
-
-def _refusing_table(refusing: list[NodeVerdict], most: int) -> Table:
-    rows = [(one.node, one.plugin, _lacks(one)) for one in refusing[:most]]
-    more = len(refusing) - len(rows)
-    return Table(
-        title=f"Does not fit on {len(refusing)} node{'s' * (len(refusing) != 1)}",
-        columns=(Column("NODE", tone=Tone.BAD), Column("REFUSED BY"), Column("BECAUSE")),
-        rows=rows,
-        note=f"… and {more} more" if more else "",
-    )
-
-
-def _lacks(verdict: NodeVerdict) -> str:
-    parts = []
-    for one in verdict.shortfalls:
-        text = one.reason
-        if one.resource:
-            asked, free = amount(one.resource, one.requested), amount(one.resource, one.available)
-            text += f" ({asked} asked, {free} free)"
-        parts.append(text)
-    return "; ".join(parts)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from koordcore.cli.tables import working
-from koordcore.errors import ModelError
-from koordcore.manifests import Loaded, load
-from koordcore.manifests.front_doors import DOORS
+from koordcore.cli.progress import working
+from koordcore.errors import MissingExtraError, ModelError
+from koordcore.manifests import Loaded
+from koordcore.manifests._raw import Source
+from koordcore.manifests.loading import assemble
 from koordcore.manifests.podless import OPENED_KINDS
+from koordcore.manifests.sources import read_sources
 from koordcore.model.kueue import KueueWorkload
 from koordcore.model.network import ClusterNetworkTopology, label_layers
-from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordcore.protocol.times import moment_of
@@ -32,10 +35,14 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
     """Add the positional paths of a dump."""
     parser.add_argument(
         "paths",
-        nargs="+",
+        nargs="*",
         metavar="PATH",
         help="JSON or YAML files (also .gz), folders, or - for standard input",
     )
+    parser.add_argument(
+        "--live", action="store_true", help="read the cluster that the kubeconfig names, instead or as well"
+    )
+    parser.add_argument("--context", metavar="NAME", help="with --live: this context of the kubeconfig")
     parser.add_argument(
         "--layers",
         type=_layers,
@@ -75,8 +82,14 @@ def _layers(text: str) -> ClusterNetworkTopology:
 
 def load_paths(arguments: argparse.Namespace) -> Loaded:
     """Load the dump and print its warnings to standard error."""
-    with working("reading"):
-        loaded, done = _read(arguments)
+    if not arguments.paths and not arguments.live:
+        raise ModelError("the following arguments are required: PATH, or --live")
+    if arguments.context is not None and not arguments.live:
+        raise ModelError("--context: a context of the kubeconfig is read with --live")
+    with working("reading") as step:
+        loaded, done = _read(arguments, _sources(arguments, step))
+    if not loaded.counts:
+        raise ModelError(f"no input: {', '.join(arguments.paths) or '--live'}: there is no object in it")
     for line in () if arguments.quiet else done:
         print(f"admitted: {line}", file=sys.stderr)
     if arguments.layers is not None:
@@ -92,14 +105,63 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
     return loaded
 
 
-def _read(arguments: argparse.Namespace) -> tuple[Loaded, list[str]]:
+def _sources(arguments: argparse.Namespace, step: Callable[[int], None]) -> Iterator[Source]:
+    """Give what the files hold, and the live cluster where it is asked for."""
+    if arguments.live:
+        from koordcore.cli.live import connect, read_live
+
+        yield from read_live(connect(arguments.context), step)
+    for number, source in enumerate(read_sources(arguments.paths, stdin=sys.stdin), 1):
+        if number % 256 == 0:
+            step(number)
+        yield source
+
+
+def _read(arguments: argparse.Namespace, sources: Iterator[Source]) -> tuple[Loaded, list[str]]:
     if not arguments.admit:
-        found = load(arguments.paths, sys.stdin, network=arguments.layers, as_gangs=arguments.as_gangs)
-        return found, []
+        return assemble(sources, arguments.layers, arguments.as_gangs), []
     # Only who wants the webhooks' work done pays for what that brings.
     from koordcore.cli.admission import load_admitted
 
-    return load_admitted(arguments.paths, arguments.layers, as_gangs=arguments.as_gangs)
+    return load_admitted(sources, arguments.layers, as_gangs=arguments.as_gangs)
+
+
+def need_folder(path: Path | None, option: str) -> None:
+    """Refuse a file whose folder does not exist before the work is done.
+
+    Raises
+    ------
+    ModelError
+        Names the option.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise ModelError(f"{option}: {path} is a folder")
+    if not path.parent.is_dir():
+        raise ModelError(f"{option}: there is no folder {path.parent}")
+
+
+PICTURES: Final = (".png", ".svg", ".pdf")
+
+
+def need_picture(path: Path | None, option: str = "--plot") -> None:
+    """Refuse a picture that cannot be drawn before the work is done.
+
+    Raises
+    ------
+    ModelError
+        When its kind or its folder is not known.
+    MissingExtraError
+        When matplotlib is not installed.
+    """
+    if path is None:
+        return
+    if path.suffix.lower() not in PICTURES:
+        raise ModelError(f"{option}: {path}: expected a name that ends in {', '.join(PICTURES)}")
+    need_folder(path, option)
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError.for_extra("matplotlib", "plots", "drawing")
 
 
 def add_now(parser: argparse.ArgumentParser, otherwise: str) -> None:
@@ -248,72 +310,3 @@ def read_arguments(option: str, path: Path) -> Any:
     if isinstance(raw, dict):
         return {key: one for key, one in raw.items() if key not in ("apiVersion", "kind")}
     return raw
-
-
-_GROUPS: Final = ("podgroup", "compositepodgroup", "gang")
-
-
-def find_member(snapshot: ClusterSnapshot, text: str) -> Pod | None:
-    """Find a member of a job such as ``job/train``, or of a group such as ``podgroup/ml/train``.
-
-    One that waits comes first.
-
-    Returns
-    -------
-    Pod or None
-        ``None`` where the text names no kind of jobs.
-
-    Raises
-    ------
-    ModelError
-        When there is no pod of such a job.
-    """
-    kind, _, name = text.partition("/")
-    if kind.lower() in _GROUPS and name and snapshot.pod(PodKey(kind, name)) is None:
-        return _of_group(snapshot, kind, name)
-    known = DOORS.get(kind.lower())
-    if known is None or not name or snapshot.pod(PodKey(kind, name)) is not None:
-        return None
-    space, _, name = name.rpartition("/")
-    for pod in (*snapshot.pending, *snapshot.bound_pods()):
-        owned = any(owner.kind == known and owner.name == name for owner in pod.owners)
-        if owned and space in ("", pod.namespace):
-            return pod
-    raise ModelError(f"no pod of {known} {name} in the dump")
-
-
-def _of_group(snapshot: ClusterSnapshot, kind: str, name: str) -> Pod:
-    """Give the first waiting member of a gang or group."""
-    # Who asks about one pod does not pay for the table of all gangs.
-    from koordcore.explaining.groups import waiting_jobs
-
-    found = waiting_jobs(snapshot, name)
-    if not found:
-        raise ModelError(f"no {kind} {name} with waiting pods in the dump")
-    if len(found) > 1:
-        names = ", ".join(job.name for job in found)
-        raise ModelError(f"several {kind}s are called {name}: {names}; write {kind}/namespace/name")
-    return found[0].pods[0]
-
-
-def find_pod(snapshot: ClusterSnapshot, text: str) -> Pod:
-    """Find a pod by ``namespace/name``, or by name alone where that is unambiguous.
-
-    Raises
-    ------
-    ModelError
-        When there is no such pod, or more than one.
-    """
-    if "/" in text:
-        namespace, name = text.split("/", 1)
-        pod = snapshot.pod(PodKey(namespace, name))
-        if pod is None:
-            raise ModelError(f"no pod {text} in the dump")
-        return pod
-    found = [pod for pod in (*snapshot.pending, *snapshot.bound_pods()) if pod.name == text]
-    if not found:
-        raise ModelError(f"no pod {text} in the dump")
-    if len(found) > 1:
-        names = ", ".join(sorted(str(pod.key) for pod in found))
-        raise ModelError(f"several pods are called {text}: {names}")
-    return found[0]

@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from koordcore import __version__
+from koordcore.cli.interrupt import INTERRUPTED, was_interrupted
 from koordcore.cli.terminal import defect_report, printable_output
+from koordcore.cli.words import Parser
 
 if TYPE_CHECKING:
     from koordcore.errors import ManifestError
@@ -18,11 +20,12 @@ if TYPE_CHECKING:
 
 VERBS: Final = {
     "schedule": "place the pending pods of a dump",
-    "explain": "say why a pod goes where it goes, or nowhere",
+    "explain": "say why a pod or gang goes where it goes, or nowhere, and what helps",
+    "diff": "say how two plans or two dumps differ, and why",
     "verify": "check a plan against a dump",
-    "when": "say when a pod or a gang can start at the earliest, and what may run before",
-    "inspect": "show what a dump holds",
-    "report": "write a page to look at: cards and holders, queue, gangs, quotas, plans",
+    "when": "say when a pod or a gang can start, and what may run before",
+    "inspect": "show what a dump holds: nodes, cards, who waits",
+    "report": "write a page to look at: cards, queue, gangs, quotas, plans",
     "quota": "show the quota tree and who lends to whom",
     "topology": "show the network tree and what is free in it",
     "colocation": "show what every node can lend to batch and mid pods",
@@ -31,6 +34,7 @@ VERBS: Final = {
     "simulate": "replay traces under one policy or several",
     "compare": "try several policies on one dump",
     "policy": "say what a scheduler configuration means, and lint it",
+    "completion": "print what makes a shell complete these words",
 }
 """What each verb does. Its module here has its name: ``describe(parser)`` adds its arguments to the parser,
 ``run(arguments)`` gives the exit code."""
@@ -40,34 +44,37 @@ _SHOWN_PROBLEMS: Final = 50
 
 EPILOG: Final = """\
 exit codes:
-  0  done
-  1  done, and the answer is no: a pod found no node, a plan is not legal
-  2  the command or its input cannot be read; the reasons are on standard error
-  70 no answer: a defect of koordcore, with what to report on standard error
+  0   done
+  1   done, and the answer is no: a pod found no node, a plan is not legal
+  2   the command or its input cannot be read, or is empty
+  70  no answer: a defect of koordcore, with what to report
+  130 interrupted
 
 examples:
   kubectl get nodes,pods,podgroups -A -o yaml | koordcore schedule -
   koordcore schedule cluster.yaml pods/ -o json
-  koordcore explain default/trainer-0 cluster.yaml
+  koordcore schedule --live --context staging
+  koordcore explain default/urgent-1 cluster.yaml
   koordcore inspect cluster.yaml
 """
 
 
-def build_parser(asked: str | None) -> argparse.ArgumentParser:
+def build_parser(asked: str | None) -> tuple[Parser, Parser | None]:
     """Describe the command line, and in full the one verb that is asked for; its module brings its rooms."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="koordcore",
         description="Schedule GPU clusters from a dump: legal, explained, checked.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"koordcore {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+    described = None
     for verb, summary in VERBS.items():
-        its_own = verbs.add_parser(verb, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        its_own = verbs.add_parser(verb, help=summary)
         if verb == asked:
             import_module(f"koordcore.cli.{verb}").describe(its_own)
-    return parser
+            described = its_own
+    return parser, described
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,19 +88,35 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
-    parser = build_parser(next((word for word in words if not word.startswith("-")), None))
     try:
-        arguments = parser.parse_args(words)
+        parser, described = build_parser(_verb(words))
+        if "_ARGCOMPLETE" in os.environ:
+            from koordcore.cli.completion import complete
+
+            complete(parser)
+        arguments, unknown = parser.parse_known_args(words)
+        if unknown:
+            (described or parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as stop:
         return int(stop.code or 0)
-    from koordcore.errors import (
-        KoordcoreError,
-        ManifestError,
-        SolverError,
-    )  # bring attrs, which help does not need
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return _answer(arguments, words)
 
+
+def _verb(words: Sequence[str]) -> str | None:
+    """Find the verb that is typed, also where a shell asks for the rest of its line."""
+    typed = os.environ.get("COMP_LINE", "").split()[1:] if "_ARGCOMPLETE" in os.environ else words
+    return next((word for word in typed if not word.startswith("-")), None)
+
+
+def _answer(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     try:
-        code: int = arguments.run(arguments)
+        from koordcore.errors import KoordcoreError, ManifestError, SolverError
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    try:
+        code = _run(arguments)
         sys.stdout.flush()
     except ManifestError as error:
         _print_problems(error)
@@ -109,11 +132,26 @@ def _main(words: Sequence[str]) -> int:
         print(f"koordcore: {error}", file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except Exception as error:  # whatever it is, it is no answer
+        if was_interrupted():
+            return INTERRUPTED
         print(defect_report(error, words), file=sys.stderr)
         return EXIT_DEFECT
     return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run the verb once, or again and again where that was asked for."""
+    from koordcore.cli.output import presentation_of, watched
+    from koordcore.cli.tables import presented
+
+    def once() -> int:
+        with presented(presentation_of(arguments)):
+            code: int = arguments.run(arguments)
+        return code
+
+    return once() if getattr(arguments, "watch", None) is None else watched(arguments, once)
 
 
 def _print_problems(error: ManifestError) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping
 
 import attrs
 
-from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import for_programs, print_record
+from koordcore.cli.tables import say, show
 from koordcore.descheduling.migration.arbitrate import arbitrate
 from koordcore.descheduling.migration.filter import MigrationFilter, passed
 from koordcore.model.cluster import Workload
@@ -18,7 +21,9 @@ from koordcore.protocol.migration import ANNOTATION_ARBITRATING, ANNOTATION_PASS
 from koordcore.snapshot import ClusterSnapshot
 
 
-def print_arbitration(snapshot: ClusterSnapshot, args: MigrationControllerArgs, output: str) -> int:
+def print_arbitration(
+    snapshot: ClusterSnapshot, args: MigrationControllerArgs, arguments: argparse.Namespace
+) -> int:
     """Arbitrate once, as the migration controller does every half second; 1 where a job waits or fails."""
     # A job that was just written has no phase yet; its controller makes it Pending.
     jobs = [
@@ -32,10 +37,10 @@ def print_arbitration(snapshot: ClusterSnapshot, args: MigrationControllerArgs, 
     paused = [job for job in waiting if job.paused]
     rows = [(job.name, str(job.pod or ""), *_outcome(job, rules, pods)) for job in decided]
     rows += [(job.name, str(job.pod or ""), "waits", "is paused") for job in paused]
-    if output == "json":
+    if for_programs(arguments):
         heads = ("job", "pod", "outcome", "why")
-        print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows], indent=2))
-    elif output == "patches":
+        print_record(arguments, [dict(zip(heads, row, strict=True)) for row in rows])
+    elif arguments.output == "patches":
         for job in decided:
             patch = _patch(job)
             if patch is not None:
@@ -45,13 +50,13 @@ def print_arbitration(snapshot: ClusterSnapshot, args: MigrationControllerArgs, 
             Column("JOB", tone=Tone.NAME),
             Column("POD"),
             Column("OUTCOME"),
-            Column("WHY", tone=Tone.BAD),
+            Column("WHY", tone=Tone.BAD, text=True),
         )
         if rows:
             show(Table(title="Migration jobs, in the order of their turns", columns=titles, rows=rows))
         running = sum(job.active for job in jobs) - len(waiting)
         through = sum(row[2] == "passes" for row in rows)
-        print(f"{len(rows)} jobs wait · {through} pass · {running} under way")
+        say(f"{len(rows)} jobs wait · {through} pass · {running} under way")
     return 0 if all(row[2] == "passes" for row in rows) else 1
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from koordcore.cli.inputs import read_arguments
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
-from koordcore.cli.tables import Column, Table, Tone
+from koordcore.cli.selection import add_selection, selection_of
 from koordcore.descheduling.args import migration_controller_problems
 from koordcore.descheduling.checked_moves import Plan
 from koordcore.descheduling.plans import MoveRules, Moving
@@ -74,7 +76,8 @@ def read_rules(arguments: argparse.Namespace) -> MoveRules:
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--effort``, ``--output`` and ``--proofs``."""
     parser.add_argument("--effort", type=float, default=10.0, metavar="UNITS", help="solver budget (10)")
-    parser.add_argument("-o", "--output", choices=("table", "json", "patches"), default="table")
+    add_output(parser, "patches")
+    add_selection(parser)
     parser.add_argument(
         "--proofs",
         type=Path,
@@ -115,10 +118,9 @@ def print_plan(
     if arguments.proofs:
         proofs = proofs_record({"moves": moving.plan.certificate})
         arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
-    if arguments.output == "json":
+    if for_programs(arguments):
         claim = claim_record(moving.plan.certificate)
-        record = {**moves_record(moves, checked.bound), **won, "certificate": claim}
-        print(json.dumps(record, indent=2))
+        print_record(arguments, {**moves_record(moves, checked.bound), **won, "certificate": claim})
     elif arguments.output == "patches":
         for one in move_objects(snapshot, moves, reason):
             print(json.dumps(one))
@@ -135,19 +137,27 @@ def certificate_text(certificate: Certificate, what: str) -> str:
     return f"not proven: objective {list(certificate.objective)}, bound {list(certificate.bound)}"
 
 
+def chosen(
+    arguments: argparse.Namespace, snapshot: ClusterSnapshot, moves: Sequence[Move]
+) -> tuple[Move, ...]:
+    """Give the moves of the pods that ``-n`` and ``-l`` choose."""
+    selection = selection_of(arguments)
+    return tuple(move for move in moves if (pod := snapshot.pod(move.pod)) is not None and selection.pod(pod))
+
+
 def moves_table(moves: tuple[Move, ...], note: str) -> Table:
     """Show moves by wave."""
     columns = (
-        Column("WAVE", number=True),
         Column("POD", tone=Tone.NAME),
+        Column("WAVE", number=True),
         Column("FROM"),
         Column("TO", tone=Tone.GOOD),
-        Column("NOTE", tone=Tone.DIM),
+        Column("NOTE", tone=Tone.DIM, rank=1),
     )
     rows = [
         (
-            str(move.arrives + 1),
             str(move.pod),
+            str(move.arrives + 1),
             move.source,
             move.target,
             f"down from wave {move.leaves + 1}" if move.leaves != move.arrives else "",

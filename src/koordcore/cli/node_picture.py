@@ -9,12 +9,15 @@ from itertools import groupby
 from koordcore.allocators.device import NodeDevices
 from koordcore.allocators.numa_state import NUMAState
 from koordcore.cli.claim_picture import draw_pools
+from koordcore.cli.cluster_tables import CARD_NAMES
 from koordcore.cli.tables import amount
+from koordcore.explaining.node_states import cards_of, condition_of
 from koordcore.model.devices import Device, DeviceInventory, DeviceObject, DeviceType
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import CPUAllocation
 from koordcore.protocol.device_object import inventory_of
 from koordcore.scheduling.plugins.exact import device_state, numa_state
+from koordcore.scoring.gpu_share import CARD
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.cpu import CPUSet, cpuset_of, format_cpulist
 from koordcore.topology.devices import bits
@@ -46,12 +49,20 @@ def draw_node(snapshot: ClusterSnapshot, state: NodeState) -> str:
 
 
 def _head(snapshot: ClusterSnapshot, state: NodeState) -> Iterator[str]:
-    yield f"{state.name}: {len(state.pods)} pods"
+    yield f"{state.name}: {condition_of(snapshot, state)}, {len(state.pods)} pods"
     row = snapshot.layout.row_of[state.name]
+    cards = cards_of(snapshot, state)
+    if cards.total:
+        share = 1 - sum(cards.idle) / CARD / cards.total
+        told = f"{cards.held} of {cards.total} held"
+        told += f", {cards.shared} shared" * bool(cards.shared) + f", {cards.broken} broken" * bool(
+            cards.broken
+        )
+        yield f"  {_bar(share)} cards: {told}{f' ({cards.model})' * bool(cards.model)}"
     for number, name in enumerate(snapshot.layout.resources):
         whole = int(snapshot.layout.allocatable[number, row])
         used = int(snapshot.columns.requested[number, row])
-        if whole or used:
+        if (whole or used) and not (cards.total and name in CARD_NAMES):
             share = used / whole if whole else 1.0
             yield f"  {_bar(share)} {name}: {amount(name, used)} of {amount(name, whole)}"
     for taint in state.node.taints:

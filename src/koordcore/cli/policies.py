@@ -6,13 +6,13 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from koordcore.cli.own_policies import own_policy
+from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests import load
@@ -137,9 +137,8 @@ def known_policy(name: str) -> Policy | None:
 
 def no_such_policy(text: str) -> str:
     """Say that there is neither a file nor a policy of that name, with the nearest name."""
-    near = get_close_matches(text, KNOWN_POLICIES, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{text}: no such file or folder, and none of {', '.join(POLICY_NAMES)}{hint}"
+    told = f"{text}: no such file or folder, and none of {', '.join(POLICY_NAMES)}"
+    return f"{told}{near(text, KNOWN_POLICIES)}"
 
 
 def _profiles(path: str, *, quiet: bool) -> dict[str, Policy]:

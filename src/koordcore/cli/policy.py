@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import CONFIG, add_output, for_programs, print_record
 from koordcore.cli.policies import known_policy, no_such_policy
-from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.cli.tables import say, show
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.named_policies import POLICY_NAMES
@@ -30,9 +32,9 @@ from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 EPILOG: Final = """\
 examples:
   koordcore policy scheduler-config.yaml
-  koordcore policy scheduler-config.yaml -o config     the same, written out without defaults
-  koordcore policy scheduler-config.yaml -o json       findings for programs
-  koordcore policy binpack                             what one of the known names means
+  koordcore policy scheduler-config.yaml -o config   written out, no defaults
+  koordcore policy scheduler-config.yaml -o json     findings for programs
+  koordcore policy binpack                           what a known name means
 """
 
 
@@ -51,7 +53,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|FILE",
         help=f"{', '.join(POLICY_NAMES)}, a KubeSchedulerConfiguration, or - for standard input",
     )
-    parser.add_argument("-o", "--output", choices=("table", "json", "config"), default="table")
+    add_output(parser, CONFIG)
     parser.set_defaults(run=run)
 
 
@@ -59,39 +61,42 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain every profile; 1 when there is anything to say against it."""
     known = None if Path(arguments.file).exists() else known_policy(arguments.file)
     if known is not None and arguments.file != SHIPPED:
-        return _print_known(known, arguments.output)
+        return _print_known(known, arguments)
     configurations = list(_configurations(arguments.file))
     findings = [one for each in configurations for one in lint_configuration(each, known_plugins())]
     profiles = [one for each in configurations for one in each.profiles]
-    if arguments.output == "config":
+    if arguments.output == CONFIG:
         print(
             json.dumps(configuration_manifest(*(one.policy(known_plugins()) for one in profiles)), indent=2)
         )
         return 0
-    if arguments.output == "json":
+    if for_programs(arguments):
         record = [{"profile": one.profile, "plugin": one.plugin, "message": one.message} for one in findings]
-        print(json.dumps(record, indent=2))
+        print_record(arguments, record)
         return 1 if findings else 0
-    for profile in profiles:
-        show(_table(profile.policy(known_plugins()), _left_out(profile)))
+    tables = [_table(profile.policy(known_plugins()), _left_out(profile)) for profile in profiles]
     if findings:
         rows = [(one.profile, one.plugin, one.message) for one in findings]
-        columns = (Column("PROFILE", tone=Tone.NAME), Column("PLUGIN"), Column("FINDING", tone=Tone.BAD))
-        show(Table(title="Findings", columns=columns, rows=rows))
-    print(f"{len(profiles)} profiles · {len(findings)} findings")
+        columns = (
+            Column("PROFILE", tone=Tone.NAME),
+            Column("PLUGIN"),
+            Column("FINDING", tone=Tone.BAD, text=True),
+        )
+        tables.append(Table(title="Findings", columns=columns, rows=rows))
+    show(*tables)
+    say(f"{len(profiles)} profiles · {len(findings)} findings")
     return 1 if findings else 0
 
 
-def _print_known(policy: Policy, output: str) -> int:
+def _print_known(policy: Policy, arguments: argparse.Namespace) -> int:
     """Print a policy that has a name: there is nothing to say against it."""
-    match output:
-        case "config":
-            print(json.dumps(configuration_manifest(policy), indent=2))
-        case "json":
-            print(json.dumps([], indent=2))
-        case _:
-            show(_table(policy))
-            print("1 profiles · 0 findings")
+    if arguments.output == CONFIG:
+        print(json.dumps(configuration_manifest(policy), indent=2))
+    elif for_programs(arguments):
+        print_record(arguments, [])
+    else:
+        show(_table(policy))
+        say("1 profiles · 0 findings")
     return 0
 
 
@@ -127,7 +132,7 @@ def _table(policy: Policy, note: str = "") -> Table:
             Column("FEATURE", tone=Tone.NAME),
             Column("FILTERS"),
             Column("WEIGHT", number=True),
-            Column("ARGUMENTS", tone=Tone.DIM),
+            Column("ARGUMENTS", tone=Tone.DIM, text=True, rank=1),
         ),
         rows=[_row(one) for one in policy.plugins],
         note=note,

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import attrs
 
-from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.tables import say, show
 from koordcore.model.pods import Pod
 from koordcore.scheduling.serving import QueuedStart
 
@@ -113,24 +114,24 @@ def queue_record(units: Sequence[QueuedStart]) -> list[dict[str, Any]]:
 def show_queue(units: Sequence[QueuedStart], now: datetime) -> None:
     """Print the whole queue as a table."""
     columns = (
-        Column("TURN", number=True),
         Column("POD OR GANG", tone=Tone.NAME),
-        Column("PODS", number=True),
-        Column("STARTS"),
-        Column("NODES", tone=Tone.GOOD),
-        Column("WHY NOT", tone=Tone.BAD),
+        Column("TURN", number=True, rank=3),
+        Column("PODS", number=True, rank=2),
+        Column("STARTS", text=True),
+        Column("NODES", tone=Tone.GOOD, text=True, rank=1),
+        Column("WHY NOT", tone=Tone.BAD, text=True),
     )
     rows = []
     for turn, unit in enumerate(units, 1):
         nodes = ", ".join(sorted(set(unit.nodes.values())))
         why = "" if unit.start is not None else unit.message
         start = _when(unit.start, now) or "not in sight"
-        rows.append((str(turn), unit.name, str(len(unit.pods)), start, nodes, why))
+        rows.append((unit.name, str(turn), str(len(unit.pods)), start, nodes, why))
     show(Table(title="The queue, served whenever somebody leaves", columns=columns, rows=rows))
     started = sum(unit.start == now for unit in units)
     later = sum(unit.start is not None for unit in units) - started
     never = len(units) - started - later
-    print(f"{started} of {len(units)} can start now · {later} later · {never} not in sight")
+    say(f"{started} of {len(units)} can start now · {later} later · {never} not in sight")
 
 
 def _when(start: datetime | None, now: datetime) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 
 import attrs
 
-from koordcore.cli.tables import Column, Table
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.placing import place
+from koordcore.cli.progress import working
 from koordcore.controlplane.admission import AdmissionPlan, WorkloadDecision, admit_workloads
 from koordcore.controlplane.admission_review import PlacedWorkload, review_admitted
 from koordcore.controlplane.workload_pods import workload_of
@@ -17,7 +19,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.result import ScheduleResult
-from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 
 
@@ -40,8 +41,9 @@ def decide(
 ) -> Decided:
     """Schedule; with ``--as-gangs`` Workloads of Kueue get their quota and places with the rest."""
     if not (as_gangs and any(one.waits for one in snapshot.of(KueueWorkload))):
-        return Decided(snapshot, schedule(snapshot, policy=policy, now=now, preempt=preempt))
-    plan = admit_workloads(snapshot, policy=policy, now=now, preempt=preempt)
+        return Decided(snapshot, place(snapshot, policy, now, preempt))
+    with working("deciding quota and places"):
+        plan = admit_workloads(snapshot, policy=policy, now=now, preempt=preempt)
     return Decided(plan.before, plan.result, plan.workloads)
 
 
@@ -62,7 +64,6 @@ def said(one: WorkloadDecision) -> str:
 
 def workloads_table(workloads: Sequence[WorkloadDecision]) -> Table:
     """One row per Workload that waited, in the order in which they were decided."""
-    titles = ("WORKLOAD", "QUEUE", "PODS", "OUTCOME", "FLAVORS", "WHY")
     rows = [
         (
             one.workload,
@@ -75,8 +76,15 @@ def workloads_table(workloads: Sequence[WorkloadDecision]) -> Table:
         )
         for one in workloads
     ]
-    columns = [Column(name, number=name == "PODS") for name in titles]
-    return Table(title="Workloads of Kueue", columns=tuple(columns), rows=rows)
+    columns = (
+        Column("WORKLOAD"),
+        Column("QUEUE", rank=2),
+        Column("PODS", number=True),
+        Column("OUTCOME", tone=Tone.GOOD),
+        Column("FLAVORS", text=True, rank=1),
+        Column("WHY", text=True),
+    )
+    return Table(title="Workloads of Kueue", columns=columns, rows=rows)
 
 
 @attrs.frozen
@@ -114,7 +122,10 @@ def compare_queues(snapshot: ClusterSnapshot, policy: Policy, now: datetime | No
 def comparison_tables(found: QueueComparison) -> Iterator[Table]:
     """Who starts by which rule; and which of those that run lie in more domains than they need."""
     if found.pairs:
-        columns = [Column(name) for name in ("WORKLOAD", "BY KUEUE'S RULE", "HERE", "WHY NOT")]
+        columns = [
+            Column(name, text=name != "WORKLOAD")
+            for name in ("WORKLOAD", "BY KUEUE'S RULE", "HERE", "WHY NOT")
+        ]
         rows = [
             (ours.workload, _outcome(theirs), _outcome(ours), theirs.reason or ours.reason)
             for theirs, ours in found.pairs
@@ -123,7 +134,9 @@ def comparison_tables(found: QueueComparison) -> Iterator[Table]:
         note = f"whole Workloads: {started[0]} by Kueue's rule (flavors by quota alone), {started[1]} here"
         yield Table(title="Workloads of Kueue", columns=tuple(columns), rows=rows, note=note)
     if found.running:
-        columns = [Column(name) for name in ("WORKLOAD", "PODS", "RUNS IN", "COULD RUN IN")]
+        columns = [
+            Column(name, text=name.endswith("IN")) for name in ("WORKLOAD", "PODS", "RUNS IN", "COULD RUN IN")
+        ]
         lying = [
             (one.workload, str(one.pods), _domains(one.now), _domains(one.best) if one.worse else "the same")
             for one in found.running

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
 
 from koordcore.cli.inputs import add_paths, load_paths
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.quota_evictions import print_reclaims, print_revokes
+from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.tables import amount, show
+from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.model.policy import PluginSetting
-from koordcore.model.quotas import QuotaPolicy
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.quota import QuotaLedger, cluster_ledger, explain_runtime, format_waterfall, quota_table
-from koordcore.quota.table import format_table
+from koordcore.quota.table import QuotaRow
 
 _PLUGIN: Final = "ElasticQuota"
 _QUESTIONS: Final = ("revoke", "reclaim")
 EPILOG: Final = """\
 examples:
-  koordcore quota cluster.yaml                           min, max, request, runtime, used, borrowed
-  koordcore quota cluster.yaml --quota team-a            how the runtime of each resource came about
-  koordcore quota cluster.yaml --quota team-a --resource cpu
-  koordcore quota cluster.yaml --feature-gates MultiQuotaTree=true --tree gpu
+  koordcore quota cluster.yaml                    min, max, used, borrowed
+  koordcore quota cluster.yaml --quota research   how its runtime came about
+  koordcore quota cluster.yaml --quota research --resource cpu
   koordcore quota cluster.yaml --policy scheduler-config.yaml
-  koordcore quota revoke cluster.yaml                    who is evicted from quotas over their runtime
-  koordcore quota reclaim cluster.yaml -o patches        who leaves for pods within their quota's min
+  koordcore quota revoke cluster.yaml             who is over their runtime
+  koordcore quota reclaim cluster.yaml            who leaves for pods within min
 """
 
 
@@ -44,42 +48,71 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tree", default="", metavar="ID", help="which tree; the default one when left out")
     parser.add_argument("--quota", metavar="NAME", help="explain this quota's runtime")
     parser.add_argument("--resource", metavar="NAME", help="only this resource")
-    parser.add_argument("-o", "--output", choices=("table", "json", "patches"), default="table")
+    add_output(parser, "patches", watch=True)
+    add_selection(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the tree, or one quota's waterfalls."""
-    question = arguments.paths.pop(0) if arguments.paths[0] in _QUESTIONS else ""
-    if question and not arguments.paths:
+    question = arguments.paths.pop(0) if arguments.paths[:1] in ([one] for one in _QUESTIONS) else ""
+    selection = selection_of(arguments)
+    if question and not arguments.paths and not arguments.live:
         raise ModelError(f"quota {question}: which dump?")
     snapshot = load_paths(arguments).snapshot
     args = _quota_policy(arguments)
     if question == "revoke":
-        return print_revokes(snapshot, args, arguments.output)
+        return print_revokes(snapshot, args, arguments)
     if question:
-        return print_reclaims(snapshot, read_policy(arguments), args, arguments.output)
+        return print_reclaims(snapshot, read_policy(arguments), args, arguments)
     if arguments.output == "patches":
         raise ModelError("-o patches: a table changes nothing; see `quota revoke` and `quota reclaim`")
+    if not snapshot.of(ElasticQuota):
+        raise ModelError("no ElasticQuota in the dump: nobody is limited, and nobody lends")
     ledger = cluster_ledger(snapshot, policy=args)
     if arguments.tree not in ledger.trees:
         raise ModelError(_no_tree(ledger, arguments.tree))
     if arguments.quota is None:
-        rows = quota_table(ledger, arguments.tree)
-        if arguments.output == "json":
-            print(json.dumps([attrs.asdict(row) for row in rows], indent=2, default=dict))
+        spaces = {one.name: one.namespace for one in snapshot.of(ElasticQuota)}
+        rows = [
+            row
+            for row in quota_table(ledger, arguments.tree)
+            if selection.named(spaces.get(row.quota, ""))
+            and (not arguments.resource or row.resource == arguments.resource)
+        ]
+        if for_programs(arguments):
+            print_record(arguments, [attrs.asdict(row) for row in rows])
         else:
-            print(format_table(rows))
+            show(_table(rows))
         return 0
     if arguments.quota not in ledger.quotas:
-        raise ModelError(f"no quota {arguments.quota} in the dump")
+        raise ModelError(f"no quota {arguments.quota} in the dump{near(arguments.quota, ledger.quotas)}")
     names = [arguments.resource] if arguments.resource else sorted(ledger.max_of(arguments.quota))
     waterfalls = [explain_runtime(ledger, arguments.quota, name) for name in names]
-    if arguments.output == "json":
-        print(json.dumps([attrs.asdict(one) for one in waterfalls], indent=2, default=str))
+    if for_programs(arguments):
+        print_record(arguments, [attrs.asdict(one) for one in waterfalls])
     else:
         print("\n\n".join(map(format_waterfall, waterfalls)))
     return 0
+
+
+def _table(rows: Sequence[QuotaRow]) -> Table:
+    """Write the rows of a tree, children under their parent."""
+    cells = []
+    for row in rows:
+        amounts = [
+            "-" if value is None else amount(row.resource, value)
+            for value in (row.used, row.min, row.max, row.request, row.runtime, row.borrowed)
+        ]
+        cells.append(("  " * row.depth + row.quota, row.resource, *amounts, ", ".join(row.lenders)))
+    heads = ("USED", "MIN", "MAX", "REQUEST", "RUNTIME", "BORROWED")
+    columns = (
+        Column("QUOTA", tone=Tone.NAME),
+        Column("RESOURCE"),
+        *(Column(head, number=True, rank=rank) for head, rank in zip(heads, (0, 0, 0, 3, 2, 1), strict=True)),
+        Column("FROM", text=True, rank=4),
+    )
+    return Table(title="Quotas", columns=columns, rows=cells)
 
 
 def _quota_policy(arguments: argparse.Namespace) -> QuotaPolicy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from typing import Any
 
@@ -9,7 +10,9 @@ import attrs
 
 from koordcore.checking import verify
 from koordcore.cli.evictions import preemption_table, victims_table
-from koordcore.cli.tables import Column, Table, Tone, amount, show
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import for_programs, print_record
+from koordcore.cli.tables import amount, say, show
 from koordcore.manifests.plan_patches import eviction, patches
 from koordcore.manifests.records import preemption_record
 from koordcore.model.policy import PluginSetting, Policy
@@ -24,7 +27,7 @@ from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 
 
-def print_revokes(snapshot: ClusterSnapshot, policy: QuotaPolicy, output: str) -> int:
+def print_revokes(snapshot: ClusterSnapshot, policy: QuotaPolicy, arguments: argparse.Namespace) -> int:
     """Show who is evicted from quotas that use more than their runtime; 1 where somebody is.
 
     Every quota counts as monitored, and as over its runtime for longer than ``delayEvictTime``.
@@ -35,27 +38,27 @@ def print_revokes(snapshot: ClusterSnapshot, policy: QuotaPolicy, output: str) -
     pods = list(map(quota_reader(snapshot), snapshot.bound_pods()))
     plan = plan_revoke(ledger, pods, long_ago, now=watching.delay_evict + 1)
     leaving = [(name, pod) for name, victims in sorted(plan.victims.items()) for pod in victims]
-    if output == "json":
+    if for_programs(arguments):
         record = [_revoked(name, ledger, victims) for name, victims in sorted(plan.victims.items())]
-        print(json.dumps(record, indent=2))
-    elif output == "patches":
+        print_record(arguments, record)
+    elif arguments.output == "patches":
         for _, pod in leaving:
             print(json.dumps(eviction(pod.key).to_json()))
     else:
         _show_revokes(ledger, leaving)
-        print(f"{len(plan.victims)} quotas over their runtime · {len(leaving)} pods to evict")
+        say(f"{len(plan.victims)} quotas over their runtime · {len(leaving)} pods to evict")
     return 1 if leaving else 0
 
 
 def _show_revokes(ledger: QuotaLedger, leaving: list[tuple[str, QuotaPod]]) -> None:
     columns = (
-        Column("QUOTA", tone=Tone.NAME),
-        Column("OVER", tone=Tone.BAD),
         Column("POD", tone=Tone.NAME),
-        Column("NODE"),
-        Column("PRIORITY", number=True),
+        Column("QUOTA"),
+        Column("OVER", tone=Tone.BAD, text=True, rank=1),
+        Column("NODE", rank=2),
+        Column("PRIORITY", number=True, rank=3),
     )
-    rows = [(name, _over(ledger, name), str(pod.key), pod.node, str(pod.priority)) for name, pod in leaving]
+    rows = [(str(pod.key), name, _over(ledger, name), pod.node, str(pod.priority)) for name, pod in leaving]
     if rows:
         show(Table(title="Revoked", columns=columns, rows=rows))
 
@@ -76,7 +79,9 @@ def _revoked(name: str, ledger: QuotaLedger, victims: tuple[QuotaPod, ...]) -> d
     }
 
 
-def print_reclaims(snapshot: ClusterSnapshot, policy: Policy, quotas: QuotaPolicy, output: str) -> int:
+def print_reclaims(
+    snapshot: ClusterSnapshot, policy: Policy, quotas: QuotaPolicy, arguments: argparse.Namespace
+) -> int:
     """Show who leaves so that pending pods within their quota's min get it back; 1 where somebody does.
 
     The whole queue takes its turn, as with ``koordcore schedule --preempt``; evictions for priority are
@@ -88,17 +93,16 @@ def print_reclaims(snapshot: ClusterSnapshot, policy: Policy, quotas: QuotaPolic
     violations = verify(snapshot, result)
     plans = tuple(plan for plan in result.preemptions if plan.borrowers and not violations)
     shown = attrs.evolve(result, preemptions=plans)
-    if output == "json":
-        print(json.dumps([preemption_record(plan) for plan in plans], indent=2))
-    elif output == "patches":
+    if for_programs(arguments):
+        print_record(arguments, [preemption_record(plan) for plan in plans])
+    elif arguments.output == "patches":
         asked = {key for plan in plans for key in plan.nominations}
         coming = tuple(one for one in result.decisions if str(one.pod) in asked)
         for call in patches(attrs.evolve(shown, decisions=coming)):
             print(json.dumps(call.to_json()))
     else:
         if plans:
-            show(preemption_table(shown))
-            show(victims_table(shown))
+            show(preemption_table(shown), victims_table(shown))
         victims = sum(len(plan.victims) for plan in plans)
-        print(f"{len(plans)} jobs get back what their quotas have lent · {victims} pods to evict")
+        say(f"{len(plans)} jobs get back what their quotas have lent · {victims} pods to evict")
     return 1 if plans else 0

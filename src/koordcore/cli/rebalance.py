@@ -7,17 +7,20 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_arguments, read_now
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_folder, read_arguments, read_now
+from koordcore.cli.layout import Column, Table
 from koordcore.cli.migration_jobs import print_arbitration
 from koordcore.cli.moves import (
     add_plan_options,
     add_rules,
     certificate_text,
+    chosen,
     moves_table,
     print_plan,
     read_rules,
 )
-from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.cli.progress import working
+from koordcore.cli.tables import say, show
 from koordcore.descheduling.args import low_node_load_problems
 from koordcore.descheduling.load_problem import resource_of
 from koordcore.descheduling.moves import MoveProblem
@@ -27,6 +30,7 @@ from koordcore.errors import ModelError
 from koordcore.manifests import load
 from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric
+from koordcore.model.moves import Move
 from koordcore.model.rebalance import LowNodeLoadArgs
 from koordcore.protocol.rebalance import default_low_node_load, low_node_load_args
 from koordcore.protocol.times import moment_of
@@ -34,9 +38,9 @@ from koordcore.protocol.times import moment_of
 EPILOG: Final = """\
 examples:
   koordcore rebalance cluster.yaml --high cpu=65,memory=80
-  koordcore rebalance cluster.yaml --high cpu=65 --prod-high cpu=50
-  koordcore rebalance cluster.yaml --args lownodeload.json --compare
-  koordcore rebalance cluster.yaml --metrics nodemetrics.yaml -o patches
+  koordcore rebalance cluster.yaml --high cpu=65 --compare
+  koordcore rebalance cluster.yaml --high cpu=65 -o patches
+  koordcore rebalance cluster.yaml --args lownodeload.json
   koordcore rebalance cluster.yaml --jobs --migration migration.json
 """
 
@@ -70,9 +74,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when a node stays hot or the plan could not be confirmed."""
+    need_folder(arguments.proofs, "--proofs")
     snapshot, given = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     if arguments.jobs:
-        return print_arbitration(snapshot, read_rules(arguments).migration, arguments.output)
+        return print_arbitration(snapshot, read_rules(arguments).migration, arguments)
     metrics = {one.node: one for one in snapshot.of(NodeMetric)}
     if arguments.metrics:
         extra = load([arguments.metrics], sys.stdin).snapshot
@@ -98,10 +103,10 @@ def run(arguments: argparse.Namespace) -> int:
         won["reference"] = {"evictions": other.evictions, "waiting": waiting, "hotAfter": list(other.after)}
 
     def tables() -> None:
-        _print_tables(moving.problem, moving.plan)
+        _print_tables(moving.problem, moving.plan, chosen(arguments, snapshot, moving.plan.moves))
         if other is not None:
             pods = f"{other.evictions} evictions, {len(other.waiting)} pods without a place"
-            print(f"LowNodeLoad in one round: {pods}, {len(other.after)} hot nodes after")
+            say(f"LowNodeLoad in one round: {pods}, {len(other.after)} hot nodes after")
 
     print_plan(arguments, snapshot, moving, won=won, tables=tables, reason="node is overutilized")
     return 0 if moving.legal and not moving.plan.after else 1
@@ -141,7 +146,7 @@ def _percents(option: str, text: str) -> dict[str, float]:
     return percents
 
 
-def _print_tables(problem: MoveProblem, plan: RebalancePlan) -> None:
+def _print_tables(problem: MoveProblem, plan: RebalancePlan, shown: tuple[Move, ...]) -> None:
     names = [host for host in problem.hosts if host.name in plan.before]
     away: dict[str, dict[str, int]] = {}
     movable = {one.pod: one for one in problem.movable}
@@ -160,20 +165,21 @@ def _print_tables(problem: MoveProblem, plan: RebalancePlan) -> None:
                 shares = [f"{value * 100 / room:.1f}%" for value in (used, after, limit)]
                 rows.append((host.name, name, *shares))
     columns = (
-        Column("NODE", tone=Tone.NAME),
+        Column("NODE"),
         Column("RESOURCE"),
         Column("BEFORE", number=True),
         Column("AFTER", number=True),
         Column("LIMIT", number=True),
     )
-    show(Table(title="Hot nodes", columns=columns, rows=rows))
+    tables = [Table(title="Hot nodes", columns=columns, rows=rows)] if rows else []
     if plan.moves:
-        show(moves_table(plan.moves, certificate_text(plan.certificate, "cools more with fewer moves")))
-    print(
+        tables.append(moves_table(shown, certificate_text(plan.certificate, "cools more with fewer moves")))
+    show(*tables)
+    say(
         f"{len(plan.before)} hot nodes before, {len(plan.after)} after, {len(plan.moves)} moves"
         + (f"; still hot: {', '.join(plan.after)}" if plan.after else "")
     )
     for name, reasons in sorted(plan.why.items()):
-        print(f"{name} stays hot: {'; '.join(reasons)}")
+        say(f"{name} stays hot: {'; '.join(reasons)}")
     if not plan.moves and plan.before:
-        print(certificate_text(plan.certificate, "cools more"))
+        say(certificate_text(plan.certificate, "cools more"))

@@ -22,9 +22,9 @@ from koordcore.cli.inputs import (
     say_podless,
 )
 from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.progress import working
 from koordcore.cli.rebalance import read_args
 from koordcore.cli.starts import known_starts
-from koordcore.cli.tables import working
 from koordcore.descheduling.card_moves import fragments_of, plan_less_fragmentation
 from koordcore.descheduling.plans import MoveRules, Moving, plan_cooling, plan_room
 from koordcore.errors import ModelError
@@ -39,8 +39,8 @@ from koordcore.snapshot import ClusterSnapshot
 EPILOG = """\
 examples:
   koordcore report cluster.yaml -o report.html
-  koordcore report cluster.yaml -o report.html --preempt              who would have to leave, step by step
-  koordcore report cluster.yaml -o report.html --want 2x:nvidia.com/gpu=8     moves that make room
+  koordcore report cluster.yaml --preempt       who would have to leave
+  koordcore report cluster.yaml --want 5x:nvidia.com/gpu=8   moves for room
   koordcore report cluster.yaml -o - > report.html
 """
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -14,7 +12,6 @@ from typing import Final
 import attrs
 
 from koordcore.checking import verify
-from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.inputs import (
     add_lend,
     add_now,
@@ -22,39 +19,41 @@ from koordcore.cli.inputs import (
     as_of,
     lent,
     load_paths,
+    need_folder,
     read_now,
     say_left_out,
     say_podless,
 )
+from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.plan_tables import Rows, cut, print_tables
 from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.progress import working
 from koordcore.cli.queues import Decided, decide, workload_record, workloads_table
-from koordcore.cli.tables import Column, Table, Tone, amount, need_yaml, show, working
-from koordcore.explaining.network import used_domains
+from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.tables import show
+from koordcore.errors import ModelError
 from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
-from koordcore.manifests.records import network_used, result_record
-from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
-from koordcore.model.pods import Pod
+from koordcore.manifests.records import result_record
+from koordcore.model.decisions import Unschedulable
 from koordcore.model.policy import GangTurns
 from koordcore.model.preemption import PreemptionRules, Relocation
-from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 from koordcore.simulate.record import write_record
 
-_NAMED: Final = 3
-"""Domains of a layer that are named in a gang's row."""
-
 EPILOG: Final = """\
 examples:
-  koordcore schedule cluster.yaml                 a table of where each pending pod goes
-  koordcore schedule - -o json < dump.json        for programs
-  koordcore schedule cluster.yaml -o patches      what a controller would send, a call per line
-  koordcore schedule cluster.yaml --policy conf.yaml
-  koordcore schedule cluster.yaml --layers block=LABEL,rack=LABEL     the network by plain node labels
-  koordcore schedule cluster.yaml jobset.yaml --as-gangs    a job before its pods and groups are made
-  koordcore schedule cluster.yaml --joint-gangs   gangs of the queue together instead of one by one
-  koordcore schedule cluster.yaml --preempt       also who would have to go for whoever finds no place
-  koordcore schedule cluster.yaml --preempt --relocate    and who of them could move instead
+  koordcore schedule cluster.yaml              where each workload goes
+  koordcore schedule cluster.yaml --expand     each pod, with score and devices
+  koordcore schedule cluster.yaml -l app=urgent -o wide
+  koordcore schedule cluster.yaml --sort-by pods
+  koordcore schedule cluster.yaml --preempt    also who would have to go
+  koordcore schedule cluster.yaml --preempt --relocate  or who could move
+  koordcore schedule cluster.yaml --policy koordinator
+  koordcore schedule cluster.yaml --joint-gangs  gangs together, not one by one
+  koordcore schedule cluster.yaml --layers rack=topology.kubernetes.io/zone
+  koordcore schedule cluster.yaml -o json      for programs, and `verify`
+  koordcore schedule cluster.yaml -o patches   what a controller would send
 """
 
 
@@ -81,7 +80,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --preempt: move pods that fit elsewhere instead, and prefer those who can move",
     )
-    parser.add_argument("-o", "--output", choices=(*PRINTERS, "patches"), default="table")
+    add_output(parser, "patches", watch=True)
+    add_selection(parser)
+    parser.add_argument("--expand", action="store_true", help="a row for each pod, not for each workload")
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write the call down, for `koordcore simulate FILE`"
     )
@@ -107,6 +108,11 @@ def run(arguments: argparse.Namespace) -> int:
             "koordcore: --as-gangs: pods that nobody has made cannot be bound; -o json plans", file=sys.stderr
         )
         return 2
+    need_folder(arguments.record, "--record")
+    need_folder(arguments.proofs, "--proofs")
+    selection = selection_of(arguments)
+    if not selection.all and (for_programs(arguments) or arguments.output == "patches"):
+        raise ModelError("-n, -l: they choose rows of tables; a plan is written whole")
     loaded = load_paths(arguments)
     policy = read_policy(arguments)
     if arguments.joint_gangs:
@@ -114,9 +120,9 @@ def run(arguments: argparse.Namespace) -> int:
     snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)
     relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
-    with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
-        decided = decide(snapshot, policy, now, rules, as_gangs=arguments.as_gangs)
-        result = decided.result
+    decided = decide(snapshot, policy, now, rules, as_gangs=arguments.as_gangs)
+    result = decided.result
+    with working("verifying the plan"):
         violations = verify(decided.before, result)
     if violations:
         # The library promises that this cannot happen; if it does, nobody should act on the plan.
@@ -138,8 +144,13 @@ def run(arguments: argparse.Namespace) -> int:
         print_patches(result, now)
         if arguments.lend:
             _print_settings(result)
+    elif for_programs(arguments):
+        print_record(arguments, _record(decided))
     else:
-        PRINTERS[arguments.output](decided, arguments.limit)
+        if decided.workloads:
+            show(cut(workloads_table(decided.workloads), arguments.limit))
+        expand = arguments.expand or arguments.output == "name"
+        print_tables(result, Rows(arguments.limit, expand, selection))
     left = any(not one.admitted for one in decided.workloads)
     return 1 if left or any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 
@@ -154,12 +165,6 @@ def _print_settings(result: ScheduleResult) -> None:
             print(json.dumps(one.record()))
 
 
-def print_json(decided: Decided, limit: int) -> None:
-    """Print all decisions as JSON."""
-    del limit
-    print(json.dumps(_record(decided), indent=2))
-
-
 def _record(decided: Decided) -> dict[str, object]:
     record = result_record(decided.result)
     return record | (
@@ -172,225 +177,3 @@ def print_patches(result: ScheduleResult, now: datetime | None = None) -> None:
     # The command line alone may look at a clock; device plugins find new pods by the time of their binding.
     for call in patches(result, now=now, bound_at=now or datetime.now(UTC)):
         print(json.dumps(call.to_json()))
-
-
-def print_yaml(decided: Decided, limit: int) -> None:
-    """Print all decisions as YAML."""
-    del limit
-    need_yaml("output as YAML")
-    import yaml  # optional: only this output needs it
-
-    print(yaml.safe_dump(_record(decided), sort_keys=False, allow_unicode=True), end="")
-
-
-def print_plan(decided: Decided, limit: int) -> None:
-    """Print what became of Workloads, and the tables of the plan."""
-    if decided.workloads:
-        show(_cut(workloads_table(decided.workloads), limit))
-    print_tables(decided.result, limit)
-
-
-def print_tables(result: ScheduleResult, limit: int) -> None:
-    """Print where each pod goes, why the others wait, and a last line with the sums."""
-    pods = {pod.key: pod for pod in (*result.snapshot.bound_pods(), *result.snapshot.pending)}
-    reservations = {one.pod_key: one for one in result.snapshot.of(Reservation)}
-    placed = []
-    for one in result.decisions:
-        if isinstance(one, Bound):
-            held = reservations.get(one.pod)
-            row = _placed_row(one, pods[one.pod] if held is None else held.template or Pod(name=held.name))
-            placed.append(row if held is None else (f"reservation/{held.name}", *row[1:]))
-    if result.jobs:
-        show(_cut(_jobs_table(result), limit))
-    if result.together:
-        show(_cut(_joint_table(result), limit))
-    if placed:
-        extra = any(row[4] for row in placed)
-        columns = [
-            Column("POD", tone=Tone.NAME),
-            Column("NODE", tone=Tone.GOOD),
-            Column("ASKS FOR"),
-            Column("SCORE", number=True),
-            *([Column("GETS")] if extra else []),
-        ]
-        rows = [row if extra else row[:4] for row in placed]
-        show(_cut(Table(title="Placed", columns=tuple(columns), rows=rows), limit))
-    if result.preemptions:
-        show(_cut(preemption_table(result), limit))
-        show(_cut(victims_table(result), limit))
-    waiting = _merged(
-        [
-            (f"reservation/{reservations[one.pod].name}", *_waiting_row(one)[1:])
-            if one.pod in reservations
-            else _waiting_row(one)
-            for one in result.decisions
-            if not isinstance(one, Bound | Nominated | NotOurs)
-        ]
-    )
-    if waiting:
-        columns = [Column("POD", tone=Tone.NAME), Column("NEAREST"), Column("WHY", tone=Tone.BAD)]
-        show(_cut(Table(title="Not placed", columns=tuple(columns), rows=waiting), limit))
-    strangers = Counter(one.scheduler_name for one in result.decisions if isinstance(one, NotOurs))
-    if strangers:
-        rows = [(name, str(strangers[name])) for name in sorted(strangers)]
-        columns = [Column("SCHEDULER", tone=Tone.NAME), Column("PODS", number=True)]
-        note = "no profile of the policy has these names; --all-schedulers decides about them, too"
-        table = Table(title="Not ours", columns=tuple(columns), rows=rows, note=note)
-        show(_cut(table, limit))
-    stats = result.stats
-    others = f" waiting · {stats['not_ours']} not ours" if stats.get("not_ours") else " waiting"
-    nominated = f" · {stats['nominated']} nominated" if stats.get("nominated") else ""
-    print(
-        f"{stats['bound']} of {stats['pods']} pods placed on {stats['nodes']} nodes"
-        f"{nominated} · {stats['unschedulable']} unschedulable · {stats['waiting']}{others} · verified"
-    )
-
-
-def _jobs_table(result: ScheduleResult) -> Table:
-    """One row per gang group: how much of it runs, over what it spreads, and what is known of the plan."""
-    rows: list[tuple[str, ...]] = []
-    preempting = {one.job for one in result.preemptions}
-    names = used_domains(result)
-    for plan in result.jobs:
-        domains = ", ".join(
-            _domains_text(layer, count, names.get(plan.job, {}).get(layer, ()))
-            for layer, count in plan.domains.items()
-        )
-        nowhere = "preempts" if plan.job in preempting else "no place"
-        outcome = "placed" if plan.placed else "waits" if plan.held else nowhere
-        known = plan.certificate.status.text if plan.certificate else ""
-        why = plan.detail or plan.message
-        rows.append(
-            (
-                plan.job,
-                f"{plan.placed or plan.held}/{plan.members}",
-                str(plan.least),
-                outcome,
-                domains,
-                known,
-                why,
-            )
-        )
-    titles = ("GANG", "MEMBERS", "AT LEAST", "OUTCOME", "OVER", "CERTIFICATE", "WHY NOT")
-    columns = [Column(name, number=name in ("MEMBERS", "AT LEAST")) for name in titles]
-    if not any(row[-1] for row in rows):
-        columns.pop()
-        rows = [row[:-1] for row in rows]
-    return Table(title="Gangs", columns=tuple(columns), rows=rows, note=_network_note(result))
-
-
-def _network_note(result: ScheduleResult) -> str:
-    """Say which network the gangs were gathered in, where one was looked at."""
-    source = network_used(result)
-    return f"network: {source}" if source else ""
-
-
-def _domains_text(layer: str, count: int, names: Sequence[str]) -> str:
-    """Name the domains of one layer where they are few, and count them where they are many or nodes.
-
-    >>> _domains_text("BlockLayer", 2, ["b1", "b2"]), _domains_text("NodeTopologyLayer", 1, [])
-    ('blocks b1 b2', '1 node')
-    """
-    kind = layer.removesuffix("Layer").removesuffix("Topology").lower() + "s" * (count != 1)
-    return f"{kind} {' '.join(names)}" if 0 < len(names) <= _NAMED else f"{count} {kind}"
-
-
-def _joint_table(result: ScheduleResult) -> Table:
-    """One row per run of gangs that were planned as one: what that brings, and what is known of it."""
-    columns = (
-        Column("GANGS", tone=Tone.NAME),
-        Column("START", number=True, tone=Tone.GOOD),
-        Column("ONE BY ONE", number=True),
-        Column("OBJECTIVE"),
-        Column("BOUND"),
-        Column("CERTIFICATE"),
-    )
-    rows = []
-    for plan in result.together:
-        known = plan.certificate
-        objective, bound = (" ".join(map(str, part)) for part in (known.objective, known.bound))
-        names = f"{plan.jobs[0]} to {plan.jobs[-1]}, {len(plan.jobs)}"
-        rows.append(
-            (names, str(len(plan.started)), str(plan.one_by_one), objective, bound, known.status.text)
-        )
-    note = "gangs per priority and members (negated), then domains per layer from the top down"
-    return Table(title="Planned together", columns=columns, rows=rows, note=note)
-
-
-def _cut(table: Table, limit: int) -> Table:
-    more = len(table.rows) - limit
-    if limit <= 0 or more <= 0:
-        return table
-    return attrs.evolve(table, rows=table.rows[:limit], note=f"… and {more} more rows; --limit 0 shows all")
-
-
-def _merged(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Join pods that wait for the same reason into one row."""
-    names: dict[tuple[str, ...], list[str]] = {}
-    for name, *why in rows:
-        names.setdefault(tuple(why), []).append(name)
-    return [
-        (same[0] if len(same) == 1 else f"{same[0]} and {len(same) - 1} more", *why)
-        for why, same in names.items()
-    ]
-
-
-def describe_requests(pod: Pod) -> str:
-    """Write what a pod asks for on one line: cpu and memory first, then names without domain, then claims."""
-    first = ("cpu", "memory")
-    names = [name for name in (*first, *sorted(pod.requests.keys() - set(first))) if pod.requests.get(name)]
-    amounts = [short_amount(name, pod.requests[name]) for name in names]
-    return ", ".join((*amounts, *(f"claim {one.name}" for one in pod.resource_claims))) or "nothing"
-
-
-def short_amount(name: str, value: int) -> str:
-    """Write one amount with the short name of its resource.
-
-    >>> short_amount("memory", 2**30), short_amount("nvidia.com/gpu", 8), short_amount("cpu", 500)
-    ('1Gi', '8 gpu', '0.5 cpu')
-    """
-    return amount(name, value) if name == "memory" else f"{amount(name, value)} {name.rpartition('/')[2]}"
-
-
-def _placed_row(decision: Bound, pod: Pod) -> tuple[str, ...]:
-    devices = [result.device for held in decision.claims for result in held.allocation.results]
-    gets = ", ".join((*devices, *decision.notes))
-    return (str(decision.pod), decision.node, describe_requests(pod), str(decision.score), gets)
-
-
-def _waiting_row(decision: PodDecision) -> tuple[str, ...]:
-    match decision:
-        case Unschedulable():
-            return (str(decision.pod), nearest_text(decision), decision.message)
-        case Waiting():
-            return (str(decision.pod), decision.held.node if decision.held else "", decision.reason)
-        case Nominated():
-            victims = ", ".join(str(one.pod) for one in decision.victims)
-            return (str(decision.pod), decision.node, f"nominated, once {victims} left")
-        case Bound():
-            return (str(decision.pod), decision.node, "bound")
-        case NotOurs():
-            return (str(decision.pod), "", f"waits for the scheduler {decision.scheduler_name}")
-
-
-def nearest_text(decision: Unschedulable) -> str:
-    """Write which node came closest and what it lacks."""
-    near = decision.nearest
-    if near is None:
-        return ""
-    parts = []
-    for one in near.shortfalls:
-        if one.resource and one.lacking:
-            parts.append(f"lacks {short_amount(one.resource, one.lacking)}")
-        elif one.resource and one.requested:
-            parts.append(f"lacks {short_amount(one.resource, one.requested)} that go together")
-        else:
-            parts.append(one.reason)
-    return f"{near.node}: {'; '.join((*parts, *near.remarks))}"
-
-
-PRINTERS: Final[dict[str, Callable[[Decided, int], None]]] = {
-    "table": print_plan,
-    "json": print_json,
-    "yaml": print_yaml,
-}

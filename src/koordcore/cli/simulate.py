@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
+from koordcore.cli.inputs import need_picture
+from koordcore.cli.interrupt import INTERRUPTED
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.own_policies import own_policy
-from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.cli.pools import WorkerPool
+from koordcore.cli.progress import working
+from koordcore.cli.tables import show
 from koordcore.errors import ModelError
 from koordcore.manifests import load
 from koordcore.model.scheduling_groups import SchedulingPodGroup
@@ -23,12 +29,12 @@ from koordcore.scoring.gpu_share import GpuDemand
 from koordcore.simulate.cluster import arrivals_of, nodes_of
 from koordcore.simulate.engine import replay
 from koordcore.simulate.events import Refused
-from koordcore.simulate.plots import PlotKind, check_target, plot
+from koordcore.simulate.plots import PlotKind, plot
 from koordcore.simulate.reader import TraceFolder, read_text
 from koordcore.simulate.record import is_record, replay_record
 from koordcore.simulate.report import Summary, csv_text, json_text, summaries
 from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, summarise
-from koordcore.simulate.sweeps import Progress, ResultFolder, SweepResult, sweep
+from koordcore.simulate.sweeps import ResultFolder, SweepResult, sweep
 
 ALL: Final = "all"
 DEFAULT_TRACE: Final = "default"
@@ -38,10 +44,13 @@ each may be compressed.
 
 examples:
   koordcore simulate openb --policy fgd --seed 42
+  koordcore simulate openb --trace all --policy all --store results
+  koordcore simulate openb --policy fgd --plot allocation.svg
   koordcore simulate openb --policy fgd --policy mine:Tightest --plot mine.pdf
-  koordcore simulate openb --trace all --policy all --seed 42 --store results --plot allocation.svg
-  koordcore schedule cluster.yaml --record call.json; koordcore simulate call.json
-  koordcore simulate openb --clock trace --compress 400 --plot waiting.png --kind waiting
+  koordcore simulate cluster.yaml --policy fgd --policy bestfit
+  koordcore simulate call.json        written by `schedule --record call.json`
+  koordcore simulate openb --clock trace --compress 400 --kind waiting \\
+      --plot waiting.png
 """
 
 
@@ -83,7 +92,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-j", "--workers", type=int, default=1, metavar="N", help="processes (1)")
     parser.add_argument("--store", type=Path, metavar="DIR", help="keep results there, and resume from it")
-    parser.add_argument("-o", "--output", choices=("table", "csv", "json"), default="table")
+    add_output(parser, "csv")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a PNG, SVG or PDF")
     parser.add_argument("--kind", choices=tuple(PlotKind), default=PlotKind.ALLOCATION, help="what to draw")
     parser.set_defaults(run=run)
@@ -91,14 +100,23 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, print, draw; 1 when a run was given up or a recorded call comes out differently."""
-    if arguments.plot:
-        check_target(arguments.plot)
+    need_picture(arguments.plot)
     if arguments.folder.is_file():
         text = read_text(arguments.folder)
         if is_record(text):
             return _replay_record(text)
         return _print(SweepResult(_play_dump(arguments)), arguments)
-    return _print(_play(_cells(arguments), arguments), arguments)
+    cells = _cells(arguments)
+    with TemporaryDirectory() as folder:
+        # What is done is kept, so that it can be shown when somebody has seen enough.
+        store = ResultFolder(arguments.store or Path(folder))
+        try:
+            return _print(_play(cells, arguments, store), arguments)
+        except KeyboardInterrupt:
+            done = tuple(filter(None, map(store.load, cells)))
+            _print(SweepResult(done), arguments)
+            print(f"koordcore: {len(done)} of {len(cells)} runs are done", file=sys.stderr)
+            return INTERRUPTED
 
 
 def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
@@ -106,8 +124,8 @@ def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
         print(f"koordcore: {cell.name}: {reason}", file=sys.stderr)
     if arguments.output == "csv":
         print(csv_text(result.results), end="")
-    elif arguments.output == "json":
-        print(json_text(result.results), end="")
+    elif for_programs(arguments):
+        print_record(arguments, json.loads(json_text(result.results)))
     elif result.results:
         _print_tables(result.results)
     if arguments.plot and result.results:
@@ -174,22 +192,17 @@ def _cells(arguments: argparse.Namespace) -> list[Cell]:
     ]
 
 
-def _play(cells: list[Cell], arguments: argparse.Namespace) -> SweepResult:
-    store = ResultFolder(arguments.store) if arguments.store else None
+def _play(cells: list[Cell], arguments: argparse.Namespace, store: ResultFolder) -> SweepResult:
     own = {name: meant for name, meant in _policies(arguments).items() if not isinstance(meant, str)}
     play = partial(play_cell, arguments.folder, policies=own)
-    # Spawned workers start clean: a fork would take over the state of whatever thread is running here.
-    executor = partial(ProcessPoolExecutor, max(1, arguments.workers), mp_context=get_context("spawn"))
-    if not sys.stderr.isatty():
-        return sweep(cells, play, executor, store=store)
-
-    def tell(progress: Progress) -> None:
-        print(f"\r{progress.done}/{progress.total} {progress.cell.name:<50}", end="", file=sys.stderr)
-
-    try:
-        return sweep(cells, play, executor, store=store, progress=tell)
-    finally:
-        print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
+    with working("playing", len(cells)) as step:
+        return sweep(
+            cells,
+            play,
+            partial(WorkerPool, arguments.workers),
+            store=store,
+            progress=lambda progress: step(progress.done),
+        )
 
 
 def _print_tables(results: tuple[CellResult, ...]) -> None:

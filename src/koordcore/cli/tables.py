@@ -1,58 +1,61 @@
-"""Tables: rich ones on a terminal, plain columns in a pipe, the same content in both."""
+"""Tables: the same rows on a terminal and in a pipe; a terminal adds colours and folds what is too wide."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
+from contextvars import ContextVar
+from difflib import get_close_matches
 from typing import Final
 
 import attrs
 
+from koordcore.cli.layout import Line, Table, Tone, fitted, fold, lines_of
 from koordcore.cli.terminal import raw
-from koordcore.errors import MissingExtraError, printable
+from koordcore.errors import MissingExtraError, ModelError, printable
 from koordcore.model.resources import CPU
-
-
-class Tone(StrEnum):
-    """How a column stands out on a terminal."""
-
-    PLAIN = ""
-    NAME = "bold"
-    GOOD = "green"
-    BAD = "red"
-    DIM = "dim"
-
-
-@attrs.frozen
-class Column:
-    """A column's heading, whether it holds numbers, and its tone."""
-
-    name: str
-    number: bool = False
-    tone: Tone = Tone.PLAIN
-
-
-@attrs.frozen(kw_only=True)
-class Table:
-    """Rows of text under headings.
-
-    Parameters
-    ----------
-    note
-        A line below the table; empty for none.
-    """
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: Sequence[tuple[str, ...]]
-    note: str = ""
-
 
 _UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _LENT_CPU: Final = ("batch-cpu", "mid-cpu")
 """Cores that are lent out; their amounts count milli-cores."""
+_COLOURS: Final = {Tone.NAME: "1", Tone.GOOD: "32", Tone.BAD: "31", Tone.DIM: "2"}
+_TITLE: Final = "1;36"
+
+
+@attrs.frozen(kw_only=True)
+class Presentation:
+    """How the tables of a command are shown.
+
+    Parameters
+    ----------
+    wide
+        All columns, however wide that is.
+    names
+        Only the first column of tables of names, without headings.
+    sort_by
+        A heading whose column orders the rows; empty for the tables' own orders.
+    """
+
+    wide: bool = False
+    names: bool = False
+    sort_by: str = ""
+
+
+_PLAIN: Final = Presentation()
+_presentation: ContextVar[Presentation] = ContextVar("presentation", default=_PLAIN)
+
+
+@contextmanager
+def presented(how: Presentation) -> Iterator[None]:
+    """Show tables in a way of one's own while this lasts."""
+    token = _presentation.set(how)
+    try:
+        yield
+    finally:
+        _presentation.reset(token)
 
 
 def amount(resource: str, value: int) -> str:
@@ -75,68 +78,125 @@ def amount(resource: str, value: int) -> str:
     return f"{size:.1f}".rstrip("0").rstrip(".") + _UNITS[unit]
 
 
-def show(table: Table) -> None:
-    """Print a table to standard output, with colours and lines where that is a terminal."""
-    if sys.stdout.isatty():
-        _show_rich(table)
+def screen_width() -> int | None:
+    """Give the columns of the terminal that standard output is; ``None`` where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def show(*tables: Table) -> None:
+    """Print tables to standard output, with colours where that is a terminal.
+
+    Raises
+    ------
+    ModelError
+        When rows are to be ordered by a column that none of the tables has.
+    """
+    how = _presentation.get()
+    if how.sort_by and tables:
+        _known_heading(how.sort_by, tables)
+    for table in tables:
+        ordered = _ordered(table, how.sort_by) if how.sort_by else table
+        if how.names:
+            _print_names(ordered)
+        else:
+            _print_table(ordered, how)
+
+
+def say(text: str) -> None:
+    """Print a sentence for people; it is folded on a terminal and left out where only names are asked for."""
+    if _presentation.get().names:
+        return
+    width = screen_width()
+    for line in text.splitlines() or [""]:
+        if width is None or len(line) <= width:
+            print(line)
+            continue
+        inset = " " * (len(line) - len(line.lstrip()))
+        first, *rest = fold(line.strip(), width - len(inset) - 2)
+        print(inset + first)
+        for part in rest:
+            print(f"{inset}  {part}")
+
+
+def _print_names(table: Table) -> None:
+    if table.columns[0].tone is Tone.NAME:
+        for row in table.rows:
+            print(row[0].strip())
+
+
+def _print_table(table: Table, how: Presentation) -> None:
+    width = screen_width()
+    shown, left_out = fitted(table, width, wide=how.wide)
+    colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    out = raw(sys.stdout) if colours else sys.stdout
+    out.write((_coloured(table.title, _TITLE) if colours else table.title) + "\n")
+    for line in lines_of(shown, None if how.wide else width):
+        out.write((_painted(line) if colours else line.text) + "\n")
+    hidden = f"-o wide shows {', '.join(left_out)}" if left_out else ""
+    for note in filter(None, (table.note, hidden)):
+        for text in fold(note, width - 2) if width is not None else [note]:
+            out.write("  " + (_coloured(printable(text), "2") if colours else text) + "\n")
+    out.write("\n")
+
+
+def _painted(line: Line) -> str:
+    return "".join(
+        _coloured(printable(text), _COLOURS[tone]) if tone and text.strip() else printable(text)
+        for text, tone in line.pieces
+    ).rstrip()
+
+
+def _coloured(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def _known_heading(heading: str, tables: Sequence[Table]) -> None:
+    known = [column.name for table in tables for column in table.columns if column.name]
+    if heading.upper() not in known:
+        near = get_close_matches(heading.upper(), known, 1)
+        told = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(dict.fromkeys(known))}"
+        raise ModelError(f"--sort-by: no column {heading}{told}")
+
+
+def _ordered(table: Table, heading: str) -> Table:
+    """Order rows by a column: numbers by size, the greatest first; names as people count."""
+    places = [place for place, column in enumerate(table.columns) if column.name == heading.upper()]
+    if not places:
+        return table
+    place = places[0]
+    if table.columns[place].number:
+        rows = sorted(table.rows, key=lambda row: -_size(row[place]))
     else:
-        _show_plain(table)
+        rows = sorted(table.rows, key=lambda row: _counted(row[place]))
+    return attrs.evolve(table, rows=rows)
 
 
-def _show_plain(table: Table) -> None:
-    heads = [column.name for column in table.columns]
-    widths = [max([len(head), *(len(row[index]) for row in table.rows)]) for index, head in enumerate(heads)]
-    print(table.title)
-    for row in (tuple(heads), *table.rows):
-        cells = [
-            cell.rjust(width) if column.number else cell.ljust(width)
-            for cell, width, column in zip(row, widths, table.columns, strict=True)
-        ]
-        print("  " + "  ".join(cells).rstrip())
-    if table.note:
-        print("  " + table.note)
-    print()
+def _size(text: str) -> float:
+    """Read a number as a table shows it, with its unit.
 
-
-def _show_rich(table: Table) -> None:
+    >>> _size("1.5Gi") > _size("800"), _size("3/4"), _size("–")
+    (True, 3.0, -inf)
+    """
+    digits = text.lstrip("-+").partition("/")[0]
+    end = next((place for place, one in enumerate(digits) if one not in "0123456789."), len(digits))
     try:
-        from rich import box  # optional: only a terminal needs it
-        from rich.console import Console
-        from rich.table import Table as RichTable
-        from rich.text import Text
-    except ImportError:
-        _show_plain(table)
-        return
-    rich = RichTable(
-        title=table.title,
-        caption=table.note or None,
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold cyan",
-        caption_justify="left",
-    )
-    for column in table.columns:
-        rich.add_column(
-            column.name, justify="right" if column.number else "left", style=column.tone.value or None
-        )
-    for row in table.rows:
-        rich.add_row(*(Text(printable(cell)) for cell in row))
-    Console(file=raw(sys.stdout)).print(rich)
+        value = float(digits[:end])
+    except ValueError:
+        return float("-inf")
+    unit = next((power for power, one in enumerate(_UNITS) if one and digits[end:].startswith(one)), 0)
+    return (-value if text.startswith("-") else value) * 1024.0**unit
 
 
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Say on a terminal what is going on while it takes a while; silent in a pipe."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    try:
-        from rich.console import Console
-    except ImportError:
-        yield
-        return
-    with Console(file=raw(sys.stderr)).status(what):
-        yield
+def _counted(text: str) -> list[tuple[int, int, str]]:
+    """Order ``w-2`` before ``w-10``."""
+    parts: list[tuple[int, int, str]] = []
+    word = ""
+    for one in text + "\0":
+        if word and word[-1].isdigit() != one.isdigit():
+            parts.append((0, int(word), "") if word.isdigit() else (1, 0, word))
+            word = ""
+        word += one
+    return parts
 
 
 def need_yaml(purpose: str) -> None:

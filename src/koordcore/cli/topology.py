@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
-from koordcore.cli.inputs import add_paths, load_paths
-from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.cli.inputs import add_paths, load_paths, need_picture
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.selection import Selection, add_selection, selection_of
+from koordcore.cli.tables import say, show
 from koordcore.errors import MissingExtraError, ModelError
 from koordcore.explaining.network import DomainRow, domain_rows, jobs_by_node
 from koordcore.scheduling.network_trees import known_network
@@ -20,12 +25,13 @@ EPILOG: Final = """\
 examples:
   koordcore topology cluster.yaml
   koordcore topology cluster.yaml --nodes
-  koordcore topology cluster.yaml --layers block=example.com/block,rack=example.com/rack
-  koordcore topology cluster.yaml --plot racks.svg     blocks as tiles, a job in one colour
+  koordcore topology cluster.yaml --layers rack=topology.kubernetes.io/zone
+  koordcore topology cluster.yaml --plot racks.svg   blocks as tiles
 """
 _FREE, _OTHER = "#eef1f4", "#b8c0c8"
 _GOLDEN: Final = 0.6180339887
 """Steps of this part of the circle spread any number of hues evenly."""
+_OUTSIDE: Final = 8
 _NAMED: Final = 4
 """Gangs named per domain; the picture shows all of them."""
 
@@ -36,12 +42,16 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_paths(parser)
     parser.add_argument("--nodes", action="store_true", help="list the nodes as well")
-    parser.add_argument("--plot", metavar="FILE", help="draw it (PNG or SVG)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it (PNG, SVG or PDF)")
+    add_output(parser, watch=True)
+    add_selection(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the tree, and draw it where that was asked for."""
+    need_picture(arguments.plot)
+    selection = selection_of(arguments)
     snapshot = load_paths(arguments).snapshot
     found = domain_rows(snapshot)
     if found is None:
@@ -50,15 +60,45 @@ def run(arguments: argparse.Namespace) -> int:
             "--layers block=LABEL,rack=LABEL says which labels count"
         )
     tree, rows = found
-    shown = [row for row in rows if arguments.nodes or row.layer != NODE_LAYER]
-    source = snapshot.once(known_network)
-    show(attrs.evolve(topology_table(shown), note=f"from {source.source}" if source is not None else ""))
-    for problem in tree.problems:
-        print(f"  label defect: {problem}")
+    shown = _shown(snapshot, rows, selection, nodes=arguments.nodes)
+    known = snapshot.once(known_network)
+    source = f"from {known.source}" if known is not None else ""
+    if for_programs(arguments):
+        problems = [str(problem) for problem in tree.problems]
+        record = {"source": source, "domains": [attrs.asdict(row) for row in shown], "problems": problems}
+        print_record(arguments, record)
+    else:
+        show(attrs.evolve(topology_table(shown), note=source))
+        _say_outside(tree)
     if arguments.plot:
-        draw_topology(snapshot, tree, arguments.plot)
-        print(f"drawn: {arguments.plot}")
+        draw_topology(snapshot, tree, str(arguments.plot))
+        print(f"drawn: {arguments.plot}", file=sys.stderr)
     return 0
+
+
+def _shown(
+    snapshot: ClusterSnapshot, rows: Sequence[DomainRow], selection: Selection, *, nodes: bool
+) -> list[DomainRow]:
+    """Leave out nodes that nobody asked for, and gangs of other namespaces."""
+    kept = []
+    for row in rows:
+        if row.layer == NODE_LAYER and not (nodes and selection.node(snapshot.node(row.name))):
+            continue
+        jobs = tuple(one for one in row.jobs if selection.named(one[0].partition("/")[0]))
+        kept.append(attrs.evolve(row, jobs=jobs))
+    return kept
+
+
+def _say_outside(tree: NetworkTopology) -> None:
+    """Name the nodes that have no place in the tree once, whatever labels they lack; then other problems."""
+    outside = [str(one) for one in tree.problems if "outside the network topology" in str(one)]
+    names = [one.removeprefix("Node ").partition(":")[0] for one in outside]
+    if names:
+        shown = ", ".join(names[:_OUTSIDE]) + (f" and {len(names) - _OUTSIDE} more" * (len(names) > _OUTSIDE))
+        say(f"outside the network, for want of a label: {shown}")
+    for problem in tree.problems:
+        if str(problem) not in outside:
+            say(f"label defect: {problem}")
 
 
 def topology_table(rows: Sequence[DomainRow]) -> Table:
@@ -72,12 +112,12 @@ def topology_table(rows: Sequence[DomainRow]) -> Table:
         cells.append((name, row.layer, str(row.nodes), str(row.empty), str(row.pods), bar, jobs))
     columns = (
         Column("DOMAIN", tone=Tone.NAME),
-        Column("LAYER", tone=Tone.DIM),
+        Column("LAYER", tone=Tone.DIM, rank=2),
         Column("NODES", number=True),
         Column("EMPTY", number=True, tone=Tone.GOOD),
-        Column("PODS", number=True),
-        Column(""),
-        Column("GANGS"),
+        Column("PODS", number=True, rank=4),
+        Column("", rank=3),
+        Column("GANGS", text=True, rank=1),
     )
     return Table(title="Network", columns=columns, rows=cells)
 

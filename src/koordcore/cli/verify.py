@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from koordcore.checking import check_certificate, verify
+from koordcore.checking import Violation, check_certificate, verify
 from koordcore.checking.certificates import CertificateCheck
 from koordcore.checking.moves import verify_moves
 from koordcore.cli.inputs import (
@@ -19,8 +19,10 @@ from koordcore.cli.inputs import (
     read_json,
     say_left_out,
 )
+from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.moves import add_rules, read_rules
-from koordcore.cli.tables import Column, Table, Tone, show
+from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.tables import say, show
 from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
 from koordcore.manifests.proof_records import certificate_from_record, certificates_of, proofs_from_record
 from koordcore.manifests.records import result_from_record
@@ -32,7 +34,7 @@ EPILOG: Final = """\
 examples:
   koordcore schedule cluster.yaml -o json > plan.json
   koordcore verify cluster.yaml --plan plan.json
-  koordcore rebalance cluster.yaml -o json > moves.json
+  koordcore rebalance cluster.yaml --high cpu=65 -o json > moves.json
   koordcore verify cluster.yaml --plan moves.json
 """
 
@@ -55,6 +57,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="why nothing better exists, as `schedule`, `rebalance` and `defrag` write it with --proofs; "
         "repeated here",
     )
+    add_output(parser)
     parser.set_defaults(run=run)
 
 
@@ -74,9 +77,21 @@ def _check_proofs(claims: Mapping[str, Certificate], file: str | None) -> Table 
             check = check_certificate(proof.problem, proof)
             words = {CertificateCheck.ACCEPTED: "yes", CertificateCheck.REJECTED: _REJECTED}
             rows.append((name, claim.status.text, words.get(check.outcome, "no"), check.reason))
-    columns = (Column("OF"), Column("CLAIM"), Column("REPEATED HERE"), Column("WHY NOT"))
+    columns = (Column("OF"), Column("CLAIM"), Column("REPEATED HERE"), Column("WHY NOT", text=True, rank=1))
     repeated = sum(row[2] == "yes" for row in rows)
     return Table(title=f"Proofs: {repeated} of {len(rows)} repeated here", columns=columns, rows=rows)
+
+
+def _record(checked: str, violations: Sequence[Violation], proofs: Table | None) -> dict[str, Any]:
+    heads = ("of", "claim", "repeated", "why")
+    return {
+        "legal": not violations,
+        "checked": checked,
+        "violations": [
+            {"rule": str(one.kind), "where": one.subject, "what": one.message} for one in violations
+        ],
+        "proofs": [dict(zip(heads, row, strict=True)) for row in (proofs.rows if proofs else ())],
+    }
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -99,12 +114,16 @@ def run(arguments: argparse.Namespace) -> int:
         checked = f"{len(result.decisions)} decisions"
         claims = {name: one for name, one in certificates_of(result).items() if one.proven}
     proofs = _check_proofs(claims, arguments.proofs)
+    if for_programs(arguments):
+        rejected = proofs is not None and any(row[2] == _REJECTED for row in proofs.rows)
+        print_record(arguments, _record(checked, violations, proofs))
+        return int(bool(violations) or rejected)
     if not violations:
-        print(f"legal: {checked} checked, nothing is wrong")
+        say(f"legal: {checked} checked, nothing is wrong")
         if proofs is not None:
             show(proofs)
         return int(proofs is not None and any(row[2] == _REJECTED for row in proofs.rows))
-    columns = (Column("RULE", tone=Tone.BAD), Column("WHERE", tone=Tone.NAME), Column("WHAT"))
+    columns = (Column("RULE", tone=Tone.BAD), Column("WHERE", tone=Tone.NAME), Column("WHAT", text=True))
     rows = [(str(one.kind), one.subject, one.message) for one in violations]
     show(Table(title=f"Not legal: {len(rows)} violations", columns=columns, rows=rows))
     return 1

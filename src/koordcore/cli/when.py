@@ -7,11 +7,16 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from koordcore.cli.inputs import add_now, add_paths, find_member, find_pod, load_paths, read_now, say_podless
+from koordcore.cli.finding import find_subject
+from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_podless
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.progress import working
 from koordcore.cli.queue_starts import place_lines, place_of, place_record, queue_record, show_queue
 from koordcore.cli.queues import decide, in_queue, said
-from koordcore.cli.tables import Column, Table, Tone, show, working
+from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.tables import say, show
 from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ManifestError, ModelError
 from koordcore.explaining.groups import job_of, waiting_jobs
@@ -33,16 +38,17 @@ from koordcore.scheduling.serving import queue_starts, queue_units
 from koordcore.snapshot import ClusterSnapshot
 
 EPILOG = f"""\
-Running pods say when they will be gone with the annotation {EXPECTED_END} (an RFC 3339 time) or, counted from
-their start, {EXPECTED_DURATION} (such as 1h30m); pods that wait say with the latter how long they will run.
-A pod that says neither stays for ever.
+Running pods say when they will be gone with the annotation
+{EXPECTED_END} (an RFC 3339 time) or, counted from their start,
+{EXPECTED_DURATION} (such as 1h30m); pods that wait say with the latter
+how long they will run. A pod that says neither stays for ever.
 
 examples:
-  koordcore when default/trainer-0 cluster.yaml
+  koordcore when default/urgent-1 cluster.yaml
+  koordcore when --all cluster.yaml            everybody who waits, in order
   koordcore when jobset/train cluster.yaml train.yaml
-  koordcore when default/big-gang cluster.yaml --now 2026-11-21T12:00:00Z -o json
-  koordcore when --all cluster.yaml             everybody who waits, in the order of the queue
-  koordcore when default/big-gang cluster.yaml -o reservations > held.json  # to apply once the room is there
+  koordcore when pretrain cluster.yaml --now 2026-11-01T10:00:00Z -o json
+  koordcore when pretrain cluster.yaml -o reservations > held.json
 """
 
 
@@ -65,7 +71,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     add_policy(parser)
     add_now(parser, "the newest start of a running pod")
-    parser.add_argument("-o", "--output", choices=("table", "json", "reservations"), default="table")
+    add_output(parser, "reservations")
+    add_selection(parser)
     parser.set_defaults(run=run)
 
 
@@ -82,18 +89,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.all:
         with working("serving the queue"):
             units = queue_starts(snapshot, ends, durations, now=now, policy=policy)
-        if arguments.output == "table":
-            show_queue(units, now)
-        elif arguments.output == "json":
-            print(json.dumps(queue_record(units), indent=2))
-        else:
+        selection = selection_of(arguments)
+        shown = [
+            unit
+            for unit in units
+            if any((pod := snapshot.pod(key)) is not None and selection.pod(pod) for key in unit.pods)
+        ]
+        if arguments.output == "reservations":
             raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
+        if for_programs(arguments):
+            print_record(arguments, queue_record(shown))
+        else:
+            show_queue(shown, now)
         return 0 if all(unit.start is not None for unit in units) else 1
     pods = _asked(snapshot, name)
     if in_queue(snapshot, pods[0]):
         decided = decide(snapshot, policy, now, as_gangs=True)
         told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
-        print(f"{said(told)}\nquota that others give back later is not foreseen")
+        say(f"{said(told)}\nquota that others give back later is not foreseen")
         return 0 if told.admitted else 1
     with working("looking ahead"):
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
@@ -111,9 +124,9 @@ def run(arguments: argparse.Namespace) -> int:
         made = () if isinstance(plan, NoStart) else future_reservations(plan)
         items = [_reservation_manifest(one) for one in made]
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2))
-    elif arguments.output == "json":
+    elif for_programs(arguments):
         queue = place_record(place, start, message)
-        print(json.dumps({**_record(plan, between), "queue": queue}, indent=2))
+        print_record(arguments, {**_record(plan, between), "queue": queue})
     else:
         earliest = plan.start if isinstance(plan, EarliestStart) else None
         _print(name, plan, between, now, place_lines(place, start, message, now=now, earliest=earliest))
@@ -122,8 +135,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _first_of(arguments: argparse.Namespace) -> str:
     """Take the name off the positional arguments, which argparse gives as one list."""
-    name, *paths = arguments.paths
-    if not paths:
+    name, *paths = arguments.paths or [""]
+    if not name:
+        raise ModelError("the following arguments are required: POD|GANG, or --all, and PATH, or --live")
+    if not paths and not arguments.live:
         raise ModelError(f"expected POD|GANG and PATH, got {name} alone; --all is about the whole queue")
     arguments.paths = paths
     return str(name)
@@ -144,7 +159,7 @@ def _asked(snapshot: ClusterSnapshot, name: str) -> list[Pod]:
         raise ModelError(f"several gangs are called {name}: {', '.join(job.name for job in jobs)}")
     if jobs:
         return list(jobs[0].pods)
-    pod = find_member(snapshot, name) or find_pod(snapshot, name)
+    pod = find_subject(snapshot, name).pods[0]
     if pod.key in snapshot.location:
         raise ModelError(f"pod {pod.key} runs already, on {snapshot.location[pod.key]}")
     job = job_of(snapshot, pod)
@@ -226,18 +241,18 @@ def _print(
     queue: Sequence[str],
 ) -> None:
     if isinstance(plan, NoStart):
-        print(f"{name}: no start is in sight, even when everybody whose end is known has left")
-        print(f"  {plan.message}")
-        print("\n".join(queue))
+        say(f"{name}: no start is in sight, even when everybody whose end is known has left")
+        say(f"  {plan.message}")
+        say("\n".join(queue))
         return
     if plan.start == now:
-        print(f"{name}: can start now" + (" where the others keep waiting" if len(queue) > 1 else ""))
+        say(f"{name}: can start now" + (" where the others keep waiting" if len(queue) > 1 else ""))
     else:
-        print(f"{name}: starts at {plan.start.isoformat()}, in {plan.start - now}")
-        print(f"  at {plan.too_early and plan.too_early.isoformat()} it does not fit yet")
-        print(f"  waits for {', '.join(map(str, plan.waits_for))}")
+        say(f"{name}: starts at {plan.start.isoformat()}, in {plan.start - now}")
+        say(f"  at {plan.too_early and plan.too_early.isoformat()} it does not fit yet")
+        say(f"  waits for {', '.join(map(str, plan.waits_for))}")
     for line in queue:
-        print(line)
+        say(line)
     rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
     columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
     show(Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows))
@@ -254,5 +269,5 @@ def _print(
         ("no room now", between.without_room),
     ):
         if keys:
-            print(f"{title}: {', '.join(map(str, keys))}")
-    print(f"start recomputed with them running: {between.recomputed.isoformat()}")
+            say(f"{title}: {', '.join(map(str, keys))}")
+    say(f"start recomputed with them running: {between.recomputed.isoformat()}")

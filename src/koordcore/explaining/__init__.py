@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
+    from koordcore.explaining.advice import advise as advise
     from koordcore.explaining.audit import (
         Audit as Audit,
         audit_workloads as audit_workloads,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
         ENDPOINTS as ENDPOINTS,
         endpoint_view as endpoint_view,
     )
-    from koordcore.explaining.groups import explain_group as explain_group
     from koordcore.explaining.pod import (
         Explanation as Explanation,
         Help as Help,
@@ -36,12 +36,12 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
+            "koordcore.explaining.advice": "advise",
             "koordcore.explaining.audit": "Audit audit_workloads reason_histogram",
             "koordcore.explaining.claimed_devices": "node_room pool_views",
             "koordcore.explaining.cycle": "explain_cycle",
             "koordcore.explaining.diagnosis": "diagnose",
             "koordcore.explaining.endpoints": "ENDPOINTS endpoint_view",
-            "koordcore.explaining.groups": "explain_group",
             "koordcore.explaining.pod": "Explanation Help NodeVerdict explain",
             "koordcore.explaining.post_filter": "failure_event",
             "koordcore.explaining.reservation_events": "reservation_event reservation_reasons",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.scheduling.entry import schedule
+from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import key_domains
@@ -106,6 +105,12 @@ def job_of(snapshot: ClusterSnapshot, pod: Pod, policy: Policy = Policy()) -> Jo
     return None
 
 
+def job_states(snapshot: ClusterSnapshot, pod: Pod, policy: Policy = Policy()) -> tuple[GroupState, ...]:
+    """Describe the gang or group that a waiting pod belongs to; empty for a pod that goes alone."""
+    job = job_of(snapshot, pod, policy)
+    return () if job is None else tuple(_states(snapshot, job))
+
+
 def waiting_jobs(snapshot: ClusterSnapshot, name: str) -> tuple[Job, ...]:
     """Find the gangs and groups of a name that have members waiting, in queue order.
 
@@ -128,38 +133,7 @@ def _ids(tree: GroupTree) -> tuple[str, ...]:
     return (tree.id, *(each for child in tree.children for each in _ids(child)))
 
 
-def explain_group(
-    snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy(), limits: Limits = DEFAULT_LIMITS
-) -> tuple[str, ...]:
-    """Say in a few lines what becomes of the gang or group that a waiting pod belongs to.
-
-    Parameters
-    ----------
-    snapshot
-        The cluster, the pod among its pending ones.
-    pod
-        Whom to look at.
-    policy, limits
-        As for :func:`koordcore.schedule`.
-
-    Returns
-    -------
-    tuple of str
-        Empty for a pod that goes alone.
-    """
-    turn = job_of(snapshot, pod, policy)
-    if turn is None:
-        return ()
-    states = [
-        f"{'  ' * one.level}{one.name}: at least {one.least}, {one.running} run, {one.waiting} wait"
-        f"{f', in {one.where}' if one.where else ''}"
-        for one in _states(snapshot, turn)
-    ]
-    if turn.stopped:
-        return (*states, turn.refusal or turn.waits_for)
-    (plan, *_) = schedule(snapshot, turn.pods, policy=policy, limits=limits).jobs
-    if plan.placed:
-        used = ", ".join(f"{number} {layer}" for layer, number in plan.domains.items())
-        return (*states, f"{plan.placed} of {plan.members} would start now{f' ({used})' if used else ''}")
-    told = [plan.message, *([plan.detail] if plan.detail not in plan.message else [])]
-    return (*states, "cannot start now", *told)
+def turn_order(snapshot: ClusterSnapshot, policy: Policy = Policy()) -> tuple[Pod, ...]:
+    """Give the pods that wait in the order in which they take their turns, gangs together."""
+    turns = JobTable(snapshot, policy).turns(queue_order(snapshot.pending))
+    return tuple(pod for turn in turns for pod in (turn.pods if isinstance(turn, Job) else (turn,)))

@@ -36,7 +36,12 @@ _Rule: TypeAlias = tuple[Callable[[Pod], bool], str]
 
 
 def failure_event(
-    snapshot: ClusterSnapshot, pod: Pod, *, policy: Policy = Policy(), now: datetime | None = None
+    snapshot: ClusterSnapshot,
+    pod: Pod,
+    *,
+    policy: Policy = Policy(),
+    now: datetime | None = None,
+    once: bool = False,
 ) -> str:
     """Write the FailedScheduling event of a pod as the reference does; empty where some node takes it.
 
@@ -52,6 +57,8 @@ def failure_event(
         A pending pod.
     policy, now
         As for :func:`koordcore.schedule`.
+    once
+        What several plugins that evict say alike is said once, as by Kubernetes, which has one of them.
 
     Raises
     ------
@@ -63,6 +70,8 @@ def failure_event(
         return ""
     reserved = () if policy.plugin("Reservation") is None else reservation_refusals(snapshot, pod, cycle)
     evicting = preemption_refusals(snapshot, pod, cycle, policy=policy, now=now)
+    if once:
+        evicting = tuple(dict.fromkeys(evicting))
     after = ", ".join([*reserved, *evicting])
     return f"{cycle.message} {after}" if after else cycle.message
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import attrs
 
-from koordcore.protocol.exact import exact_of
 from koordcore.quota.ledger import QuotaLedger
 
 
@@ -85,30 +82,3 @@ def _lenders(ledger: QuotaLedger, name: str, resource: str) -> tuple[str, ...]:
             if sibling != row and quota.allow_lent and ledger.used_of(quota.name).get(resource, 0) < least:
                 idle.append(quota.name)
     return tuple(sorted(idle))
-
-
-def format_table(rows: Iterable[QuotaRow]) -> str:
-    """Write the rows of a tree as a table of fixed width."""
-
-    def shown(row: QuotaRow, value: int | None) -> str:
-        return "-" if value is None else str(exact_of({row.resource: value})[row.resource])
-
-    rows = tuple(rows)
-    lent = any(row.lenders for row in rows)
-    head = ("quota", "resource", "min", "max", "request", "runtime", "used", "borrowed", *(("from",) * lent))
-    cells: list[tuple[str, ...]] = [head]
-    before = ""
-    for row in rows:
-        name = "  " * row.depth + row.quota if row.quota != before else ""
-        before = row.quota
-        amounts = (row.min, row.max, row.request, row.runtime, row.used, row.borrowed)
-        lenders = (", ".join(row.lenders),) * lent
-        cells.append((name, row.resource, *(shown(row, value) for value in amounts), *lenders))
-    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if 2 <= column < 8 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    )

@@ -13,6 +13,7 @@ from koordcore.errors import ModelError
 from koordcore.model.pods import Pod
 from koordcore.model.scheduling_groups import SchedulingPodGroup, leaf_id
 from koordcore.protocol.gang import gang_name
+from koordcore.scheduling.plain_cards import plain_cards
 from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_INDEX, GPU_MILLI, demand_of, gpu_node
 from koordcore.scoring.foresight import MILLI, largest_aligned_block, starved_cards
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
@@ -50,8 +51,14 @@ class ClusterFragmentation:
 
 
 def nodes_of(snapshot: ClusterSnapshot) -> tuple[GpuNode, ...]:
-    """Give the nodes as a replay starts from them, with what their pods leave."""
-    return tuple(gpu_node(snapshot, state) for state in snapshot.nodes)
+    """Give the nodes as a replay starts from them, with what their pods leave.
+
+    Nodes without a Device object have the cards that they count.
+    """
+    found = ((state, gpu_node(snapshot, state)) for state in snapshot.nodes)
+    return tuple(
+        node if node.cards else attrs.evolve(node, cards=plain_cards(state)) for state, node in found
+    )
 
 
 def fragmentation_of(snapshot: ClusterSnapshot, mix: WorkloadMix) -> ClusterFragmentation:

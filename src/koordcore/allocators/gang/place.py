@@ -88,12 +88,11 @@ def _placement(terms: Terms, places: Sequence[tuple[int, int]], problem: TreePro
         counts[node] += count
     nodes, left_out = deal(tree, demand, places, total=int(counts.sum()))
     totals = tree.sum_up(counts)
+    objective = (*terms.evaluate(counts, totals), *terms.scored(counts))
     return GangPlacement(
         nodes=nodes,
         left_out=left_out,
-        certificate=Certificate.make_proven(
-            (*terms.evaluate(counts, totals), *terms.scored(counts)), problem
-        ),
+        certificate=Certificate.make_proven(objective, problem),
         objective_layers=tuple(tree.layers[depth - 1] for depth in terms.order),
         domains=domains_used(tree, counts, totals),
     )

@@ -1,0 +1,303 @@
+"""The tables of ``koordcore inspect``: nodes by state, cards, room, who waits, what the dump holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from koordcore.cli.layout import ONLY_WIDE, Column, Table, Tone
+from koordcore.cli.plan_tables import counted, describe_requests, short_amount
+from koordcore.cli.selection import Selection
+from koordcore.cli.tables import amount
+from koordcore.explaining.groups import group_states, turn_order
+from koordcore.explaining.node_states import CardCounts, NodeCondition, cards_of, condition_of
+from koordcore.explaining.workloads import by_workload
+from koordcore.manifests import Loaded
+from koordcore.model.devices import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
+from koordcore.model.nodes import NodeState
+from koordcore.model.resources import EPHEMERAL_STORAGE, PODS
+from koordcore.scheduling.plain_cards import WHOLE
+from koordcore.scoring.gpu_share import CARD
+from koordcore.snapshot import ClusterSnapshot
+
+_SHAPES_SHOWN: Final = 20
+_PODS_SHOWN: Final = 20
+_GROUPS_SHOWN: Final = 40
+_NAMES: Final = 3
+CARD_NAMES: Final = frozenset({*WHOLE, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED})
+"""Names under which nodes count the same cards."""
+_NO_USE: Final = (NodeCondition.CORDONED, NodeCondition.NOT_READY, NodeCondition.UNREACHABLE)
+
+
+def states_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
+    """Count nodes by what they offer and in which state they are, as ``sinfo`` does."""
+    groups: dict[tuple[str, str, NodeCondition], list[NodeState]] = {}
+    for state in filter(selection.node, snapshot.nodes):
+        cards = cards_of(snapshot, state)
+        key = (_shape(state, cards), cards.model, condition_of(snapshot, state))
+        groups.setdefault(key, []).append(state)
+    order = list(NodeCondition)
+    ranked = sorted(groups, key=lambda key: (key[0], key[1], order.index(key[2])))
+    rows = [
+        (
+            str(key[2]),
+            str(len(groups[key])),
+            key[0],
+            key[1],
+            str(sum(len(state.pods) for state in groups[key])),
+            counted((state.name for state in groups[key]), _NAMES),
+        )
+        for key in ranked[:_SHAPES_SHOWN]
+    ]
+    more = len(ranked) - len(rows)
+    columns = (
+        Column("STATE"),
+        Column("NODES", number=True),
+        Column("EACH OFFERS", text=True),
+        Column("MODEL", rank=1),
+        Column("PODS", number=True, rank=3),
+        Column("WHICH", text=True, rank=2, tone=Tone.DIM),
+    )
+    note = f"… and {more} more" if more else ""
+    number = sum(map(len, groups.values()))
+    return Table(title=f"{number} node{'s' * (number != 1)}", columns=columns, rows=rows, note=note)
+
+
+def nodes_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
+    """List the nodes, each with its state, cards and room."""
+    columns = (
+        Column("NODE", tone=Tone.NAME),
+        Column("STATE"),
+        Column("CARDS FREE", number=True),
+        Column("SHARED", number=True, rank=6),
+        Column("BROKEN", number=True, rank=5),
+        Column("CPU FREE", number=True, rank=2),
+        Column("MEMORY FREE", number=True, rank=3),
+        Column("PODS", number=True, rank=1),
+        Column("MODEL", rank=4),
+    )
+    rows = []
+    for state in filter(selection.node, snapshot.nodes):
+        cards = cards_of(snapshot, state)
+        free = [
+            amount(
+                name,
+                state.node.allocatable.get(name, 0) - sum(pod.requests.get(name, 0) for pod in state.pods),
+            )
+            for name in ("cpu", "memory")
+        ]
+        rows.append(
+            (
+                state.name,
+                str(condition_of(snapshot, state)),
+                f"{cards.free}/{cards.total}" if cards.total else "",
+                str(cards.shared or ""),
+                str(cards.broken or ""),
+                *free,
+                str(len(state.pods)),
+                cards.model,
+            )
+        )
+    return Table(title="Nodes", columns=columns, rows=rows)
+
+
+def cards_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
+    """Count cards by model: each once, under whatever names its node offers it."""
+    models: dict[str, list[tuple[NodeState, CardCounts]]] = {}
+    for state in filter(selection.node, snapshot.nodes):
+        cards = cards_of(snapshot, state)
+        if cards.total:
+            models.setdefault(cards.model or "unknown", []).append((state, cards))
+    rows = []
+    for model in sorted(models):
+        found = [cards for _, cards in models[model]]
+        useless = sum(
+            cards.free for state, cards in models[model] if condition_of(snapshot, state) in _NO_USE
+        )
+        whole_nodes = sum(cards.free == cards.total for cards in found)
+        rows.append(
+            (
+                model,
+                *(
+                    str(sum(getattr(one, what) for one in found))
+                    for what in ("total", "held", "shared", "free", "broken")
+                ),
+                str(useless),
+                str(max(one.free for one in found)),
+                str(whole_nodes),
+                f"{sum(sum(one.idle) for one in found) / CARD:.1f}",
+            )
+        )
+    columns = (
+        Column("MODEL", tone=Tone.NAME),
+        Column("CARDS", number=True),
+        Column("HELD", number=True),
+        Column("SHARED", number=True),
+        Column("FREE", number=True, tone=Tone.GOOD),
+        Column("BROKEN", number=True, rank=3),
+        Column("OF FREE UNUSABLE", number=True, rank=5),
+        Column("MOST ON ONE", number=True, rank=2),
+        Column("EMPTY NODES", number=True, rank=4),
+        Column("IDLE", number=True, rank=ONLY_WIDE),
+    )
+    return Table(title="Cards", columns=columns, rows=rows)
+
+
+def _shape(state: NodeState, cards: CardCounts) -> str:
+    offered = state.node.allocatable
+    hidden = {PODS, EPHEMERAL_STORAGE, *(CARD_NAMES if cards.total else ())}
+    first = ("cpu", "memory")
+    names = sorted(
+        (name for name in offered if name not in hidden and offered[name]),
+        key=lambda one: (one not in first, one),
+    )
+    parts = [short_amount(name, offered[name]) for name in names]
+    if cards.total:
+        parts.append(f"{cards.total} card{'s' * (cards.total != 1)}")
+    return ", ".join(parts)
+
+
+def usage_table(snapshot: ClusterSnapshot, *, wide: bool) -> Table:
+    """Add up every resource over the cluster; cards have a table of their own."""
+    layout, columns = snapshot.layout, snapshot.columns
+    rows = []
+    for number, name in enumerate(layout.resources):
+        whole = int(layout.allocatable[number].sum())
+        used = int(columns.requested[number].sum())
+        if (not whole and not used) or (name in CARD_NAMES and not wide):
+            continue
+        share = f"{100 * used / whole:.1f} %" if whole else "–"
+        largest = int((layout.allocatable[number] - columns.requested[number]).max())
+        amounts = (amount(name, value) for value in (whole, used, whole - used))
+        rows.append((name, *amounts, share, amount(name, largest)))
+    heads = ("ALLOCATABLE", "REQUESTED", "FREE", "USED", "MOST ON ONE")
+    ranks = (3, 4, 0, 1, 2)
+    return Table(
+        title="Room",
+        columns=(
+            Column("RESOURCE", tone=Tone.NAME),
+            *(Column(head, number=True, rank=rank) for head, rank in zip(heads, ranks, strict=True)),
+        ),
+        rows=rows,
+    )
+
+
+def pending_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
+    """List who waits, in the order in which they take their turns, a row for each workload."""
+    queue = turn_order(snapshot)
+    names = by_workload(queue)
+    groups: dict[tuple[str, str, int], list[int]] = {}
+    for place, pod in enumerate(queue, 1):
+        if selection.pod(pod):
+            groups.setdefault((names[pod.key], describe_requests(pod), pod.priority), []).append(place)
+    rows = [
+        (_places(places), name, str(len(places)), str(priority), asks)
+        for (name, asks, priority), places in list(groups.items())[:_PODS_SHOWN]
+    ]
+    more = len(groups) - len(rows)
+    number = sum(map(len, groups.values()))
+    return Table(
+        title=f"{number} pending pod{'s' * (number != 1)}, in their order",
+        columns=(
+            Column("TURN", number=True),
+            Column("WORKLOAD", tone=Tone.NAME),
+            Column("PODS", number=True),
+            Column("PRIORITY", number=True, rank=1),
+            Column("EACH ASKS FOR", text=True),
+        ),
+        rows=rows,
+        note=f"… and {more} more workloads" if more else "",
+    )
+
+
+def _places(places: list[int]) -> str:
+    """Write places in the queue.
+
+    >>> _places([3, 4, 5]), _places([7])
+    ('3-5', '7')
+    """
+    return str(places[0]) if len(places) == 1 else f"{places[0]}-{places[-1]}"
+
+
+def groups_table(snapshot: ClusterSnapshot) -> Table:
+    """List the gangs and groups that have members waiting."""
+    states = group_states(snapshot)
+    rows = [
+        (
+            "  " * one.level + one.name,
+            str(one.least),
+            str(one.running),
+            str(one.waiting),
+            one.where,
+            one.stops,
+        )
+        for one in states[:_GROUPS_SHOWN]
+    ]
+    more = len(states) - len(rows)
+    return Table(
+        title="Gangs and groups with waiting members",
+        columns=(
+            Column("GROUP", tone=Tone.NAME),
+            Column("AT LEAST", number=True),
+            Column("RUN", number=True),
+            Column("WAIT", number=True),
+            Column("WITHIN", text=True, rank=1),
+            Column("STOPPED BY", text=True, tone=Tone.DIM, rank=1),
+        ),
+        rows=rows,
+        note=f"… and {more} more" if more else "",
+    )
+
+
+def kinds_table(loaded: Loaded) -> Table:
+    """Count objects by kind and say which kinds nothing reads."""
+    rows = [
+        (kind, str(count), "kept, read by no plugin" if kind in loaded.unread else "")
+        for kind, count in sorted(loaded.counts.items())
+    ]
+    columns = (
+        Column("KIND", tone=Tone.NAME),
+        Column("NUMBER", number=True),
+        Column("", tone=Tone.DIM, rank=1),
+    )
+    return Table(title="Objects", columns=columns, rows=rows)
+
+
+def cluster_record(loaded: Loaded, selection: Selection) -> dict[str, Any]:
+    """Give what ``inspect`` shows for programs; amounts are those of the snapshot: milli-cores and bytes."""
+    snapshot = loaded.snapshot
+    waiting = [(place, pod) for place, pod in enumerate(turn_order(snapshot), 1) if selection.pod(pod)]
+    return {
+        "format": "koordcore/cluster/v1",
+        "nodes": [_node_record(snapshot, state) for state in filter(selection.node, snapshot.nodes)],
+        "pending": [
+            {"turn": place, "pod": str(pod.key), "priority": pod.priority, "requests": dict(pod.requests)}
+            for place, pod in waiting
+        ],
+        "objects": dict(sorted(loaded.counts.items())),
+        "unread": dict(sorted(loaded.unread.items())),
+        "states": dict(
+            sorted(Counter(str(condition_of(snapshot, state)) for state in snapshot.nodes).items())
+        ),
+    }
+
+
+def _node_record(snapshot: ClusterSnapshot, state: NodeState) -> dict[str, Any]:
+    cards = cards_of(snapshot, state)
+    record: dict[str, Any] = {
+        "name": state.name,
+        "state": str(condition_of(snapshot, state)),
+        "allocatable": dict(state.node.allocatable),
+        "pods": [str(pod.key) for pod in state.pods],
+    }
+    if cards.total:
+        record["cards"] = {
+            "model": cards.model,
+            "total": cards.total,
+            "free": cards.free,
+            "held": cards.held,
+            "shared": cards.shared,
+            "broken": cards.broken,
+            "idleMilli": list(cards.idle),
+        }
+    return record

@@ -1,0 +1,163 @@
+"""``koordcore diff``: how two plans or two dumps differ, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now
+from koordcore.cli.layout import Column, Table, Tone
+from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.placing import place
+from koordcore.cli.plan_tables import cut
+from koordcore.cli.policies import add_policy, read_policy
+from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.tables import say, show
+from koordcore.errors import ModelError
+from koordcore.explaining.differences import (
+    ClusterDifference,
+    PlanDifference,
+    cluster_differences,
+    plan_differences,
+)
+from koordcore.manifests.records import FORMAT, result_from_record
+from koordcore.result import ScheduleResult
+from koordcore.snapshot import ClusterSnapshot
+
+EPILOG: Final = """\
+Two dumps are compared, and what `schedule` makes of each; or two plans of one
+dump, as `schedule -o json` prints them, with the dump after them.
+
+examples:
+  koordcore diff monday.yaml tuesday.yaml
+  koordcore diff a.json b.json cluster.yaml
+"""
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb."""
+    parser.description = "Say how two plans or two dumps differ, and why."
+    parser.epilog = EPILOG
+    parser.add_argument("first", metavar="FIRST", help="a dump, or a plan in JSON")
+    parser.add_argument("second", metavar="SECOND", help="the other one")
+    add_paths(parser)
+    add_policy(parser)
+    add_now(parser, "the newest metric's")
+    add_selection(parser)
+    add_output(parser)
+    parser.add_argument(
+        "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare and print; 1 when there is a difference."""
+    records = _plan(arguments.first), _plan(arguments.second)
+    if (records[0] is None) != (records[1] is None):
+        raise ModelError("diff: one is a plan and one is a dump; give two plans and their dump, or two dumps")
+    return compare_plans(arguments, *records) if records[0] is not None else _compare_dumps(arguments)
+
+
+def compare_plans(arguments: argparse.Namespace, first: Any, second: Any) -> int:
+    """Say why two plans of one dump differ; 1 when they do."""
+    snapshot, policy = load_paths(arguments).snapshot, read_policy(arguments)
+    plans = [result_from_record(snapshot, one, policy=policy) for one in (first, second)]
+    return _print(arguments, (), plans[0], plans[1])
+
+
+def _compare_dumps(arguments: argparse.Namespace) -> int:
+    if arguments.paths:
+        raise ModelError(f"diff: two dumps are enough: {arguments.paths[0]} is one too many")
+    snapshots = [_load(arguments, path) for path in (arguments.first, arguments.second)]
+    policy, now = read_policy(arguments), read_now(arguments)
+    plans = [place(snapshot, policy, now) for snapshot in snapshots]
+    return _print(arguments, cluster_differences(*snapshots), plans[0], plans[1])
+
+
+def _load(arguments: argparse.Namespace, path: str) -> ClusterSnapshot:
+    return load_paths(argparse.Namespace(**{**vars(arguments), "paths": [path]})).snapshot
+
+
+def _plan(path: str) -> Any:
+    """Read a plan; ``None`` where the file is something else.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be read.
+    """
+    if path == "-" or not path.endswith(".json") or not Path(path).is_file():
+        return None
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and record.get("format") == FORMAT else None
+
+
+def read_plan(path: str, option: str) -> Any:
+    """Read a plan.
+
+    Raises
+    ------
+    ModelError
+        When the file is none.
+    """
+    record = _plan(path)
+    if record is None:
+        raise ModelError(f"{option}: {path}: expected a plan, as `koordcore schedule -o json` prints it")
+    return record
+
+
+def _print(
+    arguments: argparse.Namespace,
+    changes: tuple[ClusterDifference, ...],
+    first: ScheduleResult,
+    second: ScheduleResult,
+) -> int:
+    selection = selection_of(arguments)
+    pods = {
+        pod.key: pod
+        for plan in (first, second)
+        for pod in (*plan.snapshot.pending, *plan.snapshot.bound_pods())
+    }
+    found = [
+        one
+        for one in plan_differences(first, second)
+        if selection.all or (one.pod in pods and selection.pod(pods[one.pod]))
+    ]
+    if for_programs(arguments):
+        record = {
+            "cluster": [attrs.asdict(one) for one in changes],
+            "decisions": [{**attrs.asdict(one, recurse=False), "pod": str(one.pod)} for one in found],
+        }
+        print_record(arguments, record)
+    else:
+        tables = [_changes_table(changes)] if changes else []
+        tables += [_decisions_table(found)] if found else []
+        show(*(cut(one, arguments.limit) for one in tables))
+        say(f"{len(changes)} changes of the cluster · {len(found)} pods decided differently")
+    return 1 if changes or found else 0
+
+
+def _changes_table(changes: tuple[ClusterDifference, ...]) -> Table:
+    columns = (Column("KIND"), Column("NAME", tone=Tone.NAME), Column("WHAT", text=True))
+    return Table(
+        title="In the cluster", columns=columns, rows=[(one.kind, one.name, one.what) for one in changes]
+    )
+
+
+def _decisions_table(found: list[PlanDifference]) -> Table:
+    columns = (
+        Column("POD", tone=Tone.NAME),
+        Column("FIRST", text=True),
+        Column("SECOND", text=True),
+        Column("BECAUSE", text=True, rank=1),
+    )
+    rows = [(str(one.pod), one.first or "–", one.second or "–", one.why) for one in found]
+    return Table(title="Decided differently", columns=columns, rows=rows)

@@ -1,0 +1,143 @@
+"""Whom a name on the command line means: a pod, a gang, a job, or a workload."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from koordcore.cli.words import near
+from koordcore.errors import ModelError
+from koordcore.explaining.groups import waiting_jobs
+from koordcore.explaining.workloads import workload_of
+from koordcore.manifests.front_doors import DOORS
+from koordcore.model.pods import Pod, PodKey
+from koordcore.protocol.gang import gang_name
+from koordcore.snapshot import ClusterSnapshot
+
+_GROUPS: Final = ("podgroup", "compositepodgroup", "gang")
+
+
+@attrs.frozen
+class Subject:
+    """Whom a question is about.
+
+    Parameters
+    ----------
+    kind
+        ``pod``, ``gang``, ``job`` or ``workload``.
+    name
+        As it is shown.
+    pods
+        Who belongs to it, those that wait first.
+    """
+
+    kind: str
+    name: str
+    pods: tuple[Pod, ...]
+
+
+def find_subject(snapshot: ClusterSnapshot, text: str, namespace: str = "") -> Subject:
+    """Find a pod, else a gang, a job such as ``jobset/train``, or a workload of that name.
+
+    Raises
+    ------
+    ModelError
+        When there is nothing of that name, or more than one.
+    """
+    job = _job(snapshot, text) or _group(snapshot, text)
+    if job is not None:
+        return job
+    space, _, name = text.rpartition("/")
+    space = space or namespace
+    everybody = [pod for pod in _everybody(snapshot) if space in ("", pod.namespace)]
+    found = [pod for pod in everybody if pod.name == name]
+    if len(found) == 1:
+        return Subject("pod", str(found[0].key), (found[0],))
+    if found:
+        raise ModelError(
+            f"several pods are called {text}: {', '.join(sorted(str(one.key) for one in found))}"
+        )
+    for kind, named in (("gang", _gang), ("workload", workload_of)):
+        members = [pod for pod in everybody if named(pod) == name]
+        spaces = sorted({pod.namespace for pod in members})
+        if len(spaces) > 1:
+            raise ModelError(f"several namespaces have a {kind} {name}: {', '.join(spaces)}")
+        if members:
+            return Subject(kind, f"{spaces[0]}/{name}", tuple(members))
+    raise ModelError(f"no pod {text} in the dump{_hint(snapshot, text)}")
+
+
+def find_pod(snapshot: ClusterSnapshot, text: str, namespace: str = "") -> Pod:
+    """Find a pod by ``namespace/name``, or by name alone where that is unambiguous.
+
+    Raises
+    ------
+    ModelError
+        When there is no such pod, or more than one.
+    """
+    found = find_subject(snapshot, text, namespace)
+    if found.kind != "pod":
+        raise ModelError(f"{text} is a {found.kind} of {len(found.pods)} pods, such as {found.pods[0].key}")
+    return found.pods[0]
+
+
+def find_node(snapshot: ClusterSnapshot, name: str) -> None:
+    """Refuse the name of a node that is not there.
+
+    Raises
+    ------
+    ModelError
+        With a name that is like it.
+    """
+    if name not in snapshot.layout.row_of:
+        raise ModelError(f"no node {name} in the dump{near(name, snapshot.layout.names)}")
+
+
+def _everybody(snapshot: ClusterSnapshot) -> tuple[Pod, ...]:
+    return (*snapshot.pending, *snapshot.bound_pods())
+
+
+def _gang(pod: Pod) -> str:
+    return gang_name(pod.labels, pod.annotations) or ""
+
+
+def _job(snapshot: ClusterSnapshot, text: str) -> Subject | None:
+    """Find the pods of a job such as ``job/train`` or ``jobset/ml/train``; None where it names no kind."""
+    kind, _, name = text.partition("/")
+    known = DOORS.get(kind.lower())
+    if known is None or not name or snapshot.pod(PodKey(kind, name)) is not None:
+        return None
+    space, _, name = name.rpartition("/")
+    pods = [
+        pod
+        for pod in _everybody(snapshot)
+        if any(owner.kind == known and owner.name == name for owner in pod.owners)
+        and space in ("", pod.namespace)
+    ]
+    if not pods:
+        raise ModelError(f"no pod of {known} {name} in the dump")
+    return Subject("job", f"{known} {pods[0].namespace}/{name}", tuple(pods))
+
+
+def _group(snapshot: ClusterSnapshot, text: str) -> Subject | None:
+    """Find the waiting members of a group such as ``podgroup/ml/train``; None where it names no kind."""
+    kind, _, name = text.partition("/")
+    if kind.lower() not in _GROUPS or not name or snapshot.pod(PodKey(kind, name)) is not None:
+        return None
+    found = waiting_jobs(snapshot, name)
+    if not found:
+        raise ModelError(f"no {kind} {name} with waiting pods in the dump")
+    if len(found) > 1:
+        names = ", ".join(job.name for job in found)
+        raise ModelError(f"several {kind}s are called {name}: {names}; write {kind}/namespace/name")
+    return Subject(kind, found[0].name, found[0].pods)
+
+
+def _hint(snapshot: ClusterSnapshot, text: str) -> str:
+    pods = _everybody(snapshot)
+    if "/" in text:
+        return near(
+            text, (f"{pod.namespace}/{name}" for pod in pods for name in (pod.name, workload_of(pod)))
+        )
+    return near(text, (name for pod in pods for name in (pod.name, workload_of(pod), _gang(pod)) if name))

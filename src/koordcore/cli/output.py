@@ -1,0 +1,111 @@
+"""What every verb can print: tables (narrow, wide, names only), JSON, YAML; and that again and again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from koordcore.cli.tables import Presentation, need_yaml
+from koordcore.cli.terminal import raw
+from koordcore.errors import ModelError
+
+TABLE, WIDE, NAME, JSON, YAML = "table", "wide", "name", "json", "yaml"
+CONFIG: Final = "config"
+"""What `koordcore policy` can print, too."""
+FORMS: Final = (TABLE, WIDE, NAME, JSON, YAML)
+
+
+def add_output(parser: argparse.ArgumentParser, *others: str, watch: bool = False) -> None:
+    """Add ``-o``, ``--sort-by`` and ``--expand``.
+
+    Parameters
+    ----------
+    others
+        Further forms that the verb can print.
+    watch
+        Add ``--watch``, too.
+    """
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=(*FORMS, *others),
+        default=TABLE,
+        metavar="FORM",
+        help=f"{', '.join((*FORMS, *others))} (table); wide leaves out no column, name prints names alone",
+    )
+    parser.add_argument("--sort-by", default="", metavar="COLUMN", help="order rows by this column")
+    if watch:
+        parser.add_argument(
+            "--watch",
+            nargs="?",
+            type=_seconds,
+            const=5.0,
+            metavar="SECONDS",
+            help="read and print it again every few seconds (5)",
+        )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.1 <= value <= 86400:
+        raise ValueError
+    return value
+
+
+def presentation_of(arguments: argparse.Namespace) -> Presentation:
+    """Give how tables are to be shown; for any arguments, also those of a verb without tables."""
+    form = getattr(arguments, "output", TABLE)
+    return Presentation(wide=form == WIDE, names=form == NAME, sort_by=getattr(arguments, "sort_by", ""))
+
+
+def for_programs(arguments: argparse.Namespace) -> bool:
+    """Tell whether JSON or YAML was asked for."""
+    return arguments.output in (JSON, YAML)
+
+
+def print_record(arguments: argparse.Namespace, record: Any) -> None:
+    """Print a record as JSON, or as YAML where that was asked for.
+
+    Raises
+    ------
+    MissingExtraError
+        When PyYAML is not installed.
+    """
+    text = json.dumps(record, indent=2, default=_plain)
+    if arguments.output != YAML:
+        print(text)
+        return
+    need_yaml("output as YAML")
+    import yaml  # optional: only this output needs it
+
+    # By way of JSON: mappings, tuples and names of enumerations become what YAML knows.
+    print(yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True), end="")
+
+
+def _plain(value: Any) -> Any:
+    """Write what JSON does not know."""
+    return dict(value) if hasattr(value, "items") else str(value)
+
+
+def watched(arguments: argparse.Namespace, once: Callable[[], int]) -> int:
+    """Run a verb every few seconds until Ctrl-C; a screen is cleared before.
+
+    Raises
+    ------
+    ModelError
+        When the input can be read only once.
+    """
+    if "-" in getattr(arguments, "paths", ()):
+        raise ModelError("--watch: standard input can be read only once; give files or --live")
+    while True:
+        before = list(arguments.paths)
+        if sys.stdout.isatty():
+            print("\x1b[H\x1b[2J", end="", file=raw(sys.stdout), flush=True)
+        once()
+        arguments.paths = before
+        sys.stdout.flush()
+        time.sleep(arguments.watch)

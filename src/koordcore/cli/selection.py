@@ -1,0 +1,104 @@
+"""``-n`` and ``-l``: which rows the tables show. What is decided does not depend on it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from koordcore.errors import ModelError
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod
+from koordcore.model.selectors import EVERYTHING, LabelSelector, Requirement, SelectorOperator
+
+_COMMA: Final = re.compile(r",(?![^(]*\))")
+_SET: Final = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>not)?in\s*\((?P<values>[^()]*)\)\Z")
+_EQUAL: Final = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!)?={1,2}\s*(?P<value>[^\s!=,()]*)\Z")
+_THERE: Final = re.compile(r"(?P<not>!)?\s*(?P<key>[^\s!=,()]+)\Z")
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add ``-n`` and ``-l``."""
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", help="show only pods of this namespace; what is decided stays"
+    )
+    parser.add_argument(
+        "-l",
+        "--selector",
+        metavar="LABELS",
+        help="show only pods (nodes, in tables of nodes) with such labels: app=web,tier!=db,'zone in (a,b)'",
+    )
+
+
+@attrs.frozen
+class Selection:
+    """Who is shown.
+
+    Parameters
+    ----------
+    namespace
+        Of pods; empty for all.
+    labels
+        Of pods, or of nodes where nodes are shown.
+    """
+
+    namespace: str = ""
+    labels: LabelSelector = EVERYTHING
+
+    @property
+    def all(self) -> bool:
+        """Everybody is shown."""
+        return self == Selection()
+
+    def pod(self, pod: Pod) -> bool:
+        """Tell whether a pod is shown."""
+        return self.namespace in ("", pod.namespace) and self.labels.matches(pod.labels)
+
+    def node(self, state: NodeState) -> bool:
+        """Tell whether a node is shown."""
+        return self.labels.matches(state.node.labels)
+
+    def named(self, namespace: str, labels: Mapping[str, str] | None = None) -> bool:
+        """Tell whether an object of a namespace is shown, by its labels where it has any."""
+        return self.namespace in ("", namespace) and (labels is None or self.labels.matches(labels))
+
+
+ALL: Final = Selection()
+"""Everybody."""
+
+
+def selection_of(arguments: argparse.Namespace) -> Selection:
+    """Read ``-n`` and ``-l``.
+
+    Raises
+    ------
+    ModelError
+        When the labels cannot be read.
+    """
+    text: str = arguments.selector or ""
+    wanted = tuple(_requirement(part.strip()) for part in _COMMA.split(text) if part.strip())
+    return Selection(arguments.namespace or "", LabelSelector(requirements=wanted))
+
+
+def _requirement(text: str) -> Requirement:
+    """Read one condition on labels.
+
+    >>> _requirement("tier!=db").operator.value, _requirement("zone in (a, b)").values
+    ('NotIn', ('a', 'b'))
+    """
+    if found := _SET.match(text):
+        values = tuple(one.strip() for one in found["values"].split(","))
+        return Requirement(found["key"], _negated(found["not"]), values)
+    if found := _EQUAL.match(text):
+        return Requirement(found["key"], _negated(found["not"]), (found["value"],))
+    if found := _THERE.match(text):
+        there = SelectorOperator.DOES_NOT_EXIST if found["not"] else SelectorOperator.EXISTS
+        return Requirement(found["key"], there)
+    raise ModelError(f'-l: expected NAME=VALUE, NAME!=VALUE, "NAME in (A,B)", NAME or !NAME, got "{text}"')
+
+
+def _negated(word: str | None) -> SelectorOperator:
+    return SelectorOperator.NOT_IN if word else SelectorOperator.IN

@@ -1,0 +1,432 @@
+"""What would help pods that wait, each remedy tried out: from what costs nothing to what costs most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import attrs
+
+from koordcore.errors import ManifestError
+from koordcore.explaining.attempts import Attempts
+from koordcore.explaining.node_states import cards_of
+from koordcore.model.affinity import Taint, TaintEffect, Toleration, TolerationOperator
+from koordcore.model.devices import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, DeviceObject
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.preemption import PreemptionRules
+from koordcore.model.resources import PODS
+from koordcore.protocol.expectations import expected_end
+from koordcore.protocol.times import format_timestamp, moment_of
+from koordcore.scheduling.backfilling import EarliestStart, earliest_start
+from koordcore.snapshot import ClusterSnapshot
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_SHAPES: Final = 8
+"""Kinds of nodes that are tried as further nodes."""
+_NODES: Final = 32
+"""Nodes that are looked at for whom to wait for."""
+_PARTS: Final = 16
+"""Parts that a pod is split into at most."""
+_CARDS: Final = (GPU_CORE, GPU_MEMORY_RATIO, GPU_MEMORY)
+"""Amounts of cards that shrink together."""
+_STATES: Final = "node.kubernetes.io/"
+"""Taints that tell a node's state; nobody tolerates them to get a place."""
+
+
+class RemedyKind(StrEnum):
+    """What a user can do, in the order of what it costs."""
+
+    WAIT = "wait"
+    TOLERATE = "tolerate"
+    SELECT = "select"
+    UNCORDON = "uncordon"
+    QUOTA = "quota"
+    SHRINK = "ask for less"
+    FEWER = "fewer members"
+    MOVE = "move pods"
+    EVICT = "evict"
+    GROW = "more nodes"
+
+
+@attrs.frozen(kw_only=True)
+class Remedy:
+    """One thing that helps, by itself: it was tried out.
+
+    Parameters
+    ----------
+    kind
+        What is to be done.
+    text
+        To what, in words.
+    paste
+        YAML for the pod, or a command; empty where there is nothing to copy.
+    pods
+        Who has to leave or to move, where somebody has to.
+    until
+        RFC 3339, where the time helps.
+    """
+
+    kind: RemedyKind
+    text: str
+    paste: str = ""
+    pods: tuple[PodKey, ...] = ()
+    until: str = ""
+
+
+def remedies(asked: Attempts) -> Iterator[Remedy]:
+    """Yield what would help, from what costs least."""
+    yield from _wait(asked)
+    yield from _tolerate(asked)
+    yield from _select(asked)
+    yield from _uncordon(asked)
+    yield from _shrink(asked)
+    yield from _fewer(asked)
+    yield from _evict(asked)
+    yield from _grow(asked)
+
+
+def never(asked: Attempts) -> tuple[str, ...]:
+    """Name what no node has, whoever leaves: asking for it can never succeed here."""
+    found = []
+    nodes = asked.snapshot.nodes
+    for name in sorted({name for pod in asked.members for name, amount in pod.requests.items() if amount}):
+        wanted = max(pod.requests.get(name, 0) for pod in asked.members)
+        most = max((state.node.allocatable.get(name, 0) for state in nodes), default=0)
+        if name == PODS or most >= wanted:
+            continue
+        having = [state.name for state in nodes if state.node.allocatable.get(name, 0) == most]
+        text = f"no node has ever {wanted} {name}"
+        if not most:
+            text = f"no node offers {name}"
+        else:
+            text += f": the most is {most}, on {having[0]}" + f" and {len(having) - 1} more" * (
+                len(having) > 1
+            )
+        found.append(text)
+    return tuple(found)
+
+
+# -- waiting ---------------------------------------------------------------------------------------------
+
+
+def _wait(asked: Attempts) -> Iterator[Remedy]:
+    ends = _ends(asked.snapshot)
+    now = asked.now or _newest_start(asked.snapshot)
+    if ends and now is not None:
+        plan = earliest_start(
+            asked.snapshot, asked.members, ends, now=now, policy=asked.policy, limits=asked.limits
+        )
+        if isinstance(plan, EarliestStart) and plan.start > now:
+            until = format_timestamp(moment_of(plan.start))
+            whom = ", ".join(map(str, plan.waits_for)) or "somebody"
+            text = f"until {until}, when {whom} {'end' if len(plan.waits_for) > 1 else 'ends'}"
+            yield Remedy(kind=RemedyKind.WAIT, text=text, pods=plan.waits_for, until=until)
+            return
+    if len(asked.members) > 1:
+        return
+    found = _whose_end(asked)
+    if found:
+        node, pods = found
+        end = "they end" if len(pods) > 1 else "it ends"
+        text = f"for {', '.join(map(str, pods))} on {node}; nothing says when {end}"
+        yield Remedy(kind=RemedyKind.WAIT, text=text, pods=pods)
+
+
+def _ends(snapshot: ClusterSnapshot) -> dict[PodKey, datetime]:
+    ends = {}
+    for pod in snapshot.bound_pods():
+        try:
+            end = expected_end(pod)
+        except ManifestError:
+            continue  # `when` says what is wrong with it
+        if end is not None:
+            ends[pod.key] = end
+    return ends
+
+
+def _newest_start(snapshot: ClusterSnapshot) -> datetime | None:
+    times = (pod.started or pod.scheduled for pod in snapshot.bound_pods())
+    return max((one for one in times if one is not None), default=None)
+
+
+def _whose_end(asked: Attempts) -> tuple[str, tuple[PodKey, ...]] | None:
+    """Find the fewest pods of one node without which the pod would fit there."""
+    best: tuple[int, str, tuple[PodKey, ...]] | None = None
+    states = sorted(asked.snapshot.nodes, key=lambda state: (len(state.pods), state.name))
+    for state in states[:_NODES]:
+        own = [pod for pod in state.pods if pod.controller is None or pod.controller.kind != "DaemonSet"]
+        if not own or (best is not None and best[0] == 1):
+            continue
+        gone = [pod.key for pod in own]
+        if state.name not in asked.fits(snapshot=asked.snapshot.forget(*gone)).values():
+            continue
+        for key in list(gone):
+            fewer = [one for one in gone if one != key]
+            if fewer and state.name in asked.fits(snapshot=asked.snapshot.forget(*fewer)).values():
+                gone = fewer
+        if best is None or len(gone) < best[0]:
+            best = (len(gone), state.name, tuple(gone))
+    return None if best is None else best[1:]
+
+
+# -- what the pod says -----------------------------------------------------------------------------------
+
+
+def _tolerate(asked: Attempts) -> Iterator[Remedy]:
+    taints = sorted(
+        {
+            taint
+            for state in asked.snapshot.nodes
+            for taint in state.node.taints
+            if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not taint.key.startswith(_STATES)
+        },
+        key=lambda taint: (taint.key, taint.value, taint.effect),
+    )
+    missing = [
+        taint
+        for taint in taints
+        if not all(any(one.tolerates(taint) for one in pod.tolerations) for pod in asked.members)
+    ]
+    if not missing:
+        return
+    found = asked.fits(members=[_tolerating(pod, missing) for pod in asked.members])
+    if not found:
+        return
+    nodes = set(found.values())
+    needed = [
+        taint for taint in missing if any(taint in asked.snapshot.node(name).node.taints for name in nodes)
+    ]
+    if not needed or not asked.fits(members=[_tolerating(pod, needed) for pod in asked.members]):
+        return
+    lines = ["tolerations:"]
+    for taint in needed:
+        value = f', operator: Equal, value: "{taint.value}"' if taint.value else ", operator: Exists"
+        lines.append(f"- {{key: {taint.key}{value}, effect: {taint.effect}}}")
+    names = ", ".join(taint.key for taint in needed)
+    text = f"the taint {names}; then it fits {_some(sorted(nodes))}"
+    yield Remedy(kind=RemedyKind.TOLERATE, text=text, paste="\n".join(lines))
+
+
+def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Pod:
+    more = tuple(
+        Toleration(key=one.key, operator=TolerationOperator.EXISTS, effect=one.effect) for one in taints
+    )
+    return attrs.evolve(pod, tolerations=(*pod.tolerations, *more))
+
+
+def _select(asked: Attempts) -> Iterator[Remedy]:
+    """Try without the selectors, and each label of the node selector by itself."""
+    labels = sorted({pair for pod in asked.members for pair in pod.node_selector.items()})
+    affine = any(pod.affinity is not None and pod.affinity.node is not None for pod in asked.members)
+    for key, value in labels:
+        changed = [_without_label(pod, key) for pod in asked.members]
+        found = asked.fits(members=changed)
+        if found:
+            node = min(found.values())
+            there = sorted({label for state in asked.snapshot.nodes if (label := state.node.labels.get(key))})
+            known = f"; nodes have {key}={' or '.join(there)}" if there else "; no node has the label"
+            text = f"without nodeSelector {key}={value} it fits {_some(sorted(set(found.values())))}{known}"
+            yield Remedy(
+                kind=RemedyKind.SELECT,
+                text=text,
+                paste=f"kubectl label node {node} {key}={value} --overwrite",
+            )
+            return
+    if not labels and not affine:
+        return
+    changed = [
+        attrs.evolve(
+            pod,
+            node_selector={},
+            affinity=None if pod.affinity is None else attrs.evolve(pod.affinity, node=None),
+        )
+        for pod in asked.members
+    ]
+    found = asked.fits(members=changed)
+    if found:
+        text = f"without node selector and node affinity it fits {_some(sorted(set(found.values())))}"
+        yield Remedy(kind=RemedyKind.SELECT, text=text)
+
+
+def _without_label(pod: Pod, key: str) -> Pod:
+    kept = {one: value for one, value in pod.node_selector.items() if one != key}
+    return attrs.evolve(pod, node_selector=kept)
+
+
+def _uncordon(asked: Attempts) -> Iterator[Remedy]:
+    for state in asked.snapshot.nodes:
+        if state.node.unschedulable:
+            opened = asked.snapshot.with_nodes(
+                attrs.evolve(state, node=attrs.evolve(state.node, unschedulable=False))
+            )
+            if asked.fits(snapshot=opened):
+                paste = f"kubectl uncordon {state.name}"
+                yield Remedy(kind=RemedyKind.UNCORDON, text=f"{state.name}, which is cordoned", paste=paste)
+                return
+
+
+# -- less ------------------------------------------------------------------------------------------------
+
+
+def _shrink(asked: Attempts) -> Iterator[Remedy]:
+    """Find the most of one resource that would fit, all else as it is asked for."""
+    for names in _shrinking(asked):
+        most = _most(asked, names)
+        wanted = max(pod.requests.get(names[0], 0) for pod in asked.members)
+        if not most:
+            continue
+        amount = wanted * most // 100 if len(names) > 1 else most
+        text = f"{_amount(names[0], amount)} instead of {_amount(names[0], wanted).partition(' ')[0]}"
+        if len(asked.members) == 1:
+            text += _split(asked, names[0], -(-wanted // amount))
+        yield Remedy(kind=RemedyKind.SHRINK, text=text)
+        return
+
+
+def _shrinking(asked: Attempts) -> list[tuple[str, ...]]:
+    """Give what could be less, cards first; core and memory of cards go together."""
+    named = sorted({name for pod in asked.members for name, amount in pod.requests.items() if amount})
+    parts = tuple(name for name in _CARDS if name in named)
+    rest: list[tuple[str, ...]] = [(name,) for name in named if name not in parts and name != PODS]
+    rest.sort(key=lambda one: ("/" not in one[0], one))
+    return [parts, *rest] if parts else rest
+
+
+def _most(asked: Attempts, names: tuple[str, ...]) -> int:
+    """Search the greatest amount that fits; in percent of the request where several names go together."""
+    wanted = max(pod.requests.get(names[0], 0) for pod in asked.members)
+    top = 100 if len(names) > 1 else wanted
+    step = 1000 if names[0] == "cpu" else max(1, top // 1024) if len(names) == 1 else 1
+    fitting, failing = 0, -(-top // step)
+    if not asked.fits(members=_scaled(asked, names, step, top)):
+        return 0
+    fitting = 1
+    while failing - fitting > 1:
+        middle = (fitting + failing) // 2
+        if asked.fits(members=_scaled(asked, names, middle * step, top)):
+            fitting = middle
+        else:
+            failing = middle
+    return fitting * step
+
+
+def _scaled(asked: Attempts, names: tuple[str, ...], amount: int, top: int) -> list[Pod]:
+    return [
+        attrs.evolve(
+            pod,
+            requests={
+                name: (value * amount // top if name in names else value)
+                for name, value in pod.requests.items()
+            },
+        )
+        for pod in asked.members
+    ]
+
+
+def _split(asked: Attempts, name: str, least: int) -> str:
+    """Say into how many equal pods the pod could be split; empty where that does not help."""
+    wanted = asked.members[0].requests.get(name, 0)
+    for parts in range(max(least, 2), _PARTS + 1):
+        if wanted % parts == 0 and _split_fits(asked, parts):
+            return f"; or {parts} pods of {_amount(name, wanted // parts)} each"
+    return ""
+
+
+def _split_fits(asked: Attempts, parts: int) -> bool:
+    (pod,) = asked.members
+    pieces = [
+        attrs.evolve(
+            pod,
+            name=f"{pod.name}-part-{number}",
+            uid="",
+            requests={name: -(-value // parts) for name, value in pod.requests.items()},
+        )
+        for number in range(parts)
+    ]
+    return len(asked.plan(members=pieces).bound) == parts
+
+
+def _fewer(asked: Attempts) -> Iterator[Remedy]:
+    number = asked.most_members()
+    if number:
+        less = asked.least - number
+        text = f"{number} of {len(asked.members)} members fit; {less} fewer would start"
+        yield Remedy(kind=RemedyKind.FEWER, text=text)
+
+
+# -- others, and more ------------------------------------------------------------------------------------
+
+
+def _evict(asked: Attempts) -> Iterator[Remedy]:
+    result = asked.plan(rules=PreemptionRules())
+    for plan in result.preemptions:
+        pods = tuple(victim.pod for victim in plan.victims)
+        names = ", ".join(f"{victim.pod} (priority {victim.priority})" for victim in plan.victims[:4])
+        more = f" and {len(pods) - 4} more" if len(pods) > 4 else ""
+        known = "the cheapest, proven" if plan.certificate.proven else plan.certificate.status.text
+        text = f"{names}{more}: {known} (schedule --preempt)"
+        yield Remedy(kind=RemedyKind.EVICT, text=text, pods=pods)
+
+
+def _grow(asked: Attempts) -> Iterator[Remedy]:
+    """Try empty nodes like those that are there, as few as do."""
+    best: tuple[int, Node, NodeState] | None = None
+    shapes: dict[object, NodeState] = {}
+    for state in asked.snapshot.nodes:
+        domain = {key: value for key, value in state.node.labels.items() if key != _HOSTNAME}
+        shapes.setdefault((state.node.allocatable, tuple(sorted(domain.items())), state.node.taints), state)
+    for state in list(shapes.values())[:_SHAPES]:
+        limit = len(asked.members) if best is None else best[0] - 1
+        number = _fewest(asked, state, limit)
+        if number:
+            best = (number, state.node, state)
+        if number == 1:
+            break
+    if best is not None:
+        number, node, state = best
+        cards = cards_of(asked.snapshot, state).total
+        shape = ", ".join(_amount(name, node.allocatable.get(name, 0)) for name in ("cpu", "memory"))
+        shape += f", {cards} card{'s' * (cards != 1)}" * bool(cards)
+        text = f"{number} more like {node.name} ({shape})"
+        yield Remedy(kind=RemedyKind.GROW, text=text)
+
+
+def _fewest(asked: Attempts, state: NodeState, limit: int) -> int:
+    if limit < 1 or not asked.fits(snapshot=_grown(asked.snapshot, state, limit)):
+        return 0
+    failing, fitting = 0, limit
+    while fitting - failing > 1:
+        middle = (fitting + failing) // 2
+        if asked.fits(snapshot=_grown(asked.snapshot, state, middle)):
+            fitting = middle
+        else:
+            failing = middle
+    return fitting
+
+
+def _grown(snapshot: ClusterSnapshot, state: NodeState, number: int) -> ClusterSnapshot:
+    nodes, records = [], []
+    devices = snapshot.find(DeviceObject, state.name)
+    for each in range(number):
+        name = f"{state.name}-more-{each}"
+        labels = {**state.node.labels, **({_HOSTNAME: name} if _HOSTNAME in state.node.labels else {})}
+        taints = tuple(one for one in state.node.taints if not one.key.startswith(_STATES))
+        nodes.append(attrs.evolve(state.node, name=name, labels=labels, taints=taints, unschedulable=False))
+        if devices is not None:
+            records.append(attrs.evolve(devices, name=name))
+    return snapshot.with_nodes(*nodes).with_records(*records)
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _amount(name: str, value: int) -> str:
+    if name == "cpu":
+        return f"{value / 1000:g} cpu"
+    if name == "memory" or name.endswith(("memory", "storage")):
+        return f"{value / 2**30:g}Gi {name.rpartition('/')[2]}"
+    return f"{value} {name}"

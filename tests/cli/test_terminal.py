@@ -1,0 +1,282 @@
+"""What the terminal does for whoever types: hints, chosen rows, forms of output, progress, live clusters."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from koordcore.cli import live, main
+from koordcore.cli.layout import Column, Table, Tone, fitted, lines_of
+from koordcore.cli.live import read_live
+from koordcore.cli.progress import working
+from koordcore.errors import ModelError
+from tests.cli.screens import screen
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = str(ROOT / "examples" / "gpu-cluster.yaml")
+Run = tuple[int, str, str]
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> Run:
+    code = main(argv)
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["shedule", EXAMPLE], "did you mean schedule?"),
+        (["schedule", EXAMPLE, "--prempt"], "did you mean --preempt?"),
+        (["schedule", EXAMPLE, "-o", "jsno"], "did you mean json?"),
+        (["schedule", EXAMPLE, "--policy", "fdg"], "did you mean fgd?"),
+        (["schedule", EXAMPLE, "--sort-by", "pod"], "did you mean PODS?"),
+        (["explain", "urgnt-1", EXAMPLE], "did you mean urgent-1?"),
+        (["explain", "default/pretrian", EXAMPLE], "did you mean default/pretrain?"),
+        (["inspect", "gpu-s1b1", EXAMPLE], "did you mean gpu-s1b1-1?"),
+        (["quota", EXAMPLE, "--quota", "reserch"], "did you mean research?"),
+        (["defrag", EXAMPLE, "--want", "gpu=8"], "did you mean nvidia.com/gpu?"),
+    ],
+    ids=lambda value: value.rpartition(" ")[2] if isinstance(value, str) else "",
+)
+def test_a_word_that_is_not_known_gets_a_hint(
+    capsys: pytest.CaptureFixture[str], argv: list[str], hint: str
+) -> None:
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert hint in err
+
+
+@pytest.mark.parametrize("text", ["", '{"apiVersion": "v1", "kind": "List", "items": []}'])
+def test_an_empty_input_fails_the_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """What a failed kubectl leaves in a pipe is no plan."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    code, out, err = run(capsys, "schedule", "-")
+    assert (code, out) == (2, "")
+    assert err.startswith("koordcore: no input")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("schedule", EXAMPLE, "--record", "/nowhere/call.json"),
+        ("schedule", EXAMPLE, "--proofs", "/nowhere/proofs.json"),
+        ("topology", EXAMPLE, "--plot", "racks.xyz"),
+        ("simulate", str(ROOT), "--plot", "/nowhere/a.svg"),
+        ("simulate", str(ROOT), "--plot", "a.xyz"),
+    ],
+    ids=lambda argv: argv[0] + argv[-1].rpartition("/")[2],
+)
+def test_what_cannot_be_written_is_said_before_the_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]
+) -> None:
+    def nobody(*_: object, **__: object) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr("koordcore.cli.schedule.load_paths", nobody)
+    monkeypatch.setattr("koordcore.cli.topology.load_paths", nobody)
+    monkeypatch.setattr("koordcore.cli.simulate._cells", nobody)
+    code, _, err = run(capsys, *argv)
+    assert code == 2
+    assert argv[2].startswith("--")
+    assert err.startswith(f"koordcore: {argv[2]}: ")
+
+
+def test_rows_are_chosen_and_decisions_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    """``-l`` shows three of twenty pods; the sums are those of the whole queue."""
+    _, out, _ = run(capsys, "schedule", EXAMPLE, "-q", "-l", "app in (web, report),app!=report", "-o", "name")
+    assert out.split() == ["default/web-0", "default/web-1", "default/web-2"]
+    _, out, _ = run(capsys, "schedule", EXAMPLE, "-q", "-l", "app=web")
+    assert "pretrain" not in out
+    assert "15 of 20 pods placed" in out
+    _, out, _ = run(capsys, "schedule", EXAMPLE, "-q", "-n", "elsewhere")
+    assert out.startswith("15 of 20 pods placed")
+    code, _, err = run(capsys, "schedule", EXAMPLE, "-n", "ml", "-o", "json")
+    assert (code, "a plan is written whole" in err) == (2, True)
+    _, out, _ = run(capsys, "inspect", EXAMPLE, "--nodes", "-l", "node-role=general", "-o", "name")
+    assert out.split() == ["cpu-1", "cpu-2", "cpu-3", "cpu-4"]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("schedule", EXAMPLE),
+        ("inspect", EXAMPLE),
+        ("explain", "urgent-1", EXAMPLE),
+        ("topology", EXAMPLE),
+        ("quota", EXAMPLE),
+        ("colocation", EXAMPLE),
+        ("rebalance", EXAMPLE),
+        ("defrag", EXAMPLE, "--want", "nvidia.com/gpu=8"),
+        ("compare", EXAMPLE),
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_every_verb_speaks_json_and_yaml_alike(
+    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]
+) -> None:
+    _, told, _ = run(capsys, *argv, "-q", "-o", "json")
+    _, again, _ = run(capsys, *argv, "-q", "-o", "yaml")
+    assert json.loads(told) == yaml.safe_load(again)
+
+
+def test_rows_are_ordered_by_a_column(capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers from the greatest, with their units; names as people count."""
+    _, out, _ = run(capsys, "inspect", EXAMPLE, "--nodes", "--sort-by", "memory free")
+    names = [line.split()[0] for line in out.splitlines()[2:-1]]
+    assert names[0].startswith("gpu-")
+    assert names[-1] == "cpu-1"
+
+
+def test_a_column_is_left_out_before_a_name_is_cut() -> None:
+    columns = (Column("POD", tone=Tone.NAME), Column("NODE"), Column("SCORE", number=True, rank=1))
+    table = Table(title="", columns=columns, rows=[("a-long-name-of-a-pod", "a-long-name-of-a-node", "1")])
+    shown, left_out = fitted(table, 46)
+    assert left_out == ("SCORE",)
+    assert [line.text for line in lines_of(shown, 46)][1] == "  a-long-name-of-a-pod  a-long-name-of-a-node"
+    assert fitted(table, 10)[0].columns == shown.columns
+    assert fitted(table, 10, wide=True)[0] == table
+
+
+def test_a_sentence_is_folded_at_spaces_or_goes_below_its_row() -> None:
+    columns = (Column("POD", tone=Tone.NAME), Column("WHY", text=True))
+    table = Table(title="", columns=columns, rows=[("p", "one two three four five six seven eight nine")])
+    assert [line.text for line in lines_of(table, 34)][1:] == [
+        "  p    one two three four five six",
+        "       seven eight nine",
+    ]
+    long = Table(title="", columns=columns, rows=[("p" * 20, "word " * 30)])
+    assert [line.text for line in lines_of(long, 40)][1] == "  " + "p" * 20
+
+
+def test_colours_are_for_terminals_that_want_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    main(["quota", EXAMPLE])
+    assert "\x1b[1m" in capsys.readouterr().out
+    assert "\x1b" not in screen(capsys, monkeypatch, 80, "quota", EXAMPLE)[1]
+
+
+def test_watching_shows_it_again_until_ctrl_c(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("koordcore.cli.output.time.sleep", sleep)
+    code, out, _ = run(capsys, "quota", EXAMPLE, "--watch", "3")
+    assert (code, slept, out.count("Quotas")) == (130, [3.0, 3.0], 2)
+    code, _, err = run(capsys, "quota", "-", "--watch")
+    assert (code, "standard input can be read only once" in err) == (2, True)
+
+
+def test_progress_is_told_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with working("placing", 10) as step:
+        step(3)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("koordcore.cli.progress._PATIENCE", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with working("placing", 10) as step:
+        step(10)
+    assert "\r\x1b[2Kplacing" in capsys.readouterr().err
+
+
+class FakeServer:
+    """Answers as an API server: nodes in two pages, pods, one kind that does not exist."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    def fetch(self, path: str, query: dict[str, str]) -> dict[str, Any] | None:
+        self.asked.append((path, query))
+        status = {"allocatable": {"cpu": "8", "pods": "9"}}
+        if path == "api/v1/nodes":
+            first = "continue" not in query
+            item = {"metadata": {"name": "n1" if first else "n2"}, "status": status}
+            more = {"continue": "more"} if first else {}
+            return {"kind": "NodeList", "apiVersion": "v1", "metadata": more, "items": [item]}
+        if path == "api/v1/pods":
+            pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+            return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [pod]}
+        return None
+
+
+def test_a_live_cluster_is_read_page_by_page(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, contexts = FakeServer(), list[str | None]()
+
+    def connect(context: str | None) -> Any:
+        contexts.append(context)
+        return server.fetch
+
+    monkeypatch.setattr(live, "connect", connect)
+    code, out, _ = run(capsys, "schedule", "--live", "--context", "staging")
+    assert (code, contexts) == (0, ["staging"])
+    assert "1 of 1 pods placed on 2 nodes" in out
+    assert ("api/v1/nodes", {"limit": "500", "continue": "more"}) in server.asked
+
+
+def test_a_server_without_nodes_is_no_empty_cluster() -> None:
+    with pytest.raises(ModelError, match="does not list api/v1/nodes"):
+        list(read_live(lambda path, query: None))
+
+
+def test_without_the_client_its_extra_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    monkeypatch.setitem(sys.modules, "kubernetes.client", None)
+    code, _, err = run(capsys, "inspect", "--live")
+    assert (code, "koordcore[live]" in err) == (2, True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_each_shell(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+    pytest.importorskip("argcomplete")
+    code, out, _ = run(capsys, "completion", shell)
+    assert code == 0
+    assert "koordcore" in out
+
+
+def test_two_dumps_and_two_plans_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A node that is cordoned, who lands elsewhere for it; and why two plans of one dump differ."""
+    later = tmp_path / "later.yaml"
+    text = Path(EXAMPLE).read_text(encoding="utf-8")
+    place = text.index("unschedulable: false", text.index("name: cpu-3"))
+    later.write_text(text[:place] + "unschedulable: true" + text[place + 20 :], encoding="utf-8")
+    code, out, _ = run(capsys, "diff", EXAMPLE, str(later), "-q")
+    assert code == 1
+    assert "node  cpu-3  is cordoned" in out
+    assert "cpu-3 is cordoned in the second" in out
+    assert run(capsys, "diff", EXAMPLE, EXAMPLE, "-q")[:2] == (
+        0,
+        "0 changes of the cluster · 0 pods decided differently\n",
+    )
+    plans = []
+    for policy in ("default", "spread"):
+        plans.append(str(tmp_path / f"{policy}.json"))
+        _, plan, _ = run(capsys, "schedule", EXAMPLE, "--policy", policy, "-o", "json")
+        Path(plans[-1]).write_text(plan, encoding="utf-8")
+    code, out, _ = run(capsys, "explain", "--diff", *plans, EXAMPLE, "-q")
+    assert code == 1
+    assert "both have room in both" in out
+    assert run(capsys, "diff", *plans, EXAMPLE, "-q")[1] == out
+    assert run(capsys, "diff", plans[0], EXAMPLE)[0] == 2
