@@ -205,7 +205,3 @@ class NodeMetric:
     def pod_usages(self) -> Mapping[tuple[str, str], PodMetric]:
         """Index the pods' metrics by namespace and name; the last of equal names stays."""
         return {(pod.namespace, pod.name): pod for pod in self.pods}
-
-    def with_pods(self, pods: Iterable[PodMetric]) -> NodeMetric:
-        """Give the same report with other pod metrics."""
-        return attrs.evolve(self, pods=tuple(pods))
