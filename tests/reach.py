@@ -170,7 +170,7 @@ class _Module:
         self.methods[one.name] = {}
         for each in inner:
             self._define(each, f"{one.name}.{each.name}")
-            called = each.name.startswith("__") or any(
+            called = each.name.startswith(("__", "_repr_")) or any(
                 isinstance(mark, ast.Attribute) and mark.attr in ("default", "validator")
                 for mark in each.decorator_list
             )
@@ -281,7 +281,7 @@ class _Walk:
         if (home.name, "") not in self.found or not place[1]:
             self.found.add((home.name, ""))
             self._follow(home.name, _mentioned(home.always))
-            self._queue += [(home.name, one) for one in home.defined if one.startswith("__")]
+            self._queue += [(home.name, one) for one in home.defined if one.startswith(("__", "_repr_"))]
         if place[1]:
             self._follow(home.name, home.defined[place[1]])
         if place[1] in home.methods:

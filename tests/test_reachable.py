@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.reach import Package, _Module, read_package
 
-LIMIT: Final = 67
+LIMIT: Final = 0
 """How many functions, classes and methods are not reached; it may only fall."""
 
 

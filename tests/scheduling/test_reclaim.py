@@ -177,7 +177,7 @@ def test_a_refusal_names_who_borrowed_and_the_table_who_lends(
     main(["schedule", dump])
     assert "within the min of quota lender; beyond theirs: borrower (cpu)" in capsys.readouterr().out
     main(["quota", dump])
-    row = next(one for one in capsys.readouterr().out.splitlines() if one.startswith("borrower"))
+    row = next(one for one in capsys.readouterr().out.splitlines() if one.split()[:1] == ["borrower"])
     assert row.split()[-2:] == ["90", "lender"]
 
 

@@ -14,13 +14,14 @@ from koordcore.cli.policies import read_policy
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import QuotaPolicy
+from koordcore.simulate.loop_rules import KNOWN_RULES, Kept, LoopRules, Preempts, Reclaims
 from koordcore.simulate.loop_search import loop_story, search_loops
-from koordcore.simulate.loops import KNOWN_RULES, Kept, LoopRules, Preempts, Reclaims
 
 _FIELDS: Final = tuple(one.name for one in attrs.fields(LoopRules))
+_RULES: Final = "\n  ".join(textwrap.wrap(", ".join(KNOWN_RULES), 76))
 EPILOG: Final = f"""\
 POLICY is one of
-  {", ".join(KNOWN_RULES)};
+  {_RULES};
 or a JSON file with fields of these rules; or what --policy takes elsewhere.
 
 fields of rules:
@@ -33,7 +34,7 @@ fields of rules:
 
 examples:
   koordcore audit --loops koordcore
-  koordcore audit --loops scheduler.yaml --pods 3
+  koordcore audit --loops scheduler-config.yaml --nodes 1
   koordcore audit --loops volcano-4947 --set kept=less-important-and-borrowers
 """
 

@@ -46,7 +46,7 @@ examples:
   koordcore defrag cluster.yaml --want 2x:nvidia.com/gpu=8 --per-node 1 \\
       --block topology.kubernetes.io/zone
   koordcore defrag cluster.yaml --want nvidia.com/gpu=8 -o patches
-  koordcore defrag cluster.yaml --for team-a/large
+  koordcore defrag cluster.yaml --for default/thesis-2
   koordcore defrag cluster.yaml --empty 3
   koordcore defrag cluster.yaml --fragments --worth 0.5 --most 20
 """
@@ -63,7 +63,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_rules(parser)
     aim = parser.add_mutually_exclusive_group(required=True)
-    aim.add_argument("--want", metavar="[Nx:]NAME=AMOUNT,…", help="how many slots of which size")
+    aim.add_argument("--want", metavar="SLOTS", help="how many of which size: [Nx:]NAME=AMOUNT,…")
     aim.add_argument("--for", dest="pod", metavar="POD", help="room for a pod that waits, with its claims")
     aim.add_argument(
         "--empty", type=int, nargs="?", const=0, metavar="N", help="empty N nodes, or as many as possible"

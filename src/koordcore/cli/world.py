@@ -13,7 +13,7 @@ import attrs
 from koordcore.errors import ModelError
 from koordcore.simulate.world.engine import run_world
 from koordcore.simulate.world.own_loop import own_scheduler
-from koordcore.simulate.world.picture import picture, plot_world
+from koordcore.simulate.world.picture import draw_world, plot_world
 from koordcore.simulate.world.profile import PROFILES, SECOND, FaultProfile, named_profile
 from koordcore.simulate.world.record import Happening, WorldRun
 from koordcore.simulate.world.shrinking import shrink_world
@@ -43,7 +43,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = EPILOG
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="what happens (1)")
-    parser.add_argument("--profile", default="storm", choices=tuple(PROFILES), help="what can happen (storm)")
+    parser.add_argument(
+        "--profile", default="storm", choices=tuple(PROFILES), metavar="NAME", help="what can happen (storm)"
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -110,7 +112,7 @@ def _tell(found: WorldRun, limit: int) -> None:
     for one in shown:
         print(*textwrap.wrap(str(one), _WIDTH, subsequent_indent=" " * 21), sep="\n")
     print()
-    for line in picture(found):
+    for line in draw_world(found):
         print(line)
     counts = found.counts
     print(

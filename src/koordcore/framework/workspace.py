@@ -181,12 +181,8 @@ class Workspace:
 
         Parameters
         ----------
-        values
-            The list itself.
-        row
-            The node.
-        value
-            Its new value.
+        values, row, value
+            The list itself, the node, and its new value.
         """
         self._log.append((self._set, values, row, values[row]))
         self._set(values, row, value)
@@ -246,12 +242,10 @@ class Workspace:
 
         Parameters
         ----------
-        row
-            The node.
+        row, sign
+            The node; 1 to count them, -1 to take them off.
         requested, scored
             Amounts by resource, as filters and as scores count them.
-        sign
-            1 to count them, -1 to take them off.
         """
         self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items())
         self.touched.append(row)
@@ -259,16 +253,10 @@ class Workspace:
     def bind(self, pod: Pod, row: int, change: IntMatrix | None = None) -> None:
         """Put a pod, with its node and annotations set, on its node; room is not checked.
 
-        Whoever knows what :meth:`change_of` gives for it passes that on.
-
         Parameters
         ----------
-        pod
-            Who comes.
-        row
-            The node.
-        change
-            What it counts there, shape (4, R); worked out where left out.
+        pod, row, change
+            Who comes, the node, and what :meth:`change_of` gives, if known.
         """
         self.pods_on(row)[pod.key] = pod
         self._bound[pod.key] = pod
@@ -285,10 +273,8 @@ class Workspace:
 
         Parameters
         ----------
-        key, row
-            The pod and its node.
-        annotations
-            Added to what it has.
+        key, row, annotations
+            The pod, its node, and what is added to what it has.
         """
         before = self.pods_on(row)[key]
         self._rewrite(before.at(before.node_name, annotations=annotations), row)

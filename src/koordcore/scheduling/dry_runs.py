@@ -254,3 +254,17 @@ class DryRuns:
         for one in budgets:
             giving &= one.giving(problem, list(self._members.values()))
         return giving
+
+
+def with_present(problem: PreemptionProblem, now: BoolVector) -> PreemptionProblem:
+    """Say where a single member would fit without any eviction."""
+    (shape,) = problem.shapes
+    return attrs.evolve(problem, shapes=(attrs.evolve(shape, now=now),))
+
+
+def with_offers(problem: PreemptionProblem, runs: DryRuns, pods: Mapping[str, Pod]) -> PreemptionProblem:
+    """Ask the plugins themselves what the nodes would take once everybody had left."""
+    by_shape = {member.shape: member.key for member in problem.members}
+    asked = [pods[by_shape[number]] for number in range(len(problem.shapes))]
+    shapes = runs.counted(problem, problem.shapes, asked, len(problem.members))
+    return attrs.evolve(problem, shapes=shapes)

@@ -35,7 +35,7 @@ from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of, running_on
 from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
 from koordcore.protocol.reservation import is_reserve_pod
-from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of
+from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of, with_offers, with_present
 from koordcore.scheduling.freeing import with_amounts
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
@@ -199,14 +199,14 @@ class Preemptor:
                 problem = with_amounts(self._workspace, self._plugins, problem, pods)
         alone = is_lone(problem)
         if alone:
-            problem = _with_present(problem, runs.fits_now(trigger))
+            problem = with_present(problem, runs.fits_now(trigger))
         if not alone and any(
             isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()
         ):
             # Mostly amounts tell enough; to count cards and CPUs on emptied nodes takes far longer.
             plan = self._plan(problem, runs, trigger, rounds=1)
             if not plan.certificate.proven:
-                problem = _with_offers(problem, runs, pods)
+                problem = with_offers(problem, runs, pods)
                 plan = self._plan(problem, runs, trigger)
         else:
             plan = self._plan(problem, runs, trigger)
@@ -438,20 +438,6 @@ def _hopeless(scheduling_class: SchedulingClass | Refusal) -> bool:
         return True
     refused = scheduling_class.refuse()
     return refused is not None and not refused[1].resolvable
-
-
-def _with_present(problem: PreemptionProblem, now: BoolVector) -> PreemptionProblem:
-    """Say where a single member would fit without any eviction."""
-    (shape,) = problem.shapes
-    return attrs.evolve(problem, shapes=(attrs.evolve(shape, now=now),))
-
-
-def _with_offers(problem: PreemptionProblem, runs: DryRuns, pods: Mapping[str, Pod]) -> PreemptionProblem:
-    """Ask the plugins themselves what the nodes would take once everybody had left."""
-    by_shape = {member.shape: member.key for member in problem.members}
-    asked = [pods[by_shape[number]] for number in range(len(problem.shapes))]
-    shapes = runs.counted(problem, problem.shapes, asked, len(problem.members))
-    return attrs.evolve(problem, shapes=shapes)
 
 
 def _alike(one: Pool, other: Pool) -> bool:

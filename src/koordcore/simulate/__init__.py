@@ -29,21 +29,23 @@ if TYPE_CHECKING:
         Refused as Refused,
         Task as Task,
     )
+    from koordcore.simulate.loop_rules import (
+        KNOWN_RULES as KNOWN_RULES,
+        Kept as Kept,
+        LoopRules as LoopRules,
+        Preempts as Preempts,
+        Reclaims as Reclaims,
+    )
     from koordcore.simulate.loop_search import (
         loop_story as loop_story,
         search_loops as search_loops,
         small_worlds as small_worlds,
     )
     from koordcore.simulate.loops import (
-        KNOWN_RULES as KNOWN_RULES,
-        Kept as Kept,
         Loop as Loop,
         LoopPod as LoopPod,
-        LoopRules as LoopRules,
         LoopStep as LoopStep,
         LoopWorld as LoopWorld,
-        Preempts as Preempts,
-        Reclaims as Reclaims,
         find_loop as find_loop,
     )
     from koordcore.simulate.plots import plot as plot
@@ -87,9 +89,8 @@ else:
                 "GangArrival Arrival Departure Event NodeArrival NodeDrained NodeFailed Refused Task"
             ),
             "koordcore.simulate.loop_search": "loop_story search_loops small_worlds",
-            "koordcore.simulate.loops": (
-                "KNOWN_RULES Kept Loop LoopPod LoopRules LoopStep LoopWorld Preempts Reclaims find_loop"
-            ),
+            "koordcore.simulate.loops": "Loop LoopPod LoopStep LoopWorld find_loop",
+            "koordcore.simulate.loop_rules": "KNOWN_RULES Kept LoopRules Preempts Reclaims",
             "koordcore.simulate.reader": "TraceFolder",
             "koordcore.simulate.record": "replay_record write_record",
             "koordcore.simulate.plots": "plot",

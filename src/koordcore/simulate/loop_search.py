@@ -6,14 +6,8 @@ from collections.abc import Iterator
 from itertools import combinations_with_replacement, product
 from typing import Final
 
-from koordcore.simulate.loops import (
-    Loop,
-    LoopPod,
-    LoopRules,
-    LoopStep,
-    LoopWorld,
-    find_loop,
-)
+from koordcore.simulate.loop_rules import LoopRules
+from koordcore.simulate.loops import Loop, LoopPod, LoopStep, LoopWorld, find_loop
 
 _QUOTAS: Final = tuple((least, most) for least in range(3) for most in (1, 2, 3, 4) if most >= least)
 
@@ -25,6 +19,11 @@ def small_worlds(pods: int, nodes: int = 2, quotas: int = 2) -> Iterator[LoopWor
     1 to 4.
     Worlds in which everything fits on every node are left out, and priorities without a gap stand for all.
     The smallest come first.
+
+    Parameters
+    ----------
+    pods, nodes, quotas
+        How many there are at most.
     """
     kinds = [
         LoopPod(amount, priority, quota)
@@ -63,6 +62,13 @@ def search_loops(
     """Search all small worlds for a loop, the smallest first.
 
     Rules that are off only take moves away: a rule set without loops has none with any of its rules off.
+
+    Parameters
+    ----------
+    rules
+        Which rules move pods, and how.
+    pods, nodes, quotas
+        How large the worlds are at most.
 
     Returns
     -------

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         own_scheduler as own_scheduler,
     )
     from koordcore.simulate.world.picture import (
-        picture as picture,
+        draw_world as draw_world,
         plot_world as plot_world,
     )
     from koordcore.simulate.world.plug import (
@@ -50,7 +50,7 @@ else:
         {
             "koordcore.simulate.world.engine": "injections run_world",
             "koordcore.simulate.world.own_loop": "OwnScheduler own_scheduler",
-            "koordcore.simulate.world.picture": "picture plot_world",
+            "koordcore.simulate.world.picture": "draw_world plot_world",
             "koordcore.simulate.world.plug": (
                 "Act Answered BottledScheduler ListAgain Listed News Note Post Rang SetBell Watched"
             ),

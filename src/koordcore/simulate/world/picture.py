@@ -16,7 +16,7 @@ _FULL: Final = 16_000
 """Milli-cores of a node of the bottle."""
 
 
-def picture(run: WorldRun, width: int = 60) -> list[str]:
+def draw_world(run: WorldRun, width: int = 60) -> list[str]:
     """Draw a run in letters: a line for each node, and one for the pods that wait.
 
     Parameters

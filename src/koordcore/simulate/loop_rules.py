@@ -1,0 +1,102 @@
+"""The rules that move pods, of this library and of others, as a search for loops takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import attrs
+from immutabledict import immutabledict
+
+from koordcore.model.checks import check_fields
+
+
+class Preempts(StrEnum):
+    """From whom a more important pod takes room."""
+
+    NOBODY = "nobody"
+    OWN_QUOTA = "own-quota"
+    ANYBODY = "anybody"
+
+
+class Reclaims(StrEnum):
+    """From whom a pod takes back what its quota is due, whatever the priorities."""
+
+    NOBODY = "nobody"
+    BEYOND_MIN = "beyond-min"
+    """Within its own ``min``, from quotas that use more than theirs at the moment."""
+    LARGER_SHARE = "larger-share"
+    """From a quota that uses more of its ``min`` than its own does, itself not counted: the move itself
+    changes who is in front."""
+    FINAL_SHARE = "final-share"
+    """From a quota that uses no less of its ``min`` afterwards than its own does then."""
+
+
+class Kept(StrEnum):
+    """Against whom the room that was made for a pod is kept until it is there."""
+
+    NOBODY = "nobody"
+    LESS_IMPORTANT = "less-important"
+    """Those of lower and equal priority."""
+    BORROWERS = "less-important-and-borrowers"
+    """Those too, whatever their priority, who go beyond their ``min`` or have none, if it waits within
+    its own."""
+
+
+@attrs.frozen(kw_only=True)
+class LoopRules:
+    """Which rules move pods.
+
+    Parameters
+    ----------
+    preemption, reclaim
+        From whom room is taken.
+    promises
+        Who goes beyond his quota's ``min`` (or has no quota) preempts nobody who is within his.
+    kept
+        Against whom room is kept that was made for somebody.
+    revoke
+        A quota that uses more than its ``max`` gives the least important back.
+    spread, pack
+        A pod moves to a node that is emptier than its own, or fuller, even with it.
+    recreated
+        Evicted pods come back.
+    """
+
+    preemption: Preempts = attrs.field(default=Preempts.ANYBODY, converter=Preempts)
+    promises: bool = True
+    reclaim: Reclaims = attrs.field(default=Reclaims.BEYOND_MIN, converter=Reclaims)
+    kept: Kept = attrs.field(default=Kept.BORROWERS, converter=Kept)
+    revoke: bool = True
+    spread: bool = False
+    pack: bool = False
+    recreated: bool = True
+
+    __attrs_post_init__ = check_fields
+
+
+OUR_RULES: Final = LoopRules()
+"""What :func:`koordcore.schedule` with preemption and :class:`koordcore.controlplane.Overdue` do."""
+
+
+KNOWN_RULES: Final[Mapping[str, LoopRules]] = immutabledict(
+    {
+        "koordcore": OUR_RULES,
+        "koordcore-spread": LoopRules(spread=True),
+        "kube-scheduler": LoopRules(reclaim=Reclaims.NOBODY, promises=False, kept=Kept.LESS_IMPORTANT),
+        "volcano-4947": LoopRules(preemption=Preempts.OWN_QUOTA, promises=False, kept=Kept.NOBODY),
+        "kueue-3779": LoopRules(
+            preemption=Preempts.OWN_QUOTA, promises=False, reclaim=Reclaims.FINAL_SHARE, kept=Kept.NOBODY
+        ),
+        "kueue-14543": LoopRules(
+            preemption=Preempts.OWN_QUOTA, promises=False, reclaim=Reclaims.LARGER_SHARE
+        ),
+        "kueue-13797": LoopRules(preemption=Preempts.NOBODY, promises=False, kept=Kept.LESS_IMPORTANT),
+        "reclaim-and-preempt": LoopRules(promises=False),
+        "spread-and-pack": LoopRules(
+            preemption=Preempts.NOBODY, reclaim=Reclaims.NOBODY, spread=True, pack=True
+        ),
+    }
+)
+"""Rule sets by name: ours, and those of loops that others have reported, written as rules."""
