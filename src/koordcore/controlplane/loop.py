@@ -6,12 +6,16 @@ journal, and so a kill at any moment loses no more than the time since the last 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 import attrs
 
 from koordcore.checking import verify
 from koordcore.controlplane.feed import Feed
 from koordcore.controlplane.overdue import Overdue
 from koordcore.controlplane.queue import Backoff, SchedulingQueue
+from koordcore.controlplane.requests import Request
 from koordcore.controlplane.steps import Look, Moment, Say, Send, Steps
 from koordcore.controlplane.turn import is_news, orders
 from koordcore.controlplane.untold import UntoldNodes
@@ -22,6 +26,9 @@ from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.scheduling.entry import schedule
 from koordcore.snapshot import ClusterSnapshot
+
+_SAID_AGAIN: Final = 60.0
+"""Seconds after which a remark that no watch has shown is sent again: it may be lost."""
 
 
 @attrs.frozen(kw_only=True)
@@ -90,6 +97,7 @@ class ControlLoop:
         self._overdue = Overdue(patience=settings.patience, quotas=settings.quotas)
         self._left_out: frozenset[str] = frozenset()
         self._untold = UntoldNodes()
+        self._said: dict[tuple[str, ...], float] = {}
         self.snapshot = ClusterSnapshot()
         """The cluster as it was when it was last looked at."""
 
@@ -129,11 +137,18 @@ class ControlLoop:
         yield from self.journal.carry_out()
         moment = yield Look("write")
         self._queue.done(result.decisions, now=moment.now)
-        remarks = tuple(one for one in todo.remarks if is_news(one, self._feed.mirror))
+        remarks = self._unsaid(todo.remarks, moment.now)
         if remarks:
             yield Send(remarks)
         yield Look("write")
         return attrs.evolve(turn, waiting=len(self._queue))
+
+    def _unsaid(self, remarks: Iterable[Request], now: float) -> tuple[Request, ...]:
+        """Leave out what the pods' conditions say already, and what was sent a moment ago."""
+        recent = {words: at for words, at in self._said.items() if now - at < _SAID_AGAIN}
+        news = [one for one in remarks if is_news(one, self._feed.mirror) and _words(one) not in recent]
+        self._said = recent | {_words(one): now for one in news}
+        return tuple(news)
 
     def _read(self, now: float) -> Steps[None]:
         """Take in what the watches have shown."""
@@ -147,3 +162,9 @@ class ControlLoop:
         for problem in sorted(left_out - self._left_out):
             yield Say(f"left out: {problem}", grave=True)
         self._left_out = left_out
+
+
+def _words(remark: Request) -> tuple[str, ...]:
+    """Give what a remark says, and about whom; when it was made is left out."""
+    (condition,) = remark.body["status"]["conditions"]
+    return (str(remark.pod), condition["status"], condition["reason"], condition["message"])
