@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
 
 def read_late(
-    package: str, homes: Mapping[str, str]
+    package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
     """Give ``__all__``, ``__getattr__`` and ``__dir__`` of a package, importing which then loads nothing.
 
@@ -17,9 +17,9 @@ def read_late(
     package
         Its name.
     homes
-        Module to the names that it gives, separated by blanks.
+        Module to the names that it gives.
     """
-    home_of = {name: module for module, names in homes.items() for name in names.split()}
+    home_of = {name: module for module, names in homes.items() for name in names}
 
     def read(name: str) -> object:
         if name not in home_of:

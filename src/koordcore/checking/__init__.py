@@ -26,9 +26,9 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.checking.certificates": "CertificateCheck CheckedProof",
-            "koordcore.checking.entry": "check_certificate verify",
-            "koordcore.checking.moves": "verify_moves",
-            "koordcore.checking.violation": "Violation ViolationKind",
+            "koordcore.checking.certificates": ("CertificateCheck", "CheckedProof"),
+            "koordcore.checking.entry": ("check_certificate", "verify"),
+            "koordcore.checking.moves": ("verify_moves",),
+            "koordcore.checking.violation": ("Violation", "ViolationKind"),
         },
     )

@@ -36,11 +36,11 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.colocation.batch": "batch_of_node",
-            "koordcore.colocation.cluster": ("config_of_snapshot latest_report lend lending_table"),
-            "koordcore.colocation.peak": "prod_reclaimable",
-            "koordcore.colocation.prediction": "NO_MODELS predict train update",
-            "koordcore.colocation.profile": "PriorityClassSpec",
-            "koordcore.colocation.waterfall": "explain_node render_waterfalls",
+            "koordcore.colocation.batch": ("batch_of_node",),
+            "koordcore.colocation.cluster": ("config_of_snapshot", "latest_report", "lend", "lending_table"),
+            "koordcore.colocation.peak": ("prod_reclaimable",),
+            "koordcore.colocation.prediction": ("NO_MODELS", "predict", "train", "update"),
+            "koordcore.colocation.profile": ("PriorityClassSpec",),
+            "koordcore.colocation.waterfall": ("explain_node", "render_waterfalls"),
         },
     )

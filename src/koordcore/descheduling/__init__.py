@@ -30,13 +30,13 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.descheduling.card_moves": "plan_less_fragmentation",
-            "koordcore.descheduling.cards": "Fragments",
-            "koordcore.descheduling.claim_moves": "plan_room_for",
-            "koordcore.descheduling.defrag": "Wanted plan_defragmentation",
-            "koordcore.descheduling.fragments": "plan_fragments",
-            "koordcore.descheduling.moves": "Group Host Movable MoveProblem",
-            "koordcore.descheduling.plan": "plan_rebalance",
-            "koordcore.descheduling.plans": "MoveRules plan_cooling plan_empty_nodes plan_room",
+            "koordcore.descheduling.card_moves": ("plan_less_fragmentation",),
+            "koordcore.descheduling.cards": ("Fragments",),
+            "koordcore.descheduling.claim_moves": ("plan_room_for",),
+            "koordcore.descheduling.defrag": ("Wanted", "plan_defragmentation"),
+            "koordcore.descheduling.fragments": ("plan_fragments",),
+            "koordcore.descheduling.moves": ("Group", "Host", "Movable", "MoveProblem"),
+            "koordcore.descheduling.plan": ("plan_rebalance",),
+            "koordcore.descheduling.plans": ("MoveRules", "plan_cooling", "plan_empty_nodes", "plan_room"),
         },
     )

@@ -36,14 +36,14 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.explaining.advice": "advise",
-            "koordcore.explaining.audit": "Audit audit_workloads reason_histogram",
-            "koordcore.explaining.claimed_devices": "node_room pool_views",
-            "koordcore.explaining.cycle": "explain_cycle",
-            "koordcore.explaining.diagnosis": "diagnose",
-            "koordcore.explaining.endpoints": "ENDPOINTS endpoint_view",
-            "koordcore.explaining.pod": "Explanation Help NodeVerdict explain",
-            "koordcore.explaining.post_filter": "failure_event",
-            "koordcore.explaining.reservation_events": "reservation_event reservation_reasons",
+            "koordcore.explaining.advice": ("advise",),
+            "koordcore.explaining.audit": ("Audit", "audit_workloads", "reason_histogram"),
+            "koordcore.explaining.claimed_devices": ("node_room", "pool_views"),
+            "koordcore.explaining.cycle": ("explain_cycle",),
+            "koordcore.explaining.diagnosis": ("diagnose",),
+            "koordcore.explaining.endpoints": ("ENDPOINTS", "endpoint_view"),
+            "koordcore.explaining.pod": ("Explanation", "Help", "NodeVerdict", "explain"),
+            "koordcore.explaining.post_filter": ("failure_event",),
+            "koordcore.explaining.reservation_events": ("reservation_event", "reservation_reasons"),
         },
     )

@@ -26,10 +26,10 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.framework.node_view": "ALL_ROWS NodeView",
-            "koordcore.framework.evaluator": "Evaluator Refusal Reserved Scope",
-            "koordcore.framework.plugin": "Plugin",
-            "koordcore.framework.registry": "PLUGINS",
-            "koordcore.framework.workspace": "Workspace",
+            "koordcore.framework.node_view": ("ALL_ROWS", "NodeView"),
+            "koordcore.framework.evaluator": ("Evaluator", "Refusal", "Reserved", "Scope"),
+            "koordcore.framework.plugin": ("Plugin",),
+            "koordcore.framework.registry": ("PLUGINS",),
+            "koordcore.framework.workspace": ("Workspace",),
         },
     )

@@ -32,15 +32,15 @@ class Traced(dict[str, Any]):
     def __iter__(self) -> Iterator[str]:
         return super().__iter__()
 
-    def keys(self) -> KeysView[str]:  # type: ignore[override]
+    def keys(self) -> KeysView[str]:  # type: ignore[override]  # a plain view
         """Give the names; nothing is taken."""
         return KeysView(self)
 
-    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # a plain view
         """Take all fields as they are gone over."""
         return ItemsView(self)
 
-    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]  # a plain view
         """Take all fields as they are gone over."""
         return ValuesView(self)
 

@@ -19,8 +19,8 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.preemption.identify": "identify_job",
-            "koordcore.preemption.plan": "plan_preemption",
-            "koordcore.preemption.setup": "make_problem",
+            "koordcore.preemption.identify": ("identify_job",),
+            "koordcore.preemption.plan": ("plan_preemption",),
+            "koordcore.preemption.setup": ("make_problem",),
         },
     )

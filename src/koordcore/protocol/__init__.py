@@ -25,11 +25,11 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.protocol.device": "format_allocation",
-            "koordcore.protocol.device_object": "device_object_from_manifest inventory_of",
-            "koordcore.protocol.gang": ("ANNOTATION_GANG_NAME ANNOTATION_MIN_AVAILABLE "),
-            "koordcore.protocol.numa": "format_resource_status",
-            "koordcore.protocol.profile": "parse_profile",
-            "koordcore.protocol.quota": "quota_pod_of",
+            "koordcore.protocol.device": ("format_allocation",),
+            "koordcore.protocol.device_object": ("device_object_from_manifest", "inventory_of"),
+            "koordcore.protocol.gang": ("ANNOTATION_GANG_NAME", "ANNOTATION_MIN_AVAILABLE"),
+            "koordcore.protocol.numa": ("format_resource_status",),
+            "koordcore.protocol.profile": ("parse_profile",),
+            "koordcore.protocol.quota": ("quota_pod_of",),
         },
     )

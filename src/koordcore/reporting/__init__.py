@@ -10,6 +10,6 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.reporting.page": "report",
+            "koordcore.reporting.page": ("report",),
         },
     )

@@ -14,8 +14,8 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.reservations.assign": "assign_reservations",
-            "koordcore.reservations.cache": "pending_reserve_pods",
-            "koordcore.reservations.lifecycle": "synced",
+            "koordcore.reservations.assign": ("assign_reservations",),
+            "koordcore.reservations.cache": ("pending_reserve_pods",),
+            "koordcore.reservations.lifecycle": ("synced",),
         },
     )

@@ -16,8 +16,8 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.scheduling.backfilling": "backfill earliest_start future_reservations",
-            "koordcore.scheduling.cycle": "queue_order",
-            "koordcore.scheduling.entry": "schedule",
+            "koordcore.scheduling.backfilling": ("backfill", "earliest_start", "future_reservations"),
+            "koordcore.scheduling.cycle": ("queue_order",),
+            "koordcore.scheduling.entry": ("schedule",),
         },
     )

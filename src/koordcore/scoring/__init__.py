@@ -18,7 +18,7 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.scoring.fragmentation": "WorkloadMix workload_mix",
-            "koordcore.scoring.gpu_share": "GpuDemand GpuNode fullest_slots",
+            "koordcore.scoring.fragmentation": ("WorkloadMix", "workload_mix"),
+            "koordcore.scoring.gpu_share": ("GpuDemand", "GpuNode", "fullest_slots"),
         },
     )

@@ -24,9 +24,18 @@ else:
         __name__,
         {
             "koordcore.snapshot.changes": (
-                "Change NodeAdded NodeRemoved NodeReplaced PodBound PodEnded PodPending "
-                "PodUpdated RecordAdded RecordRemoved RecordReplaced"
+                "Change",
+                "NodeAdded",
+                "NodeRemoved",
+                "NodeReplaced",
+                "PodBound",
+                "PodEnded",
+                "PodPending",
+                "PodUpdated",
+                "RecordAdded",
+                "RecordRemoved",
+                "RecordReplaced",
             ),
-            "koordcore.snapshot.cluster": "ClusterSnapshot",
+            "koordcore.snapshot.cluster": ("ClusterSnapshot",),
         },
     )

@@ -22,8 +22,8 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.testing.check": "check_plugin",
-            "koordcore.testing.snapshots": "varied_snapshots",
-            "koordcore.testing.violation": "BrokenContractError Clause ContractViolation",
+            "koordcore.testing.check": ("check_plugin",),
+            "koordcore.testing.snapshots": ("varied_snapshots",),
+            "koordcore.testing.violation": ("BrokenContractError", "Clause", "ContractViolation"),
         },
     )

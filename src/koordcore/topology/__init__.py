@@ -16,7 +16,7 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.topology.cpu": "CPUTopology",
-            "koordcore.topology.network": "LayerSpec NetworkTopology build_tree order_layers",
+            "koordcore.topology.cpu": ("CPUTopology",),
+            "koordcore.topology.network": ("LayerSpec", "NetworkTopology", "build_tree", "order_layers"),
         },
     )

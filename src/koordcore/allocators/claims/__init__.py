@@ -58,16 +58,27 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = read_late(
     __name__,
     {
-        "koordcore.allocators.claims.allocate": "allocate_claims choose_devices",
-        "koordcore.allocators.claims.features": "ALL_FEATURES ClaimFeature",
+        "koordcore.allocators.claims.allocate": ("allocate_claims", "choose_devices"),
+        "koordcore.allocators.claims.features": ("ALL_FEATURES", "ClaimFeature"),
         "koordcore.allocators.claims.outcome": (
-            "ClaimError ClaimErrorKind ClaimOutcome ClaimsAllocated ClaimShortfall ClaimsRefused"
+            "ClaimError",
+            "ClaimErrorKind",
+            "ClaimOutcome",
+            "ClaimsAllocated",
+            "ClaimShortfall",
+            "ClaimsRefused",
         ),
-        "koordcore.allocators.claims.pools": ("NodePools NodeView SliceIndex gather_pools with_taint_rules"),
-        "koordcore.allocators.claims.room": "Room room_of",
-        "koordcore.allocators.claims.selectors": "CelCompiler",
-        "koordcore.allocators.claims.state": "DevicesInUse devices_in_use",
-        "koordcore.allocators.claims.table": "DeviceTable DeviceView SelectorFault",
-        "koordcore.model.claims": "AllocationMode",
+        "koordcore.allocators.claims.pools": (
+            "NodePools",
+            "NodeView",
+            "SliceIndex",
+            "gather_pools",
+            "with_taint_rules",
+        ),
+        "koordcore.allocators.claims.room": ("Room", "room_of"),
+        "koordcore.allocators.claims.selectors": ("CelCompiler",),
+        "koordcore.allocators.claims.state": ("DevicesInUse", "devices_in_use"),
+        "koordcore.allocators.claims.table": ("DeviceTable", "DeviceView", "SelectorFault"),
+        "koordcore.model.claims": ("AllocationMode",),
     },
 )

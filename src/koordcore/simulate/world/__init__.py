@@ -48,14 +48,31 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.simulate.world.engine": "injections run_world",
-            "koordcore.simulate.world.own_loop": "OwnScheduler own_scheduler",
-            "koordcore.simulate.world.picture": "draw_world plot_world",
+            "koordcore.simulate.world.engine": ("injections", "run_world"),
+            "koordcore.simulate.world.own_loop": ("OwnScheduler", "own_scheduler"),
+            "koordcore.simulate.world.picture": ("draw_world", "plot_world"),
             "koordcore.simulate.world.plug": (
-                "Act Answered BottledScheduler ListAgain Listed News Note Post Rang SetBell Watched"
+                "Act",
+                "Answered",
+                "BottledScheduler",
+                "ListAgain",
+                "Listed",
+                "News",
+                "Note",
+                "Post",
+                "Rang",
+                "SetBell",
+                "Watched",
             ),
-            "koordcore.simulate.world.profile": "PROFILES FaultProfile named_profile",
-            "koordcore.simulate.world.record": "Breach Happening Injection Rule Standing WorldRun",
-            "koordcore.simulate.world.shrinking": "shrink_world",
+            "koordcore.simulate.world.profile": ("PROFILES", "FaultProfile", "named_profile"),
+            "koordcore.simulate.world.record": (
+                "Breach",
+                "Happening",
+                "Injection",
+                "Rule",
+                "Standing",
+                "WorldRun",
+            ),
+            "koordcore.simulate.world.shrinking": ("shrink_world",),
         },
     )

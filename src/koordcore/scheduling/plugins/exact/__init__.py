@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = read_late(
     __name__,
     {
-        "koordcore.scheduling.plugins.exact.plugin": "ExactPlugin describe_allocation",
-        "koordcore.scheduling.plugins.exact.states": "ExactStates device_state numa_state",
+        "koordcore.scheduling.plugins.exact.plugin": ("ExactPlugin", "describe_allocation"),
+        "koordcore.scheduling.plugins.exact.states": ("ExactStates", "device_state", "numa_state"),
     },
 )
