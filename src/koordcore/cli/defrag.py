@@ -141,7 +141,8 @@ def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Mo
             proven = done.certificate.proven
             print(f"{pod.key} fits nowhere, whoever moves" if proven else f"no moves found for {pod.key}")
         else:
-            print(f"{pod.key} fits on {done.place.node}: {', '.join(devices) or 'no devices'}")
+            gets = devices or done.place.notes
+            print(": ".join((f"{pod.key} fits on {done.place.node}", *filter(None, [", ".join(gets)]))))
 
     won = {"place": None if done.place is None else done.place.node, "devices": devices}
     print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)

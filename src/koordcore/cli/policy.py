@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         tables.append(Table(title="Findings", columns=columns, rows=rows))
     show(*tables)
-    say(f"{len(profiles)} profiles · {len(findings)} findings")
+    say(_counts(len(profiles), len(findings)))
     return 1 if findings else 0
 
 
@@ -96,8 +96,13 @@ def _print_known(policy: Policy, arguments: argparse.Namespace) -> int:
         print_record(arguments, [])
     else:
         show(_table(policy))
-        say("1 profiles · 0 findings")
+        say(_counts(1, 0))
     return 0
+
+
+def _counts(profiles: int, findings: int) -> str:
+    counted = ((profiles, "profile"), (findings, "finding"))
+    return " · ".join(f"{number} {what}{'s' * (number != 1)}" for number, what in counted)
 
 
 def _configurations(path: str) -> Iterator[SchedulerConfiguration]:
@@ -129,7 +134,7 @@ def _table(policy: Policy, note: str = "") -> Table:
             (f"{policy.name}: {looked_at.get(share, f'{share} % of the nodes')}", *_gates(policy))
         ),
         columns=(
-            Column("FEATURE", tone=Tone.NAME),
+            Column("PLUGIN", tone=Tone.NAME),
             Column("FILTERS"),
             Column("WEIGHT", number=True),
             Column("ARGUMENTS", tone=Tone.DIM, text=True, rank=1),
@@ -153,7 +158,7 @@ def _row(setting: PluginSetting) -> tuple[str, str, str, str]:
         case GpuShareArgs():
             text = str(args.policy)
         case _:
-            text = json.dumps(write_args(setting.name, args), separators=(",", ":"))
+            text = json.dumps(write_args(setting.name, args))
     return (
         setting.name,
         "yes" if setting.filters else "",
