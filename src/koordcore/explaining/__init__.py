@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     )
     from koordcore.explaining.pod import (
         Explanation as Explanation,
-        Help as Help,
         NodeVerdict as NodeVerdict,
         explain as explain,
     )
@@ -42,7 +41,7 @@ else:
             "koordcore.explaining.cycle": ("explain_cycle",),
             "koordcore.explaining.diagnosis": ("diagnose",),
             "koordcore.explaining.endpoints": ("ENDPOINTS", "endpoint_view"),
-            "koordcore.explaining.pod": ("Explanation", "Help", "NodeVerdict", "explain"),
+            "koordcore.explaining.pod": ("Explanation", "NodeVerdict", "explain"),
             "koordcore.explaining.post_filter": ("failure_event",),
             "koordcore.explaining.reservation_events": ("reservation_event", "reservation_reasons"),
         },
