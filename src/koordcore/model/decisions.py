@@ -125,6 +125,11 @@ class Bound:
     dropped: tuple[str, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
 
+    @property
+    def on_loan(self) -> bool:
+        """Whether it draws from a reservation."""
+        return bool(self.reservation)
+
 
 bound_plainly: Final = partial(
     copier(Bound, "pod", "node", "score", "feasible"), Bound(pod=PodKey("", ""), node="")
