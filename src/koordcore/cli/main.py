@@ -96,7 +96,7 @@ def _main(words: Sequence[str]) -> int:
         if "_ARGCOMPLETE" in os.environ:
             from koordcore.cli.completion import complete
 
-            complete(parser)
+            complete(parser, described)
         arguments, unknown = parser.parse_known_args(words)
         if unknown:
             (described or parser).error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from koordcore.cli.finding import find_subject
+from koordcore.cli.finding import find_subject, name_and_paths
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
@@ -135,13 +135,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _first_of(arguments: argparse.Namespace) -> str:
     """Take the name off the positional arguments, which argparse gives as one list."""
-    name, *paths = arguments.paths or [""]
-    if not name:
+    if not arguments.paths:
         raise ModelError("the following arguments are required: POD|GANG, or --all, and PATH, or --live")
-    if not paths and not arguments.live:
-        raise ModelError(f"expected POD|GANG and PATH, got {name} alone; --all is about the whole queue")
+    name, paths = name_and_paths(arguments.paths)
+    if not name or not (paths or arguments.live):
+        told = ", ".join(arguments.paths)
+        raise ModelError(f"expected POD|GANG and PATH, got {told} alone; --all is about the whole queue")
     arguments.paths = paths
-    return str(name)
+    return name
 
 
 def _newest_start(snapshot: ClusterSnapshot) -> datetime:
