@@ -149,12 +149,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from koordcore.cli.output import presentation_of, watched
     from koordcore.cli.tables import presented
 
-    def once() -> int:
-        with presented(presentation_of(arguments)):
-            code: int = arguments.run(arguments)
+    def once(asked: argparse.Namespace) -> int:
+        with presented(presentation_of(asked)):
+            code: int = asked.run(asked)
         return code
 
-    return once() if getattr(arguments, "watch", None) is None else watched(arguments, once)
+    return once(arguments) if getattr(arguments, "watch", None) is None else watched(arguments, once)
 
 
 def _print_problems(error: ManifestError) -> None:
