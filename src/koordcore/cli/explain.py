@@ -19,7 +19,7 @@ from koordcore.cli.explain_tables import (
     say_advice,
     say_head,
 )
-from koordcore.cli.finding import Subject, find_subject
+from koordcore.cli.finding import Subject, find_subject, name_and_paths
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.placing import place
@@ -30,6 +30,7 @@ from koordcore.cli.selection import add_selection
 from koordcore.cli.tables import say, show
 from koordcore.cli.useful_moves import with_moves
 from koordcore.controlplane.workload_pods import workload_of
+from koordcore.errors import ModelError
 from koordcore.explaining import Explanation, explain
 from koordcore.explaining.advice import advise
 from koordcore.explaining.groups import job_states
@@ -100,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.paths.insert(0, arguments.pod)
         first, second = (read_plan(one, "--diff") for one in arguments.diff)
         return compare_plans(arguments, first, second)
+    arguments.pod, arguments.paths = _name_first(arguments)
     arguments.as_gangs = arguments.as_gangs or arguments.pod.partition("/")[0].lower() in DOORS
     snapshot, now = lent(arguments, as_of(arguments, load_paths(arguments).snapshot)), read_now(arguments)
     subject = find_subject(snapshot, arguments.pod, arguments.namespace or "")
@@ -147,6 +149,14 @@ def run(arguments: argparse.Namespace) -> int:
     if event:
         say(f"Event: {event}")
     return 0 if advice.settled else 1
+
+
+def _name_first(arguments: argparse.Namespace) -> tuple[str, list[str]]:
+    """Tell the name from the paths, whichever comes first."""
+    name, paths = name_and_paths([arguments.pod, *arguments.paths])
+    if not name:
+        raise ModelError(f"expected NAME and PATH, got {', '.join(paths)} alone")
+    return name, paths
 
 
 def _who(subject: Subject, decided: set[Any], bound: set[Any]) -> Pod:
