@@ -17,8 +17,9 @@ import attrs
 from koordcore.allocators.claims.allocate import choose_devices
 from koordcore.allocators.claims.cluster import ClusterDevices
 from koordcore.allocators.claims.features import ClaimFeature
-from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
+from koordcore.allocators.claims.outcome import ClaimError, ClaimShortfall, ClaimsRefused
 from koordcore.allocators.claims.pools import PoolDevice, PoolKey
+from koordcore.allocators.claims.refusal import claim_shortfalls
 from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.room import Room, make_room
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
@@ -247,6 +248,7 @@ class Answers:
         self._mode = mode
         self._limits = limits
         self._known: dict[int, StateAnswer] = {}
+        self._lacking: dict[int, tuple[ClaimShortfall, ...]] = {}
 
     def at(self, number: int) -> StateAnswer:
         """Give what the claims get in a state."""
@@ -264,6 +266,15 @@ class Answers:
     def fits(self, number: int) -> bool:
         """Tell whether the claims fit in a state."""
         return isinstance(self.at(number), tuple)
+
+    def shortfalls(self, number: int) -> tuple[ClaimShortfall, ...]:
+        """Say what the claims lack in a state in which they do not fit."""
+        found = self._lacking.get(number)
+        if found is None:
+            found = self._lacking[number] = claim_shortfalls(
+                self._states.room(number), self.claims, self._states.devices.classes, limits=self._limits
+            )
+        return found
 
     def score(self, number: int) -> int:
         """Score a state in which the claims fit, 0..100: early alternatives first, then fullness."""
