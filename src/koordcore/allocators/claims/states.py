@@ -23,7 +23,7 @@ from koordcore.allocators.claims.refusal import claim_shortfalls
 from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.room import Room, make_room
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.claims import AllocationMode, ClaimAllocation, ResourceClaim
+from koordcore.model.claims import MAX_ALTERNATIVES, AllocationMode, ClaimAllocation, ResourceClaim
 
 StateAnswer: TypeAlias = tuple[Choice, ...] | ClaimsRefused | ClaimError
 _MAX_REQUESTS: Final = 512
@@ -277,10 +277,29 @@ class Answers:
         return found
 
     def score(self, number: int) -> int:
-        """Score a state in which the claims fit, 0..100: early alternatives first, then fullness."""
+        """Score a state in which the claims fit, 0..100: early alternatives first, then fullness.
+
+        As upstream counts them: an alternative is worth 8 as the first of its request, and 1 less for each
+        place further down.
+        """
         chosen = self.at(number)
         if not isinstance(chosen, tuple):
             return 0
+        places = [
+            form.index
+            for choice in chosen
+            for form, request in zip(choice.forms, choice.claim.claim.spec.requests, strict=True)
+            if request.prioritized
+        ]
+        full = self._fullness(number, chosen)
+        if not places:
+            return full
+        return (100 * sum(max(0, MAX_ALTERNATIVES - 1 - place) for place in places) + full) // (
+            MAX_ALTERNATIVES * len(places)
+        )
+
+    def _fullness(self, number: int, chosen: tuple[Choice, ...]) -> int:
+        """Tell how much of the devices is in use with what was chosen, 0..100."""
         table = self._states.room(number).table
         after = self._states.room(self._states.after(number, chosen))
         total = table.everything.bit_count()
