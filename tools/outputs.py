@@ -65,14 +65,11 @@ class _Terminal(io.StringIO):
 
 
 def run_commands(text: str) -> Iterator[Ran]:
-    """Run the commands of a page, which has room for 80 columns."""
+    """Run the commands of a page, each on a terminal of 80 columns without colours."""
     for block in COMMAND.finditer(text):
         out = _Terminal()
-        with (
-            mock.patch.dict(os.environ, COLUMNS="80", NO_COLOR="1"),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
+        environment = mock.patch.dict(os.environ, COLUMNS="80", NO_COLOR="1")
+        with environment, contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
             command(shlex.split(block.group(1)))
         yield Ran(block.end(), block.span(2), block.group(2), out.getvalue().rstrip() + "\n")
 

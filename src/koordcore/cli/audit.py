@@ -104,7 +104,12 @@ def _rules(arguments: argparse.Namespace) -> LoopRules:
         if isinstance(written, dict) and "kind" not in written:
             return _made(written, asked)
     source = argparse.Namespace(
-        policy=asked, profile=None, all_schedulers=False, feature_gates=None, quiet=arguments.quiet
+        policy=asked,
+        profile=None,
+        all_schedulers=False,
+        feature_gates=None,
+        gang_fit=None,
+        quiet=arguments.quiet,
     )
     return rules_of(read_policy(source))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any, Final
@@ -35,6 +36,7 @@ from koordcore.explaining.advice import advise
 from koordcore.explaining.groups import job_states
 from koordcore.explaining.post_filter import failure_event
 from koordcore.explaining.schedule_explanation import schedule_explanation
+from koordcore.explaining.verdicts import NodeVerdicts
 from koordcore.manifests.front_doors import DOORS
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
@@ -215,9 +217,13 @@ def _moment(snapshot: ClusterSnapshot) -> datetime:
 
 
 def _record(explanation: Explanation) -> dict[str, Any]:
-    record: dict[str, Any] = attrs.asdict(
-        explanation, value_serializer=lambda _, __, value: dict(value) if hasattr(value, "items") else value
-    )
+    record: dict[str, Any] = attrs.asdict(explanation, value_serializer=lambda _, __, value: _plain(value))
     record["pod"] = str(explanation.pod)
     record["best"] = explanation.best
     return record
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return tuple(value) if isinstance(value, NodeVerdicts) else value
