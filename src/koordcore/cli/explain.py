@@ -87,7 +87,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "eviction helps; takes a while in a large cluster",
     )
     parser.add_argument(
-        "--nodes", type=int, default=10, metavar="N", help="how many rows of nodes to show (10)"
+        "--nodes", type=int, default=10, metavar="N", help="how many rows of nodes to show (10); 0: none"
     )
     parser.add_argument("--limit", type=int, default=40, metavar="N", help="with --diff: rows per table (40)")
     add_selection(parser)
