@@ -1,7 +1,7 @@
 """What the Python blocks of a page print: ``python -m tools.outputs PAGE...`` writes it below them.
 
 A block of ``text`` that follows a Python block, with nothing but an empty line between, is what that block
-prints; one that begins with ``$ koordcore`` is what that command prints.
+prints; one that begins with ``$ koordcore`` is what that command prints on a terminal of 80 columns.
 ``tests/docs/test_blocks.py`` holds every page to that.
 """
 

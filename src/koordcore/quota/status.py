@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -15,8 +15,9 @@ from koordcore.model.quotas import ROOT_QUOTA
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.protocol.exact import amounts_of, exact_of, wire_list
 from koordcore.protocol.quota import PREFIX, resource_list_annotation
-from koordcore.quota.rollup import Shares, TreeState
+from koordcore.quota.rollup import TreeState
 from koordcore.quota.runtime import LARGEST, runtimes_of
+from koordcore.quota.sharing import Shares
 from koordcore.quota.tree import Vector
 
 _PUBLISHED: Final = {
@@ -155,11 +156,11 @@ def statuses_of(state: TreeState) -> dict[str, QuotaStatus]:
         runtime: Resources = immutabledict(
             {
                 name: amount
-                for name, amount, given in zip(tree.resources, shares.runtime[place], handed, strict=True)
+                for name, amount, given in zip(tree.resources, shares.runtime_at(place), handed, strict=True)
                 if given and name in quota.max
             }
         )
-        result[quota.name] = status_of(state, row, shares.scaled[place], runtime)
+        result[quota.name] = status_of(state, row, shares.scaled_at(place), runtime)
     return result
 
 
@@ -187,11 +188,10 @@ def _all_shares(state: TreeState) -> list[Shares | None]:
         scale=state.policy.enable_min_quota_scale,
         guaranteed=np.ascontiguousarray(guaranteed) if state.policy.guarantee_usage else None,
     )
-    scaled_of = dict(zip(rows.tolist(), map(tuple, scaled.T.tolist()), strict=True))
-    runtime_of = dict(zip(rows.tolist(), map(tuple, runtime.T.tolist()), strict=True))
-    return [
-        Shares(tuple(scaled_of[row] for row in members), tuple(runtime_of[row] for row in members))
-        if all(row in runtime_of for row in members)
-        else None
-        for members in tree.groups
-    ]
+    here_of = {row: here for here, row in enumerate(rows.tolist())}
+
+    def those_of(members: Sequence[int]) -> Shares | None:
+        here = [here_of[row] for row in members if row in here_of]
+        return Shares(list(scaled[:, here]), list(runtime[:, here])) if len(here) == len(members) else None
+
+    return list(map(those_of, tree.groups))
