@@ -15,14 +15,13 @@ import numpy as np
 
 from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, ClusterLayout, FloatCube, IntCube, IntMatrix, Rows
 from koordcore._vector import Vector
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import node_values, state_at
+from koordcore.snapshot.following import concerned, node_values, state_at
 from koordcore.snapshot.forking import hand_columns, with_states
-from koordcore.snapshot.node_values import concerned
 
 REQUESTED: Final = 0
 SCORED: Final = 1

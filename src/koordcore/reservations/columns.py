@@ -21,8 +21,13 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
-from koordcore.protocol.reservation import OPERATING_MODE, is_reserve_pod, reservation_order
-from koordcore.protocol.reservation_operating import is_operating_pod, operating_reservation
+from koordcore.protocol.reservation import (
+    OPERATING_MODE,
+    is_operating_pod,
+    is_reserve_pod,
+    operating_reservation,
+    reservation_order,
+)
 from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import (
     ReservationState,
@@ -33,9 +38,8 @@ from koordcore.reservations.state import (
     used_reservations,
 )
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_records, changed_rows, derived, node_values, once
+from koordcore.snapshot.following import changed_records, changed_rows, derived, node_values, once, per_node
 from koordcore.snapshot.forking import with_pods
-from koordcore.snapshot.node_values import per_node
 
 UNLIMITED: Final = 2**62
 Back: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]

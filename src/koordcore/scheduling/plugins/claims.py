@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from koordcore.allocators.claims.outcome import ClaimError
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.plugin import Countable, Plugin, Together
@@ -80,7 +80,7 @@ class DynamicResources(Plugin):
         decisions: Sequence[PodDecision],
         now: datetime | None,
     ) -> ClusterSnapshot:
-        return with_claims(end, decisions)
+        return with_claims(end, decisions) if end.has(ResourceClaim) else end
 
     def follow(self, changes: ClusterChanges) -> bool:
         if super().follow(changes):

@@ -21,7 +21,7 @@ from koordcore.allocators.device.request import DEVICE_RESOURCES, device_request
 from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
 from koordcore.errors import ManifestError
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
@@ -49,9 +49,8 @@ from koordcore.protocol.fields import load_json
 from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
-from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
-from koordcore.protocol.reservation_operating import is_operating_pod
-from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
+from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
+from koordcore.scheduling.plugins.exact.states import forget_vendors, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_states, derived
