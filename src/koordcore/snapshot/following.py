@@ -65,6 +65,8 @@ def derived(
         if layout is snapshot.layout or (
             replaced and layout and layout.resources == snapshot.layout.resources
         ):
+            # Told under the identity of the vectors that `again` is handed: whoever asks for what changed
+            # in them finds it there, and whoever asks about others has them compared item by item.
             path = place.path(snapshot.place)
             snapshot._changes[id(nodes)] = changed_on(path)
             snapshot._states_changed[id(nodes)] = None if path is None else _net_states(path)
@@ -74,6 +76,7 @@ def derived(
         else:
             value = build(snapshot)
         snapshot._memo[build] = value
+        # Forks inherit the past: whichever of them asks next goes on from here.
         snapshot._past[build] = (snapshot.layout, snapshot._nodes, snapshot._records, value, snapshot.place)
     return cast("T", snapshot._memo[build])
 
@@ -118,6 +121,7 @@ def _net_states(deltas: Iterable[Delta]) -> list[StatePair]:
             assert one is not None  # a step says something
             name = one.node.name
             states[name] = (states[name][0] if name in states else before, after)
+    # A path through a fork goes back and forth: what ends as the object that it was has not changed.
     return [pair for pair in states.values() if pair[0] is not pair[1]]
 
 

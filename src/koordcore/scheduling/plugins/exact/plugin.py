@@ -120,6 +120,7 @@ class ExactPlugin(JointPlugin):
         self._templates: SharedResourceTemplates = (
             immutabledict() if templates is None else templates.templates
         )
+        # Both names ask the same question, so that the node that one finds is the node that the other means.
         self._questions: dict[NodeRequest, Question] = {}
 
     @cached_property
@@ -166,9 +167,10 @@ class ExactPlugin(JointPlugin):
         if isinstance(cpu, Refusal):
             return cpu
         if isinstance(devices, Refusal) or (cpu is None and devices is None):
-            return devices
+            return devices  # a refusal, or nothing
         if cpu is not None and devices is None and not self._concerned:
             # Who asks for amounts only, where nodes say nothing, gets nothing of its own and is only scored.
+            # With a status from an earlier bind it may get CPUs back, so it is asked about in full.
             rated = None if ANNOTATION_RESOURCE_STATUS in pod.annotations else _rated_only(cpu)
             if rated is not None:
                 return rated
@@ -226,11 +228,13 @@ class ExactPlugin(JointPlugin):
             asked.append((pod, (wanted.exact if wanted is not None else None) or NodeRequest()))
         if all(request == NodeRequest() for _, request in asked):
             return None
+        # A policy ties CPUs and cards to the same NUMA nodes; without one each is chosen by itself.
         policies = {self.question(request).policy_at(row) for _, request in asked if request.cpu is not None}
         tied = bool(policies - {NUMATopologyPolicy.NONE})
         if any(request.cpu is not None and request.cpu.designated is not None for _, request in asked):
             return None
         plan = found_together(self.states, self.node_args, asked, row, tied=tied)
+        # Empty is a proof, and it holds for every node whose devices stand as they do here.
         proven = plan is not None and not plan
         same = self.states.device_table().ids if proven else np.zeros(0, np.int64)
         rows = np.flatnonzero(same == same[row]) if proven else same
@@ -239,28 +243,14 @@ class ExactPlugin(JointPlugin):
     def never_together(
         self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
     ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
-        from koordcore.allocators.joint.together import countable, never_together
+        from koordcore.scheduling.plugins.exact.together import never_taken
 
         self.states.update()
         asked = [wanted for pod in pods if isinstance(wanted := self.request_of(pod), _Wanted)]
-        requests = [
-            one.exact.devices for one in asked if one.exact is not None and one.exact.devices is not None
-        ]
-        if len(requests) < len(pods) or not all(map(countable, requests)):
+        requests = [one.exact.devices for one in asked if one.exact is not None]
+        if len(requests) < len(pods):
             return {}
-        table = self.states.device_table()
-        known: dict[int, tuple[tuple[int, ...], ...] | None] = {}
-        found = {}
-        for row in rows:
-            state, number = self.states.devices[row], int(table.ids[row])
-            if state is None:
-                continue
-            if number not in known:
-                known[number] = never_together(state, requests, demand, self.node_args.devices)
-            least = known[number]
-            if least is not None:
-                found[row] = least
-        return found
+        return never_taken(self.states, self.node_args.devices, requests, demand, rows)
 
     def written_on(self, pod: Pod) -> Mapping[str, str]:
         """Give the annotations that stand on the object itself: those of a template do not."""
