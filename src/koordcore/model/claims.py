@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.device_slices import DeviceId
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
@@ -42,6 +43,7 @@ class AllocationMode(StrEnum):
     FIRST_FIT = "first-fit"
 
 
+@names_its_fields
 @attrs.frozen
 class ClaimArgs:
     """Arguments of the feature ``DynamicResources``.
@@ -53,6 +55,8 @@ class ClaimArgs:
     """
 
     mode: AllocationMode = attrs.field(default=AllocationMode.EXACT, converter=AllocationMode)
+
+    __attrs_post_init__ = check_fields
 
 
 # --- what is asked for --------------------------------------------------------------------------------
@@ -86,6 +90,8 @@ class DeviceConfig:
     parameters: str = ""
     source: ConfigSource | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class DeviceClass:
@@ -107,6 +113,8 @@ class DeviceClass:
     created: datetime | None = None
     namespace: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class DeviceToleration:
@@ -118,6 +126,8 @@ class DeviceToleration:
     effect: str = ""
     seconds: int | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class DerivedAttribute:
@@ -125,6 +135,8 @@ class DerivedAttribute:
 
     name: str
     expression: str
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -155,6 +167,8 @@ class DeviceSubRequest:
     capacity: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     derived_attributes: tuple[DerivedAttribute, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class ClaimRequest:
@@ -172,6 +186,8 @@ class ClaimRequest:
     name: str
     forms: tuple[DeviceSubRequest, ...] = ()
     prioritized: bool = False
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -192,6 +208,8 @@ class DeviceConstraint:
     match_attribute: str | None = None
     distinct_attribute: str | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(cache_hash=True)
 class ClaimSpec:
@@ -200,6 +218,8 @@ class ClaimSpec:
     requests: tuple[ClaimRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 # --- what is allocated --------------------------------------------------------------------------------
@@ -233,6 +253,8 @@ class DeviceResult:
     consumed_capacity: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     skip_node_operations: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
     @property
     def id(self) -> DeviceId:
         """Which device."""
@@ -255,6 +277,8 @@ class ClaimAllocation:
     config: tuple[DeviceConfig, ...] = ()
     node_selector: NodeSelector | None = None
     allocated: datetime | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -281,6 +305,8 @@ class HeldClaim:
     fresh: bool = True
     planned: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class ClaimConsumer:
@@ -290,6 +316,8 @@ class ClaimConsumer:
     uid: str = ""
     resource: str = "pods"
     api_group: str = ""
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -301,6 +329,8 @@ class AllocatedDeviceStatus:
     device: str
     share_id: str | None = None
     conditions: immutabledict[str, bool] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -333,6 +363,8 @@ class ResourceClaim:
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class ResourceClaimTemplate:
@@ -343,3 +375,5 @@ class ResourceClaimTemplate:
     spec: ClaimSpec = ClaimSpec()
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields
