@@ -32,7 +32,7 @@ __all__ = ["DOORS", "with_gangs"]
 
 def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Give API group, kind, namespace and name."""
-    meta = raw.get("metadata") or {}
+    meta = _part(raw, "metadata")
     group = str(raw.get("apiVersion") or "").rpartition("/")[0]
     return (
         group,
@@ -44,14 +44,21 @@ def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 def _over(raw: Mapping[str, Any]) -> bool:
     """Tell whether a job has ended, or is being deleted."""
-    conditions = (raw.get("status") or {}).get("conditions") or []
-    ended = {"Complete", "Completed", "Failed", "Succeeded"}
-    over = any(one.get("type") in ended and one.get("status") == "True" for one in conditions)
-    return over or bool((raw.get("metadata") or {}).get("deletionTimestamp"))
+    conditions = _part(raw, "status").get("conditions")
+    told = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
+    ended = ("Complete", "Completed", "Failed", "Succeeded")
+    over = any(one.get("type") in ended and one.get("status") == "True" for one in told)
+    return over or bool(_part(raw, "metadata").get("deletionTimestamp"))
+
+
+def _part(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Give an object in an object; nothing where something else stands there, which its reader will say."""
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _owners(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
-    listed = (raw.get("metadata") or {}).get("ownerReferences")
+    listed = _part(raw, "metadata").get("ownerReferences")
     known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     return [(str(one.get("kind")), str(one.get("name"))) for one in known]
 
@@ -156,7 +163,7 @@ class _Pods:
                 raw = _raw(self._left.pop(place))
                 there += 1
                 meta = raw["metadata"]
-                if not gang_name(meta.get("labels") or {}, meta.get("annotations") or {}):
+                if not gang_name(_part(meta, "labels"), _part(meta, "annotations")):
                     self._gang[place] = gang.name
                 continue
             template = as_mapping(member.template.get("metadata") or {})
@@ -230,13 +237,13 @@ class _Pods:
     def _find(self, member: Member, space: str) -> int | None:
         for place, one in self._left.items():
             meta = _raw(one)["metadata"]
-            labels = meta.get("labels") or {}
+            labels = _part(meta, "labels")
             if (meta.get("namespace") or "default") == space and all(
                 labels.get(key) == value
                 or (key.startswith("batch.kubernetes.io/") and labels.get("job-name") == value)
                 for key, value in member.labels.items()
             ):
-                phase = (_raw(one).get("status") or {}).get("phase")
+                phase = _part(_raw(one), "status").get("phase")
                 if phase not in ("Succeeded", "Failed"):
                     return place
         return None
@@ -249,7 +256,7 @@ class _Pods:
         for place, gang in self._gang.items():
             raw = _raw(found[place])
             meta = raw["metadata"]
-            labels = {**(meta.get("labels") or {}), LABEL_POD_GROUP: gang}
+            labels = {**_part(meta, "labels"), LABEL_POD_GROUP: gang}
             changed = {**raw, "metadata": {**meta, "labels": labels}}
             found[place] = SourceObject(found[place].source, changed)
         return found

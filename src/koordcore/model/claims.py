@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.device_slices import DeviceId
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
@@ -44,6 +45,7 @@ class AllocationMode(StrEnum):
     FIRST_FIT = "first-fit"
 
 
+@names_its_fields
 @attrs.frozen
 class ClaimArgs:
     """Arguments of the feature ``DynamicResources``.
@@ -55,6 +57,8 @@ class ClaimArgs:
     """
 
     mode: AllocationMode = attrs.field(default=AllocationMode.EXACT, converter=AllocationMode)
+
+    __attrs_post_init__ = check_fields
 
 
 # --- what is asked for --------------------------------------------------------------------------------
@@ -88,6 +92,8 @@ class DeviceConfig:
     parameters: str = ""
     source: ConfigSource | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class DeviceClass:
@@ -109,6 +115,8 @@ class DeviceClass:
     created: datetime | None = None
     namespace: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class DeviceToleration:
@@ -120,6 +128,8 @@ class DeviceToleration:
     effect: str = ""
     seconds: int | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class DerivedAttribute:
@@ -127,6 +137,8 @@ class DerivedAttribute:
 
     name: str
     expression: str
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -157,6 +169,8 @@ class DeviceSubRequest:
     capacity: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     derived_attributes: tuple[DerivedAttribute, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class ClaimRequest:
@@ -174,6 +188,8 @@ class ClaimRequest:
     name: str
     forms: tuple[DeviceSubRequest, ...] = ()
     prioritized: bool = False
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -194,6 +210,8 @@ class DeviceConstraint:
     match_attribute: str | None = None
     distinct_attribute: str | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(cache_hash=True)
 class ClaimSpec:
@@ -202,6 +220,8 @@ class ClaimSpec:
     requests: tuple[ClaimRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 # --- what is allocated --------------------------------------------------------------------------------
@@ -235,6 +255,8 @@ class DeviceResult:
     consumed_capacity: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     skip_node_operations: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
     @property
     def id(self) -> DeviceId:
         """Which device."""
@@ -257,6 +279,8 @@ class ClaimAllocation:
     config: tuple[DeviceConfig, ...] = ()
     node_selector: NodeSelector | None = None
     allocated: datetime | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -283,6 +307,8 @@ class HeldClaim:
     fresh: bool = True
     planned: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class ClaimConsumer:
@@ -292,6 +318,8 @@ class ClaimConsumer:
     uid: str = ""
     resource: str = "pods"
     api_group: str = ""
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -303,6 +331,8 @@ class AllocatedDeviceStatus:
     device: str
     share_id: str | None = None
     conditions: immutabledict[str, bool] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -335,6 +365,8 @@ class ResourceClaim:
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class ResourceClaimTemplate:
@@ -345,3 +377,5 @@ class ResourceClaimTemplate:
     spec: ClaimSpec = ClaimSpec()
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields

@@ -9,6 +9,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.certificates import Certificate
+from koordcore.model.checks import check_fields
 from koordcore.model.claims import HeldClaim
 from koordcore.model.drafts import copier
 from koordcore.model.mappings import EMPTY, frozen
@@ -37,6 +38,8 @@ class Shortfall:
     available: int = 0
     resolvable: bool = True
 
+    __attrs_post_init__ = check_fields
+
     @property
     def lacking(self) -> int:
         """How much is missing."""
@@ -64,6 +67,8 @@ class Rejection:
     nodes: int
     resolvable: bool = True
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class NearMiss:
@@ -85,6 +90,8 @@ class NearMiss:
     plugin: str
     shortfalls: tuple[Shortfall, ...]
     remarks: tuple[str, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -125,6 +132,8 @@ class Bound:
     dropped: tuple[str, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 bound_plainly: Final = partial(
     copier(Bound, "pod", "node", "score", "feasible"), Bound(pod=PodKey("", ""), node="")
@@ -148,6 +157,8 @@ class Waiting:
     pod: PodKey
     reason: str
     held: Bound | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -184,6 +195,8 @@ class JobPlan:
     detail: str = ""
     malformed: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class JointPlan:
@@ -207,6 +220,8 @@ class JointPlan:
     one_by_one: int
     certificate: Certificate
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class Victim:
@@ -223,6 +238,8 @@ class Victim:
     priority: int
     job: str
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class Nominated:
@@ -231,6 +248,8 @@ class Nominated:
     pod: PodKey
     node: str
     victims: tuple[Victim, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -254,6 +273,8 @@ class Unschedulable:
     rejections: tuple[Rejection, ...] = ()
     nearest: NearMiss | None = None
     refusal: str = ""
+
+    __attrs_post_init__ = check_fields
 
     @property
     def message(self) -> str:
@@ -283,6 +304,8 @@ class NotOurs:
 
     pod: PodKey
     scheduler_name: str
+
+    __attrs_post_init__ = check_fields
 
     @property
     def message(self) -> str:

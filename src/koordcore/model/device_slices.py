@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
 
@@ -62,6 +63,8 @@ class AttributeValue:
     values: tuple[AttributeScalar, ...] = ()
     listed: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class CapacityRange:
@@ -70,6 +73,8 @@ class CapacityRange:
     min: int | None = None
     max: int | None = None
     step: int | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -90,6 +95,8 @@ class CapacityPolicy:
     valid_values: tuple[int, ...] = ()
     valid_range: CapacityRange | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class DeviceCapacity:
@@ -109,6 +116,8 @@ class DeviceCapacity:
     policy: CapacityPolicy | None = None
     binary: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class CounterSet:
@@ -116,6 +125,8 @@ class CounterSet:
 
     name: str
     counters: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -136,6 +147,8 @@ class CounterConsumption:
     counters: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     compatibility_groups: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class DeviceTaint:
@@ -153,6 +166,8 @@ class DeviceTaint:
     value: str = ""
     effect: str = ""
     added: datetime | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -192,6 +207,8 @@ class SliceDevice:
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class ResourceSlice:
@@ -229,6 +246,8 @@ class ResourceSlice:
     skip_node_operations: tuple[str, ...] = ()
     namespace: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class DeviceTaintRule:
@@ -249,3 +268,5 @@ class DeviceTaintRule:
     pool: str | None = None
     device: str | None = None
     namespace: str = ""
+
+    __attrs_post_init__ = check_fields

@@ -78,6 +78,8 @@ class NUMANodeResource:
     node: int
     resources: Resources
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen(kw_only=True)
 class CPUAllocation:
@@ -274,6 +276,7 @@ def _known_strategy(
         raise ModelError(f"{attribute.name}: expected LeastAllocated or MostAllocated, got {value}")
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True, cache_hash=True)
 class NUMAArgs:
     """Arguments of the NodeNUMAResource plugin.
