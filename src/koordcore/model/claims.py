@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.device_slices import DeviceId
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
@@ -42,7 +43,7 @@ class AllocationMode(StrEnum):
     FIRST_FIT = "first-fit"
 
 
-@attrs.frozen
+@record
 class ClaimArgs:
     """Arguments of the feature ``DynamicResources``.
 
@@ -65,7 +66,7 @@ class ConfigSource(StrEnum):
     CLAIM = "FromClaim"
 
 
-@attrs.frozen
+@record
 class DeviceConfig:
     """Parameters for a driver, not read by anybody else.
 
@@ -87,7 +88,7 @@ class DeviceConfig:
     source: ConfigSource | None = None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceClass:
     """A kind of device that claims can ask for.
 
@@ -108,7 +109,7 @@ class DeviceClass:
     namespace: str = ""
 
 
-@attrs.frozen
+@record
 class DeviceToleration:
     """What lets a request have a tainted device; effect and key of ``""`` stand for any."""
 
@@ -119,7 +120,7 @@ class DeviceToleration:
     seconds: int | None = None
 
 
-@attrs.frozen
+@record
 class DerivedAttribute:
     """An attribute that constraints see, computed by a CEL expression."""
 
@@ -127,7 +128,7 @@ class DerivedAttribute:
     expression: str
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceSubRequest:
     """One way to serve a request.
 
@@ -156,7 +157,7 @@ class DeviceSubRequest:
     derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
-@attrs.frozen
+@record
 class ClaimRequest:
     """A request for devices in one form, or in the first of several forms that can be had.
 
@@ -174,7 +175,7 @@ class ClaimRequest:
     prioritized: bool = False
 
 
-@attrs.frozen
+@record
 class DeviceConstraint:
     """What the devices of several requests must have in common, or apart.
 
@@ -193,7 +194,7 @@ class DeviceConstraint:
     distinct_attribute: str | None = None
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class ClaimSpec:
     """What a claim asks for."""
 
@@ -205,7 +206,7 @@ class ClaimSpec:
 # --- what is allocated --------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceResult:
     """A device that is allocated for a request.
 
@@ -239,7 +240,7 @@ class DeviceResult:
         return DeviceId(self.driver, self.pool, self.device)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ClaimAllocation:
     """``status.allocation`` of a claim.
 
@@ -257,7 +258,7 @@ class ClaimAllocation:
     allocated: datetime | None = None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class HeldClaim:
     """A claim as a pod has it on its node.
 
@@ -282,7 +283,7 @@ class HeldClaim:
     planned: bool = False
 
 
-@attrs.frozen
+@record
 class ClaimConsumer:
     """Who may use an allocated claim: a pod, or a group of pods (:data:`POD_GROUPS`)."""
 
@@ -292,7 +293,7 @@ class ClaimConsumer:
     api_group: str = ""
 
 
-@attrs.frozen
+@record
 class AllocatedDeviceStatus:
     """What a driver says of an allocated device: conditions by type, ``True`` where they hold."""
 
@@ -303,7 +304,7 @@ class AllocatedDeviceStatus:
     conditions: immutabledict[str, bool] = attrs.field(default=EMPTY, converter=frozen)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ResourceClaim:
     """Devices that pods ask for together, and what they got.
 
@@ -334,7 +335,7 @@ class ResourceClaim:
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ResourceClaimTemplate:
     """From what a claim is made for each pod (or group) that names it."""
 

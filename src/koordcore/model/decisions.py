@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.certificates import Certificate
 from koordcore.model.claims import HeldClaim
 from koordcore.model.drafts import copier
@@ -15,7 +16,7 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import PodKey
 
 
-@attrs.frozen
+@record
 class Shortfall:
     """Why something does not fit, with the numbers.
 
@@ -43,7 +44,7 @@ class Shortfall:
         return max(0, self.requested - self.available)
 
 
-@attrs.frozen
+@record
 class Rejection:
     """A reason and the number of nodes that gave it.
 
@@ -65,7 +66,7 @@ class Rejection:
     resolvable: bool = True
 
 
-@attrs.frozen
+@record
 class NearMiss:
     """The node that came closest: refused by the latest plugin, lacking the least.
 
@@ -87,7 +88,7 @@ class NearMiss:
     remarks: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True, weakref_slot=False)
+@record(kw_only=True, weakref_slot=False)
 class Bound:
     """The pod gets a node.
 
@@ -132,7 +133,7 @@ bound_plainly: Final = partial(
 """``(pod, node, score, feasible)``: the decision by which a pod gets a node and nothing exact there."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Waiting:
     """The pod waits.
 
@@ -150,7 +151,7 @@ class Waiting:
     held: Bound | None = None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class JobPlan:
     """What became of the members of one gang group that were asked about.
 
@@ -185,7 +186,7 @@ class JobPlan:
     malformed: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class JointPlan:
     """Jobs whose turns came one after the other and that were planned as one.
 
@@ -208,7 +209,7 @@ class JointPlan:
     certificate: Certificate
 
 
-@attrs.frozen
+@record
 class Victim:
     """A pod that has to leave.
 
@@ -224,7 +225,7 @@ class Victim:
     job: str
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Nominated:
     """The pod gets a node once the victims have left."""
 
@@ -233,7 +234,7 @@ class Nominated:
     victims: tuple[Victim, ...] = ()
 
 
-@attrs.frozen(kw_only=True, weakref_slot=False)
+@record(kw_only=True, weakref_slot=False)
 class Unschedulable:
     """No node can take the pod.
 
@@ -271,7 +272,7 @@ refused_likewise: Final = copier(Unschedulable, "pod")
 """``(decision, pod)``: another pod of the same class is refused for the same reasons."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NotOurs:
     """The pod waits for another scheduler: no profile of the policy names its ``spec.schedulerName``.
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
 
@@ -44,7 +45,7 @@ class AttributeKind(StrEnum):
 AttributeScalar: TypeAlias = int | bool | str
 
 
-@attrs.frozen
+@record
 class AttributeValue:
     """Value of an attribute, or a list of values of one type.
 
@@ -63,7 +64,7 @@ class AttributeValue:
     listed: bool = False
 
 
-@attrs.frozen
+@record
 class CapacityRange:
     """Amounts from ``min`` to ``max`` in steps of ``step``; ``None`` is not set."""
 
@@ -72,7 +73,7 @@ class CapacityRange:
     step: int | None = None
 
 
-@attrs.frozen
+@record
 class CapacityPolicy:
     """Which amounts of a shared capacity can be had.
 
@@ -91,7 +92,7 @@ class CapacityPolicy:
     valid_range: CapacityRange | None = None
 
 
-@attrs.frozen
+@record
 class DeviceCapacity:
     """How much of something a device has.
 
@@ -110,7 +111,7 @@ class DeviceCapacity:
     binary: bool = False
 
 
-@attrs.frozen
+@record
 class CounterSet:
     """Amounts that the devices of a pool draw on together, such as the memory slices of one card."""
 
@@ -118,7 +119,7 @@ class CounterSet:
     counters: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
 
 
-@attrs.frozen
+@record
 class CounterConsumption:
     """What a device takes from one counter set.
 
@@ -137,7 +138,7 @@ class CounterConsumption:
     compatibility_groups: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@record
 class DeviceTaint:
     """A mark on a device that repels claims.
 
@@ -155,7 +156,7 @@ class DeviceTaint:
     added: datetime | None = None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SliceDevice:
     """A device as its driver publishes it.
 
@@ -193,7 +194,7 @@ class SliceDevice:
     allow_multiple_allocations: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ResourceSlice:
     """Some of the devices, or of the counter sets, of a driver's pool.
 
@@ -230,7 +231,7 @@ class ResourceSlice:
     namespace: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceTaintRule:
     """A taint that an administrator puts on devices.
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import TopologySpreadConstraint
 from koordcore.model.checks import check_fields, names_its_fields
@@ -31,7 +32,7 @@ class ScoringStrategy(StrEnum):
     REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
 
 
-@attrs.frozen
+@record
 class ShapePoint:
     """A corner of the utilisation-to-score line: percent used (0..100) and score (0..10)."""
 
@@ -52,7 +53,7 @@ def _weights(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FitArgs:
     """Arguments of NodeResourcesFit.
 
@@ -88,7 +89,7 @@ class FitArgs:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class BalancedArgs:
     """Arguments of NodeResourcesBalancedAllocation: the resources whose use should be even."""
 
@@ -97,7 +98,7 @@ class BalancedArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeAffinityArgs:
     """Arguments of NodeAffinity: an affinity that every pod has in addition to its own."""
 
@@ -106,7 +107,7 @@ class NodeAffinityArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FitPlusArgs:
     """Arguments of NodeResourcesFitPlus: a strategy name and a weight for each resource.
 
@@ -127,7 +128,7 @@ class FitPlusArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ScarceArgs:
     """Arguments of ScarceResourceAvoidance: names that pods without need for them should stay away from."""
 
@@ -136,7 +137,7 @@ class ScarceArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class InterPodArgs:
     """Arguments of InterPodAffinity.
 
@@ -168,7 +169,7 @@ class SpreadDefaulting(StrEnum):
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SpreadArgs:
     """Arguments of PodTopologySpread.
 
@@ -200,7 +201,7 @@ class SpreadArgs:
 _MAX_WEIGHT: Final = 2**31 - 1
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PluginSetting:
     """One plugin in a policy.
 
@@ -317,7 +318,7 @@ def _profiles(others: Iterable[Policy]) -> tuple[Policy, ...]:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Policy:
     """Which plugins decide, in the order in which they filter.
 

@@ -9,6 +9,7 @@ import attrs
 from attrs.converters import optional
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
 from koordcore.model.pods import PodKey
@@ -32,7 +33,7 @@ _GROUP_MAX: Final = (2**63 - 1) // 5
 _UNLIMITED_GROUP: Final = make_resources({CPU: _GROUP_MAX * 1000, MEMORY: _GROUP_MAX})
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ElasticQuota:
     """One quota of a tree.
 
@@ -107,7 +108,7 @@ class ElasticQuota:
         return self.shared_weight
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaPod:
     """What quotas need to know about a pod, or about a pending Reservation that names a quota (ruling 23).
 
@@ -160,7 +161,7 @@ class QuotaPod:
         return self.key.namespace
 
 
-@attrs.frozen
+@record
 class NamedCheck:
     """A rule of the embedder's own for admission to a quota (upstream's hook plugins).
 
@@ -206,7 +207,7 @@ def _named(one: Any) -> NamedCheck:
     return NamedCheck(name, one)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaPolicy:
     """How quotas are enforced: upstream's plugin arguments and feature gates, under their names.
 
@@ -253,7 +254,7 @@ class QuotaPolicy:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaUsage:
     """Sums over the pods of one quota itself, its children's left out.
 
@@ -276,7 +277,7 @@ class QuotaUsage:
     non_preemptible_binary: immutabledict[str, bool] = attrs.field(default=NO_NOTATION, eq=False, repr=False)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaProfile:
     """A part of the cluster, chosen by node labels, that gets a quota tree of its own.
 

@@ -9,9 +9,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.pods import Pod, PreemptionPolicy
 
 NO_MINIMUMS: Final[immutabledict[str, int | None]] = immutabledict()
@@ -24,7 +24,7 @@ class DisruptionMode(StrEnum):
     ALL = "all"
 
 
-@attrs.frozen
+@record
 class WorkloadRef:
     """The template of a Workload that a group was made from; says nothing that scheduling reads."""
 
@@ -32,7 +32,7 @@ class WorkloadRef:
     template_name: str
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GroupClaim:
     """One entry of a PodGroup's ``spec.resourceClaims``; ``claim`` is what is used, made or named."""
 
@@ -41,7 +41,7 @@ class GroupClaim:
     template: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GroupCondition:
     """A condition of a group's status; ``status`` is ``True``, ``False`` or ``Unknown``."""
 
@@ -52,7 +52,7 @@ class GroupCondition:
     observed_generation: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SchedulingPodGroup:
     """A PodGroup of ``scheduling.k8s.io``: v1beta1, v1alpha3 or v1alpha2.
 
@@ -102,7 +102,7 @@ class SchedulingPodGroup:
         return f"compositepodgroup:{self.namespace}/{self.parent}" if self.parent else ""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class CompositePodGroup:
     """A group of groups; the fields mean what they mean for a PodGroup.
 
@@ -139,7 +139,7 @@ class CompositePodGroup:
         return f"compositepodgroup:{self.namespace}/{self.parent}" if self.parent else ""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SchedulingWorkload:
     """A Workload of ``scheduling.k8s.io``.
 

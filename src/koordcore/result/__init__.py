@@ -10,6 +10,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._notebook import html_table
+from koordcore._record import record
 from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ScheduleResult", "with_victims_told"]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class ScheduleResult:
     """What one call decided.
 
