@@ -26,6 +26,8 @@ EXACT_COUNT: Final = "ExactCount"
 ALL_DEVICES: Final = "All"
 MAX_DEVICES: Final = 32
 """Devices that one claim may be allocated."""
+MAX_ALTERNATIVES: Final = 8
+"""Alternatives that a request may have (``firstAvailable``)."""
 MAX_CONSUMERS: Final = 256
 """Entries of ``status.reservedFor``."""
 POD_GROUPS: Final = "podgroups"

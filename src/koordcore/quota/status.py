@@ -20,6 +20,16 @@ from koordcore.quota.runtime import LARGEST, runtimes_of
 from koordcore.quota.sharing import Shares
 from koordcore.quota.tree import Vector
 
+_PUBLISHED: Final = {
+    "runtime": "runtime",
+    "request": "request",
+    "child-request": "child_request",
+    "guaranteed": "guaranteed",
+    "allocated": "allocated",
+    "non-preemptible-request": "non_preemptible_request",
+    "non-preemptible-used": "non_preemptible_used",
+}
+
 
 @record(kw_only=True)
 class QuotaStatus:
@@ -61,41 +71,29 @@ class QuotaStatus:
     guaranteed: Resources = NO_RESOURCES
     runtime: Resources | None = None
 
+    @property
+    def annotations(self) -> dict[str, str]:
+        """What a scheduler publishes on an ElasticQuota: annotation to resource list in JSON.
 
-_PUBLISHED: Final = {
-    "runtime": "runtime",
-    "request": "request",
-    "child-request": "child_request",
-    "guaranteed": "guaranteed",
-    "allocated": "allocated",
-    "non-preemptible-request": "non_preemptible_request",
-    "non-preemptible-used": "non_preemptible_used",
-}
+        ``status.used`` of the object is beside them: ``format_resources(status.used)``.
+        """
+        result: dict[str, str] = {}
+        for key, field in _PUBLISHED.items():
+            amounts: Resources | None = getattr(self, field)
+            if amounts is not None:
+                result[PREFIX + key] = json.dumps(wire_list(exact_of(amounts)), separators=(",", ":"))
+        return result
 
+    def stale_annotations(self, old: Mapping[str, str]) -> dict[str, str]:
+        """Give those published annotations that have to be rewritten: what differs but for zeros.
 
-def status_annotations(status: QuotaStatus) -> dict[str, str]:
-    """Write what a scheduler publishes on an ElasticQuota: annotation to resource list in JSON.
-
-    ``status.used`` of the object is beside them: ``format_resources(status.used)``.
-    """
-    result: dict[str, str] = {}
-    for key, field in _PUBLISHED.items():
-        amounts: Resources | None = getattr(status, field)
-        if amounts is not None:
-            result[PREFIX + key] = json.dumps(wire_list(exact_of(amounts)), separators=(",", ":"))
-    return result
-
-
-def stale_annotations(old: Mapping[str, str], status: QuotaStatus) -> dict[str, str]:
-    """Give those published annotations that have to be rewritten: what differs but for zeros.
-
-    An annotation that cannot be read is rewritten.
-    """
-    return {
-        key: text
-        for key, text in status_annotations(status).items()
-        if _amounts(old, key) != _amounts({key: text}, key)
-    }
+        An annotation that cannot be read is rewritten.
+        """
+        return {
+            key: text
+            for key, text in self.annotations.items()
+            if _amounts(old, key) != _amounts({key: text}, key)
+        }
 
 
 def _amounts(annotations: Mapping[str, str], key: str) -> Resources | None:

@@ -18,6 +18,7 @@ from koordcore.model.decisions import Bound, PodDecision
 from koordcore.model.gangs import (
     CoschedulingArgs,
     Gang,
+    GangFit,
     GangMode,
     GangSource,
     MatchPolicy,
@@ -76,6 +77,8 @@ class Job:
         Parts of the gangs that have some, by gang id, with all their members.
     there
         Nodes of the members of these that run, by pod.
+    fit
+        Which nodes come first where these are of unequal size, by the policy of its first member.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Job:
     tree: GroupTree | None = None
     parts: Mapping[str, tuple[Part, ...]] = NO_PARTS
     there: Mapping[PodKey, str] = NOWHERE
+    fit: GangFit = GangFit.FEWEST_NODES
 
     @property
     def stopped(self) -> bool:
@@ -277,6 +281,7 @@ class JobTable:
             refusal="" if waits_for else refusal,
             waits_for=waits_for,
             tree=tree,
+            fit=self._fit(first),
         )
 
     def placed(self, pod: PodKey) -> None:
@@ -345,7 +350,12 @@ class JobTable:
             refusal=self._refusal(first, gangs),
             parts={name: self._parts(gangs[name], members[name], running[name]) for name in with_parts},
             there={pod.key: str(pod.node_name) for pods in running.values() for pod in pods if pod.bound},
+            fit=self._fit(first),
         )
+
+    def _fit(self, first: Pod) -> GangFit:
+        profile = self._policy.profile_of(first.scheduler_name) or self._policy
+        return profile.args_of(CoschedulingArgs).gang_fit
 
     def _running_of(self, gang_id: str) -> tuple[Pod, ...]:
         """Give the members of a gang that have or had a node."""

@@ -51,7 +51,8 @@ class ClaimShortfall:
     Parameters
     ----------
     claim, request
-        Name of the claim, and ``main`` or ``main/sub``.
+        Name of the claim, and ``main`` or ``main/sub``; several with ``and`` between them where they stand in
+        each other's way.
     reason
         What stands in the way.
     wanted
@@ -98,7 +99,7 @@ class ClaimsRefused:
     ----------
     shortfalls
         What each request that cannot be served lacks; where every request could be served alone, one entry
-        for those that stand in each other's way.
+        for those that stand in each other's way. Empty in an answer of ``choose_devices``.
     """
 
     shortfalls: tuple[ClaimShortfall, ...] = ()

@@ -16,7 +16,6 @@ from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.cluster import Namespace
-from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import InterPodArgs
 from koordcore.scheduling.plugins.neighbours import (
@@ -95,14 +94,6 @@ class InterPodEvaluator(Evaluator):
     def unresolvable(self, view: NodeView) -> BoolVector:
         self._gone = view.gone
         return self._refused()[0][view.rows]
-
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        self._gone = view.gone
-        return tuple(
-            Shortfall(reason, resolvable=reason != REASON_AFFINITY)
-            for reason, mask in self.reasons(view)
-            if mask.any()
-        )
 
     def scores(self, view: NodeView) -> IntVector | None:
         self._gone = view.gone
