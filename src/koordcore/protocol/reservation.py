@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.affinity import Taint, Toleration, tolerated
 from koordcore.model.mappings import EMPTY, found_in, frozen
@@ -53,7 +54,7 @@ HELD_CLAIMS: Final = "koordcore.io/held-claims"
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable")
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationAffinity:
     """Which reservations a pod must use.
 
@@ -93,7 +94,7 @@ class ReservationAffinity:
 NO_AFFINITY: Final = ReservationAffinity()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationWish:
     """What a pod says about reservations.
 
@@ -164,7 +165,7 @@ def _affinity(raw: Mapping[str, Json]) -> ReservationAffinity:
     )
 
 
-@attrs.frozen
+@record
 class AllocatedReservation:
     """The reservation that a pod uses, as written on it."""
 

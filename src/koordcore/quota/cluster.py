@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
-
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.model.claims import ResourceClaimTemplate
 from koordcore.model.nodes import NodeState
@@ -56,7 +55,7 @@ def cluster_ledger(
     return ledger
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Open:
     """A ledger with the waiting pods that it counts."""
 
@@ -64,7 +63,7 @@ class _Open:
     pending: tuple[Pod, ...]
 
 
-@attrs.frozen
+@record
 class _Opened:
     """How the ledger of a snapshot is opened, and led on to that of a later one."""
 

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore._record import record
 from koordcore.framework.node_view import Loan
 from koordcore.model.pods import PodKey
 from koordcore.reservations.cache import ReservationLedger
@@ -16,7 +17,7 @@ _FEW: Final = 32
 """Nodes that are looked up one by one."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class ReservationLoans:
     """What reservations of several nodes lend.
 

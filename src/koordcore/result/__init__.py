@@ -10,6 +10,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._notebook import html_table
+from koordcore._record import record
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
@@ -27,7 +28,7 @@ __all__ = ["ScheduleResult", "with_victims_told"]
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class ScheduleResult:
     """What one call decided.
 

@@ -21,6 +21,7 @@ from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._line import Line, Place, RecordPair
 from koordcore._names import Names
 from koordcore._notebook import html_table
+from koordcore._record import record
 from koordcore._table import Table
 from koordcore._vector import Vector
 from koordcore.errors import ModelError
@@ -85,7 +86,7 @@ def _by_record_key(records: Iterable[ClusterRecord]) -> tuple[ClusterRecord, ...
         raise ModelError(f"snapshot: records: {error}") from None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class ClusterSnapshot:
     """Everything a decision may depend on; equal contents give equal snapshots in whatever order they come.
 
