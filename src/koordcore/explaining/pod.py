@@ -304,7 +304,11 @@ def _what_helps(
         shortfalls = tuple(chain.from_iterable(refusing.values()))
         groups.setdefault(tuple(refusing), []).append((_lacking(shortfalls), row, shortfalls))
     ranked = sorted(
-        ((min(group, key=lambda one: one[:2]), len(group), key) for key, group in groups.items()),
+        # A lack that somebody's leaving mends is nearer than one that stays.
+        (
+            (min(group, key=lambda one: (any(not s.resolvable for s in one[2]), *one[:2])), len(group), key)
+            for key, group in groups.items()
+        ),
         key=lambda one: (one[0][:2], one[2]),
     )
     helps = []
