@@ -25,8 +25,8 @@ from koordcore.allocators.numa_request import (
     completed_resource_spec,
     parse_cpu_request,
 )
-from koordcore.allocators.numa_reservation import NUMAReservation, ReservationUse, room_of
 from koordcore.allocators.numa_state import NUMAState, allocation_of, numa_node_of
+from koordcore.allocators.reservation_numa import NUMAReservation, ReservationUse, room_of
 from koordcore.errors import ManifestError
 from koordcore.model.numa import (
     DEFAULT_NUMA_ARGS,

@@ -38,13 +38,13 @@ from koordcore.protocol.quota_webhook import Refused
 from koordcore.quota import (
     add_tree_affinity,
     admit_batch,
-    cluster_ledger,
     create_quota,
     delete_quota,
     fill_quota,
     open_topology,
     update_quota,
 )
+from koordcore.quota.cluster import cluster_ledger
 from koordcore.snapshot import ClusterSnapshot
 
 Json = dict[str, Any]

@@ -118,6 +118,20 @@ def pod(name: str, cpus: int, node: str | None = None, span: str = "", priority:
     }
 
 
+def test_whoever_has_no_place_when_rounds_end_starts_later_not_never() -> None:
+    ends = {key("a"): NOW + minutes(1), key("b"): NOW + minutes(2), key("c"): NOW + minutes(3)}
+    there = cluster(0, {"a": 1, "b": 1, "c": 1}, [wants("big", 3)])
+    (cut,) = queue_starts(there, ends, {}, now=NOW, rounds=2)
+    assert (cut.start, cut.not_before) == (None, NOW + minutes(2))
+    (whole,) = queue_starts(there, ends, {}, now=NOW, rounds=4)
+    assert (whole.start, whole.not_before) == (NOW + minutes(3), None)
+
+
+def test_a_closed_gate_is_a_reason() -> None:
+    (gated,) = queue_starts(cluster(1, {}, [wants("g", 1, gates=("later",))]), {}, {}, now=NOW)
+    assert "gates" in gated.message
+
+
 @pytest.fixture
 def dump(tmp_path: Path) -> str:
     node = {

@@ -88,7 +88,7 @@ def _takes(one: Ahead) -> str:
 
 def explanation_tables(explanation: Explanation, most: int) -> list[Table]:
     """Give the nodes that fit, with their scores, and those that do not, those that refuse alike in a row."""
-    if explanation.refusal:
+    if explanation.refusal or most <= 0:
         return []
     names = set(explanation.fitting)
     fitting = [one for one in explanation.verdicts if one.node in names]

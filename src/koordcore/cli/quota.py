@@ -20,7 +20,8 @@ from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
-from koordcore.quota import QuotaLedger, cluster_ledger, explain_runtime, format_waterfall, quota_table
+from koordcore.quota import QuotaLedger, explain_runtime, format_waterfall, quota_table
+from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.table import QuotaRow
 
 _PLUGIN: Final = "ElasticQuota"

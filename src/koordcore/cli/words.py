@@ -16,6 +16,8 @@ _FOLDED: Final = 78
 _CHOICE: Final = re.compile(
     r"argument (?P<what>\S+): invalid choice: '(?P<word>[^']*)' \(choose from (?P<all>.*)\)"
 )
+_QUERIES: Final = ("jsonpath", "go-template", "custom-columns")
+"""Forms of kubectl that ask something of JSON."""
 _UNKNOWN: Final = "unrecognized arguments: "
 
 
@@ -63,6 +65,8 @@ class Parser(argparse.ArgumentParser):
 
     def _better(self, message: str) -> str:
         found = _CHOICE.match(message)
+        if found and found["what"] == "-o/--output" and found["word"].startswith(_QUERIES):
+            return f"-o {found['word'].partition('=')[0]}: not known; ask `jq` about what -o json prints"
         if found:
             known = re.findall(r"[\w./-]+", found["all"])
             what = "command" if found["what"] == "COMMAND" else found["what"]

@@ -21,7 +21,7 @@ from koordcore.colocation.columns import (
     compile_strategies,
     lend_cluster,
 )
-from koordcore.colocation.config import CONFIG_KEY, START, config_read, effective_strategy, is_disabled
+from koordcore.colocation.config import CONFIG_KEY, ConfigState, effective_strategy, is_disabled
 from koordcore.colocation.sync import NodeResource, NodeStatus, amplified_batch_cpu, prepare_node
 from koordcore.errors import ManifestError
 from koordcore.model.cluster import ConfigMap
@@ -77,7 +77,7 @@ def config_of_snapshot(snapshot: ClusterSnapshot) -> ColocationConfig:
     stored = snapshot.find(ConfigMap, name, namespace)
     if stored is None:
         return ColocationConfig()
-    state = config_read(START, stored.data.get(CONFIG_KEY))
+    state = ConfigState().after(stored.data.get(CONFIG_KEY))
     if not state.available:
         where = f"ConfigMap {namespace}/{name}: data[{CONFIG_KEY}]"
         raise ManifestError.at(where, "no strategy, or one with a value out of its range")

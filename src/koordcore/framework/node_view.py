@@ -16,7 +16,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntCube, IntMatrix, IntVector, Rows
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
 from koordcore.model.pods import HostPort, Pod, PodKey
-from koordcore.protocol.operating_pod import is_operating_pod
+from koordcore.protocol.reservation_operating import is_operating_pod
 
 if TYPE_CHECKING:
     from koordcore.reservations.state import ReservationState

@@ -72,7 +72,6 @@ from koordcore.protocol.numa_nodes import (
     LABEL_NODE_NUMA_ALLOCATE_STRATEGY,
     LABEL_NODE_NUMA_TOPOLOGY_POLICY,
 )
-from koordcore.protocol.operating_pod import RESERVATION_OWNERS, parse_owners
 from koordcore.protocol.pod_qos import ANNOTATION_CPU_QOS, ANNOTATION_RESCTRL, parse_cpu_qos, parse_resctrl
 from koordcore.protocol.qos import (
     LABEL_PRIORITY,
@@ -83,6 +82,7 @@ from koordcore.protocol.qos import (
     sub_priority,
 )
 from koordcore.protocol.quota import PREEMPTIBLE
+from koordcore.protocol.reservation_operating import RESERVATION_OWNERS, parse_owners
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
 Check: TypeAlias = Callable[[str, str], tuple[Problem, ...]]

@@ -212,6 +212,15 @@ def gang_group_id(group: Sequence[str]) -> str:
     return ",".join(sorted(group))
 
 
+class GangFit(StrEnum):
+    """What comes first where the nodes that a gathered gang may take are of unequal size."""
+
+    FEWEST_NODES = "FewestNodes"
+    """As few nodes as can be, of these the tightest."""
+    TIGHTEST_FIT = "TightestFit"
+    """Nodes of which the least is left over, of these as few as can be: larger blocks stay whole."""
+
+
 @attrs.frozen(kw_only=True)
 class CoschedulingArgs:
     """Arguments of the gang room.
@@ -226,6 +235,8 @@ class CoschedulingArgs:
         Kept for configuration files; a library has no workers.
     enable_preemption, aware_network_topology
         Job preemption; planning of gangs with a topology spec as a whole.
+    gang_fit
+        Which nodes gathered gangs take where these are of unequal size (ours: ``gangFit`` in a file).
 
     Raises
     ------
@@ -238,6 +249,7 @@ class CoschedulingArgs:
     controller_workers: int = 1
     enable_preemption: bool = False
     aware_network_topology: bool = False
+    gang_fit: GangFit = attrs.field(default=GangFit.FEWEST_NODES, converter=GangFit)
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)

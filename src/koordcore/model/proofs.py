@@ -166,6 +166,9 @@ class TreeProblem:
         Members that must be placed at least, and at most.
     even
         Depths over whose domains members lie as evenly as they can.
+    snug
+        How many leaves are opened counts behind the slots of the used domains; then the leaves stand last in
+        ``order``.
     worth
         What a member is worth on each leaf, shape (leaves,); ``None`` for nothing.
     """
@@ -182,6 +185,7 @@ class TreeProblem:
     size: int
     even: tuple[int, ...] = ()
     worth: IntVector | None = None
+    snug: bool = False
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     )
     from koordcore.protocol.numa import format_resource_status as format_resource_status
     from koordcore.protocol.profile import parse_profile as parse_profile
-    from koordcore.protocol.quota import quota_pod_of as quota_pod_of
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
@@ -30,6 +29,5 @@ else:
             "koordcore.protocol.gang": ("ANNOTATION_GANG_NAME", "ANNOTATION_MIN_AVAILABLE"),
             "koordcore.protocol.numa": ("format_resource_status",),
             "koordcore.protocol.profile": ("parse_profile",),
-            "koordcore.protocol.quota": ("quota_pod_of",),
         },
     )

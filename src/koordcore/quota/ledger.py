@@ -20,7 +20,8 @@ from koordcore.model.quotas import (
     QuotaUsage,
 )
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, subtract
-from koordcore.quota.rollup import Pool, Sums, TreeState
+from koordcore.quota.rollup import Sums, TreeState
+from koordcore.quota.sharing import Pool
 from koordcore.quota.status import QuotaStatus, status_of, statuses_of
 from koordcore.quota.tree import QuotaTree
 

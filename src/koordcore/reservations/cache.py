@@ -21,7 +21,6 @@ from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.holdings import HOLDINGS, without
-from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
@@ -29,6 +28,7 @@ from koordcore.protocol.reservation import (
     allocated_reservation,
     is_reserve_pod,
 )
+from koordcore.protocol.reservation_operating import is_operating_pod
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.reservations.columns import (
     NOTHING,

@@ -21,8 +21,8 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
-from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
 from koordcore.protocol.reservation import OPERATING_MODE, is_reserve_pod, reservation_order
+from koordcore.protocol.reservation_operating import is_operating_pod, operating_reservation
 from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import (
     ReservationState,

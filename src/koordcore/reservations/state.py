@@ -23,7 +23,6 @@ from koordcore.model.resources import (
     make_resources,
     total,
 )
-from koordcore.protocol.operating_pod import current_owner, operating_reservation
 from koordcore.protocol.reservation import (
     IS_PRE_ALLOCATION,
     NOMINATED_NODE,
@@ -35,6 +34,7 @@ from koordcore.protocol.reservation import (
     label_priority,
     restricted_resources,
 )
+from koordcore.protocol.reservation_operating import current_owner, operating_reservation
 
 MAX_PRIORITY: Final = 2**31 - 1
 FAKE_CONTAINER: Final = "__internal_fake_container__"

@@ -243,14 +243,18 @@ class SchedulingCycle:
         self._table.started(job, members)
         return members
 
-    def finish(self) -> ScheduleResult:
-        """Give what was decided, and the cluster afterwards; the cycle must not be used any more."""
+    def close(self) -> ClusterSnapshot:
+        """Leave what was learnt to later calls; gives the cluster. The cycle must not be used any more."""
         if self._preemptor is not None:
             self._preemptor.release()
         end = self.workspace.freeze()
         if self._lasting and self.workspace.snapshot is end:
             hand_back(self.workspace, self.plugins, self.policy)
-        end = _nominate(end, self.decisions)
+        return end
+
+    def finish(self) -> ScheduleResult:
+        """Give what was decided, and the cluster afterwards; the cycle must not be used any more."""
+        end = _nominate(self.close(), self.decisions)
         if self._preemptor is not None:
             end = with_victims_told(end, self._preemptor.plans)
         for kind in kinds_with(self.policy, "closed"):

@@ -10,12 +10,9 @@ from immutabledict import immutabledict
 from koordcore.colocation.batch import Batch, Degraded, Failed, batch_of_node
 from koordcore.colocation.config import (
     CONFIG_KEY,
-    START,
     Admitted,
     ConfigState,
     admit_config,
-    config_absent,
-    config_read,
     effective_strategy,
     is_disabled,
     is_node_strategy_valid,
@@ -142,17 +139,17 @@ def state_answer(state: ConfigState) -> dict[str, Any]:
 
 
 def config_load(given: Mapping[str, Any]) -> Any:
-    state, answers = START, []
+    state, answers = ConfigState(), []
     for index, step in enumerate(given["steps"]):
         before = state
-        state = config_absent(state) if step is None else config_read(state, step.get("text"))
+        state = ConfigState.missing() if step is None else state.after(step.get("text"))
         changed = {"changed": state.config != before.config} if index else {}
         answers.append(state_answer(state) | changed)
     return answers
 
 
 def config_effective(given: Mapping[str, Any]) -> Any:
-    state = config_read(START, given["text"])
+    state = ConfigState().after(given["text"])
     if not state.available:
         return {"available": False}
     metadata = given["node"]["metadata"]

@@ -19,17 +19,13 @@ if TYPE_CHECKING:
         explain_devices as explain_devices,
         smallest_release as smallest_release,
     )
-    from koordcore.allocators.device.request import (
-        device_request_of as device_request_of,
-    )
+    from koordcore.allocators.device.request import device_request_of as device_request_of
     from koordcore.allocators.device.reservations import (
         DeviceReservation as DeviceReservation,
         allocate_reserved as allocate_reserved,
         terms_for as terms_for,
     )
-    from koordcore.allocators.device.scoring import (
-        score_devices as score_devices,
-    )
+    from koordcore.allocators.device.scoring import score_devices as score_devices
     from koordcore.allocators.device.state import (
         DeviceConflict as DeviceConflict,
         NodeDevices as NodeDevices,

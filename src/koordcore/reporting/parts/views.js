@@ -212,7 +212,7 @@ function queueView(state) {
   if (!D.queue.length) return [h("p", null, "Nobody waits.")];
   return [h("div", { class: "row" }, chip("", "all", found.length), kinds.map((kind) => chip(kind, kind, found.filter(([, one]) => one.o === kind).length))),
     D.policy && h("p", { class: "dim" }, `in the order in which they were decided, by the policy ${D.policy}; equal pods of a workload share a row`
-      + (timed ? "; starts are of each job by itself, others taken to keep waiting" : "")),
+      + (timed ? "; who starts later has its turn whenever somebody leaves, and nobody is evicted for it" : "")),
     h("div", { class: "wide" }, h("table", { class: "stack" }, h("thead", null, h("tr", null, heads.map((name) => h("th", { class: name === "#" ? "num" : null }, name)))), body)), next,
     !groups.length && h("p", null, "Nobody in the queue is like that.")];
 }

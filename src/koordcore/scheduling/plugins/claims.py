@@ -110,7 +110,7 @@ class DynamicResources(Plugin):
         return ledger
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
-        if not pod.resource_claims and not asks_for_served(pod, self._by_class):
+        if not pod.resource_claims and not (self._by_class and asks_for_served(pod, self._by_class)):
             return None
         found = self.ledger.book.claims_of(pod)
         if isinstance(found, ClaimProblem):

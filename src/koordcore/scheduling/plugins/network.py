@@ -19,7 +19,6 @@ from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import Shortfall
 from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang import topology_selector
@@ -126,12 +125,6 @@ class HintEvaluator(Evaluator):
 
     def unresolvable(self, view: NodeView) -> BoolVector | None:
         return ~self._allowed[view.rows] if self._restricts else None
-
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        if not self._restricts or self._allowed[row]:
-            return ()
-        return (Shortfall(self.reason, resolvable=False),)
 
 
 class Hints(Plugin):

@@ -35,7 +35,7 @@ from koordcore.reservations.filter import (
 from koordcore.reservations.lending import Lending, ReservationLoans
 from koordcore.reservations.match import AFFINITY_REFUSED
 from koordcore.reservations.nominate import PREFERRED_SCORE
-from koordcore.scheduling.plugins.holder import agreeing
+from koordcore.scheduling.plugins.reserve_pod import agreeing
 
 if TYPE_CHECKING:
     from koordcore.scheduling.plugins.reservation import ReservationPlugin

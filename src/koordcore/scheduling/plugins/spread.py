@@ -19,7 +19,6 @@ from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.affinity import TopologySpreadConstraint, UnsatisfiableAction
 from koordcore.model.cluster import RawObject, Workload
-from koordcore.model.decisions import Shortfall
 from koordcore.model.nodes import HOSTNAME_LABEL, ZONE_LABEL
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import SpreadArgs, SpreadDefaulting
@@ -165,14 +164,6 @@ class SpreadEvaluator(Evaluator):
     def unresolvable(self, view: NodeView) -> BoolVector:
         self._gone = view.gone
         return self._refused()[0][view.rows]
-
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        self._gone = view.gone
-        row = view.row
-        missing, skewed = self._refused()
-        if missing[row]:
-            return (Shortfall(REASON_MISSING_LABEL, resolvable=False),)
-        return (Shortfall(REASON_SKEW),) if skewed[row] else ()
 
     def scores(self, view: NodeView) -> IntVector | None:
         self._gone = view.gone

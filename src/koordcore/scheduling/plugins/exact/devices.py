@@ -15,7 +15,7 @@ from koordcore.framework.node_view import Loan, Loans, NodeView
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceShortfall
 from koordcore.scheduling.plugins.exact.question import Question
-from koordcore.scheduling.plugins.exact.rooms import (
+from koordcore.scheduling.plugins.exact.reservations import (
     ExactRooms,
     device_terms,
     had_devices,

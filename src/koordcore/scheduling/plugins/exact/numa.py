@@ -17,7 +17,7 @@ from koordcore.framework.workspace import REQUESTED
 from koordcore.model.decisions import Shortfall
 from koordcore.model.resources import CPU
 from koordcore.scheduling.plugins.exact.question import Question
-from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+from koordcore.scheduling.plugins.exact.reservations import ExactRooms
 from koordcore.topology.numa import NUMATopologyPolicy
 
 

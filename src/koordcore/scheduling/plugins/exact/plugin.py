@@ -49,8 +49,8 @@ from koordcore.protocol.fields import load_json
 from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
-from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
+from koordcore.protocol.reservation_operating import is_operating_pod
 from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot import ClusterSnapshot
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     # What chooses CPUs and devices is read for the first pod that wants any.
     from koordcore.allocators.node import NodeAllocation
     from koordcore.scheduling.plugins.exact.question import Question
-    from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+    from koordcore.scheduling.plugins.exact.reservations import ExactRooms
     from koordcore.scheduling.plugins.exact.states import ExactStates
 
 NUMA: str = "NodeNUMAResource"
@@ -133,7 +133,7 @@ class ExactPlugin(JointPlugin):
     @cached_property
     def rooms(self) -> ExactRooms:
         """What reservations lend of them."""
-        from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+        from koordcore.scheduling.plugins.exact.reservations import ExactRooms
 
         return ExactRooms(self.states)
 

@@ -21,9 +21,9 @@ from koordcore.allocators.node_request import NodeRequest
 from koordcore.allocators.numa import OF_RESERVATION, score_given
 from koordcore.allocators.numa_align import PLAIN_ROOM, NUMARoom
 from koordcore.allocators.numa_request import NUMARefusal, demand_on
-from koordcore.allocators.numa_reservation import NUMAReservation, ReservationUse, room_of
 from koordcore.allocators.numa_state import NO_GIVE_BACK, allocation_of
-from koordcore.allocators.over_pods import (
+from koordcore.allocators.reservation_numa import NUMAReservation, ReservationUse, room_of
+from koordcore.allocators.reserved_over_pods import (
     device_terms_over,
     including_devices,
     including_numa,

@@ -16,7 +16,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.reservations import AllocatePolicy, ReservationArgs
 from koordcore.reservations.cache import ReservationLedger
 from koordcore.reservations.filter import POLICY_CONFLICT, WRONG_NODE, ReservationRefusal
-from koordcore.scheduling.plugins.pre_allocation import PreAllocating
+from koordcore.scheduling.plugins.reservation_pre_allocation import PreAllocating
 
 
 @attrs.frozen
