@@ -35,6 +35,9 @@ __all__ = [
     "NodeResourceTopology",
 ]
 
+OF_LOAN: Final = "Reservation(s) "
+"""Before every reason of a reservation that does not serve."""
+
 
 class CPUBindPolicy(StrEnum):
     """How the CPUs of a pod lie on cores."""

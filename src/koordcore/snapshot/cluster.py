@@ -97,7 +97,7 @@ class ClusterSnapshot:
     pending
         Pods that wait for a node.
     records
-        Everything else as frozen records: gangs, quotas, reservations, devices, metrics, budgets, …
+        Everything else as frozen records: gangs, quotas, devices, metrics, budgets, …
 
     Raises
     ------
