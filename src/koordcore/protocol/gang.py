@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, Problem
 from koordcore.model.durations import SECOND, parse_duration
 from koordcore.model.gangs import (
@@ -65,7 +65,7 @@ NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()
 
 
-@attrs.frozen
+@record
 class ParsedGang:
     """A gang's configuration, what could not be read, and what was silently defaulted.
 
@@ -77,7 +77,7 @@ class ParsedGang:
     defaulted: tuple[Problem, ...] = ()
 
 
-@attrs.frozen
+@record
 class ParsedGangPod:
     """A pod as the gang room sees it, and what could not be read of it."""
 

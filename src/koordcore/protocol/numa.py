@@ -10,8 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.numa import NUMANodeResource
 from koordcore.model.quantity import format_quantity
@@ -36,7 +35,7 @@ _EMPTY: Final[Mapping[str, Json]] = {}
 _NOWHERE: Final[tuple[NUMANodeResource, ...]] = ()
 
 
-@attrs.frozen
+@record
 class ResourceSpec:
     """How a pod wants its CPUs; texts as written, empty where unsaid."""
 
@@ -45,7 +44,7 @@ class ResourceSpec:
     preferred_cpu_exclusive_policy: str = ""
 
 
-@attrs.frozen
+@record
 class NUMATopologySpec:
     """How closely a pod's resources must lie together; texts as written, empty where unsaid."""
 
@@ -53,7 +52,7 @@ class NUMATopologySpec:
     single_numa_node_exclusive: str = ""
 
 
-@attrs.frozen
+@record
 class ResourceStatus:
     """What a pod was given: its CPUs and its amounts per NUMA node."""
 

@@ -216,6 +216,12 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
     )
 
 
+_MAKERS: Final = dict.fromkeys(("intel", "genuineintel"), "GenuineIntel") | dict.fromkeys(
+    ("amd", "authenticamd"), "AuthenticAMD"
+)
+"""What people call the makers of CPUs, to what ``/proc/cpuinfo`` calls them."""
+
+
 def _cache(annotations: Mapping[str, str]) -> tuple[str, int]:
     """Give the maker of the CPUs and all ways of their last-level cache, as far as the node says them."""
     try:
@@ -224,7 +230,8 @@ def _cache(annotations: Mapping[str, str]) -> tuple[str, int]:
         return "", 0
     digits = info.cache_mask.strip().lower()
     known = 0 < len(digits) <= _MASK_DIGITS and all(one in "0123456789abcdef" for one in digits)
-    return info.vendor, int(digits, 16) if known else 0
+    vendor = _MAKERS.get(info.vendor.strip().lower(), info.vendor)
+    return vendor, int(digits, 16) if known else 0
 
 
 def reserving(nrt: NodeResourceTopology, annotations: Mapping[str, str]) -> NodeResourceTopology:

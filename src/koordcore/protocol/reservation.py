@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.affinity import Taint, Toleration, tolerated
 from koordcore.model.mappings import EMPTY, found_in, frozen
@@ -66,7 +67,7 @@ LOAN_LABELS: Final = (PRE_ALLOCATION_REQUIRED, RESERVATION_IGNORED)
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable")
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationAffinity:
     """Which reservations a pod must use.
 
@@ -106,7 +107,7 @@ class ReservationAffinity:
 NO_AFFINITY: Final = ReservationAffinity()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationWish:
     """What a pod says about reservations.
 
@@ -196,7 +197,7 @@ def _affinity(raw: Mapping[str, Json]) -> ReservationAffinity:
     )
 
 
-@attrs.frozen
+@record
 class AllocatedReservation:
     """The reservation that a pod uses, as written on it."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
-
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.model.claims import ResourceClaimTemplate
 from koordcore.model.nodes import NodeState
@@ -50,7 +49,7 @@ def cluster_ledger(
     return derived(snapshot, opened, opened.again, replaced=True).ledger
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Open:
     """A ledger with the waiting pods that it counts."""
 
@@ -58,7 +57,7 @@ class _Open:
     pending: tuple[Pod, ...]
 
 
-@attrs.frozen
+@record
 class _Opened:
     """How the ledger of a snapshot is opened, and led on to that of a later one."""
 

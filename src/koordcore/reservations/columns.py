@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
@@ -233,7 +234,7 @@ class OwnerGroups:
 # --- how all stand ------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Standing:
     """All reservations that are not over, and pods that act as such, in the order of their names.
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.containers import DEFAULT_CPU_REQUEST, DEFAULT_MEMORY_REQUEST, Container
 from koordcore.model.pods import HostPort, Pod, PodPhase
@@ -41,7 +42,7 @@ MAX_PRIORITY: Final = 2**31 - 1
 FAKE_CONTAINER: Final = "__internal_fake_container__"
 
 
-@attrs.frozen
+@record
 class AssignedPod:
     """A pod that uses a reservation, with what it asks for."""
 

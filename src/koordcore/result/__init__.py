@@ -10,6 +10,8 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._notebook import html_table
+from koordcore._record import record
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ScheduleResult", "with_victims_told"]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@names_its_fields
+@record(kw_only=True, repr=False)
 class ScheduleResult:
     """What one call decided.
 
@@ -54,6 +57,8 @@ class ScheduleResult:
     preemptions: tuple[PreemptionPlan, ...] = ()
     policy: Policy = Policy()
     stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields
 
     def __repr__(self) -> str:
         """Count the decisions by kind; the tuples say it all."""

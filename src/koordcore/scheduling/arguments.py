@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from koordcore._blame import shown
 from koordcore.model.certificates import Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -32,10 +33,10 @@ def check_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     try:
         found = tuple(pods)
     except TypeError:
-        raise TypeError(f"pods: expected several, got {pods!r:.60}") from None
+        raise TypeError(f"pods: expected several, got {shown(pods)}") from None
     for number, pod in enumerate(found):
         if not isinstance(pod, Pod):
-            raise TypeError(f"pods[{number}]: expected Pod, got {pod!r:.60}")
+            raise TypeError(f"pods[{number}]: expected Pod, got {shown(pod)}")
     return found
 
 
@@ -57,6 +58,6 @@ def check_arguments(
     for name, value in given.items():
         kind = _KINDS[name]
         if not isinstance(value, kind) and (value is not None or name == "snapshot"):
-            raise TypeError(f"{name}: expected {kind.__name__}, got {value!r:.60}")
+            raise TypeError(f"{name}: expected {kind.__name__}, got {shown(value)}")
     if isinstance(now, datetime) and now.tzinfo is None:
         raise TypeError(f"now: expected a time with its zone, got {now.isoformat()}")

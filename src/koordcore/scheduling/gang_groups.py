@@ -7,9 +7,9 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.gang.cycle import NO_TOPOLOGY, before_pre_filter
 from koordcore.allocators.gang.group_table import GroupTable, group_table
 from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt, worth_requeue
@@ -46,7 +46,7 @@ NO_PARTS: Final[immutabledict[str, tuple[Part, ...]]] = immutabledict()
 NOWHERE: Final[immutabledict[PodKey, str]] = immutabledict()
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@record(kw_only=True, slots=False)
 class Job:
     """Pods that are decided together: the members of a gang group that are asked about.
 

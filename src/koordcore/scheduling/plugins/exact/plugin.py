@@ -12,10 +12,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.allocators.device.request import DEVICE_RESOURCES, device_request_of
 from koordcore.allocators.node_request import NodeArgs, NodeRequest
@@ -69,7 +69,7 @@ DEVICES: str = "DeviceShare"
 NO_CARD = "no card chosen: the node has no Device object"
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class _Wanted:
     """What a pod wants under each name, and in one piece."""
 
