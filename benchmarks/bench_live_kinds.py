@@ -16,7 +16,7 @@ from benchmarks.bench_live import GIB, START, _Line, cluster
 from koordcore import ClusterSnapshot, NodeState, Nominated, Pod, PreemptionRules, explain, schedule
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.gangs import PodGroup
-from koordcore.protocol.gang import LABEL_POD_GROUP
+from koordcore.protocol.gang_names import LABEL_POD_GROUP
 from koordcore.snapshot import PodEnded, RecordAdded
 
 CARDS = {"koordinator.sh/gpu-core": 200, "koordinator.sh/gpu-memory-ratio": 200}

@@ -9,7 +9,6 @@ from typing import Final
 from koordcore.model.certificates import Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.model.preemption import PreemptionRules
 from koordcore.snapshot import ClusterSnapshot
 
 _KINDS: Final[dict[str, type]] = {
@@ -17,7 +16,6 @@ _KINDS: Final[dict[str, type]] = {
     "policy": Policy,
     "now": datetime,
     "limits": Limits,
-    "preempt": PreemptionRules,
 }
 
 
@@ -55,7 +53,14 @@ def check_arguments(
     """
     given = {"snapshot": snapshot, "policy": policy, "now": now, "limits": limits, "preempt": preempt}
     for name, value in given.items():
-        kind = _KINDS[name]
+        if name == "preempt":
+            if value is None:
+                continue
+            from koordcore.model.preemption import PreemptionRules  # few calls evict
+
+            kind: type = PreemptionRules
+        else:
+            kind = _KINDS[name]
         if not isinstance(value, kind) and (value is not None or name == "snapshot"):
             raise TypeError(f"{name}: expected {kind.__name__}, got {value!r:.60}")
     if isinstance(now, datetime) and now.tzinfo is None:

@@ -25,7 +25,7 @@ from koordcore.model.reservations import (
     Reservation,
     ReservationOwner,
 )
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
