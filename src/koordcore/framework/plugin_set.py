@@ -11,6 +11,7 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._blame import shown
 from koordcore.errors import ManifestError, ModelError
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope
@@ -48,7 +49,7 @@ def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
             raise ModelError(f"{told}{error}") from error
     if args is not None and not isinstance(args, expected or ()):
         wanted = "nothing" if expected is None else expected.__name__
-        raise ModelError(f"{told}expected {wanted}, got {args!r:.60}")
+        raise ModelError(f"{told}expected {wanted}, got {shown(args)}")
     return args
 
 

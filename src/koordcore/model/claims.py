@@ -18,6 +18,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.device_slices import DeviceId
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
@@ -45,6 +46,7 @@ class AllocationMode(StrEnum):
     FIRST_FIT = "first-fit"
 
 
+@names_its_fields
 @record
 class ClaimArgs:
     """Arguments of the feature ``DynamicResources``.
@@ -56,6 +58,8 @@ class ClaimArgs:
     """
 
     mode: AllocationMode = attrs.field(default=AllocationMode.EXACT, converter=AllocationMode)
+
+    __attrs_post_init__ = check_fields
 
 
 # --- what is asked for --------------------------------------------------------------------------------
@@ -89,6 +93,8 @@ class DeviceConfig:
     parameters: str = ""
     source: ConfigSource | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @record(kw_only=True)
 class DeviceClass:
@@ -110,6 +116,8 @@ class DeviceClass:
     created: datetime | None = None
     namespace: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @record
 class DeviceToleration:
@@ -121,6 +129,8 @@ class DeviceToleration:
     effect: str = ""
     seconds: int | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @record
 class DerivedAttribute:
@@ -128,6 +138,8 @@ class DerivedAttribute:
 
     name: str
     expression: str
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True)
@@ -158,6 +170,8 @@ class DeviceSubRequest:
     capacity: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     derived_attributes: tuple[DerivedAttribute, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @record
 class ClaimRequest:
@@ -175,6 +189,8 @@ class ClaimRequest:
     name: str
     forms: tuple[DeviceSubRequest, ...] = ()
     prioritized: bool = False
+
+    __attrs_post_init__ = check_fields
 
 
 @record
@@ -195,6 +211,8 @@ class DeviceConstraint:
     match_attribute: str | None = None
     distinct_attribute: str | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @record(cache_hash=True)
 class ClaimSpec:
@@ -203,6 +221,8 @@ class ClaimSpec:
     requests: tuple[ClaimRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 # --- what is allocated --------------------------------------------------------------------------------
@@ -236,6 +256,8 @@ class DeviceResult:
     consumed_capacity: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     skip_node_operations: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
     @property
     def id(self) -> DeviceId:
         """Which device."""
@@ -258,6 +280,8 @@ class ClaimAllocation:
     config: tuple[DeviceConfig, ...] = ()
     node_selector: NodeSelector | None = None
     allocated: datetime | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True)
@@ -284,6 +308,8 @@ class HeldClaim:
     fresh: bool = True
     planned: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @record
 class ClaimConsumer:
@@ -293,6 +319,8 @@ class ClaimConsumer:
     uid: str = ""
     resource: str = "pods"
     api_group: str = ""
+
+    __attrs_post_init__ = check_fields
 
 
 @record
@@ -304,6 +332,8 @@ class AllocatedDeviceStatus:
     device: str
     share_id: str | None = None
     conditions: immutabledict[str, bool] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True)
@@ -336,6 +366,8 @@ class ResourceClaim:
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
 
+    __attrs_post_init__ = check_fields
+
 
 @record(kw_only=True)
 class ResourceClaimTemplate:
@@ -346,3 +378,5 @@ class ResourceClaimTemplate:
     spec: ClaimSpec = ClaimSpec()
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields

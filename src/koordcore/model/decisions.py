@@ -10,6 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.model.certificates import Certificate
+from koordcore.model.checks import check_fields
 from koordcore.model.claims import HeldClaim
 from koordcore.model.drafts import copier
 from koordcore.model.mappings import EMPTY, frozen
@@ -38,6 +39,8 @@ class Shortfall:
     available: int = 0
     resolvable: bool = True
 
+    __attrs_post_init__ = check_fields
+
     @property
     def lacking(self) -> int:
         """How much is missing."""
@@ -65,6 +68,8 @@ class Rejection:
     nodes: int
     resolvable: bool = True
 
+    __attrs_post_init__ = check_fields
+
 
 @record
 class NearMiss:
@@ -86,6 +91,8 @@ class NearMiss:
     plugin: str
     shortfalls: tuple[Shortfall, ...]
     remarks: tuple[str, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True, weakref_slot=False)
@@ -126,6 +133,13 @@ class Bound:
     dropped: tuple[str, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
+    @property
+    def on_loan(self) -> bool:
+        """Whether it draws from a reservation."""
+        return bool(self.reservation)
+
 
 bound_plainly: Final = partial(
     copier(Bound, "pod", "node", "score", "feasible"), Bound(pod=PodKey("", ""), node="")
@@ -149,6 +163,8 @@ class Waiting:
     pod: PodKey
     reason: str
     held: Bound | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True)
@@ -185,6 +201,8 @@ class JobPlan:
     detail: str = ""
     malformed: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @record(kw_only=True)
 class JointPlan:
@@ -208,6 +226,8 @@ class JointPlan:
     one_by_one: int
     certificate: Certificate
 
+    __attrs_post_init__ = check_fields
+
 
 @record
 class Victim:
@@ -224,6 +244,8 @@ class Victim:
     priority: int
     job: str
 
+    __attrs_post_init__ = check_fields
+
 
 @record(kw_only=True)
 class Nominated:
@@ -232,6 +254,8 @@ class Nominated:
     pod: PodKey
     node: str
     victims: tuple[Victim, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True, weakref_slot=False)
@@ -255,6 +279,8 @@ class Unschedulable:
     rejections: tuple[Rejection, ...] = ()
     nearest: NearMiss | None = None
     refusal: str = ""
+
+    __attrs_post_init__ = check_fields
 
     @property
     def message(self) -> str:
@@ -284,6 +310,8 @@ class NotOurs:
 
     pod: PodKey
     scheduler_name: str
+
+    __attrs_post_init__ = check_fields
 
     @property
     def message(self) -> str:

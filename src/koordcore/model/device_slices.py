@@ -16,6 +16,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
+from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
 
@@ -63,6 +64,8 @@ class AttributeValue:
     values: tuple[AttributeScalar, ...] = ()
     listed: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @record
 class CapacityRange:
@@ -71,6 +74,8 @@ class CapacityRange:
     min: int | None = None
     max: int | None = None
     step: int | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @record
@@ -91,6 +96,8 @@ class CapacityPolicy:
     valid_values: tuple[int, ...] = ()
     valid_range: CapacityRange | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @record
 class DeviceCapacity:
@@ -110,6 +117,8 @@ class DeviceCapacity:
     policy: CapacityPolicy | None = None
     binary: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @record
 class CounterSet:
@@ -117,6 +126,8 @@ class CounterSet:
 
     name: str
     counters: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields
 
 
 @record
@@ -137,6 +148,8 @@ class CounterConsumption:
     counters: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     compatibility_groups: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @record
 class DeviceTaint:
@@ -154,6 +167,8 @@ class DeviceTaint:
     value: str = ""
     effect: str = ""
     added: datetime | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True)
@@ -193,6 +208,8 @@ class SliceDevice:
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool = False
 
+    __attrs_post_init__ = check_fields
+
 
 @record(kw_only=True)
 class ResourceSlice:
@@ -230,6 +247,8 @@ class ResourceSlice:
     skip_node_operations: tuple[str, ...] = ()
     namespace: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @record(kw_only=True)
 class DeviceTaintRule:
@@ -250,3 +269,5 @@ class DeviceTaintRule:
     pool: str | None = None
     device: str | None = None
     namespace: str = ""
+
+    __attrs_post_init__ = check_fields

@@ -289,6 +289,8 @@ class DeviceHolding:
     vfs: tuple[VirtualFunction, ...] = ()
     template: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @names_its_fields
 @record
@@ -298,6 +300,8 @@ class DeviceAllocation:
     devices: immutabledict[DeviceType, tuple[DeviceHolding, ...]] = attrs.field(
         default=immutabledict(), converter=immutabledict
     )
+
+    __attrs_post_init__ = check_fields
 
     def minors(self, kind: DeviceType) -> tuple[int, ...]:
         """The minors of one type, in the order of selection."""

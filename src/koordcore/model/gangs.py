@@ -310,6 +310,8 @@ class Gang:
     min_groups: int = 0
     malformed: str = ""
 
+    __attrs_post_init__ = check_fields
+
     @group.default
     def _own_group(self) -> tuple[str, ...]:
         return (self.id,)
@@ -347,6 +349,8 @@ class GangPod:
     node_name: str = ""
     terminated: bool = False
     config: Gang | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 class PodGroupPhase(StrEnum):

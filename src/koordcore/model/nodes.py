@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._blame import shown
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
@@ -84,7 +85,7 @@ class NodeState:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.node, Node):
-            raise ModelError(f"NodeState: node: expected Node, got {self.node!r:.60}")
+            raise ModelError(f"NodeState: node: expected Node, got {shown(self.node)}")
         before: PodKey | None = None
         for pod in self.pods:
             if pod.node_name != self.node.name:

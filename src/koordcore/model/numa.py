@@ -35,6 +35,9 @@ __all__ = [
     "NodeResourceTopology",
 ]
 
+OF_LOAN: Final = "Reservation(s) "
+"""Before every reason of a reservation that does not serve."""
+
 
 class CPUBindPolicy(StrEnum):
     """How the CPUs of a pod lie on cores."""
@@ -78,6 +81,8 @@ class NUMANodeResource:
 
     node: int
     resources: Resources
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True)
@@ -275,6 +280,7 @@ def _known_strategy(
         raise ModelError(f"{attribute.name}: expected LeastAllocated or MostAllocated, got {value}")
 
 
+@names_its_fields
 @record(kw_only=True, cache_hash=True)
 class NUMAArgs:
     """Arguments of the NodeNUMAResource plugin.

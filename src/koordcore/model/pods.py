@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._blame import shown
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Affinity, Toleration, TopologySpreadConstraint
@@ -337,6 +338,8 @@ class Pod:
         claims
             What it holds there.
         """
+        if node is not None and not isinstance(node, str):
+            raise TypeError(f"node: expected text, got {shown(node)}")
         made = _copy(self, node, None)
         # The empty mapping is told by what it is: asking a frozen one for its length is a call.
         if annotations is not EMPTY and annotations:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._blame import names_its_arguments
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import TopologySpreadConstraint
@@ -425,6 +426,7 @@ class Policy:
         """Give one plugin's setting, or ``None``."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
+    @names_its_arguments
     def args_of(self, kind: type[T]) -> T:
         """Give the arguments of a class that a plugin has; the defaults where none says anything."""
         return next((one.args for one in self.plugins if isinstance(one.args, kind)), None) or kind()
@@ -434,6 +436,7 @@ class Policy:
         setting = self.plugin(name)
         return setting is not None and setting.filters
 
+    @names_its_arguments
     def with_plugin(self, setting: PluginSetting) -> Policy:
         """Add a plugin at the end, or replace the one of the same name in its place."""
         if self.plugin(setting.name) is None:
@@ -441,6 +444,7 @@ class Policy:
         plugins = tuple(setting if one.name == setting.name else one for one in self.plugins)
         return attrs.evolve(self, plugins=plugins)
 
+    @names_its_arguments
     def without_plugin(self, name: str) -> Policy:
         """Leave a plugin out."""
         return attrs.evolve(self, plugins=tuple(one for one in self.plugins if one.name != name))

@@ -9,6 +9,7 @@ import attrs
 from attrs.converters import optional
 from immutabledict import immutabledict
 
+from koordcore._blame import shown
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
@@ -150,6 +151,8 @@ class QuotaPod:
     finished: bool = False
     written: Spelling = attrs.field(default=NO_SPELLING, eq=False, repr=False)
 
+    __attrs_post_init__ = check_fields
+
     @property
     def assigned(self) -> bool:
         """Whether it counts as using its request."""
@@ -189,7 +192,7 @@ def _named_checks(checks: Any) -> tuple[NamedCheck, ...]:
     elif isinstance(checks, Iterable):
         listed = [_named(one) for one in checks]
     else:
-        raise ModelError(f"checks: expected several rules, got {checks!r:.60}")
+        raise ModelError(f"checks: expected several rules, got {shown(checks)}")
     if len({one.key for one in listed}) < len(listed):
         raise ModelError("checks: two rules have the same name")
     return tuple(listed)
@@ -275,6 +278,8 @@ class QuotaUsage:
     non_preemptible_used: Resources = NO_RESOURCES
     binary: immutabledict[str, bool] = attrs.field(default=NO_NOTATION, eq=False, repr=False)
     non_preemptible_binary: immutabledict[str, bool] = attrs.field(default=NO_NOTATION, eq=False, repr=False)
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True)

@@ -12,6 +12,7 @@ from typing import Final
 from immutabledict import immutabledict
 
 from koordcore._record import record
+from koordcore.model.checks import check_fields
 from koordcore.model.pods import Pod, PreemptionPolicy
 
 NO_MINIMUMS: Final[immutabledict[str, int | None]] = immutabledict()
@@ -31,6 +32,8 @@ class WorkloadRef:
     workload_name: str
     template_name: str
 
+    __attrs_post_init__ = check_fields
+
 
 @record(kw_only=True)
 class GroupClaim:
@@ -39,6 +42,8 @@ class GroupClaim:
     name: str
     claim: str = ""
     template: str = ""
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True)
@@ -50,6 +55,8 @@ class GroupCondition:
     reason: str = ""
     message: str = ""
     observed_generation: int = 0
+
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True)
@@ -91,6 +98,8 @@ class SchedulingPodGroup:
     claims: tuple[GroupClaim, ...] = ()
     conditions: tuple[GroupCondition, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
     @property
     def id(self) -> str:
         """Tell it from groups of other kinds and namespaces."""
@@ -128,6 +137,8 @@ class CompositePodGroup:
     preemption_policy: PreemptionPolicy | None = None
     conditions: tuple[GroupCondition, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
     @property
     def id(self) -> str:
         """Tell it from groups of other kinds and namespaces."""
@@ -158,6 +169,8 @@ class SchedulingWorkload:
     uid: str = ""
     pod_groups: immutabledict[str, int | None] = NO_MINIMUMS
     templates: tuple[str, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 def leaf_id(pod: Pod) -> str:

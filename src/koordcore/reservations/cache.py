@@ -51,7 +51,7 @@ from koordcore.reservations.state import (
 )
 from koordcore.scoring.labels import fit_own_terms
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_on, derived, once, state_at
+from koordcore.snapshot.following import changed_on, derived, once, records_changed, state_at
 from koordcore.snapshot.forking import with_pods
 
 _NAMES: Final = attrgetter("namespace", "name")
@@ -123,7 +123,9 @@ def without_holders(
     objects = [one for one in concerned if one is not None]
     for one in with_decided_users(objects, decided, lambda name: pods.get(name, ()), now):
         changed[one.name] = one
-    records = [(before.find(Reservation, name), one) for name, one in changed.items()]
+    # What other plugins wrote on their records stays.
+    records = records_changed(before, after)
+    records += [(before.find(Reservation, name), one) for name, one in changed.items()]
     pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
     return with_pods(before, pods, pending, records)
 

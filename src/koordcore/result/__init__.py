@@ -12,6 +12,7 @@ from immutabledict import immutabledict
 from koordcore import model
 from koordcore._notebook import html_table
 from koordcore._record import record
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ScheduleResult", "with_victims_told"]
 
 
+@names_its_fields
 @record(kw_only=True, repr=False)
 class ScheduleResult:
     """What one call decided.
@@ -55,6 +57,8 @@ class ScheduleResult:
     preemptions: tuple[model.PreemptionPlan, ...] = ()
     policy: Policy = Policy()
     stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields
 
     def __repr__(self) -> str:
         """Count the decisions by kind; the tuples say it all."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from koordcore._blame import shown
 from koordcore.model.certificates import Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -30,10 +31,10 @@ def check_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     try:
         found = tuple(pods)
     except TypeError:
-        raise TypeError(f"pods: expected several, got {pods!r:.60}") from None
+        raise TypeError(f"pods: expected several, got {shown(pods)}") from None
     for number, pod in enumerate(found):
         if not isinstance(pod, Pod):
-            raise TypeError(f"pods[{number}]: expected Pod, got {pod!r:.60}")
+            raise TypeError(f"pods[{number}]: expected Pod, got {shown(pod)}")
     return found
 
 
@@ -62,6 +63,6 @@ def check_arguments(
         else:
             kind = _KINDS[name]
         if not isinstance(value, kind) and (value is not None or name == "snapshot"):
-            raise TypeError(f"{name}: expected {kind.__name__}, got {value!r:.60}")
+            raise TypeError(f"{name}: expected {kind.__name__}, got {shown(value)}")
     if isinstance(now, datetime) and now.tzinfo is None:
         raise TypeError(f"now: expected a time with its zone, got {now.isoformat()}")

@@ -294,7 +294,7 @@ class _NodeBinder:
         return self._planned(keys) or (0 if first is None else first)
 
     def _asked_together(self, keys: Sequence[str]) -> Iterator[tuple[Plugin, Together]]:
-        """Ask the plugins for a choice for all of them; none where they may draw from reservations."""
+        """Ask the plugins for a choice for all of them; none where they may draw from loans."""
         shapes = {self.outline.shape_of[key] for key in keys}
         if any(self.outline.classes[shape].source is not None for shape in shapes):
             return

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import attrs
 
+from koordcore._blame import shown
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
@@ -31,8 +32,8 @@ def record_key(record: ClusterRecord) -> RecordKey:
     try:
         kind = f"{getattr(record, 'kind', '')}.{getattr(record, 'api_version', '')}".strip(".")
         return (type(record).__name__, kind, record.namespace, record.name)
-    except AttributeError as error:
-        raise ModelError(f"expected records with name and namespace: {error}") from None
+    except Exception:  # whatever it is
+        raise ModelError(f"expected records with name and namespace, got {shown(record)}") from None
 
 
 def _key_of(key: PodKey | str) -> PodKey:
