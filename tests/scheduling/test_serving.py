@@ -176,7 +176,7 @@ def test_when_wants_a_name_or_all(dump: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_the_page_tells_the_starts_that_the_queue_has(dump: str) -> None:
-    """Those of everybody who is left waiting, in their turns, as ``when --all`` does; none for who is placed."""
+    """Those of everybody who is left waiting, in their turns, as ``when --all`` has them."""
     before = load([dump]).snapshot
     starts = known_starts(before, schedule(before), None)
     assert starts == {key("big"): NOW + minutes(10), key("late"): NOW + minutes(70)}
