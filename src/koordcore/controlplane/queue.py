@@ -20,7 +20,8 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
-from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
+from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.reservations.cache import pending_reserve_pods
 from koordcore.scheduling.cycle import queue_order

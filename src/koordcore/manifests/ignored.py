@@ -37,7 +37,8 @@ from koordcore.protocol.device import (
 )
 from koordcore.protocol.device_object import GPU_PARTITION_POLICY
 from koordcore.protocol.fields import Json, as_mapping, field, load_json, optional, show
-from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_INDEX, gang_name, parse_gang_pod
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_INDEX, parse_gang_pod
+from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.hints import (
     ANNOTATION_SCHEDULING_HINT,
     DEPRECATED_SCHEDULING_HINT,

@@ -35,7 +35,7 @@ from koordcore.protocol.device import (
     DEVICE_JOINT_ALLOCATE,
     GPU_PARTITION_SPEC,
 )
-from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SELECTOR
+from koordcore.protocol.gang_names import ANNOTATION_TOPOLOGY_SELECTOR
 from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT
 from koordcore.protocol.numa import ANNOTATION_NUMA_TOPOLOGY_SPEC, ANNOTATION_RESOURCE_SPEC
 from koordcore.protocol.numa_nodes import LABEL_NODE_NUMA_TOPOLOGY_POLICY

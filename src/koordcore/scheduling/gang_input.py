@@ -24,7 +24,7 @@ from koordcore.framework.workspace import FREE, Workspace
 from koordcore.model.decisions import PodDecision, Unschedulable
 from koordcore.model.gangs import GangFit, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import topology_selector
+from koordcore.protocol.gang_names import topology_selector
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_roles import per_node, roles_of, with_ties
 from koordcore.scheduling.one_pod import place_there

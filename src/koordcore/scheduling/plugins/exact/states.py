@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Final
 
-import numpy as np
-
 from koordcore._arrays import IntVector
 from koordcore.allocators.device import NodeDevices, device_table, node_devices
 from koordcore.allocators.device.reservations import remaining_devices
@@ -34,8 +32,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import make_resources
 from koordcore.protocol.device import DEVICE_ALLOCATED, parse_allocation
-from koordcore.protocol.device_object import GPU_VENDOR, inventory_of
-from koordcore.protocol.device_plugins import LOCKS
+from koordcore.protocol.device_object import inventory_of
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.reservations.cache import concerns_reservations, ended_holders, holders_by_user
 from koordcore.snapshot import ClusterSnapshot
@@ -267,28 +264,3 @@ class ExactStates:
         held = state is not None and bool(state.holdings)
         if self._has_devices and (DEVICE_ALLOCATED in pod.annotations or held):
             workspace.put(self.devices, row, device_state(workspace.snapshot, there))
-
-
-class _Concerned:
-    """Numbers of the nodes whose vendor's plugin has conditions of its own."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        vendors = workspace.layout.kinds.label(GPU_VENDOR)
-        asking = vendors.judge(lambda vendor: vendor in LOCKS)
-        self.rows = frozenset(np.flatnonzero(asking).tolist())
-
-
-def locking_rows(workspace: Workspace) -> frozenset[int]:
-    """Give the rows of the nodes whose vendor's plugin has conditions of its own."""
-    return workspace.once(_Concerned).rows
-
-
-def locked(workspace: Workspace) -> bool:
-    """Tell whether a node carries the lock of a device plugin, which another time may end."""
-    rows = locking_rows(workspace)
-    return any(not set(LOCKS.values()).isdisjoint(workspace.layout.nodes[row].annotations) for row in rows)
-
-
-def forget_vendors(workspace: Workspace) -> None:
-    """Take note that nodes were replaced."""
-    workspace.drop(_Concerned)

@@ -21,7 +21,8 @@ from koordcore.model.devices import (
 )
 from koordcore.model.pods import PodKey
 from koordcore.protocol.device_plugins import LOCKS, adapts, lock_blocks, plugin_refusal
-from koordcore.scheduling.plugins.exact.states import ExactStates, locking_rows
+from koordcore.scheduling.plugins.exact.locks import locking_rows
+from koordcore.scheduling.plugins.exact.states import ExactStates
 
 
 class VendorPlugins:
